@@ -1,0 +1,2 @@
+//! The `stripewise` binary.
+fn main() {}
