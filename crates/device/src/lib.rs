@@ -1,1 +1,26 @@
-//! (being built)
+//! What the engine needs of the world, as traits, and the worlds that provide it.
+//!
+//! * [`Device`]: a member's bytes; [`Env`]: clock, tasks, randomness.
+//! * [`buf`]: owned, aligned, pooled buffers that I/O can hold on to.
+//! * [`memory`]: a member in memory. [`file`]: a block device or regular file over io_uring.
+//! * [`wrap`]: small layers over any member (count, trace, delay, fault) that stack freely.
+//! * [`uring`]: the thread-per-core executor whose reactor is io_uring.
+//!
+//! This crate and `parity` are the homes of `unsafe`; each block says why it is sound.
+
+pub mod buf;
+mod device;
+mod env;
+mod error;
+pub mod file;
+mod future;
+pub mod memory;
+pub mod sync;
+pub mod uring;
+pub mod wrap;
+
+pub use buf::{BUF_ALIGN, IoBuf, SharedBuf};
+pub use device::{Device, DeviceInfo, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len};
+pub use env::{BoxFuture, Env, EnvHandle, Timestamp};
+pub use error::{IoError, IoErrorKind};
+pub use future::IoFuture;

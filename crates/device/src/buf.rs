@@ -1,0 +1,301 @@
+//! Owned, aligned, pooled buffers.
+//!
+//! An [`IoBuf`] is the only way to a range of an allocation, so it can be written; it can be split into disjoint
+//! parts (a read that scatters over members) and frozen into a [`SharedBuf`], which is read-only and cheap to clone
+//! (a write that goes to several members). Both keep the allocation alive, so an I/O in flight never outlives its
+//! memory, whatever its caller drops. Freed allocations go to a per-thread pool.
+
+#![allow(unsafe_code)]
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    cell::RefCell,
+    fmt,
+    mem::ManuallyDrop,
+    ops::{Deref, DerefMut, Range},
+    ptr::NonNull,
+    sync::Arc,
+};
+
+/// Alignment of every allocation, in bytes: the strictest that O_DIRECT asks for.
+pub const BUF_ALIGN: usize = 4096;
+
+/// Allocations of up to this many bytes are pooled.
+const POOLED_BYTES_MAX: usize = 2 << 20;
+const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
+/// What one thread's pool keeps of each size class at most, in bytes. Ten classes: 160 MiB a thread at the worst.
+const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
+
+thread_local! {
+    static POOL: RefCell<[Vec<Arc<Allocation>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
+}
+
+/// Aligned memory, always initialised.
+struct Allocation {
+    start: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: the allocation is plain memory that any thread may free; access goes through IoBuf (exclusive range) and
+// SharedBuf (read-only range), which keep Rust's aliasing rules between threads as well.
+unsafe impl Send for Allocation {}
+// SAFETY: as above; `&Allocation` alone gives no access to the bytes.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    fn new(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout's size is not zero (capacity is at least BUF_ALIGN).
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Self { start, capacity }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, BUF_ALIGN).expect("buffer sizes are far below isize::MAX")
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: `start` came from `alloc_zeroed` with this same layout and is freed only here.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+    }
+}
+
+fn class_of(capacity: usize) -> Option<usize> {
+    (capacity <= POOLED_BYTES_MAX).then(|| (capacity / BUF_ALIGN).ilog2() as usize)
+}
+
+/// A counted reference to an allocation that returns it to the pool when it is the last.
+struct Handle(ManuallyDrop<Arc<Allocation>>);
+
+impl Handle {
+    fn allocate(len: usize) -> Self {
+        let capacity = len.max(1).next_multiple_of(BUF_ALIGN);
+        let capacity = if capacity <= POOLED_BYTES_MAX { capacity.next_power_of_two() } else { capacity };
+        let pooled =
+            class_of(capacity).and_then(|class| POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten());
+        Self(ManuallyDrop::new(pooled.unwrap_or_else(|| Arc::new(Allocation::new(capacity)))))
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset <= self.0.capacity);
+        // SAFETY: callers keep `offset` within the capacity.
+        unsafe { self.0.start.as_ptr().add(offset) }
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the Arc is taken out once, here, and never touched again.
+        let mut allocation = unsafe { ManuallyDrop::take(&mut self.0) };
+        if Arc::get_mut(&mut allocation).is_none() {
+            return;
+        }
+        let capacity = allocation.capacity;
+        let Some(class) = class_of(capacity) else { return };
+        // During thread teardown the pool may be gone; then the Arc simply frees the memory.
+        let _ = POOL.try_with(|pool| {
+            let list = &mut pool.borrow_mut()[class];
+            if list.len() < POOL_CLASS_BYTES_MAX / capacity {
+                list.push(allocation);
+            }
+        });
+    }
+}
+
+/// An exclusive, aligned range of bytes.
+pub struct IoBuf {
+    handle: Handle,
+    start: usize,
+    len: usize,
+}
+
+impl IoBuf {
+    /// A buffer whose contents are arbitrary (initialised, perhaps with what an earlier user left).
+    pub fn with_len(len: usize) -> Self {
+        Self { handle: Handle::allocate(len), start: 0, len }
+    }
+
+    /// A buffer of zeroes.
+    pub fn zeroed(len: usize) -> Self {
+        let mut buf = Self::with_len(len);
+        buf.fill(0);
+        buf
+    }
+
+    /// A buffer holding a copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::with_len(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Keeps the first `at` bytes and returns the rest as a buffer of its own.
+    ///
+    /// # Panics
+    /// If `at` is beyond the end.
+    pub fn split_off(&mut self, at: usize) -> Self {
+        assert!(at <= self.len, "split at {at} of a buffer of {}", self.len);
+        let tail = Self { handle: self.handle.clone(), start: self.start + at, len: self.len - at };
+        self.len = at;
+        tail
+    }
+
+    /// Returns the first `at` bytes as a buffer of their own and keeps the rest.
+    pub fn split_to(&mut self, at: usize) -> Self {
+        let tail = self.split_off(at);
+        std::mem::replace(self, tail)
+    }
+
+    /// Joins `tail` back, which must be the range right behind this one in the same allocation; else gives it back.
+    pub fn unsplit(&mut self, tail: Self) -> Result<(), Self> {
+        let adjacent = Arc::ptr_eq(&self.handle.0, &tail.handle.0) && self.start + self.len == tail.start;
+        if !adjacent {
+            return Err(tail);
+        }
+        self.len += tail.len;
+        Ok(())
+    }
+
+    /// Shortens the buffer to `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Makes the buffer read-only and shareable.
+    pub fn freeze(self) -> SharedBuf {
+        SharedBuf { handle: self.handle, start: self.start, len: self.len }
+    }
+}
+
+impl Deref for IoBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in the allocation, is initialised, and no other IoBuf or SharedBuf covers it.
+        unsafe { std::slice::from_raw_parts(self.handle.at(self.start), self.len) }
+    }
+}
+
+impl DerefMut for IoBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; splitting keeps the ranges of live IoBufs disjoint, so this one is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.handle.at(self.start), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for IoBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for IoBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IoBuf({} bytes)", self.len)
+    }
+}
+
+/// A read-only range of bytes, cheap to clone and to slice.
+#[derive(Clone)]
+pub struct SharedBuf {
+    handle: Handle,
+    start: usize,
+    len: usize,
+}
+
+impl SharedBuf {
+    /// The given part of this range.
+    ///
+    /// # Panics
+    /// If `range` is not within the buffer.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "slice {range:?} of {}", self.len);
+        Self { handle: self.handle.clone(), start: self.start + range.start, len: range.end - range.start }
+    }
+
+    /// Takes the buffer back for writing if nobody else holds any part of its allocation.
+    pub fn try_into_owned(mut self) -> Result<IoBuf, Self> {
+        if Arc::get_mut(&mut self.handle.0).is_none() {
+            return Err(self);
+        }
+        Ok(IoBuf { handle: self.handle, start: self.start, len: self.len })
+    }
+}
+
+impl Deref for SharedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in the allocation and is initialised; it came from an exclusive IoBuf that was
+        // consumed, so only read-only views of it exist.
+        unsafe { std::slice::from_raw_parts(self.handle.at(self.start), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for SharedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<IoBuf> for SharedBuf {
+    fn from(buf: IoBuf) -> Self {
+        buf.freeze()
+    }
+}
+
+impl fmt::Debug for SharedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_aligned_and_reused() {
+        let first = IoBuf::with_len(10_000);
+        let address = first.as_ptr();
+        assert_eq!(address as usize % BUF_ALIGN, 0);
+        drop(first);
+        assert_eq!(IoBuf::with_len(9_000).as_ptr(), address, "same size class comes from the pool");
+    }
+
+    #[test]
+    fn split_parts_are_disjoint_and_join_again() {
+        let mut head = IoBuf::zeroed(8192);
+        let mut tail = head.split_off(4096);
+        head.fill(1);
+        tail.fill(2);
+        let stranger = head.unsplit(IoBuf::with_len(16)).unwrap_err();
+        assert_eq!(stranger.len(), 16);
+        head.unsplit(tail).unwrap();
+        assert!(head[..4096].iter().all(|b| *b == 1) && head[4096..].iter().all(|b| *b == 2));
+    }
+
+    #[test]
+    fn a_shared_buffer_is_owned_again_only_when_alone() {
+        let shared = IoBuf::copy_of(b"parity").freeze();
+        let part = shared.slice(0..3);
+        let shared = shared.try_into_owned().unwrap_err();
+        assert_eq!(&*part, b"par");
+        drop(part);
+        assert_eq!(&*shared.try_into_owned().unwrap(), b"parity");
+    }
+
+    #[test]
+    fn buffers_cross_threads() {
+        let buf = IoBuf::copy_of(&[7; 5000]);
+        let sum: u32 = std::thread::spawn(move || buf.iter().map(|b| u32::from(*b)).sum()).join().unwrap();
+        assert_eq!(sum, 35_000);
+    }
+}

@@ -1,0 +1,103 @@
+//! The `Device` trait: one member's bytes, and the shapes of its requests.
+
+use smallvec::SmallVec;
+
+use crate::{IoBuf, IoError, IoFuture, SharedBuf};
+
+/// The buffers of one scatter read, filled in order. They are lent to the device until the read is done.
+pub type ReadBufs = SmallVec<[IoBuf; 2]>;
+
+/// The buffers of one gather write, taken in order.
+pub type WriteBufs = SmallVec<[SharedBuf; 2]>;
+
+/// A finished read: the outcome, and the buffers handed back (their contents are undefined on error).
+#[derive(Debug)]
+pub struct ReadDone {
+    /// Whether every byte was read.
+    pub result: Result<(), IoError>,
+    /// The buffers that were lent.
+    pub bufs: ReadBufs,
+}
+
+impl ReadDone {
+    /// The single buffer of a read that lent one.
+    pub fn into_one(mut self) -> Result<IoBuf, IoError> {
+        self.result?;
+        Ok(self.bufs.pop().expect("a read returns the buffers it was lent"))
+    }
+}
+
+/// The total length of a list of buffers, in bytes.
+pub fn bufs_len<B: AsRef<[u8]>>(bufs: &[B]) -> usize {
+    bufs.iter().map(|b| b.as_ref().len()).sum()
+}
+
+/// How durable a write must be when it completes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteFlags {
+    /// Force unit access: the data is on stable media at completion.
+    pub fua: bool,
+}
+
+/// How zeroes may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ZeroFlags {
+    /// The range may be unmapped (punched), as long as it reads as zeroes afterwards.
+    pub may_unmap: bool,
+}
+
+/// What kind of medium a member is, as far as the operating system tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MediaKind {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// Rotating disk.
+    Hdd,
+    /// Solid state.
+    Ssd,
+}
+
+/// Facts about a member that do not change while it is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// A name for messages, such as a path. Not an identity.
+    pub name: String,
+    /// Usable size in bytes.
+    pub size_bytes: u64,
+    /// Smallest unit and alignment of I/O in bytes: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// The medium.
+    pub media: MediaKind,
+}
+
+/// One member: a range of bytes that can be read, written and flushed.
+///
+/// A call queues the request at once; the future only waits for it. Requests are independent: the device may do
+/// them in any order and none waits for another. Dropping the future does not cancel the request, and the buffers
+/// stay with the device until it is done.
+///
+/// Offsets and lengths are multiples of [`DeviceInfo::logical_block_bytes`]. Durability is what
+/// `docs/failure-model.md` assumes: a write without FUA may be lost, torn at 512 B or reordered until a flush that
+/// was issued after its completion has completed.
+pub trait Device: Send + Sync + 'static {
+    /// The member's unchanging facts.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Reads `bufs_len(&into)` bytes at `offset_bytes`.
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone>;
+
+    /// Writes all of `from` at `offset_bytes`.
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>>;
+
+    /// Makes every write that completed before this call durable.
+    fn flush(&self) -> IoFuture<Result<(), IoError>>;
+
+    /// Makes the range read as zeroes.
+    fn write_zeroes(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        flags: ZeroFlags,
+    ) -> IoFuture<Result<(), IoError>>;
+}

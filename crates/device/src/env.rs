@@ -1,0 +1,40 @@
+//! The `Env` trait: clock, tasks and randomness, so that one engine runs on io_uring and in virtual time.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use crate::IoFuture;
+
+/// A boxed future that may move between threads.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A shared handle to the environment.
+pub type EnvHandle = Arc<dyn Env>;
+
+/// A point in monotonic time: nanoseconds since the environment started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// The world around the engine: everything that is not storage.
+pub trait Env: Send + Sync + 'static {
+    /// Monotonic time.
+    fn now(&self) -> Timestamp;
+
+    /// Civil time, microseconds since 1970-01-01 UTC, for superblocks and logs.
+    fn wall_clock_us(&self) -> u64;
+
+    /// Completes once `duration` has passed. Must be called and polled on a task of this environment.
+    fn sleep(&self, duration: Duration) -> IoFuture<()>;
+
+    /// Runs `task` beside the caller, to its end.
+    fn spawn(&self, task: BoxFuture<()>);
+
+    /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.
+    fn random_u64(&self) -> u64;
+}

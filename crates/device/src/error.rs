@@ -1,0 +1,68 @@
+//! The error of one member I/O: what kind of trouble, and the errno behind it.
+
+use thiserror::Error;
+
+/// How a member failed, as far as the engine's reaction differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoErrorKind {
+    /// The medium could not deliver or take the data here; other places may be fine (EIO, EILSEQ, EREMOTEIO).
+    Medium,
+    /// The device is gone altogether (ENODEV, ENXIO, ESHUTDOWN, EBADF).
+    Gone,
+    /// The device ended before the requested range: a truncated file or a shrunken volume.
+    Truncated,
+    /// The store below is full (ENOSPC, EDQUOT): a sparse file on a full file system.
+    NoSpace,
+    /// The request itself was refused (EINVAL, EOPNOTSUPP): our bug or a missing feature.
+    Refused,
+    /// Anything else; treated as [`IoErrorKind::Medium`] by the engine.
+    Other,
+}
+
+/// A failed member I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{} (errno {errno})", self.describe())]
+pub struct IoError {
+    /// What kind of failure this is.
+    pub kind: IoErrorKind,
+    /// The operating system's error number; 0 where none applies.
+    pub errno: i32,
+}
+
+impl IoError {
+    /// An error made by Stripewise itself, without errno.
+    pub const fn new(kind: IoErrorKind) -> Self {
+        Self { kind, errno: 0 }
+    }
+
+    /// Classifies an errno as io_uring or a system call returned it.
+    pub fn from_errno(errno: i32) -> Self {
+        let kind = match errno {
+            libc::EIO | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG | libc::ENODATA => IoErrorKind::Medium,
+            libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::EBADF | libc::ENOTCONN | libc::EPIPE => {
+                IoErrorKind::Gone
+            }
+            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoErrorKind::NoSpace,
+            libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS => IoErrorKind::Refused,
+            _ => IoErrorKind::Other,
+        };
+        Self { kind, errno }
+    }
+
+    fn describe(&self) -> &'static str {
+        match self.kind {
+            IoErrorKind::Medium => "medium error",
+            IoErrorKind::Gone => "device is gone",
+            IoErrorKind::Truncated => "device ends before the requested range",
+            IoErrorKind::NoSpace => "no space left under the device",
+            IoErrorKind::Refused => "request refused by the device",
+            IoErrorKind::Other => "I/O error",
+        }
+    }
+}
+
+impl From<std::io::Error> for IoError {
+    fn from(error: std::io::Error) -> Self {
+        error.raw_os_error().map_or(Self::new(IoErrorKind::Other), Self::from_errno)
+    }
+}

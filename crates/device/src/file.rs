@@ -1,0 +1,187 @@
+//! Members that are block devices or regular files, by O_DIRECT over io_uring.
+//!
+//! A member is opened exclusively: block devices with `O_EXCL` (the kernel refuses what is mounted or held by
+//! another driver), regular files with an advisory lock. Regular files may be sparse; zeroes are written as holes.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+use thiserror::Error;
+
+use crate::{
+    Device, DeviceInfo, IoError, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    uring::op::{Command, OpHandle, Outcome, Payload},
+};
+
+/// Why a member could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The path is neither a block device nor a regular file.
+    #[error("{path}: not a block device or regular file; give a disk, partition, loop device or file")]
+    WrongKind {
+        /// The path as given.
+        path: String,
+    },
+    /// Somebody else holds it.
+    #[error("{path}: in use (mounted, or held by another array or process); unmount or stop that first")]
+    Busy {
+        /// The path as given.
+        path: String,
+    },
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    Os {
+        /// The path as given.
+        path: String,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// How to open a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileOptions {
+    /// Open for reading only, without claiming it.
+    pub read_only: bool,
+}
+
+/// A member on a block device or regular file.
+#[derive(Debug)]
+pub struct FileDevice {
+    info: DeviceInfo,
+    fd: Arc<OwnedFd>,
+    is_block: bool,
+}
+
+impl FileDevice {
+    /// Opens a member; I/O on it must be asked for by tasks of a [`crate::uring::Runtime`].
+    ///
+    /// # Errors
+    /// [`OpenError`], naming the path and what to do.
+    pub fn open(path: impl AsRef<Path>, options: FileOptions) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let os = |source| OpenError::Os { path: name.clone(), source };
+        let metadata = std::fs::metadata(path).map_err(os)?;
+        let is_block = metadata.file_type().is_block_device();
+        if !is_block && !metadata.is_file() {
+            return Err(OpenError::WrongKind { path: name });
+        }
+        let file = open_direct(path, is_block, options).map_err(|e| busy_or_os(&name, e))?;
+        if !options.read_only && !is_block {
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+                .map_err(|e| busy_or_os(&name, e.into()))?;
+        }
+        let info = if is_block {
+            block_info(name.clone(), &file, metadata.rdev()).map_err(os)?
+        } else {
+            file_info(name.clone(), &file, metadata.len(), metadata.dev()).map_err(os)?
+        };
+        Ok(Self { info, fd: Arc::new(file.into()), is_block })
+    }
+}
+
+/// Opens with O_DIRECT where the file system has it; tmpfs and a few others do not.
+fn open_direct(path: &Path, is_block: bool, options: FileOptions) -> io::Result<File> {
+    let exclusive = if is_block && !options.read_only { libc::O_EXCL } else { 0 };
+    let open = |flags| OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags | exclusive).open(path);
+    match open(libc::O_DIRECT) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0),
+        result => result,
+    }
+}
+
+fn busy_or_os(name: &str, error: io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EWOULDBLOCK | libc::ETXTBSY) => OpenError::Busy { path: name.to_owned() },
+        _ => OpenError::Os { path: name.to_owned(), source: error },
+    }
+}
+
+fn file_info(name: String, file: &File, size_bytes: u64, dev: u64) -> io::Result<DeviceInfo> {
+    let mask = rustix::fs::StatxFlags::DIOALIGN;
+    let statx = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, mask)?;
+    let direct_align = if statx.stx_mask & mask.bits() != 0 { statx.stx_dio_offset_align } else { 0 };
+    let logical_block_bytes = if direct_align <= 512 { 512 } else { 4096 };
+    Ok(DeviceInfo { name, size_bytes, logical_block_bytes, media: media_kind(dev) })
+}
+
+fn block_info(name: String, file: &File, rdev: u64) -> io::Result<DeviceInfo> {
+    let size_bytes = rustix::fs::ioctl_blksszget(file).and_then(|sector| Ok((sector, block_size_bytes(file)?)));
+    let (sector, size_bytes) = size_bytes?;
+    Ok(DeviceInfo { name, size_bytes, logical_block_bytes: sector, media: media_kind(rdev) })
+}
+
+/// A block device's size by seeking to its end: needs no ioctl of our own.
+fn block_size_bytes(file: &File) -> rustix::io::Result<u64> {
+    rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
+}
+
+/// What sysfs says of the disk that holds device number `dev`; a partition's queue is its parent's.
+fn media_kind(dev: u64) -> MediaKind {
+    let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    let read = |suffix: &str| std::fs::read_to_string(format!("{base}{suffix}")).ok();
+    match read("/queue/rotational").or_else(|| read("/../queue/rotational")).as_deref().map(str::trim) {
+        Some("1") => MediaKind::Hdd,
+        Some("0") => MediaKind::Ssd,
+        _ => MediaKind::Unknown,
+    }
+}
+
+impl Device for FileDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        let op = OpHandle::submit(&self.fd, Command::Read { offset_bytes }, Payload::Read(into));
+        IoFuture::uring(op, finish_read)
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+        let rw_flags = if flags.fua { libc::RWF_DSYNC } else { 0 };
+        let op = OpHandle::submit(&self.fd, Command::Write { offset_bytes, rw_flags }, Payload::Write(from));
+        IoFuture::uring(op, finish)
+    }
+
+    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+        IoFuture::uring(OpHandle::submit(&self.fd, Command::Sync, Payload::None), finish)
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+        // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks allocated.
+        let mode = libc::FALLOC_FL_KEEP_SIZE
+            | if flags.may_unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
+        let op = OpHandle::submit(&self.fd, Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
+        IoFuture::uring(op, finish)
+    }
+}
+
+impl FileDevice {
+    /// Whether this is a block device (else a regular file).
+    pub fn is_block(&self) -> bool {
+        self.is_block
+    }
+
+    /// The descriptor, for callers that must ask the kernel more about the file.
+    pub fn as_raw_fd(&self) -> i32 {
+        self.fd.as_fd().as_raw_fd()
+    }
+}
+
+fn finish(outcome: Outcome) -> Result<(), IoError> {
+    outcome.result.map(drop)
+}
+
+fn finish_read(outcome: Outcome) -> ReadDone {
+    let Payload::Read(bufs) = outcome.payload else { unreachable!("a read lends read buffers") };
+    ReadDone { result: outcome.result.map(drop), bufs }
+}

@@ -1,0 +1,88 @@
+//! Waiting without blocking a thread: a list of wakers under the caller's own lock, and a one-shot event.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use parking_lot::Mutex;
+
+/// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that no
+/// change falls between looking and waiting.
+#[derive(Debug, Default)]
+pub struct WaitList(Vec<Waker>);
+
+impl WaitList {
+    /// Adds a task, once.
+    pub fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|known| known.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    /// Takes all wakers, to be woken after the lock is released.
+    #[must_use = "the wakers taken must be woken"]
+    pub fn take(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Wakes every task of a list.
+pub fn wake_all(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    value: Option<T>,
+    waiting: WaitList,
+}
+
+/// A value that is set once and awaited by any number of tasks.
+#[derive(Debug)]
+pub struct Event<T>(Arc<Mutex<Shared<T>>>);
+
+impl<T> Clone for Event<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Event<T> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Shared { value: None, waiting: WaitList::default() })))
+    }
+}
+
+impl<T: Clone> Event<T> {
+    /// Sets the value, unless one is set already, and wakes everybody.
+    pub fn set(&self, value: T) {
+        let wakers = {
+            let mut shared = self.0.lock();
+            shared.value.get_or_insert(value);
+            shared.waiting.take()
+        };
+        wake_all(wakers);
+    }
+
+    /// The value, if it is set.
+    pub fn get(&self) -> Option<T> {
+        self.0.lock().value.clone()
+    }
+
+    /// Waits for the value.
+    pub async fn wait(&self) -> T {
+        poll_fn(|cx| {
+            let mut shared = self.0.lock();
+            match &shared.value {
+                Some(value) => Poll::Ready(value.clone()),
+                None => {
+                    shared.waiting.add(cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,188 @@
+//! One worker: its task queue, its inbox from other threads, and its turn.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io,
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::Waker,
+    time::{Duration, Instant},
+};
+
+use async_task::Runnable;
+use parking_lot::Mutex;
+use smallvec::smallvec;
+
+use super::{
+    op::{Command, OpHandle, Payload},
+    reactor, timer,
+};
+use crate::{BoxFuture, IoBuf};
+
+/// Tasks run in one turn before the ring is looked at again: enough to fill a batch, few enough to keep latency low.
+const TURN_TASKS_MAX: usize = 256;
+/// The longest sleep without a timer; only a bound, wake-ups come through the eventfd.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+thread_local! {
+    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+}
+
+struct Local {
+    id: usize,
+    ready: VecDeque<Runnable>,
+}
+
+/// What other threads see of a worker.
+pub(super) struct Inbox {
+    /// Unique in the process, whatever the runtime.
+    id: usize,
+    runnables: Mutex<Vec<Runnable>>,
+    /// Set by the worker before it sleeps, cleared by whoever wakes it: one eventfd write per sleep at most.
+    sleeping: AtomicBool,
+    stopping: AtomicBool,
+    eventfd: Arc<OwnedFd>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+        Ok(Arc::new(Self {
+            id,
+            runnables: Mutex::default(),
+            sleeping: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            eventfd: Arc::new(eventfd),
+        }))
+    }
+
+    pub(super) fn id(&self) -> usize {
+        self.id
+    }
+
+    /// Starts a task on this worker, from any thread.
+    pub(super) fn spawn(self: &Arc<Self>, task: BoxFuture<()>) {
+        let inbox = self.clone();
+        let (runnable, task) = async_task::spawn(task, move |runnable| inbox.schedule(runnable));
+        task.detach();
+        runnable.schedule();
+    }
+
+    fn schedule(&self, runnable: Runnable) {
+        let foreign = LOCAL.with_borrow_mut(|local| match local {
+            Some(local) if local.id == self.id => {
+                local.ready.push_back(runnable);
+                None
+            }
+            _ => Some(runnable),
+        });
+        if let Some(runnable) = foreign {
+            self.runnables.lock().push(runnable);
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            // The counter cannot overflow: one write per sleep.
+            let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Asks the worker to end after its current turn.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Moves what other threads sent into this worker's queue; tells whether there was anything.
+    fn receive(&self) -> bool {
+        let received = std::mem::take(&mut *self.runnables.lock());
+        let any = !received.is_empty();
+        with_local(|local| local.ready.extend(received));
+        any
+    }
+}
+
+fn with_local<R>(f: impl FnOnce(&mut Local) -> R) -> R {
+    LOCAL.with_borrow_mut(|local| f(local.as_mut().expect("called on a worker")))
+}
+
+/// The worker this thread is, if it is one of any runtime.
+pub(super) fn current_worker() -> Option<usize> {
+    LOCAL.with_borrow(|local| local.as_ref().map(|local| local.id))
+}
+
+/// Waits in the ring for other threads' wake-ups.
+async fn watch_eventfd(inbox: Arc<Inbox>) {
+    while !inbox.is_stopping() {
+        let buf = smallvec![IoBuf::zeroed(8)];
+        let command = Command::Read { offset_bytes: u64::MAX };
+        let mut op = OpHandle::submit(&inbox.eventfd, command, Payload::Read(buf));
+        std::future::poll_fn(|cx| op.poll(cx)).await;
+    }
+}
+
+/// Runs a worker on this thread until it is stopped.
+pub(super) fn run(inbox: &Arc<Inbox>, queue_depth: u32) -> io::Result<()> {
+    reactor::install(inbox.id, queue_depth)?;
+    LOCAL.set(Some(Local { id: inbox.id, ready: VecDeque::new() }));
+    inbox.spawn(Box::pin(watch_eventfd(inbox.clone())));
+    let mut wakers = Vec::new();
+    let result = loop {
+        run_ready_tasks();
+        inbox.receive();
+        if inbox.is_stopping() {
+            break Ok(());
+        }
+        if let Err(error) = turn_ring(inbox, &mut wakers) {
+            break Err(error);
+        }
+    };
+    let unfinished = LOCAL.take();
+    reactor::remove();
+    // Dropping a task may wake others, which then find no local queue: that is fine after the reactor's end.
+    drop(unfinished);
+    result
+}
+
+fn run_ready_tasks() {
+    for _ in 0..TURN_TASKS_MAX {
+        let Some(runnable) = with_local(|local| local.ready.pop_front()) else { break };
+        runnable.run();
+    }
+}
+
+/// Submits, waits if there is nothing else to do, and wakes the tasks whose I/O or time has come.
+fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
+    let idle = with_local(|local| local.ready.is_empty()) && go_to_sleep(inbox);
+    let wait = idle.then(|| {
+        timer::next_deadline().map_or(SLEEP_MAX, |d| d.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
+    });
+    if idle || reactor::with(|reactor| reactor.has_unsubmitted()) {
+        reactor::with(|reactor| reactor.submit_and_wait(wait))?;
+    }
+    inbox.sleeping.store(false, Ordering::SeqCst);
+    reactor::with(|reactor| reactor.reap(wakers));
+    if timer::next_deadline().is_some() {
+        timer::expire(Instant::now(), wakers);
+    }
+    wakers.drain(..).for_each(Waker::wake);
+    Ok(())
+}
+
+/// Announces the sleep; false if something arrived meanwhile.
+fn go_to_sleep(inbox: &Inbox) -> bool {
+    inbox.sleeping.store(true, Ordering::SeqCst);
+    !inbox.receive() && !inbox.is_stopping()
+}

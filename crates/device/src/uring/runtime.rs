@@ -1,0 +1,146 @@
+//! The runtime: a set of workers, and the `Env` they make.
+
+use std::{
+    future::Future,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use super::{
+    executor::{self, Inbox},
+    timer::Sleep,
+};
+use crate::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
+
+/// How many workers, and how deep their rings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeOptions {
+    /// Worker threads.
+    pub threads: usize,
+    /// Submission queue entries per worker: how many requests one system call can carry.
+    pub queue_depth: u32,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        Self { threads: 1, queue_depth: 256 }
+    }
+}
+
+/// Running workers. Dropping it stops and joins them; tasks that still wait are dropped.
+pub struct Runtime {
+    env: Arc<UringEnv>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// When io_uring or threads cannot be had (`kernel.io_uring_disabled`, a seccomp filter, resource limits).
+    pub fn start(options: &RuntimeOptions) -> io::Result<Self> {
+        let count = options.threads.max(1);
+        let inboxes = (0..count).map(|_| Inbox::new()).collect::<io::Result<Arc<[_]>>>()?;
+        let env = Arc::new(UringEnv { inboxes, next: AtomicUsize::new(0), started: Instant::now() });
+        let mut runtime = Self { env, threads: Vec::new() };
+        for inbox in runtime.env.inboxes.clone().iter() {
+            let thread = start_worker(inbox.clone(), options.queue_depth)?;
+            runtime.threads.push(thread);
+        }
+        Ok(runtime)
+    }
+
+    /// The environment of these workers.
+    pub fn env(&self) -> EnvHandle {
+        self.env.clone()
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.env.inboxes.len()
+    }
+
+    /// Starts a task on the given worker (modulo their number).
+    pub fn spawn_on(&self, worker: usize, task: BoxFuture<()>) {
+        self.env.inboxes[worker % self.workers()].spawn(task);
+    }
+
+    /// Runs a future on the first worker and waits for it on this thread, which must not be a worker.
+    ///
+    /// # Panics
+    /// If called on a worker, or if the runtime is stopped meanwhile.
+    pub fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        assert!(executor::current_worker().is_none(), "block_on would stop the worker it waits for");
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.spawn_on(
+            0,
+            Box::pin(async move {
+                let _ = sender.send(future.await);
+            }),
+        );
+        receiver.recv().expect("the runtime runs while it is borrowed")
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.env.inboxes.iter().for_each(|inbox| inbox.stop());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts one worker thread and waits until its ring exists, so that a refusal reaches the caller.
+fn start_worker(inbox: Arc<Inbox>, queue_depth: u32) -> io::Result<JoinHandle<()>> {
+    // The ring itself must be made on the worker (single issuer), so try one here first for the error.
+    drop(io_uring::IoUring::new(8)?);
+    thread::Builder::new().name(format!("stripewise-io{}", inbox.id())).spawn(move || {
+        let run = std::panic::AssertUnwindSafe(|| executor::run(&inbox, queue_depth));
+        // A worker that dies would leave locked rows and silent clients behind: end the process, recovery is exact.
+        match std::panic::catch_unwind(run) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                eprintln!("stripewise: worker lost its io_uring: {error}");
+                std::process::abort();
+            }
+            Err(_) => std::process::abort(),
+        }
+    })
+}
+
+struct UringEnv {
+    inboxes: Arc<[Arc<Inbox>]>,
+    next: AtomicUsize,
+    started: Instant,
+}
+
+impl Env for UringEnv {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.started.elapsed().as_nanos() as u64)
+    }
+
+    fn wall_clock_us(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as u64)
+    }
+
+    fn sleep(&self, duration: Duration) -> IoFuture<()> {
+        IoFuture::boxed(Sleep::until(Instant::now() + duration))
+    }
+
+    fn spawn(&self, task: BoxFuture<()>) {
+        let here = executor::current_worker().and_then(|id| self.inboxes.iter().find(|inbox| inbox.id() == id));
+        let next = || &self.inboxes[self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len()];
+        here.unwrap_or_else(next).spawn(task);
+    }
+
+    fn random_u64(&self) -> u64 {
+        fastrand::u64(..)
+    }
+}

@@ -1,0 +1,57 @@
+//! Delays every request by a fixed time, as a slow member would.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Device, DeviceInfo, EnvHandle, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+};
+
+/// A layer that delays.
+pub struct Delay<D> {
+    inner: Arc<D>,
+    env: EnvHandle,
+    delay: Duration,
+}
+
+impl<D> Delay<D> {
+    /// Wraps a member; each request starts `delay` after it was asked for.
+    pub fn new(inner: D, env: EnvHandle, delay: Duration) -> Self {
+        Self { inner: Arc::new(inner), env, delay }
+    }
+
+    fn later<T: Unpin + Send + 'static>(
+        &self,
+        start: impl FnOnce(&D) -> IoFuture<T> + Send + 'static,
+    ) -> IoFuture<T>
+    where
+        D: Send + Sync + 'static,
+    {
+        let (inner, sleep) = (self.inner.clone(), self.env.sleep(self.delay));
+        IoFuture::boxed(async move {
+            sleep.await;
+            start(&inner).await
+        })
+    }
+}
+
+impl<D: Device> Device for Delay<D> {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        self.later(move |inner| inner.read(offset_bytes, into))
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+        self.later(move |inner| inner.write(offset_bytes, from, flags))
+    }
+
+    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+        self.later(D::flush)
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+        self.later(move |inner| inner.write_zeroes(offset_bytes, len_bytes, flags))
+    }
+}

@@ -1,0 +1,129 @@
+//! Injects errors: by operation, by range, a given number of times, or a member gone altogether.
+
+use std::{ops::Range, sync::Arc};
+
+use parking_lot::Mutex;
+
+use crate::{
+    Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    bufs_len,
+};
+
+/// The operations a rule can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads.
+    Read,
+    /// Writes and zero-writes.
+    Write,
+    /// Flushes (their range is empty; any rule for flushes applies).
+    Flush,
+}
+
+/// One fault to inject.
+#[derive(Debug, Clone)]
+pub struct FaultRule {
+    /// Which operation fails.
+    pub operation: Operation,
+    /// Which bytes fail; a request fails if it touches any of them.
+    pub range_bytes: Range<u64>,
+    /// The error given.
+    pub kind: IoErrorKind,
+    /// How often, until the rule is spent; `u32::MAX` for always.
+    pub times: u32,
+    /// A write that touches the range heals it: later reads succeed, as a disk remaps a sector.
+    pub healed_by_write: bool,
+}
+
+/// The live set of faults of one member, shared with whoever injects them.
+#[derive(Debug, Default)]
+pub struct Faults {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    gone: bool,
+    rules: Vec<FaultRule>,
+}
+
+impl Faults {
+    /// Adds a fault.
+    pub fn add(&self, rule: FaultRule) {
+        self.state.lock().rules.push(rule);
+    }
+
+    /// Makes every request fail as a vanished device does, or come back.
+    pub fn set_gone(&self, gone: bool) {
+        self.state.lock().gone = gone;
+    }
+
+    fn check(&self, operation: Operation, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
+        let mut state = self.state.lock();
+        if state.gone {
+            return Err(IoError::from_errno(libc::ENODEV));
+        }
+        let touches =
+            |rule: &FaultRule| rule.range_bytes.start < offset_bytes + len_bytes && offset_bytes < rule.range_bytes.end;
+        let applies = |rule: &FaultRule| {
+            rule.operation == operation && rule.times > 0 && (operation == Operation::Flush || touches(rule))
+        };
+        if let Some(rule) = state.rules.iter_mut().find(|rule| applies(rule)) {
+            rule.times -= u32::from(rule.times != u32::MAX);
+            let errno = if rule.kind == IoErrorKind::NoSpace { libc::ENOSPC } else { libc::EIO };
+            return Err(IoError { kind: rule.kind, errno });
+        }
+        if operation == Operation::Write {
+            state.rules.retain(|rule| !(rule.healed_by_write && touches(rule)));
+        }
+        Ok(())
+    }
+}
+
+/// A layer that injects faults.
+pub struct Fault<D> {
+    inner: D,
+    faults: Arc<Faults>,
+}
+
+impl<D> Fault<D> {
+    /// Wraps a member; faults are added through the returned handle.
+    pub fn new(inner: D) -> (Self, Arc<Faults>) {
+        let faults = Arc::<Faults>::default();
+        (Self { inner, faults: faults.clone() }, faults)
+    }
+}
+
+impl<D: Device> Device for Fault<D> {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        match self.faults.check(Operation::Read, offset_bytes, bufs_len(&into) as u64) {
+            Ok(()) => self.inner.read(offset_bytes, into),
+            Err(error) => IoFuture::ready(ReadDone { result: Err(error), bufs: into }),
+        }
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+        match self.faults.check(Operation::Write, offset_bytes, bufs_len(&from) as u64) {
+            Ok(()) => self.inner.write(offset_bytes, from, flags),
+            Err(error) => IoFuture::ready(Err(error)),
+        }
+    }
+
+    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+        match self.faults.check(Operation::Flush, 0, 0) {
+            Ok(()) => self.inner.flush(),
+            Err(error) => IoFuture::ready(Err(error)),
+        }
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+        match self.faults.check(Operation::Write, offset_bytes, len_bytes) {
+            Ok(()) => self.inner.write_zeroes(offset_bytes, len_bytes, flags),
+            Err(error) => IoFuture::ready(Err(error)),
+        }
+    }
+}

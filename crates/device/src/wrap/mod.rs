@@ -1,0 +1,11 @@
+//! Small layers over any member. Each does one thing over the one contract of [`crate::Device`], so they stack.
+
+mod count;
+mod delay;
+mod fault;
+mod trace;
+
+pub use count::{Count, Counters};
+pub use delay::Delay;
+pub use fault::{Fault, FaultRule, Faults, Operation};
+pub use trace::{Trace, TraceEvent, TraceLog};

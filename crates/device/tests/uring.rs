@@ -1,0 +1,135 @@
+//! The executor and the file member on a real ring.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use smallvec::smallvec;
+use stripewise_device::{
+    Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags,
+    file::{FileDevice, FileOptions, OpenError},
+    sync::Event,
+    uring::{Runtime, RuntimeOptions},
+};
+
+const MIB: u64 = 1 << 20;
+
+fn file_device(size_bytes: u64) -> (tempfile::NamedTempFile, Arc<FileDevice>) {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    file.as_file().set_len(size_bytes).unwrap();
+    let device = FileDevice::open(file.path(), FileOptions::default()).unwrap();
+    (file, Arc::new(device))
+}
+
+#[test]
+fn written_bytes_are_read_back_scattered() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (_file, device) = file_device(8 * MIB);
+    runtime.block_on(async move {
+        let data = IoBuf::copy_of(&(0..12_288u32).map(|i| (i % 251) as u8).collect::<Vec<_>>()).freeze();
+        let parts = smallvec![data.slice(0..4096), data.slice(4096..12_288)];
+        device.write(MIB, parts, WriteFlags { fua: true }).await.unwrap();
+        device.flush().await.unwrap();
+        let done = device.read(MIB, smallvec![IoBuf::with_len(8192), IoBuf::with_len(4096)]).await;
+        done.result.unwrap();
+        assert_eq!(done.bufs[0][..], data[..8192]);
+        assert_eq!(done.bufs[1][..], data[8192..]);
+        device.write_zeroes(MIB, 4096, ZeroFlags { may_unmap: true }).await.unwrap();
+        let zeroed = device.read(MIB, smallvec![IoBuf::with_len(4096)]).await.into_one().unwrap();
+        assert!(zeroed.iter().all(|b| *b == 0));
+    });
+}
+
+#[test]
+fn many_requests_share_the_ring() {
+    let runtime = Runtime::start(&RuntimeOptions { threads: 1, queue_depth: 16 }).unwrap();
+    let (_file, device) = file_device(8 * MIB);
+    runtime.block_on(async move {
+        // Ten times the queue: the backlog must drain, in any order.
+        let writes: Vec<_> = (0..160u64)
+            .map(|i| {
+                let data = IoBuf::copy_of(&[i as u8; 4096]).freeze();
+                device.write(i * 4096, smallvec![data], WriteFlags::default())
+            })
+            .collect();
+        for write in writes {
+            write.await.unwrap();
+        }
+        for i in 0..160u64 {
+            let block = device.read(i * 4096, smallvec![IoBuf::with_len(4096)]).await.into_one().unwrap();
+            assert!(block.iter().all(|b| *b == i as u8), "block {i}");
+        }
+    });
+}
+
+#[test]
+fn a_dropped_future_leaves_its_request_running() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (_file, device) = file_device(MIB);
+    runtime.block_on(async move {
+        drop(device.write(0, smallvec![IoBuf::copy_of(&[9; 4096]).freeze()], WriteFlags::default()));
+        // Reads may pass the write, so wait until it is seen; bounded by the test's patience of a second.
+        for _ in 0..10_000 {
+            let block = device.read(0, smallvec![IoBuf::with_len(4096)]).await.into_one().unwrap();
+            if block.iter().all(|b| *b == 9) {
+                return;
+            }
+        }
+        panic!("the write never happened");
+    });
+}
+
+#[test]
+fn a_truncated_file_is_a_typed_error() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (file, device) = file_device(MIB);
+    file.as_file().set_len(4096).unwrap();
+    let done = runtime.block_on(async move { device.read(8192, smallvec![IoBuf::with_len(4096)]).await });
+    assert_eq!(done.result.unwrap_err().kind, IoErrorKind::Truncated);
+}
+
+#[test]
+fn a_member_is_opened_once() {
+    let (file, _device) = file_device(MIB);
+    let again = FileDevice::open(file.path(), FileOptions::default());
+    assert!(matches!(again, Err(OpenError::Busy { .. })), "{again:?}");
+    assert!(FileDevice::open(file.path(), FileOptions { read_only: true }).is_ok(), "looking is allowed");
+}
+
+#[test]
+fn directories_and_character_devices_are_refused() {
+    for path in ["/", "/dev/null"] {
+        let error = FileDevice::open(path, FileOptions::default()).unwrap_err();
+        assert!(matches!(error, OpenError::WrongKind { .. }), "{error}");
+    }
+}
+
+#[test]
+fn timers_and_other_workers_wake_tasks() {
+    let runtime = Runtime::start(&RuntimeOptions { threads: 2, queue_depth: 8 }).unwrap();
+    let env = runtime.env();
+    let event = Event::<u32>::default();
+    let (started, set) = (Instant::now(), event.clone());
+    runtime.spawn_on(
+        1,
+        Box::pin(async move {
+            env.sleep(Duration::from_millis(20)).await;
+            set.set(7);
+        }),
+    );
+    assert_eq!(runtime.block_on(async move { event.wait().await }), 7);
+    assert!(started.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
+fn a_runtime_stops_with_tasks_and_io_unfinished() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let env = runtime.env();
+    let (_file, device) = file_device(MIB);
+    env.spawn(Box::pin(async move {
+        let _ = device.read(0, smallvec![IoBuf::with_len(4096)]).await;
+        std::future::pending::<()>().await;
+    }));
+    drop(runtime);
+}

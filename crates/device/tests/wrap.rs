@@ -1,0 +1,56 @@
+//! The layers, over a member in memory.
+
+use futures_executor::block_on;
+use smallvec::smallvec;
+use std::sync::atomic::Ordering::Relaxed;
+use stripewise_device::{
+    Device, IoBuf, IoErrorKind, WriteFlags,
+    memory::MemoryDevice,
+    wrap::{Count, Fault, FaultRule, Operation, Trace, TraceEvent},
+};
+
+fn write(device: &impl Device, offset_bytes: u64) -> Result<(), stripewise_device::IoError> {
+    let block = IoBuf::copy_of(&[1; 4096]).freeze();
+    block_on(device.write(offset_bytes, smallvec![block], WriteFlags::default()))
+}
+
+fn read(device: &impl Device, offset_bytes: u64) -> Result<IoBuf, stripewise_device::IoError> {
+    block_on(device.read(offset_bytes, smallvec![IoBuf::with_len(4096)])).into_one()
+}
+
+#[test]
+fn layers_stack() {
+    let (fault, faults) = Fault::new(MemoryDevice::new("m", 1 << 20));
+    let (trace, log) = Trace::new(fault);
+    let (device, counters) = Count::new(trace);
+    write(&device, 8192).unwrap();
+    faults.set_gone(true);
+    assert_eq!(read(&device, 8192).unwrap_err().kind, IoErrorKind::Gone);
+    assert_eq!(counters.writes.load(Relaxed), 1);
+    assert_eq!(counters.read_bytes.load(Relaxed), 4096);
+    assert_eq!(log.take()[0], TraceEvent::Write { offset_bytes: 8192, len_bytes: 4096, fua: false });
+}
+
+#[test]
+fn a_latent_sector_error_is_healed_by_writing() {
+    let (device, faults) = Fault::new(MemoryDevice::new("m", 1 << 20));
+    faults.add(FaultRule {
+        operation: Operation::Read,
+        range_bytes: 4096..4608,
+        kind: IoErrorKind::Medium,
+        times: u32::MAX,
+        healed_by_write: true,
+    });
+    assert_eq!(read(&device, 4096).unwrap_err().kind, IoErrorKind::Medium);
+    assert!(read(&device, 8192).is_ok());
+    write(&device, 4096).unwrap();
+    assert!(read(&device, 4096).is_ok());
+}
+
+#[test]
+fn memory_checks_its_end_and_alignment() {
+    let device = MemoryDevice::new("m", 1 << 20);
+    assert_eq!(read(&device, 1 << 20).unwrap_err().kind, IoErrorKind::Truncated);
+    assert_eq!(read(&device, 100).unwrap_err().kind, IoErrorKind::Refused);
+    assert_eq!(read(&device, u64::MAX - 4095).unwrap_err().kind, IoErrorKind::Refused);
+}
