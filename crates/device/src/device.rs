@@ -58,6 +58,15 @@ pub enum MediaKind {
     Ssd,
 }
 
+/// A run of bytes of one allocation state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Its length.
+    pub len_bytes: u64,
+    /// Nothing is stored there, and it reads as zeroes. False promises nothing.
+    pub is_hole: bool,
+}
+
 /// Facts about a member that do not change while it is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
@@ -100,4 +109,18 @@ pub trait Device: Send + Sync + 'static {
         len_bytes: u64,
         flags: ZeroFlags,
     ) -> IoFuture<Result<(), IoError>>;
+
+    /// Tells that the content of the range is no longer needed. What it reads as afterwards is not certain; a device
+    /// that has no use for the hint does nothing.
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<(), IoError>> {
+        let _ = (offset_bytes, len_bytes);
+        IoFuture::ready(Ok(()))
+    }
+
+    /// Which parts of the range, from its start on, are holes. The answer covers at least the range's first block
+    /// and at most the range. A device that cannot tell says that all is stored.
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        let _ = offset_bytes;
+        IoFuture::ready(Ok(vec![Extent { len_bytes, is_hole: false }]))
+    }
 }

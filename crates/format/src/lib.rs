@@ -1,1 +1,20 @@
-//! (being built)
+//! Bytes on disk, and nothing else: no I/O, no clock, no `unsafe`.
+//!
+//! * [`md`]: what Linux md keeps on a member: the v1.x superblock, the internal bitmap's header, the bad-block log;
+//! * [`extension`]: the Stripewise extension area between superblock and data, with its two header copies;
+//! * [`bitmap`]: the pages of the write-intent bitmap that live in that area;
+//! * [`crc`]: CRC-32C, whole and with a hole for the stored value;
+//! * [`media`]: what is assumed of a member's medium, in constants.
+//!
+//! Everything is parsed into a valid type at this edge. Arbitrary bytes give a typed error that says what is
+//! wrong, why it matters and what to do; they never panic. `docs/on-disk-format.md` is the byte-level truth and a
+//! test in this crate holds the raw structs against its tables.
+
+pub mod bitmap;
+pub mod crc;
+pub mod extension;
+pub mod md;
+pub mod media;
+
+#[cfg(test)]
+mod document;

@@ -1,0 +1,160 @@
+//! The extension header's small types. Numbers on disk become enums here; one that has no meaning is an error.
+
+use thiserror::Error;
+
+/// A field whose value has no meaning in this version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error(
+    "extension header field {field} has the value {value}, which has no meaning; use the version that wrote it"
+)]
+pub struct FieldError {
+    /// The field's name in the format document.
+    pub field: &'static str,
+    /// What it holds.
+    pub value: u64,
+}
+
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident, $field:literal: $($(#[$case_doc:meta])* $case:ident = $number:literal),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$case_doc])* $case = $number),+ }
+
+        impl $name {
+            /// Every value, by number.
+            pub const ALL: &[Self] = &[$(Self::$case),+];
+
+            pub(crate) fn from_number(number: u8) -> Result<Self, FieldError> {
+                let found = Self::ALL.iter().copied().find(|case| *case as u8 == number);
+                found.ok_or(FieldError { field: $field, value: u64::from(number) })
+            }
+        }
+    };
+}
+
+numbered! {
+    /// What kind of device a member is.
+    MemberClass, "member_class":
+    /// Not known.
+    #[default]
+    Unknown = 0,
+    /// Rotating: distance costs time.
+    Hdd = 1,
+    /// Flash: it does not.
+    Ssd = 2,
+}
+
+numbered! {
+    /// How stripes map to the bitmap's regions.
+    MapKind, "bitmap_map_kind":
+    /// Neighbouring stripes share a region, as in md.
+    #[default]
+    Linear = 0,
+    /// Neighbouring stripes spread over all regions (ScalaRAID's D-Blocks).
+    Distributed = 1,
+}
+
+numbered! {
+    /// A background job.
+    JobKind, "job_kind":
+    /// None.
+    #[default]
+    None = 0,
+    /// Making parity agree.
+    Resync = 1,
+    /// Filling a new member.
+    Rebuild = 2,
+    /// Filling a member that will take another's place.
+    Replace = 3,
+    /// Reading all and counting what disagrees.
+    Check = 4,
+    /// Reading all and mending what disagrees.
+    Repair = 5,
+}
+
+macro_rules! mask {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The bits that have a meaning in this version: none yet.
+            pub const KNOWN: u32 = 0;
+
+            /// The bits that have none.
+            #[must_use]
+            pub const fn unknown(self) -> u32 {
+                self.0 & !Self::KNOWN
+            }
+        }
+    };
+}
+
+mask! {
+    /// Features that a version which does not know them may ignore.
+    CompatFeatures
+}
+mask! {
+    /// Features that a version which does not know them may read past, but not write.
+    ReadOnlyCompatFeatures
+}
+mask! {
+    /// Features without which the area cannot be understood.
+    IncompatFeatures
+}
+
+/// Where the write-intent bitmap lies and what its bits stand for. `page_count` 0: there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BitmapDescriptor {
+    /// First page's first slot, from the member's start.
+    pub offset_bytes: u64,
+    /// Bytes of each member that one region stands for.
+    pub region_bytes: u64,
+    /// Regions, one bit each.
+    pub region_count: u64,
+    /// Pages that hold them.
+    pub page_count: u32,
+    /// How stripes map to regions.
+    pub map_kind: MapKind,
+}
+
+/// Where a log (partial parity, journal) lies. Length 0: there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogDescriptor {
+    /// From the member's start.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub length_bytes: u64,
+}
+
+/// How far a background job has come, so that it goes on where it was stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Job {
+    /// Which.
+    pub kind: JobKind,
+    /// Whether an operator has paused it.
+    pub paused: bool,
+    /// Everything before it, from the member's data start, is done.
+    pub position_bytes: u64,
+    /// Rows found that disagreed.
+    pub mismatches: u64,
+}
+
+/// What an operator chose for the array. 0 everywhere means: the default. Policies' numbers are the engine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ArrayOptions {
+    /// How rows are written: RMW or RCW.
+    pub selection_policy: u8,
+    /// Which stripe cache.
+    pub cache_policy: u8,
+    /// Which lock granularity.
+    pub locking_policy: u8,
+    /// How the write hole is closed.
+    pub consistency_policy: u8,
+    /// What background jobs may always take.
+    pub speed_min_kib_per_s: u32,
+    /// What background jobs may take at most.
+    pub speed_max_kib_per_s: u32,
+}

@@ -1,0 +1,140 @@
+//! Where the extension area and its parts lie on a member. Fixed by the data offset alone, so that the area is found
+//! without reading anything else.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use super::choose::HeaderCopy;
+use super::fields::BitmapDescriptor;
+use super::header::Header;
+use crate::bitmap::{Slot, pages_for_regions, slot_offset_bytes};
+use crate::md::Superblock;
+use crate::media::{BLOCK_BYTES, SECTOR_BYTES};
+
+/// Where the area begins. mdadm's own metadata ends before: its bitmap takes 128 KiB at most, from 8 KiB on, and the
+/// bad-block log 4 KiB after that.
+pub const AREA_START_BYTES: u64 = 256 << 10;
+
+/// The least data offset with an area before it. mdadm itself never chooses less than 1 MiB.
+pub const DATA_OFFSET_MIN_BYTES: u64 = 512 << 10;
+
+/// Why a header's parts cannot lie where it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum LayoutError {
+    /// A part leaves the area, or is not on block boundaries.
+    #[error(
+        "the {part} at bytes {start}..{end} is not on blocks between the header copies; the extension header \
+         contradicts the superblock's data offset: treat the extension area as absent"
+    )]
+    Outside {
+        /// Which.
+        part: &'static str,
+        /// Its first byte on the member.
+        start: u64,
+        /// The byte after its last.
+        end: u64,
+    },
+    /// Bitmap and log share bytes.
+    #[error("bitmap and log overlap in the extension area; its header is wrong: treat the area as absent")]
+    Overlap,
+    /// The number of pages is not the one the regions need.
+    #[error(
+        "{region_count} bitmap regions need {need} pages, the extension header has {page_count}; it is wrong"
+    )]
+    PageCount {
+        /// Regions.
+        region_count: u64,
+        /// Pages the header has.
+        page_count: u32,
+        /// Pages they need.
+        need: u64,
+    },
+    /// Regions of no size.
+    #[error("bitmap regions of {region_bytes} bytes are not whole blocks; the extension header is wrong")]
+    RegionBytes {
+        /// `bitmap_region_bytes`.
+        region_bytes: u64,
+    },
+}
+
+/// The area of one member: bytes `AREA_START_BYTES..data_offset`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExtensionLayout {
+    data_offset_bytes: u64,
+}
+
+impl ExtensionLayout {
+    /// The area of a member whose data begins there; none if there is no room, or not on a block.
+    #[must_use]
+    pub const fn for_data_offset(data_offset_bytes: u64) -> Option<Self> {
+        if data_offset_bytes < DATA_OFFSET_MIN_BYTES || !data_offset_bytes.is_multiple_of(BLOCK_BYTES) {
+            return None;
+        }
+        Some(Self { data_offset_bytes })
+    }
+
+    /// The area of the member with this superblock; none also where md keeps something of its own there.
+    #[must_use]
+    pub fn for_superblock(superblock: &Superblock) -> Option<Self> {
+        let layout = Self::for_data_offset(superblock.data_offset_sectors.checked_mul(SECTOR_BYTES)?)?;
+        let area = layout.area_bytes();
+        let free = superblock.metadata_extents(None).all(|extent| {
+            let start = extent.start_sector.saturating_mul(SECTOR_BYTES);
+            let end = start.saturating_add(extent.length_sectors.saturating_mul(SECTOR_BYTES));
+            end <= area.start || start >= area.end
+        });
+        free.then_some(layout)
+    }
+
+    /// All of the area.
+    #[must_use]
+    pub const fn area_bytes(self) -> Range<u64> {
+        AREA_START_BYTES..self.data_offset_bytes
+    }
+
+    /// Where a copy of the header lies on the member.
+    #[must_use]
+    pub const fn header_offset_bytes(self, copy: HeaderCopy) -> u64 {
+        match copy {
+            HeaderCopy::A => AREA_START_BYTES,
+            HeaderCopy::B => self.data_offset_bytes - BLOCK_BYTES,
+        }
+    }
+
+    /// What lies between the two copies: room for bitmap and log.
+    #[must_use]
+    pub const fn free_bytes(self) -> Range<u64> {
+        AREA_START_BYTES + BLOCK_BYTES..self.data_offset_bytes - BLOCK_BYTES
+    }
+
+    /// Checks that the parts the header describes lie in this area, apart from each other.
+    pub fn check(self, header: &Header) -> Result<(), LayoutError> {
+        let bitmap = self.check_bitmap(&header.bitmap)?;
+        let log_end = header.log.offset_bytes.saturating_add(header.log.length_bytes);
+        let log = self.check_part("log", header.log.offset_bytes..log_end)?;
+        if bitmap.start < log.end && log.start < bitmap.end { Err(LayoutError::Overlap) } else { Ok(()) }
+    }
+
+    fn check_bitmap(self, bitmap: &BitmapDescriptor) -> Result<Range<u64>, LayoutError> {
+        let BitmapDescriptor { offset_bytes, region_bytes, region_count, page_count, .. } = *bitmap;
+        let need = pages_for_regions(region_count);
+        if need != u64::from(page_count) {
+            return Err(LayoutError::PageCount { region_count, page_count, need });
+        }
+        if page_count > 0 && (region_bytes == 0 || !region_bytes.is_multiple_of(BLOCK_BYTES)) {
+            return Err(LayoutError::RegionBytes { region_bytes });
+        }
+        let end = offset_bytes.saturating_add(slot_offset_bytes(page_count, Slot::A));
+        self.check_part("bitmap", offset_bytes..end)
+    }
+
+    fn check_part(self, part: &'static str, range: Range<u64>) -> Result<Range<u64>, LayoutError> {
+        let free = self.free_bytes();
+        let on_blocks = range.start.is_multiple_of(BLOCK_BYTES) && range.end.is_multiple_of(BLOCK_BYTES);
+        if range.is_empty() || on_blocks && range.start >= free.start && range.end <= free.end {
+            return Ok(range);
+        }
+        Err(LayoutError::Outside { part, start: range.start, end: range.end })
+    }
+}

@@ -1,0 +1,79 @@
+//! The bytes of the extension header. No meaning here.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::media::BLOCK_LEN;
+
+/// How every extension header begins.
+pub const HEADER_MAGIC: [u8; 8] = *b"STRPWISE";
+
+/// The header version this code writes, and the newest it reads.
+pub const HEADER_VERSION: u16 = 1;
+
+/// Entries of the service-time table.
+pub const SERVICE_TIMES: usize = 8;
+
+/// What is left of the block, carried unchanged for later versions.
+pub(crate) const TAIL_LEN: usize = 3880;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
+#[repr(C)]
+pub(crate) struct RawHeader {
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: U16,
+    pub(crate) reserved_10: [u8; 2],
+    pub(crate) header_bytes: U32,
+    pub(crate) crc: U32,
+    pub(crate) compat: U32,
+    pub(crate) ro_compat: U32,
+    pub(crate) incompat: U32,
+    pub(crate) array_uuid: [u8; 16],
+    pub(crate) device_uuid: [u8; 16],
+    pub(crate) generation: U64,
+    pub(crate) superblock_crc_current: U32,
+    pub(crate) superblock_crc_previous: U32,
+    pub(crate) bitmap_offset_bytes: U64,
+    pub(crate) bitmap_region_bytes: U64,
+    pub(crate) bitmap_region_count: U64,
+    pub(crate) bitmap_page_count: U32,
+    pub(crate) bitmap_slots_per_page: U16,
+    pub(crate) bitmap_map_kind: u8,
+    pub(crate) reserved_111: u8,
+    pub(crate) log_offset_bytes: U64,
+    pub(crate) log_length_bytes: U64,
+    pub(crate) member_class: u8,
+    pub(crate) reserved_129: [u8; 7],
+    pub(crate) service_time_us: [U32; SERVICE_TIMES],
+    pub(crate) s_max_read: U32,
+    pub(crate) s_max_write: U32,
+    pub(crate) job_kind: u8,
+    pub(crate) job_paused: u8,
+    pub(crate) reserved_178: [u8; 6],
+    pub(crate) job_position_bytes: U64,
+    pub(crate) job_mismatches: U64,
+    pub(crate) selection_policy: u8,
+    pub(crate) cache_policy: u8,
+    pub(crate) locking_policy: u8,
+    pub(crate) consistency_policy: u8,
+    pub(crate) reserved_204: [u8; 4],
+    pub(crate) speed_min_kib_per_s: U32,
+    pub(crate) speed_max_kib_per_s: U32,
+    pub(crate) tail: [u8; TAIL_LEN],
+}
+
+pub(crate) const CRC_AT: usize = core::mem::offset_of!(RawHeader, crc);
+
+const _: () = assert!(size_of::<RawHeader>() == BLOCK_LEN);
+const _: () = assert!(core::mem::offset_of!(RawHeader, array_uuid) == 32);
+const _: () = assert!(core::mem::offset_of!(RawHeader, bitmap_offset_bytes) == 80);
+const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_111) == 111);
+const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_129) == 129);
+const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_178) == 178);
+const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_204) == 204);
+const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 216);
+
+/// What a version that knows fewer fields writes in the reserved places.
+pub(crate) fn zeroed() -> RawHeader {
+    RawHeader::new_zeroed()
+}
