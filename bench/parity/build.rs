@@ -1,0 +1,5 @@
+//! Links ISA-L.
+
+fn main() {
+    println!("cargo:rustc-link-lib=isal");
+}
