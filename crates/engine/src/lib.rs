@@ -1,1 +1,35 @@
-//! (being built)
+//! The RAID engine: an array of members that clients read and write, broken and repaired while it runs.
+//!
+//! The engine is generic over the world: storage, time, tasks and randomness arrive through `stripewise-device`'s
+//! traits, so one engine runs on io_uring, on modelled disks and under a seeded scheduler with crashes.
+//!
+//! * [`geometry`]: where a byte lies. [`rows`], [`plan`]: what a write does to a stripe.
+//! * [`Array`]: requests of clients and commands of operators. [`assemble()`], [`CreateOptions`]: how one is opened.
+//! * [`examine()`]: what lies on a device.
+//! * jobs: resync, rebuild, replace, check, repair.
+
+mod array;
+mod assemble;
+mod compute;
+mod create;
+mod enroll;
+mod error;
+mod examine;
+pub mod geometry;
+mod intent;
+mod jobs;
+mod ledger;
+mod locks;
+pub mod plan;
+mod recovery;
+pub mod rows;
+mod stats;
+mod topology;
+
+pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState};
+pub use assemble::{AssembleError, AssembleOptions, Chosen, Excluded, assemble, choose};
+pub use create::{CreateError, CreateOptions};
+pub use error::ArrayError;
+pub use examine::{Examination, ExamineError, examine};
+pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
+pub use stats::{Stats, StatsReport};

@@ -1,0 +1,295 @@
+//! What an operator does to an open array: fail, remove, add, replace, scrub, stop.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use stripewise_device::{Device, IoError, IoErrorKind};
+
+use super::{Array, Shared};
+use crate::{
+    enroll::{self, Enrolled},
+    error::ArrayError,
+    geometry::{Level, MemberIndex, StripeIndex},
+    jobs::{JobKind, JobReport, SpeedLimits},
+    ledger::{Ledger, Standing},
+    topology::{Incoming, Member},
+};
+
+/// How often stopping looks whether the last request has ended.
+const STOP_POLL: Duration = Duration::from_millis(1);
+
+impl Array {
+    /// Declares a member failed, as if it had failed by itself.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if no member has this name, or the array cannot do without it.
+    pub async fn fail(&self, name: &str) -> Result<(), ArrayError> {
+        let member = self.shared.find(name).await?;
+        let topology = self.shared.topology.load_full();
+        let Some(place) = topology.place_of(&member) else {
+            return Err(problem(name, "it is not active; nothing to fail"));
+        };
+        let next = topology.without(place);
+        if next.degraded() > self.shared.geometry.parity_columns() {
+            return Err(problem(name, "the array cannot do without it; add or rebuild another member first"));
+        }
+        self.shared.fail_all(vec![(member, IoError::new(IoErrorKind::Other))]).await?;
+        self.shared.jobs.poke();
+        Ok(())
+    }
+
+    /// Lets go of a failed or spare member; its device is closed.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if it is active.
+    pub async fn remove(&self, name: &str) -> Result<(), ArrayError> {
+        let member = self.shared.find(name).await?;
+        if self.shared.topology.load().place_of(&member).is_some() {
+            return Err(problem(name, "it is active; fail it first"));
+        }
+        self.shared.record(|ledger| ledger.forget(&member)).await
+    }
+
+    /// Adds a device as a spare; if a role is vacant, it is rebuilt at once.
+    ///
+    /// # Errors
+    /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if it is in the array already.
+    pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
+        if self.shared.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        if self.shared.geometry.level() == Level::Raid0 {
+            return Err(ArrayError::Unsupported("level 0 has no redundancy to rebuild a member from".into()));
+        }
+        let name = device.info().name.clone();
+        self.shared.enroll(device).await?;
+        tracing::info!(member = name, "spare added");
+        self.shared.jobs.poke();
+        Ok(())
+    }
+
+    /// Fills a spare to take the place of a living member, which leaves when that is done.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if either is not in the right state.
+    pub async fn replace(&self, name: &str, with: &str) -> Result<(), ArrayError> {
+        let (old, new) = (self.shared.find(name).await?, self.shared.find(with).await?);
+        let slot = self
+            .shared
+            .topology
+            .load()
+            .slots
+            .iter()
+            .position(|slot| slot.primary.as_ref().is_some_and(|m| Arc::ptr_eq(m, &old)))
+            .ok_or_else(|| problem(name, "it is not an active member"))?;
+        self.shared.begin_filling(MemberIndex(slot), &new).await?;
+        self.shared.jobs.poke();
+        Ok(())
+    }
+
+    /// Starts a check or a repair of the whole array.
+    ///
+    /// # Errors
+    /// [`ArrayError::Busy`] if a job is under way; [`ArrayError::Unsupported`] for level 0.
+    pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
+        if self.shared.geometry.parity_columns() == 0 {
+            return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
+        }
+        if mend && self.shared.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        if let Some(job) = self.shared.jobs.current() {
+            return Err(ArrayError::Busy(job.kind.name()));
+        }
+        let kind = if mend { JobKind::Repair } else { JobKind::Check };
+        self.shared.jobs.request(crate::jobs::Request { kind, start_stripe: 0 });
+        Ok(())
+    }
+
+    /// Pauses the current job and those that follow.
+    pub fn pause_jobs(&self) {
+        self.shared.jobs.set_paused(true);
+    }
+
+    /// Lets jobs go on.
+    pub fn resume_jobs(&self) {
+        self.shared.jobs.set_paused(false);
+    }
+
+    /// Ends the current job. A stopped rebuild keeps what it has and goes on when the array is next opened or changed.
+    pub fn stop_job(&self) {
+        self.shared.jobs.stop();
+    }
+
+    /// The job under way.
+    pub fn job(&self) -> Option<JobReport> {
+        self.shared.jobs.current()
+    }
+
+    /// The job that ended last.
+    pub fn last_job(&self) -> Option<JobReport> {
+        self.shared.jobs.last()
+    }
+
+    /// The check or repair that ended last.
+    pub fn last_scrub(&self) -> Option<JobReport> {
+        self.shared.jobs.last_scrub()
+    }
+
+    /// How fast jobs may go.
+    pub fn speed_limits(&self) -> SpeedLimits {
+        self.shared.jobs.limits()
+    }
+
+    /// Changes how fast jobs may go, at once.
+    pub fn set_speed_limits(&self, limits: SpeedLimits) {
+        self.shared.jobs.set_limits(limits);
+    }
+
+    /// Waits until no job is under way or due.
+    pub async fn wait_for_jobs(&self) {
+        loop {
+            let seen = self.shared.jobs.changes();
+            if !self.shared.job_is_due().await || self.shared.closing.load(Ordering::Acquire) {
+                return;
+            }
+            self.shared.jobs.changed(seen).await;
+        }
+    }
+
+    /// Stops the array: jobs end where they are, requests under way are finished, everything is flushed and the
+    /// superblocks say clean if they may. Later requests get [`ArrayError::Closed`].
+    ///
+    /// # Errors
+    /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
+    pub async fn stop(&self) -> Result<(), ArrayError> {
+        let shared = &self.shared;
+        if shared.closing.swap(true, Ordering::AcqRel) {
+            return Err(ArrayError::Closed);
+        }
+        shared.jobs.poke();
+        while shared.requests.active() > 0 || shared.jobs.current().is_some() {
+            shared.env.sleep(STOP_POLL).await;
+        }
+        if shared.read_only {
+            return Ok(());
+        }
+        shared.flush().await?;
+        if let Some(intent) = &shared.intent {
+            // Twice: the first look takes note that regions were used, the second finds them idle.
+            intent.clear_idle(&**shared).await;
+            intent.clear_idle(&**shared).await;
+        }
+        if shared.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
+    }
+}
+
+fn problem(member: &str, problem: &str) -> ArrayError {
+    ArrayError::Member { member: member.to_owned(), problem: problem.to_owned() }
+}
+
+impl Shared {
+    /// The attached member of that name.
+    async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
+        let ledger = self.ledger.lock().await;
+        let entry = ledger.entries.iter().find(|entry| entry.member.name() == name);
+        entry
+            .map(|entry| entry.member.clone())
+            .ok_or_else(|| problem(name, "it is not a member of this array"))
+    }
+
+    /// Changes the ledger and writes it down.
+    pub(crate) async fn record(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), ArrayError> {
+        let failed = {
+            let mut ledger = self.ledger.lock().await;
+            change(&mut ledger);
+            ledger.write_all(self.env.wall_clock_us()).await
+        };
+        if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }
+    }
+
+    /// Writes a device's metadata as a spare of this array.
+    async fn enroll(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
+        let mut ledger = self.ledger.lock().await;
+        if ledger.entries.iter().any(|entry| entry.member.name() == device.info().name) {
+            return Err(problem(&device.info().name, "it is in this array already"));
+        }
+        let Enrolled { entry, bitmap_offset_bytes } =
+            enroll::spare(&self.geometry, &ledger, device, &*self.env)?;
+        if let Some(offset) = bitmap_offset_bytes {
+            self.bitmap_offsets.write().insert(entry.member.dev_number, offset);
+        }
+        enroll::wipe_pages(&entry).await?;
+        ledger.entries.push(entry);
+        let failed = ledger.write_all(self.env.wall_clock_us()).await;
+        drop(ledger);
+        if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }
+    }
+
+    /// Makes a spare the incoming member of a slot.
+    async fn begin_filling(&self, slot: MemberIndex, member: &Arc<Member>) -> Result<(), ArrayError> {
+        let mut ledger = self.ledger.lock().await;
+        let is_spare = ledger.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Spare);
+        let topology = self.topology.load_full();
+        if !is_spare || topology.slots[slot.0].incoming.is_some() {
+            return Err(problem(member.name(), "it is not a spare, or the role is being filled already"));
+        }
+        let replacing = topology.slots[slot.0].primary.is_some();
+        ledger.set_standing(member, Standing::Incoming { slot, done_sectors: 0, replacing });
+        let failed = ledger.write_all(self.env.wall_clock_us()).await;
+        let mut next = (*topology).clone();
+        next.slots[slot.0].incoming = Some(Incoming::new(member.clone(), 0));
+        self.topology.store(Arc::new(next));
+        drop(ledger);
+        if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }
+    }
+
+    /// Gives vacant roles to spares.
+    pub(crate) async fn take_up_spares(&self) {
+        loop {
+            let vacant = self
+                .topology
+                .load()
+                .slots
+                .iter()
+                .position(|slot| slot.primary.is_none() && slot.incoming.is_none());
+            let Some(slot) = vacant else { return };
+            let spare = {
+                let ledger = self.ledger.lock().await;
+                let entry = ledger.entries.iter().find(|entry| entry.standing == Standing::Spare);
+                entry.map(|entry| entry.member.clone())
+            };
+            let Some(spare) = spare else { return };
+            if let Err(error) = self.begin_filling(MemberIndex(slot), &spare).await {
+                tracing::warn!(%error, "a spare could not be taken up");
+                return;
+            }
+        }
+    }
+
+    /// Whether a job runs, or would if the runner had looked already.
+    async fn job_is_due(&self) -> bool {
+        let topology = self.topology.load_full();
+        if topology.failed {
+            return false;
+        }
+        let failed_last =
+            self.jobs.last().is_some_and(|job| job.outcome != Some(crate::jobs::JobOutcome::Done));
+        let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
+        let filling = topology.slots.iter().any(|slot| slot.incoming.is_some());
+        let vacant = topology.degraded() > 0 && {
+            let ledger = self.ledger.lock().await;
+            ledger.entries.iter().any(|entry| entry.standing == Standing::Spare)
+        };
+        self.jobs.current().is_some()
+            || self.jobs.has_request()
+            || (!failed_last && (stale || filling || vacant))
+    }
+
+    /// Sectors of each member below a stripe.
+    pub(crate) fn sectors_before(&self, stripe: StripeIndex) -> u64 {
+        self.geometry.chunk_start(stripe).min(self.geometry.member_bytes()) / 512
+    }
+}

@@ -1,0 +1,38 @@
+//! Flush: everything acknowledged before becomes durable.
+
+use smallvec::SmallVec;
+
+use super::{Array, Shared};
+use crate::error::ArrayError;
+
+impl Array {
+    /// Makes every write acknowledged before this call durable.
+    ///
+    /// # Errors
+    /// [`ArrayError::Failed`] when so many members cannot flush that data may be lost.
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        self.shared.check_request(0, 0)?;
+        let _request = self.shared.requests.enter();
+        self.shared.stats.count_flush();
+        self.shared.flush().await
+    }
+}
+
+impl Shared {
+    /// Flushes all members; one that cannot is dropped.
+    pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
+        let topology = self.topology.load_full();
+        if topology.failed {
+            return Err(ArrayError::Failed);
+        }
+        let flushes: SmallVec<[_; 8]> =
+            topology.members().map(|member| (member, member.device.flush())).collect();
+        let mut failed = Vec::new();
+        for (member, flush) in flushes {
+            if let Err(error) = flush.await {
+                failed.push((member.clone(), error));
+            }
+        }
+        self.settle(&topology, failed).await
+    }
+}

@@ -1,0 +1,175 @@
+//! The array: requests of clients, and the state they share.
+//!
+//! The way of a write: geometry (stripes, columns) -> row locks -> bitmap intent -> plan -> reads, XOR, writes ->
+//! failed members recorded -> done. One direction, no stepping back; a read that fails before anything is written
+//! starts the plan anew with what is left.
+
+mod control;
+mod device;
+mod failure;
+mod flush;
+mod read;
+mod recover;
+mod report;
+mod write;
+mod zero;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::{Mutex, RwLock};
+use stripewise_device::EnvHandle;
+use stripewise_format::md::ArrayName;
+use uuid::Uuid;
+
+pub use device::ArrayDevice;
+pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState};
+
+use crate::{
+    error::ArrayError,
+    geometry::{Geometry, StripeIndex},
+    intent::Intent,
+    jobs::JobBoard,
+    ledger::Ledger,
+    locks::RowLocks,
+    plan::{Classic, WriteSelection},
+    stats::Stats,
+    topology::Topology,
+};
+
+/// An open array. Clones are handles to the same array.
+#[derive(Clone)]
+pub struct Array {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What every request of an array works with.
+pub(crate) struct Shared {
+    pub(crate) env: EnvHandle,
+    pub(crate) geometry: Geometry,
+    pub(crate) uuid: Uuid,
+    pub(crate) name: ArrayName,
+    pub(crate) topology: ArcSwap<Topology>,
+    pub(crate) locks: RowLocks,
+    /// None for level 0, which has nothing that could disagree.
+    pub(crate) intent: Option<Intent>,
+    /// Where each member keeps its bitmap, by device number; members without extension area are not listed.
+    pub(crate) bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
+    pub(crate) ledger: AsyncMutex<Ledger>,
+    pub(crate) selection: RwLock<Arc<dyn WriteSelection>>,
+    pub(crate) jobs: JobBoard,
+    pub(crate) stats: Stats,
+    pub(crate) closing: AtomicBool,
+    pub(crate) read_only: bool,
+    /// Requests being served, for stopping and for background jobs that give way.
+    pub(crate) requests: Requests,
+    /// Blocks that failed to be read and await healing, as (stripe, column).
+    pub(crate) healing: Mutex<std::collections::BTreeSet<(u64, usize)>>,
+}
+
+/// Counts requests under way.
+#[derive(Default)]
+pub(crate) struct Requests {
+    active: AtomicU64,
+    served: AtomicU64,
+}
+
+impl Requests {
+    pub(crate) fn enter(&self) -> RequestGuard<'_> {
+        self.active.fetch_add(1, Ordering::AcqRel);
+        RequestGuard(self)
+    }
+
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// Grows whenever a request ends: tells background jobs whether clients are there.
+    pub(crate) fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) struct RequestGuard<'a>(&'a Requests);
+
+impl Drop for RequestGuard<'_> {
+    fn drop(&mut self) {
+        self.0.served.fetch_add(1, Ordering::Relaxed);
+        self.0.active.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Array {
+    /// The array's shape.
+    pub fn geometry(&self) -> &Geometry {
+        &self.shared.geometry
+    }
+
+    /// The array's identity.
+    pub fn uuid(&self) -> Uuid {
+        self.shared.uuid
+    }
+
+    /// The array's name as the superblocks have it, by custom `host:name`.
+    pub fn name(&self) -> String {
+        self.shared.name.to_string()
+    }
+
+    /// The environment the array runs in.
+    pub fn env(&self) -> &EnvHandle {
+        &self.shared.env
+    }
+
+    /// What the array has done since it was opened.
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// Changes how partly written rows are written from now on.
+    pub fn set_selection(&self, selection: Arc<dyn WriteSelection>) {
+        *self.shared.selection.write() = selection;
+    }
+}
+
+/// The selection of a new array.
+pub(crate) fn default_selection() -> RwLock<Arc<dyn WriteSelection>> {
+    RwLock::new(Arc::new(Classic))
+}
+
+impl Shared {
+    /// Checks that a request lies in the array and that the array takes requests.
+    pub(crate) fn check_request(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(ArrayError::Closed);
+        }
+        let block = u64::from(self.geometry.logical_block_bytes());
+        let capacity_bytes = self.geometry.capacity_bytes();
+        let end = offset_bytes.checked_add(len_bytes);
+        let inside = end.is_some_and(|end| end <= capacity_bytes);
+        if inside && offset_bytes.is_multiple_of(block) && len_bytes.is_multiple_of(block) {
+            return Ok(());
+        }
+        let block_bytes = self.geometry.logical_block_bytes();
+        Err(ArrayError::Range { offset_bytes, len_bytes, block_bytes, capacity_bytes })
+    }
+
+    /// As [`Shared::check_request`], for requests that change data.
+    pub(crate) fn check_change(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
+        if self.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        self.check_request(offset_bytes, len_bytes)
+    }
+
+    /// Whether parity agrees with data in a stripe, as far as the bitmap knows.
+    pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
+        self.intent.as_ref().is_none_or(|intent| intent.is_trusted(stripe))
+    }
+}

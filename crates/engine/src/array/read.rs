@@ -1,0 +1,215 @@
+//! Reads.
+
+use std::{ops::Range, sync::Arc};
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone};
+
+use super::{Array, Shared};
+use crate::{
+    error::ArrayError,
+    geometry::{Level, StripeIndex},
+    topology::{Member, Topology},
+};
+
+/// The part of a read that lies in one chunk.
+struct Piece {
+    stripe: StripeIndex,
+    column: usize,
+    /// In the chunk.
+    bytes: Range<usize>,
+}
+
+/// One read of one member: pieces that lie side by side there.
+struct MemberRead {
+    member: Arc<Member>,
+    /// Where in the member's data.
+    start: u64,
+    len: u64,
+    /// Which pieces, by index.
+    pieces: SmallVec<[usize; 4]>,
+    bufs: ReadBufs,
+}
+
+impl Array {
+    /// Fills `buf` from `offset_bytes` and gives it back.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unreadable`] names the first byte that neither its member nor redundancy could deliver.
+    pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
+        self.shared.check_request(offset_bytes, buf.len() as u64)?;
+        let _request = self.shared.requests.enter();
+        self.shared.stats.count_read(buf.len() as u64);
+        let topology = self.shared.topology.load_full();
+        let pieces = self.shared.pieces(offset_bytes, buf.len());
+        if let [piece] = &pieces[..]
+            && let Some(member) = self.shared.pick_reader(&topology, piece)
+        {
+            let start = self.shared.member_offset(piece);
+            let done = member.read(start, smallvec![buf]).await;
+            return self.shared.finish_simple(&member, piece, done).await;
+        }
+        self.shared.read_pieces(&topology, offset_bytes, buf, &pieces).await
+    }
+}
+
+impl Shared {
+    fn pieces(&self, offset_bytes: u64, len: usize) -> SmallVec<[Piece; 8]> {
+        let chunk = self.geometry.chunk_bytes();
+        let spans = self.geometry.split(offset_bytes..offset_bytes + len as u64);
+        spans
+            .flat_map(|span| {
+                span.columns(chunk).map(move |column| Piece {
+                    stripe: span.stripe,
+                    column,
+                    bytes: span.in_column(column, chunk).0,
+                })
+            })
+            .collect()
+    }
+
+    fn member_offset(&self, piece: &Piece) -> u64 {
+        self.geometry.chunk_start(piece.stripe) + piece.bytes.start as u64
+    }
+
+    /// The member to read a piece from. Mirrors take turns by stripe, but where a resync is due: there all readers
+    /// must see the one that the others will be made equal to.
+    fn pick_reader(&self, topology: &Topology, piece: &Piece) -> Option<Arc<Member>> {
+        if self.geometry.level() != Level::Raid1 {
+            return topology.reader(&self.geometry, piece.stripe, piece.column).cloned();
+        }
+        let members = self.geometry.members();
+        let first =
+            if self.is_trusted(piece.stripe) { (piece.stripe.0 % members as u64) as usize } else { 0 };
+        (0..members)
+            .find_map(|i| topology.reader(&self.geometry, piece.stripe, (first + i) % members))
+            .cloned()
+    }
+
+    async fn finish_simple(
+        &self,
+        member: &Arc<Member>,
+        piece: &Piece,
+        done: ReadDone,
+    ) -> Result<IoBuf, ArrayError> {
+        let ReadDone { result, mut bufs } = done;
+        let buf = bufs.pop().expect("a read returns the buffer it was lent");
+        let Err(error) = result else { return Ok(buf) };
+        let column = self.geometry.column_of(piece.stripe, self.index_of(member, piece));
+        self.note_read_error(member, piece.stripe, column, error).await;
+        self.recover_locked(piece.stripe, column, piece.bytes.clone(), buf).await
+    }
+
+    /// The role of a member that a piece was read from.
+    fn index_of(&self, member: &Arc<Member>, piece: &Piece) -> crate::geometry::MemberIndex {
+        let expected = self.geometry.member_of(piece.stripe, piece.column);
+        if self.geometry.level() != Level::Raid1 {
+            return expected;
+        }
+        match self.topology.load().place_of(member) {
+            Some(crate::topology::Place::Primary(index) | crate::topology::Place::Incoming(index)) => index,
+            None => expected,
+        }
+    }
+
+    /// Reads many pieces: one vectored read per run of pieces that are neighbours on a member, all at once.
+    async fn read_pieces(
+        &self,
+        topology: &Topology,
+        offset_bytes: u64,
+        buf: IoBuf,
+        pieces: &[Piece],
+    ) -> Result<IoBuf, ArrayError> {
+        let (reads, mut lost) = self.gather(topology, buf, pieces);
+        let started: Vec<(MemberRead, IoFuture<ReadDone>)> = reads
+            .into_iter()
+            .map(|mut read| {
+                let io = read.member.read(read.start, std::mem::take(&mut read.bufs));
+                (read, io)
+            })
+            .collect();
+        let mut filled: Vec<Option<IoBuf>> = pieces.iter().map(|_| None).collect();
+        for (read, io) in started {
+            let ReadDone { result, bufs } = io.await;
+            if let Err(error) = result {
+                let piece = &pieces[read.pieces[0]];
+                let column = self.geometry.column_of(piece.stripe, self.index_of(&read.member, piece));
+                self.note_read_error(&read.member, piece.stripe, column, error).await;
+                lost.extend(read.pieces.into_iter().zip(bufs));
+            } else {
+                read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));
+            }
+        }
+        for (index, buf) in lost {
+            let piece = &pieces[index];
+            let recovered = self.read_or_recover(piece, buf).await;
+            filled[index] = Some(recovered.map_err(|error| self.locate(error, offset_bytes, pieces, index))?);
+        }
+        Ok(join(filled))
+    }
+
+    /// Cuts the buffer into the pieces and puts them into reads; pieces without a readable member come back apart.
+    fn gather(
+        &self,
+        topology: &Topology,
+        mut buf: IoBuf,
+        pieces: &[Piece],
+    ) -> (Vec<MemberRead>, Vec<(usize, IoBuf)>) {
+        let mut reads: Vec<MemberRead> = Vec::with_capacity(self.geometry.members().min(pieces.len()));
+        let mut lost = Vec::new();
+        for (index, piece) in pieces.iter().enumerate() {
+            let part = buf.split_to(piece.bytes.len());
+            let Some(member) = self.pick_reader(topology, piece) else {
+                lost.push((index, part));
+                continue;
+            };
+            let (start, len) = (self.member_offset(piece), part.len() as u64);
+            let neighbour =
+                reads.iter_mut().rev().find(|r| r.start + r.len == start && Arc::ptr_eq(&r.member, &member));
+            match neighbour {
+                Some(read) => {
+                    read.len += len;
+                    read.pieces.push(index);
+                    read.bufs.push(part);
+                }
+                None => reads.push(MemberRead {
+                    member,
+                    start,
+                    len,
+                    pieces: smallvec![index],
+                    bufs: smallvec![part],
+                }),
+            }
+        }
+        (reads, lost)
+    }
+
+    /// A piece whose vectored read failed, or whose member is missing: read alone, else recovered.
+    async fn read_or_recover(&self, piece: &Piece, buf: IoBuf) -> Result<IoBuf, ArrayError> {
+        let topology = self.topology.load_full();
+        let Some(member) = self.pick_reader(&topology, piece) else {
+            return self.recover_locked(piece.stripe, piece.column, piece.bytes.clone(), buf).await;
+        };
+        let done = member.read(self.member_offset(piece), smallvec![buf]).await;
+        self.finish_simple(&member, piece, done).await
+    }
+
+    /// Names the array's byte in an error that named a stripe's.
+    fn locate(&self, error: ArrayError, offset_bytes: u64, pieces: &[Piece], index: usize) -> ArrayError {
+        match error {
+            ArrayError::Unreadable { .. } => {
+                let before: usize = pieces[..index].iter().map(|p| p.bytes.len()).sum();
+                ArrayError::Unreadable { offset_bytes: offset_bytes + before as u64 }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Joins the pieces of a buffer again.
+fn join(pieces: Vec<Option<IoBuf>>) -> IoBuf {
+    let mut pieces = pieces.into_iter().map(|piece| piece.expect("every piece was filled"));
+    let mut whole = pieces.next().unwrap_or_else(|| IoBuf::with_len(0));
+    pieces.for_each(|piece| whole.unsplit(piece).expect("pieces come from one buffer, in order"));
+    whole
+}

@@ -1,0 +1,125 @@
+//! Content of one column from the others, and healing of blocks that failed to be read.
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, IoFuture, ReadDone, WriteFlags};
+
+use super::Shared;
+use crate::{
+    compute::WriteExtent,
+    error::ArrayError,
+    geometry::StripeIndex,
+    recovery::{self, Columns, Sources},
+    rows::{BLOCK_BYTES, RowSet},
+    topology::Topology,
+};
+
+impl Shared {
+    /// Content of a column, from the others, with its rows locked meanwhile.
+    pub(crate) async fn recover_locked(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: IoBuf,
+    ) -> Result<IoBuf, ArrayError> {
+        let _rows = self.locks.lock(stripe, RowSet::touching(bytes.clone())).await;
+        self.recover(stripe, column, bytes, into).await
+    }
+
+    /// Content of a column, from the others. The caller holds the rows.
+    pub(crate) async fn recover(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        mut into: IoBuf,
+    ) -> Result<IoBuf, ArrayError> {
+        self.stats.count_recovered();
+        let mut unreadable: Columns = smallvec![column];
+        loop {
+            let topology = self.topology.load_full();
+            let is_readable =
+                |c: usize| !unreadable.contains(&c) && topology.reader(&self.geometry, stripe, c).is_some();
+            let Some(sources) = Sources::choose(&self.geometry, column, is_readable) else {
+                return Err(ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() });
+            };
+            match self.read_columns(&topology, stripe, &sources.read, &bytes).await {
+                Ok(read) => {
+                    let read: SmallVec<[&[u8]; 8]> = read.iter().map(|buf| &**buf).collect();
+                    recovery::solve(&self.geometry, column, &sources, &read, &mut into);
+                    return Ok(into);
+                }
+                Err(failed) => unreadable.extend(failed),
+            }
+        }
+    }
+
+    /// Reads the same bytes of several columns at once; else names the columns that failed.
+    async fn read_columns(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        columns: &[usize],
+        bytes: &Range<usize>,
+    ) -> Result<SmallVec<[IoBuf; 8]>, Columns> {
+        let start = self.geometry.chunk_start(stripe) + bytes.start as u64;
+        let reads: SmallVec<[(usize, IoFuture<ReadDone>); 8]> = columns
+            .iter()
+            .map(|column| {
+                let member = topology.reader(&self.geometry, stripe, *column).expect("sources are readable");
+                (*column, member.read(start, smallvec![IoBuf::with_len(bytes.len())]))
+            })
+            .collect();
+        let mut bufs = SmallVec::new();
+        let mut failed = Columns::new();
+        for (column, read) in reads {
+            match read.await.into_one() {
+                Ok(buf) => bufs.push(buf),
+                Err(error) => {
+                    let member =
+                        topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
+                    self.note_read_error(&member, stripe, column, error).await;
+                    failed.push(column);
+                }
+            }
+        }
+        if failed.is_empty() { Ok(bufs) } else { Err(failed) }
+    }
+
+    /// Heals every block noted: recovers its chunk and writes it back, so that the member can remap the sector.
+    pub(crate) async fn heal_noted(&self) {
+        let noted: Vec<(u64, usize)> = std::mem::take(&mut *self.healing.lock()).into_iter().collect();
+        for (stripe, column) in noted {
+            if let Err(error) = self.heal(StripeIndex(stripe), column).await {
+                tracing::warn!(stripe, column, %error, "a block that failed to be read could not be healed");
+            }
+        }
+    }
+
+    /// Rewrites the blocks of a chunk that cannot be read with what the others say.
+    async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
+        let len = self.geometry.chunk_len(stripe);
+        let _rows = self.locks.lock(stripe, RowSet::touching(0..len)).await;
+        let topology = self.topology.load_full();
+        let Some(member) = topology.reader(&self.geometry, stripe, column).cloned() else { return Ok(()) };
+        if topology.failed || !self.is_trusted(stripe) {
+            return Ok(());
+        }
+        let step = BLOCK_BYTES;
+        for start in (0..len).step_by(step) {
+            let bytes = start..(start + step).min(len);
+            let at = self.geometry.chunk_start(stripe) + start as u64;
+            if member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.result.is_ok() {
+                continue;
+            }
+            let content =
+                self.recover(stripe, column, bytes, IoBuf::with_len((start + step).min(len) - start)).await?;
+            let extent = WriteExtent { column, start, bufs: smallvec![content.freeze()] };
+            self.write_out(&topology, stripe, smallvec![extent], WriteFlags::default()).await?;
+            self.stats.count_healed();
+        }
+        Ok(())
+    }
+}

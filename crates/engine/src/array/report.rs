@@ -1,0 +1,159 @@
+//! What an array looks like at one moment, for people and programs.
+
+use std::sync::atomic::Ordering;
+
+use stripewise_device::MediaKind;
+use uuid::Uuid;
+
+use super::Array;
+use crate::{
+    geometry::{Geometry, MemberIndex},
+    jobs::JobReport,
+    ledger::Standing,
+};
+
+/// The state of one attached member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberState {
+    /// Part of the array, up to date.
+    InSync,
+    /// Being filled to take a vacant role.
+    Rebuilding,
+    /// Being filled to take a living member's role.
+    Replacing,
+    /// In waiting.
+    Spare,
+    /// Failed; can be removed.
+    Faulty,
+}
+
+impl MemberState {
+    /// The state's name, as `detail` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InSync => "in sync",
+            Self::Rebuilding => "rebuilding",
+            Self::Replacing => "replacing",
+            Self::Spare => "spare",
+            Self::Faulty => "faulty",
+        }
+    }
+}
+
+/// One attached member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberReport {
+    /// The device's name.
+    pub name: String,
+    /// Its number in the superblocks' table of roles.
+    pub dev_number: u32,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its role; for a faulty member the one it had.
+    pub slot: Option<MemberIndex>,
+    /// Its state.
+    pub state: MemberState,
+    /// What kind of medium it is.
+    pub media: MediaKind,
+    /// Failed reads since the array was opened.
+    pub read_errors: u32,
+}
+
+/// An array at one moment.
+#[derive(Debug, Clone)]
+pub struct ArrayReport {
+    /// The array's name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its shape.
+    pub geometry: Geometry,
+    /// All attached members, by device number.
+    pub members: Vec<MemberReport>,
+    /// Roles whose member is in sync.
+    pub in_sync: Vec<bool>,
+    /// More members are lost than the level tolerates.
+    pub failed: bool,
+    /// The superblocks say that members may disagree.
+    pub dirty: bool,
+    /// The array takes no writes.
+    pub read_only: bool,
+    /// How RMW or RCW is chosen.
+    pub selection: &'static str,
+    /// The superblocks' event count.
+    pub events: u64,
+    /// Regions of the write-intent bitmap, and how many are marked. None: the level has none.
+    pub bitmap: Option<BitmapReport>,
+    /// The job under way.
+    pub job: Option<JobReport>,
+}
+
+/// The write-intent bitmap at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BitmapReport {
+    /// Bytes of each member that a region stands for.
+    pub region_bytes: u64,
+    /// Regions.
+    pub regions: usize,
+    /// Regions marked.
+    pub marked: usize,
+}
+
+impl ArrayReport {
+    /// How many roles have no member in sync.
+    pub fn degraded(&self) -> usize {
+        self.in_sync.iter().filter(|in_sync| !**in_sync).count()
+    }
+}
+
+impl Array {
+    /// What the array looks like now.
+    pub async fn report(&self) -> ArrayReport {
+        let shared = &self.shared;
+        let ledger = shared.ledger.lock().await;
+        let mut members: Vec<_> = ledger
+            .entries
+            .iter()
+            .map(|entry| {
+                let (state, slot) = match entry.standing {
+                    Standing::Active(slot) => (MemberState::InSync, Some(slot)),
+                    Standing::Incoming { slot, replacing: false, .. } => {
+                        (MemberState::Rebuilding, Some(slot))
+                    }
+                    Standing::Incoming { slot, .. } => (MemberState::Replacing, Some(slot)),
+                    Standing::Spare => (MemberState::Spare, None),
+                    Standing::Faulty => (MemberState::Faulty, entry.last_slot),
+                };
+                MemberReport {
+                    name: entry.member.name().to_owned(),
+                    dev_number: entry.member.dev_number,
+                    uuid: entry.member.uuid,
+                    slot,
+                    state,
+                    media: entry.member.device.info().media,
+                    read_errors: entry.member.read_errors.load(Ordering::Relaxed),
+                }
+            })
+            .collect();
+        members.sort_by_key(|member| member.dev_number);
+        let topology = shared.topology.load_full();
+        ArrayReport {
+            name: self.name(),
+            uuid: shared.uuid,
+            geometry: shared.geometry,
+            members,
+            in_sync: topology.slots.iter().map(|slot| slot.primary.is_some()).collect(),
+            failed: topology.failed,
+            dirty: !ledger.clean,
+            read_only: shared.read_only,
+            selection: shared.selection.read().name(),
+            events: ledger.events,
+            bitmap: shared.intent.as_ref().map(|intent| BitmapReport {
+                region_bytes: intent.map.region_stripes * shared.geometry.chunk_bytes() as u64,
+                regions: intent.map.regions(),
+                marked: intent.marked_regions(),
+            }),
+            job: shared.jobs.current(),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Writes.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags};
+
+use super::{Array, Shared};
+use crate::{
+    compute::{self, Fetched, NewData, Run, Runs, WriteExtent, byte_range},
+    error::ArrayError,
+    geometry::{StripeIndex, StripeSpan},
+    intent::IntentGuard,
+    plan::{self, Plan, Presence, StripeState},
+    rows::RowSet,
+    topology::{Member, Topology},
+};
+
+/// Stripes of one request that are worked on at the same time: enough to keep every member's queue busy, few enough
+/// that one huge request does not take all memory.
+const STRIPES_IN_FLIGHT: usize = 16;
+
+/// Columns whose old content could not be read in this write.
+type Unreadable = SmallVec<[usize; 2]>;
+
+impl Array {
+    /// Writes `data` at `offset_bytes`.
+    ///
+    /// The write goes to its end even if the future is dropped after its first poll is over; see
+    /// [`Array::write_detached`] for callers that may drop it.
+    ///
+    /// # Errors
+    /// [`ArrayError`]; on an error any part of the range may have been written.
+    pub async fn write(
+        &self,
+        offset_bytes: u64,
+        data: SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), ArrayError> {
+        self.shared.check_change(offset_bytes, data.len() as u64)?;
+        let _request = self.shared.requests.enter();
+        let range = offset_bytes..offset_bytes + data.len() as u64;
+        let mut spans = self.shared.geometry.split(range);
+        let Some(first) = spans.next() else { return Ok(()) };
+        self.shared.stats.count_write(data.len() as u64);
+        let Some(second) = spans.next() else {
+            return self.shared.write_stripe(first, &data, flags).await;
+        };
+        let mut batch: SmallVec<[StripeSpan; 2]> = smallvec![first, second];
+        loop {
+            batch.extend(spans.by_ref().take(STRIPES_IN_FLIGHT - batch.len()));
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let writes = batch.drain(..).map(|span| self.shared.write_stripe(span, &data, flags));
+            join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+        }
+    }
+}
+
+impl Shared {
+    /// Announces a write to a stripe in the bitmap, if the level has one.
+    pub(crate) async fn begin_intent(
+        &self,
+        stripe: StripeIndex,
+    ) -> Result<Option<IntentGuard<'_>>, ArrayError> {
+        match &self.intent {
+            None => Ok(None),
+            Some(intent) => intent.begin(self, stripe).await.map(Some).map_err(|_| ArrayError::Failed),
+        }
+    }
+
+    async fn write_stripe(
+        &self,
+        span: StripeSpan,
+        data: &SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), ArrayError> {
+        let new = NewData { span, chunk_bytes: self.geometry.chunk_bytes(), buf: data };
+        let stripe = span.stripe;
+        let _rows = self.locks.lock(stripe, touched_rows(&span, self.geometry.chunk_bytes())).await;
+        let _intent = self.begin_intent(stripe).await?;
+        let mut unreadable = Unreadable::new();
+        loop {
+            let topology = self.topology.load_full();
+            if topology.failed {
+                return Err(ArrayError::Failed);
+            }
+            let state = self.state_for(&topology, &span, &unreadable);
+            let plan = plan::build(&state, &**self.selection.read()).map_err(|_| self.lost(stripe))?;
+            let fetched = match self.fetch(&topology, stripe, &plan).await {
+                Ok(fetched) => fetched,
+                Err(failed) => {
+                    self.note_unreadable(&topology, stripe, failed, &mut unreadable).await?;
+                    continue;
+                }
+            };
+            self.stats.count_plan(&plan);
+            let extents = compute::compute(&plan, &state, &new, fetched);
+            self.write_out(&topology, stripe, extents, flags).await?;
+            return Ok(());
+        }
+    }
+
+    fn state_for(&self, topology: &Topology, span: &StripeSpan, unreadable: &Unreadable) -> StripeState {
+        let trusted = self.is_trusted(span.stripe);
+        StripeState::for_write(&self.geometry, span, trusted, |column| {
+            match topology.presence(&self.geometry, span.stripe, column) {
+                Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
+                presence => presence,
+            }
+        })
+    }
+
+    /// Reads what the plan needs, all at once.
+    async fn fetch(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        plan: &Plan,
+    ) -> Result<Fetched, Vec<(usize, IoError)>> {
+        let mut reads: SmallVec<[(usize, std::ops::Range<usize>, IoFuture<ReadDone>); 8]> = SmallVec::new();
+        let start = self.geometry.chunk_start(stripe);
+        for (column, ops) in plan.columns.iter().enumerate() {
+            for rows in ops.reads().runs() {
+                let bytes = byte_range(&rows);
+                let member =
+                    topology.reader(&self.geometry, stripe, column).expect("plans read present columns");
+                let buf = IoBuf::with_len(bytes.len());
+                reads.push((column, rows, member.read(start + bytes.start as u64, smallvec![buf])));
+            }
+        }
+        let mut fetched: Fetched = plan.columns.iter().map(|_| Runs::new()).collect();
+        let mut failed = Vec::new();
+        for (column, rows, read) in reads {
+            match read.await.into_one() {
+                Ok(buf) => fetched[column].push(Run { rows, buf }),
+                Err(error) => failed.push((column, error)),
+            }
+        }
+        if failed.is_empty() { Ok(fetched) } else { Err(failed) }
+    }
+
+    /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
+    async fn note_unreadable(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        failed: Vec<(usize, IoError)>,
+        unreadable: &mut Unreadable,
+    ) -> Result<(), ArrayError> {
+        for (column, error) in failed {
+            let member = topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
+            self.note_read_error(&member, stripe, column, error).await;
+            if !unreadable.contains(&column) {
+                unreadable.push(column);
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&self, stripe: StripeIndex) -> ArrayError {
+        ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() }
+    }
+
+    /// Writes all extents at once, fails the members that could not take theirs, and waits until what the write
+    /// relied on is recorded.
+    pub(crate) async fn write_out(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        extents: SmallVec<[WriteExtent; 8]>,
+        flags: WriteFlags,
+    ) -> Result<(), ArrayError> {
+        let start = self.geometry.chunk_start(stripe);
+        let mut writes: SmallVec<[(&Arc<Member>, IoFuture<Result<(), IoError>>); 8]> = SmallVec::new();
+        for extent in extents {
+            for member in topology.writers(&self.geometry, stripe, extent.column) {
+                let write = member.write(start + extent.start as u64, extent.bufs.clone(), flags);
+                writes.push((member, write));
+            }
+        }
+        let mut failed = Vec::new();
+        for (member, write) in writes {
+            if let Err(error) = write.await {
+                failed.push((member.clone(), error));
+            }
+        }
+        self.settle(topology, failed).await
+    }
+
+    /// After writes: members that failed are dropped from the array, durably, before anything is acknowledged.
+    pub(crate) async fn settle(
+        &self,
+        topology: &Topology,
+        failed: Vec<(Arc<Member>, IoError)>,
+    ) -> Result<(), ArrayError> {
+        if !failed.is_empty() {
+            self.fail_all(failed).await?;
+        }
+        topology.recorded.wait().await;
+        Ok(())
+    }
+}
+
+/// The rows of a stripe that a span touches, in any column.
+pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
+    span.columns(chunk_bytes)
+        .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
+        .fold(RowSet::EMPTY, |all, rows| all | rows)
+}
+
+/// Whether a failed request means that the whole member is lost, rather than some of its blocks.
+pub(crate) fn is_member_gone(error: &IoError) -> bool {
+    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Truncated)
+}

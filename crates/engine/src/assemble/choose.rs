@@ -1,0 +1,285 @@
+//! Which of the devices make the array: a pure function of what lies on them.
+//!
+//! The superblock with the most events is right about who belongs. A member whose own count is one behind is current
+//! too: no write is acknowledged between the first and the last superblock of one change (`docs/on-disk-format.md`).
+
+use stripewise_format::{
+    md::{Features, Role, Superblock},
+    media::SECTOR_BYTES,
+};
+
+use super::{AssembleError, AssembleOptions};
+use crate::{
+    examine::{Examination, ExamineError},
+    geometry::{Geometry, Level, MemberIndex},
+};
+
+/// A device that was given and does not take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excluded {
+    /// The device.
+    pub name: String,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+/// A member that takes part: an index into what was examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Active { slot: MemberIndex, index: usize },
+    Incoming { slot: MemberIndex, index: usize, done_sectors: u64, replacing: bool },
+    Spare { index: usize },
+}
+
+/// The members chosen, and the array that they make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// The array's shape.
+    pub geometry: Geometry,
+    /// Whose superblock is the newest.
+    pub(crate) freshest: usize,
+    pub(super) parts: Vec<Part>,
+    /// Devices left out, with the reason.
+    pub excluded: Vec<Excluded>,
+}
+
+impl Chosen {
+    /// The active member of a role, as an index into what was examined.
+    pub(super) fn active(&self, slot: usize) -> Option<usize> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Active { slot: s, index } if s.0 == slot => Some(*index),
+            _ => None,
+        })
+    }
+}
+
+/// Chooses the members.
+///
+/// # Errors
+/// [`AssembleError`] when they do not make an array that can be run as asked.
+pub fn choose(
+    examined: &[Examination],
+    unusable: Vec<ExamineError>,
+    options: &AssembleOptions,
+) -> Result<Chosen, AssembleError> {
+    check_identities(examined)?;
+    let freshest =
+        (0..examined.len()).max_by_key(|i| (examined[*i].superblock.events, std::cmp::Reverse(*i)));
+    let freshest = freshest.expect("there is at least one");
+    let superblock = &examined[freshest].superblock;
+    superblock.check_supported().map_err(|reason| AssembleError::Unsupported {
+        member: name(&examined[freshest]),
+        reason: reason.to_string(),
+    })?;
+    let geometry = geometry(examined, freshest)?;
+    let mut chosen = Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new() };
+    chosen.excluded.extend(unusable.iter().map(|error| {
+        let (ExamineError::Io { name, .. } | ExamineError::Superblock { name, .. }) = error;
+        Excluded { name: name.clone(), reason: error.to_string() }
+    }));
+    for index in 0..examined.len() {
+        match classify(examined, freshest, index, &geometry) {
+            Ok(part) => add_part(&mut chosen, examined, part)?,
+            Err(reason) => chosen.excluded.push(Excluded { name: name(&examined[index]), reason }),
+        }
+    }
+    check_split(examined, &chosen, options)?;
+    check_enough(&chosen, superblock, options)?;
+    Ok(chosen)
+}
+
+fn name(examination: &Examination) -> String {
+    examination.device.info().name.clone()
+}
+
+/// One array, every member once.
+fn check_identities(examined: &[Examination]) -> Result<(), AssembleError> {
+    for (index, b) in examined.iter().enumerate() {
+        for a in &examined[..index] {
+            if a.superblock.array_uuid != b.superblock.array_uuid {
+                return Err(AssembleError::MixedArrays {
+                    a: name(a),
+                    a_uuid: a.superblock.array_uuid,
+                    b: name(b),
+                    b_uuid: b.superblock.array_uuid,
+                });
+            }
+            if a.superblock.device_uuid == b.superblock.device_uuid {
+                return Err(AssembleError::SameMember {
+                    a: name(a),
+                    b: name(b),
+                    uuid: a.superblock.device_uuid,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn geometry(examined: &[Examination], freshest: usize) -> Result<Geometry, AssembleError> {
+    let fresh = &examined[freshest].superblock;
+    for other in examined {
+        let field = shape_difference(fresh, &other.superblock);
+        if let Some(field) = field {
+            return Err(AssembleError::Disagree { a: name(&examined[freshest]), b: name(other), field });
+        }
+    }
+    let level = Level::from_number(fresh.level.number()).ok_or_else(|| AssembleError::Unsupported {
+        member: name(&examined[freshest]),
+        reason: format!("level {} is not one of 0, 1, 4, 5, 6", fresh.level.number()),
+    })?;
+    let block = examined.iter().map(|e| e.device.info().logical_block_bytes).max().unwrap_or(512);
+    let block = block.max(fresh.logical_block_bytes);
+    let chunk_bytes = fresh.chunk_sectors.saturating_mul(SECTOR_BYTES as u32);
+    let member_sectors = match level {
+        Level::Raid0 => striped_sectors(examined, freshest)?,
+        _ => fresh.member_size_sectors,
+    };
+    let member_bytes = member_sectors.saturating_mul(SECTOR_BYTES);
+    Ok(Geometry::new(level, fresh.raid_disks as usize, chunk_bytes, member_bytes, block)?)
+}
+
+/// What differs between two superblocks that may not, whoever is newer.
+fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
+    let differences = [
+        (a.level != b.level, "level"),
+        (a.layout != b.layout, "layout"),
+        (a.chunk_sectors != b.chunk_sectors, "chunk"),
+        (a.raid_disks != b.raid_disks, "number of members"),
+        (a.member_size_sectors != b.member_size_sectors, "member size"),
+    ];
+    differences.iter().find(|(differs, _)| *differs).map(|(_, field)| *field)
+}
+
+/// Level 0 stripes over all that its members have: equal, or md makes zones that we do not know.
+fn striped_sectors(examined: &[Examination], freshest: usize) -> Result<u64, AssembleError> {
+    let chunk = u64::from(examined[freshest].superblock.chunk_sectors.max(1));
+    let whole = |e: &Examination| e.superblock.data_size_sectors / chunk;
+    let first = whole(&examined[freshest]);
+    match examined.iter().find(|e| whole(e) != first) {
+        None => Ok(first * chunk),
+        Some(other) => Err(AssembleError::Unsupported {
+            member: name(other),
+            reason:
+                "level 0 over members of different size has zones that Stripewise does not know; use the \
+                     kernel's md for it"
+                    .to_owned(),
+        }),
+    }
+}
+
+/// What a member is to the array, or why it has no part in it.
+fn classify(
+    examined: &[Examination],
+    freshest: usize,
+    index: usize,
+    geometry: &Geometry,
+) -> Result<Part, String> {
+    let (fresh, own) = (&examined[freshest].superblock, &examined[index].superblock);
+    let role = fresh.roles.of(own.dev_number).unwrap_or(Role::Spare);
+    match role {
+        Role::Active(slot) if usize::from(slot) < geometry.members() => {
+            check_current(fresh, own)?;
+            check_size(&examined[index], geometry)?;
+            Ok(active_part(own, index, MemberIndex(usize::from(slot)), geometry))
+        }
+        Role::Spare if matches!(own.role(), Role::Spare) => Ok(Part::Spare { index }),
+        Role::Journal => Err("it is a journal device, which Stripewise does not use".to_owned()),
+        _ => Err("it failed and is not current; add it anew to use it".to_owned()),
+    }
+}
+
+fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
+    if own.events + 1 >= fresh.events {
+        return Ok(());
+    }
+    Err(format!(
+        "stale: it stands at event {} and the array at {}; add it anew to use it",
+        own.events, fresh.events
+    ))
+}
+
+/// A member whose device has become too short is not trusted with anything.
+fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
+    let need =
+        examination.superblock.data_offset_sectors.saturating_mul(SECTOR_BYTES) + geometry.member_bytes();
+    let have = examination.device.info().size_bytes;
+    if have >= need {
+        return Ok(());
+    }
+    Err(format!("truncated: it has {have} bytes and its part of the array ends at {need}"))
+}
+
+fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geometry) -> Part {
+    let done_sectors = own.recovery_offset_sectors;
+    let filling = own.features.contains(Features::RECOVERY_OFFSET)
+        && done_sectors < geometry.member_bytes() / SECTOR_BYTES;
+    if filling {
+        let replacing = own.features.contains(Features::REPLACEMENT);
+        return Part::Incoming { slot, index, done_sectors, replacing };
+    }
+    Part::Active { slot, index }
+}
+
+fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result<(), AssembleError> {
+    if let Part::Active { slot, index } = part
+        && let Some(other) = chosen.active(slot.0)
+    {
+        return Err(AssembleError::SameRole {
+            a: name(&examined[other]),
+            b: name(&examined[index]),
+            role: slot.0 as u16,
+        });
+    }
+    chosen.parts.push(part);
+    Ok(())
+}
+
+/// A member left out as failed that itself thinks a chosen one failed: both sides went on.
+fn check_split(
+    examined: &[Examination],
+    chosen: &Chosen,
+    options: &AssembleOptions,
+) -> Result<(), AssembleError> {
+    if options.force {
+        return Ok(());
+    }
+    let fresh = &examined[chosen.freshest].superblock;
+    for other in examined {
+        let left_out = fresh.roles.of(other.superblock.dev_number) == Some(Role::Faulty);
+        let says_we_failed = chosen.parts.iter().any(|part| match part {
+            Part::Active { index, .. } => {
+                other.superblock.roles.of(examined[*index].superblock.dev_number) == Some(Role::Faulty)
+            }
+            _ => false,
+        });
+        let thinks_itself_active = matches!(other.superblock.role(), Role::Active(_));
+        if left_out && thinks_itself_active && says_we_failed {
+            return Err(AssembleError::SplitBrain {
+                newer: name(&examined[chosen.freshest]),
+                older: name(other),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) -> Result<(), AssembleError> {
+    let of = chosen.geometry.members();
+    let have = (0..of).filter(|slot| chosen.active(*slot).is_some()).count();
+    let need = of - chosen.geometry.parity_columns();
+    if have < need {
+        return Err(AssembleError::TooFew { have, of, need, excluded: chosen.excluded.clone() });
+    }
+    let filling = |slot: usize| {
+        chosen.parts.iter().any(|part| matches!(part, Part::Incoming { slot: s, .. } if s.0 == slot))
+    };
+    let absent = (0..of)
+        .filter(|slot| chosen.active(*slot).is_none() && !filling(*slot))
+        .filter(|slot| fresh.roles.device_in(*slot as u16).is_some())
+        .count();
+    if absent > 0 && !options.run && !options.force {
+        return Err(AssembleError::Absent { absent, excluded: chosen.excluded.clone() });
+    }
+    Ok(())
+}

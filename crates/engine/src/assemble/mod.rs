@@ -1,0 +1,236 @@
+//! Opening an array from its members: who belongs, who is stale, what must be resynced.
+
+mod choose;
+mod load;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use arc_swap::ArcSwap;
+use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
+use parking_lot::{Mutex, RwLock};
+use stripewise_device::{Device, EnvHandle};
+use stripewise_format::extension::JobKind as DiskJobKind;
+use thiserror::Error;
+use uuid::Uuid;
+
+pub use choose::{Chosen, Excluded, choose};
+
+use crate::{
+    array::{Array, Requests, Shared, default_selection},
+    error::ArrayError,
+    examine::{Examination, ExamineError, examine},
+    geometry::{GeometryError, StripeIndex},
+    jobs::{self, JobBoard, JobKind, Request},
+    locks::RowLocks,
+    stats::Stats,
+};
+
+/// How to open an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AssembleOptions {
+    /// Start although members are absent that were there when the array was last used.
+    pub run: bool,
+    /// Start although data may be lost: a dirty array without full redundancy, or the newer half of a split one.
+    pub force: bool,
+    /// Write nothing, not even metadata.
+    pub read_only: bool,
+}
+
+/// Why an array cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AssembleError {
+    /// None of the devices has a superblock.
+    #[error("no member was found: {}", problems(.0))]
+    NoMember(Vec<ExamineError>),
+    /// Members of more than one array.
+    #[error("{a} belongs to array {a_uuid} and {b} to array {b_uuid}; give the members of one array")]
+    MixedArrays {
+        /// A member.
+        a: String,
+        /// Its array.
+        a_uuid: Uuid,
+        /// Another.
+        b: String,
+        /// Its array.
+        b_uuid: Uuid,
+    },
+    /// The same member twice, by another name or as a copy.
+    #[error("{a} and {b} are the same member ({uuid}); give one of them, and never run an array on both")]
+    SameMember {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// Their identity.
+        uuid: Uuid,
+    },
+    /// Two members for one role, neither of them a replacement.
+    #[error("{a} and {b} both claim role {role}; leave out the one that is not current")]
+    SameRole {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// The role.
+        role: u16,
+    },
+    /// The array has features that we cannot handle.
+    #[error("{member}: {reason}")]
+    Unsupported {
+        /// The member whose superblock says so.
+        member: String,
+        /// What it is.
+        reason: String,
+    },
+    /// Members do not agree on the shape.
+    #[error("{a} and {b} disagree on the array's {field}; one of them is damaged or from another time")]
+    Disagree {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// What differs.
+        field: &'static str,
+    },
+    /// The shape is impossible.
+    #[error("the superblock describes an impossible array: {0}")]
+    Geometry(#[from] GeometryError),
+    /// Two sets of members went on without each other.
+    #[error(
+        "split brain: {newer} says that {older} failed, and {older} says that {newer} did; both were written to \
+         apart. Give only the members to keep (or --force for {newer}'s side), then add the others anew"
+    )]
+    SplitBrain {
+        /// A member of the newer (or first) half.
+        newer: String,
+        /// A member of the other.
+        older: String,
+    },
+    /// Too few members.
+    #[error("{have} of {of} members are usable and {need} are needed{}", excluded_text(.excluded))]
+    TooFew {
+        /// Usable members.
+        have: usize,
+        /// Members of the complete array.
+        of: usize,
+        /// What the level needs.
+        need: usize,
+        /// Those that are not usable, and why.
+        excluded: Vec<Excluded>,
+    },
+    /// Members are absent that were there at last.
+    #[error(
+        "{absent} members are absent that were there when the array was last used{}; bring them, or start degraded \
+         with --run",
+        excluded_text(.excluded)
+    )]
+    Absent {
+        /// How many.
+        absent: usize,
+        /// Members that were given but are not usable.
+        excluded: Vec<Excluded>,
+    },
+    /// Parity may disagree and is needed in place of a missing member.
+    #[error(
+        "the array was not stopped cleanly and is degraded: writes under way at that time may have left rows whose \
+         missing part cannot be told. Bring the missing member, or accept that with --force"
+    )]
+    DirtyDegraded,
+    /// A member could not be read or written.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+}
+
+fn problems(errors: &[ExamineError]) -> String {
+    if errors.is_empty() {
+        return "no device was given".to_owned();
+    }
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn excluded_text(excluded: &[Excluded]) -> String {
+    excluded.iter().map(|e| format!("; {}: {}", e.name, e.reason)).collect()
+}
+
+/// Opens an array from devices, in any order. Devices without superblock are an error only if too few are left.
+///
+/// # Errors
+/// [`AssembleError`]; nothing has been written then, except that a member failed while it was.
+pub async fn assemble(
+    env: EnvHandle,
+    devices: Vec<Arc<dyn Device>>,
+    options: &AssembleOptions,
+) -> Result<Array, AssembleError> {
+    let mut examined = Vec::new();
+    let mut unusable = Vec::new();
+    for result in join_all(devices.into_iter().map(examine)).await {
+        match result {
+            Ok(examination) => examined.push(examination),
+            Err(error) => unusable.push(error),
+        }
+    }
+    if examined.is_empty() {
+        return Err(AssembleError::NoMember(unusable));
+    }
+    let chosen = choose(&examined, unusable, options)?;
+    open(env, &examined, chosen, options).await
+}
+
+async fn open(
+    env: EnvHandle,
+    examined: &[Examination],
+    chosen: Chosen,
+    options: &AssembleOptions,
+) -> Result<Array, AssembleError> {
+    let loaded = load::load(&env, examined, &chosen, options).await?;
+    let scrub = interrupted_scrub(examined, &chosen);
+    let superblock = &examined[chosen.freshest].superblock;
+    let shared = Arc::new(Shared {
+        env: env.clone(),
+        geometry: chosen.geometry,
+        uuid: superblock.array_uuid,
+        name: superblock.name,
+        topology: ArcSwap::from_pointee(loaded.topology),
+        locks: RowLocks::default(),
+        intent: loaded.intent,
+        bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
+        ledger: AsyncMutex::new(loaded.ledger),
+        selection: default_selection(),
+        jobs: JobBoard::default(),
+        stats: Stats::default(),
+        closing: AtomicBool::new(false),
+        read_only: options.read_only,
+        requests: Requests::default(),
+        healing: Mutex::new(BTreeSet::new()),
+    });
+    let array = Array { shared: shared.clone() };
+    if options.read_only {
+        return Ok(array);
+    }
+    // Who is left out, and that we are here, is on disk before anything is served.
+    shared.record(|_| ()).await?;
+    if let Some(intent) = &shared.intent {
+        intent.rewrite(&*shared).await;
+    }
+    if let Some(request) = scrub {
+        shared.jobs.request(request);
+    }
+    env.spawn(Box::pin(jobs::run_jobs(shared.clone())));
+    env.spawn(Box::pin(jobs::run_housekeeping(shared)));
+    Ok(array)
+}
+
+/// A check or repair that the array's end interrupted.
+fn interrupted_scrub(examined: &[Examination], chosen: &Chosen) -> Option<Request> {
+    let (header, _) = examined[chosen.freshest].extension.as_ref().ok()?;
+    let kind = match header.job.kind {
+        DiskJobKind::Check => JobKind::Check,
+        DiskJobKind::Repair => JobKind::Repair,
+        _ => return None,
+    };
+    let stripe = StripeIndex(header.job.position_bytes / chosen.geometry.chunk_bytes() as u64);
+    (stripe.0 < chosen.geometry.stripes()).then_some(Request { kind, start_stripe: stripe.0 })
+}

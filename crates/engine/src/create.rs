@@ -1,0 +1,225 @@
+//! Making a new array: checks, and the first metadata of every member.
+
+use std::sync::Arc;
+
+use stripewise_device::{Device, EnvHandle};
+use stripewise_format::{
+    md::{
+        ArrayName, ArrayNameError, CreateError as FormatError, Level as MdLevel, NewArray, Role, Timestamp,
+    },
+    media::SECTOR_BYTES,
+};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::{
+    array::Array,
+    assemble::{AssembleError, AssembleOptions, assemble},
+    enroll,
+    error::ArrayError,
+    geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
+    ledger::{Entry, Ledger, Standing},
+    topology::Member,
+};
+
+/// What array to make.
+#[derive(Clone)]
+pub struct CreateOptions {
+    /// The name, by custom `host:name`; at most 32 bytes.
+    pub name: String,
+    /// The level.
+    pub level: Level,
+    /// Bytes of a chunk; ignored by level 1.
+    pub chunk_bytes: u32,
+    /// By role; `None` for a member that is `missing`.
+    pub members: Vec<Option<Arc<dyn Device>>>,
+    /// Members in waiting.
+    pub spares: Vec<Arc<dyn Device>>,
+    /// The members agree already (all zeroes, or an array made anew over its old self): no resync.
+    pub assume_clean: bool,
+    /// How much of each member to use, if not all that the smallest offers.
+    pub member_bytes: Option<u64>,
+    /// The identity, if it must be a given one.
+    pub uuid: Option<Uuid>,
+    /// Bytes of each member that one bit of the bitmap stands for, if not the default.
+    pub region_bytes: Option<u64>,
+}
+
+impl CreateOptions {
+    /// An array of these members with everything else by default.
+    pub fn new(name: impl Into<String>, level: Level, members: Vec<Arc<dyn Device>>) -> Self {
+        Self {
+            name: name.into(),
+            level,
+            chunk_bytes: CHUNK_BYTES_DEFAULT,
+            members: members.into_iter().map(Some).collect(),
+            spares: Vec::new(),
+            assume_clean: false,
+            member_bytes: None,
+            uuid: None,
+            region_bytes: None,
+        }
+    }
+}
+
+/// Why an array cannot be made.
+#[derive(Debug, Error)]
+pub enum CreateError {
+    /// The shape is impossible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The name does not fit.
+    #[error(transparent)]
+    Name(#[from] ArrayNameError),
+    /// More members are missing than the level tolerates.
+    #[error("{missing} members are missing and level {level} tolerates {tolerated}; give more members")]
+    TooManyMissing {
+        /// As given.
+        missing: usize,
+        /// What the level tolerates.
+        tolerated: usize,
+        /// The level's number.
+        level: i32,
+    },
+    /// One device for two roles.
+    #[error("{0} is given twice; every role needs a device of its own")]
+    Twice(String),
+    /// A member is too small.
+    #[error(
+        "{member}: {have_bytes} bytes for data, and {need_bytes} are asked for; give a larger one or a smaller --size"
+    )]
+    TooSmall {
+        /// The member.
+        member: String,
+        /// What it offers.
+        have_bytes: u64,
+        /// What is needed.
+        need_bytes: u64,
+    },
+    /// The superblock cannot say it.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// A member could not be written.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// The new array could not be opened.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
+impl Array {
+    /// Makes a new array and opens it. Everything that the members held is lost.
+    ///
+    /// # Errors
+    /// [`CreateError`]; members may have been written to by then.
+    pub async fn create(env: EnvHandle, options: CreateOptions) -> Result<Self, CreateError> {
+        let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
+        write_metadata(&env, &options).await?;
+        let open = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
+        Ok(assemble(env, devices, &open).await?)
+    }
+}
+
+/// Checks the options and writes everybody's metadata.
+async fn write_metadata(env: &EnvHandle, options: &CreateOptions) -> Result<(), CreateError> {
+    check_members(options)?;
+    let geometry = geometry_of(options)?;
+    let missing = options.members.iter().filter(|member| member.is_none()).count();
+    let tolerated = geometry.parity_columns();
+    if missing > tolerated {
+        return Err(CreateError::TooManyMissing { missing, tolerated, level: geometry.level().number() });
+    }
+    // Without redundancy to spare there is nothing to compute: what is there is the truth.
+    let in_sync = options.assume_clean || missing == tolerated;
+    let mut ledger = new_ledger(env, options, &geometry, in_sync)?;
+    for entry in &ledger.entries {
+        enroll::wipe_pages(entry).await?;
+    }
+    // With no valid page but a dirty superblock, opening takes every region for stale: that is the first resync.
+    let failed = ledger.write_all(env.wall_clock_us()).await;
+    match failed.into_iter().next() {
+        None => Ok(()),
+        Some((member, error)) => Err(ArrayError::Io { member: member.name().to_owned(), error }.into()),
+    }
+}
+
+fn check_members(options: &CreateOptions) -> Result<(), CreateError> {
+    let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
+    for (index, device) in devices.iter().enumerate() {
+        let twice = devices[..index]
+            .iter()
+            .any(|other| Arc::ptr_eq(other, device) || other.info().name == device.info().name);
+        if twice {
+            return Err(CreateError::Twice(device.info().name.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn chunk_sectors(options: &CreateOptions) -> u32 {
+    if options.level == Level::Raid1 { 0 } else { options.chunk_bytes / SECTOR_BYTES as u32 }
+}
+
+fn geometry_of(options: &CreateOptions) -> Result<Geometry, CreateError> {
+    let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
+    let room = |device: &Arc<dyn Device>| {
+        let new = enroll::new_member(device, chunk_sectors(options), 0, Uuid::nil());
+        new.member_sectors.saturating_sub(new.data_offset_sectors) * SECTOR_BYTES
+    };
+    let smallest = devices.iter().map(|device| room(device)).min().unwrap_or(0);
+    let wanted = options.member_bytes.unwrap_or(smallest);
+    if let Some(device) = devices.iter().find(|device| room(device) < wanted) {
+        let (member, have_bytes) = (device.info().name.clone(), room(device));
+        return Err(CreateError::TooSmall { member, have_bytes, need_bytes: wanted });
+    }
+    let block = devices.iter().map(|device| device.info().logical_block_bytes).max().unwrap_or(512);
+    Ok(Geometry::new(options.level, options.members.len(), options.chunk_bytes, wanted, block)?)
+}
+
+fn new_ledger(
+    env: &EnvHandle,
+    options: &CreateOptions,
+    geometry: &Geometry,
+    in_sync: bool,
+) -> Result<Ledger, CreateError> {
+    let level = MdLevel::from_number(geometry.level().number());
+    let role = |(index, member): (usize, &Option<Arc<dyn Device>>)| match member {
+        Some(_) => Role::Active(index as u16),
+        None => Role::Faulty,
+    };
+    let roles: Vec<Role> = options.members.iter().enumerate().map(role).collect();
+    let uses_all = geometry.level() == Level::Raid0;
+    let new = NewArray {
+        array_uuid: options.uuid.unwrap_or_else(|| enroll::new_uuid(&**env)),
+        name: ArrayName::new(&options.name)?,
+        created: Timestamp::new(env.wall_clock_us() / 1_000_000, 0),
+        level,
+        layout: NewArray::default_layout(level),
+        chunk_sectors: chunk_sectors(options),
+        member_size_sectors: if uses_all { 0 } else { geometry.member_bytes() / SECTOR_BYTES },
+        in_sync,
+        roles,
+        raid_disks: options.members.len() as u32,
+    };
+    let actives = options.members.iter().enumerate().filter_map(|(index, member)| {
+        Some((member.as_ref()?, index as u32, Standing::Active(crate::geometry::MemberIndex(index))))
+    });
+    let first_spare = options.members.len() as u32;
+    let spares =
+        (first_spare..).zip(&options.spares).map(|(number, device)| (device, number, Standing::Spare));
+    let region_bytes = options.region_bytes.unwrap_or_else(|| enroll::region_bytes_for(geometry));
+    let mut entries = Vec::new();
+    for (device, dev_number, standing) in actives.chain(spares) {
+        let member = enroll::new_member(device, new.chunk_sectors, dev_number, enroll::new_uuid(&**env));
+        let mut superblock = new.superblock(&member)?;
+        if uses_all {
+            // md stripes over all that level 0 members have; ours have equal room by cutting the larger ones.
+            superblock.data_size_sectors = geometry.member_bytes() / SECTOR_BYTES;
+        }
+        let header = enroll::header_for(&superblock, geometry, region_bytes, device.info().media);
+        let offset = member.data_offset_sectors * SECTOR_BYTES;
+        let member = Member::new(device.clone(), offset, dev_number, member.device_uuid);
+        entries.push(Entry { member, standing, superblock, header, last_slot: None });
+    }
+    Ok(Ledger { entries, events: 0, clean: in_sync })
+}

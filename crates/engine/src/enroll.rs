@@ -1,0 +1,164 @@
+//! Giving a device the metadata of an array: superblock, extension header, empty bitmap.
+
+use std::sync::Arc;
+
+use stripewise_device::{Device, Env, MediaKind};
+use stripewise_format::{
+    bitmap::{Slot, pages_for_regions, slot_offset_bytes},
+    extension::{BitmapDescriptor, ExtensionLayout, Header, MapKind, MemberClass},
+    md::{IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
+    media::{BLOCK_LEN, SECTOR_BYTES},
+};
+use uuid::Uuid;
+
+use crate::{
+    error::ArrayError,
+    geometry::{Geometry, Level},
+    ledger::{Entry, Ledger, Standing, write_durably},
+    topology::Member,
+};
+
+/// Smallest region of the bitmap: one page flush should cover many writes.
+const REGION_BYTES_MIN: u64 = 1 << 20;
+/// Largest region, and md's default: what a resync after a crash must read at least.
+const REGION_BYTES_MAX: u64 = 64 << 20;
+/// How many regions a small array's members are cut into.
+const REGIONS_AIM: u64 = 1024;
+
+/// A device with metadata in hand, not yet written.
+pub(crate) struct Enrolled {
+    pub(crate) entry: Entry,
+    /// Where its bitmap will lie, if it has room for one.
+    pub(crate) bitmap_offset_bytes: Option<u64>,
+}
+
+/// The size of a region for members of this size.
+pub(crate) fn region_bytes_for(geometry: &Geometry) -> u64 {
+    let aim = (geometry.member_bytes() / REGIONS_AIM).next_power_of_two();
+    aim.clamp(REGION_BYTES_MIN, REGION_BYTES_MAX).max(geometry.chunk_bytes() as u64)
+}
+
+/// The bitmap's place in an extension area. None if it does not fit, or the level needs none.
+pub(crate) fn bitmap_for(
+    layout: ExtensionLayout,
+    geometry: &Geometry,
+    region_bytes: u64,
+) -> Option<BitmapDescriptor> {
+    if geometry.level() == Level::Raid0 {
+        return None;
+    }
+    let region_count = geometry.member_bytes().div_ceil(region_bytes);
+    let page_count = u32::try_from(pages_for_regions(region_count)).ok()?;
+    let free = layout.free_bytes();
+    let fits = free.start + slot_offset_bytes(page_count, Slot::A) <= free.end;
+    fits.then_some(BitmapDescriptor {
+        offset_bytes: free.start,
+        region_bytes,
+        region_count,
+        page_count,
+        map_kind: MapKind::Linear,
+    })
+}
+
+/// A header for a member with this superblock. None if there is no room for an extension area.
+pub(crate) fn header_for(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    region_bytes: u64,
+    media: MediaKind,
+) -> Option<Header> {
+    let layout = ExtensionLayout::for_superblock(superblock)?;
+    let mut header = Header::new(superblock.array_uuid, superblock.device_uuid);
+    header.bitmap = bitmap_for(layout, geometry, region_bytes).unwrap_or_default();
+    header.member_class = match media {
+        MediaKind::Unknown => MemberClass::Unknown,
+        MediaKind::Hdd => MemberClass::Hdd,
+        MediaKind::Ssd => MemberClass::Ssd,
+    };
+    Some(header)
+}
+
+/// Where a header's bitmap lies.
+pub(crate) fn bitmap_offset(header: &Option<Header>) -> Option<u64> {
+    header.as_ref().filter(|h| h.bitmap.page_count > 0).map(|h| h.bitmap.offset_bytes)
+}
+
+/// A new identity, from the environment's randomness.
+pub(crate) fn new_uuid(env: &dyn Env) -> Uuid {
+    let random = (u128::from(env.random_u64()) << 64) | u128::from(env.random_u64());
+    uuid::Builder::from_random_bytes(random.to_ne_bytes()).into_uuid()
+}
+
+/// What a device must have and how it is cut, for a new member of an array.
+pub(crate) fn new_member(
+    device: &Arc<dyn Device>,
+    chunk_sectors: u32,
+    dev_number: u32,
+    device_uuid: Uuid,
+) -> NewMember {
+    let member_sectors = device.info().size_bytes / SECTOR_BYTES;
+    let data_offset_sectors = default_data_offset_sectors(member_sectors, chunk_sectors);
+    NewMember { dev_number, device_uuid, member_sectors, data_offset_sectors }
+}
+
+/// A device as a spare of an open array.
+pub(crate) fn spare(
+    geometry: &Geometry,
+    ledger: &Ledger,
+    device: Arc<dyn Device>,
+    env: &dyn Env,
+) -> Result<Enrolled, ArrayError> {
+    let pattern = ledger.entries.first().expect("an open array has members");
+    let mut superblock = pattern.superblock.clone();
+    let dev_number = ledger.free_dev_number();
+    let new = new_member(&device, superblock.chunk_sectors, dev_number, new_uuid(env));
+    let have_bytes = new.member_sectors.saturating_sub(new.data_offset_sectors) * SECTOR_BYTES;
+    let info = device.info();
+    if have_bytes < geometry.member_bytes() {
+        let need_bytes = geometry.member_bytes();
+        return Err(ArrayError::TooSmall { member: info.name.clone(), have_bytes, need_bytes });
+    }
+    if info.logical_block_bytes > geometry.logical_block_bytes() {
+        let problem = format!(
+            "its logical block is {} bytes and the array's is {}; give a device with smaller blocks",
+            info.logical_block_bytes,
+            geometry.logical_block_bytes()
+        );
+        return Err(ArrayError::Member { member: info.name.clone(), problem });
+    }
+    superblock.dev_number = new.dev_number;
+    superblock.device_uuid = new.device_uuid;
+    superblock.data_offset_sectors = new.data_offset_sectors;
+    superblock.data_size_sectors = new.member_sectors - new.data_offset_sectors;
+    superblock.super_offset_sectors = stripewise_format::md::SUPERBLOCK_SECTOR;
+    superblock.resync_offset_sectors = IN_SYNC;
+    superblock.corrected_reads = 0;
+    let region_bytes = ledger
+        .entries
+        .iter()
+        .filter_map(|entry| entry.header.as_ref())
+        .map(|header| header.bitmap.region_bytes)
+        .find(|bytes| *bytes > 0)
+        .unwrap_or_else(|| region_bytes_for(geometry));
+    let header = header_for(&superblock, geometry, region_bytes, info.media);
+    let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
+    let bitmap_offset_bytes = bitmap_offset(&header);
+    let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid);
+    let entry = Entry { member, standing: Standing::Spare, superblock, header, last_slot: None };
+    Ok(Enrolled { entry, bitmap_offset_bytes })
+}
+
+/// Blanks the bitmap's pages, so that nothing an earlier array left there is ever taken for ours. A page that was
+/// never written since counts as "everything may disagree".
+pub(crate) async fn wipe_pages(entry: &Entry) -> Result<(), ArrayError> {
+    let Some(header) = entry.header.as_ref().filter(|h| h.bitmap.page_count > 0) else { return Ok(()) };
+    for index in 0..header.bitmap.page_count {
+        for slot in [Slot::A, Slot::B] {
+            let offset = header.bitmap.offset_bytes + slot_offset_bytes(index, slot);
+            write_durably(&entry.member, offset, &[0; BLOCK_LEN])
+                .await
+                .map_err(|error| ArrayError::Io { member: entry.member.name().to_owned(), error })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! What can go wrong for a client of an array, and for an operator.
+
+use stripewise_device::{IoError, IoErrorKind};
+use thiserror::Error;
+
+/// An array request or command that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ArrayError {
+    /// The range leaves the array or is not on logical blocks.
+    #[error(
+        "bytes {offset_bytes}+{len_bytes}: requests must be multiples of {block_bytes} bytes within the array's \
+         {capacity_bytes}"
+    )]
+    Range {
+        /// As asked.
+        offset_bytes: u64,
+        /// As asked.
+        len_bytes: u64,
+        /// The array's logical block.
+        block_bytes: u32,
+        /// Its size.
+        capacity_bytes: u64,
+    },
+    /// More members are lost than the level tolerates.
+    #[error(
+        "the array has lost more members than its level tolerates; nothing more is written. Stop it, bring members \
+         back and assemble again (see `detail`)"
+    )]
+    Failed,
+    /// These bytes cannot be read or reconstructed.
+    #[error(
+        "bytes at {offset_bytes} cannot be read: the member failed there and redundancy cannot make up for it"
+    )]
+    Unreadable {
+        /// Where in the array.
+        offset_bytes: u64,
+    },
+    /// The array is being stopped.
+    #[error("the array is being stopped")]
+    Closed,
+    /// The array is open for reading only.
+    #[error("the array is open read-only")]
+    ReadOnly,
+    /// No such member, or not in that state.
+    #[error("{member}: {problem}")]
+    Member {
+        /// The member as given.
+        member: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A member is too small to join.
+    #[error("{member}: {have_bytes} bytes of data fit on it and {need_bytes} are needed; give a larger one")]
+    TooSmall {
+        /// The member.
+        member: String,
+        /// What it offers.
+        have_bytes: u64,
+        /// What the array uses of each.
+        need_bytes: u64,
+    },
+    /// Another background job is under way.
+    #[error("a {0} is under way; wait for it or stop it first")]
+    Busy(&'static str),
+    /// The level has no such operation.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A member I/O failed in an operation without redundancy to fall back on.
+    #[error("{member}: {error}")]
+    Io {
+        /// The member.
+        member: String,
+        /// What it said.
+        error: IoError,
+    },
+}
+
+impl From<ArrayError> for IoError {
+    fn from(error: ArrayError) -> Self {
+        match error {
+            ArrayError::Range { .. } | ArrayError::Unsupported(_) => Self::new(IoErrorKind::Refused),
+            ArrayError::Unreadable { .. } => Self::new(IoErrorKind::Medium),
+            ArrayError::Io { error, .. } => error,
+            _ => Self::new(IoErrorKind::Other),
+        }
+    }
+}

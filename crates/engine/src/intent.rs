@@ -1,0 +1,346 @@
+//! The write-intent bitmap: which regions may disagree, durable before the first data write of a region.
+//!
+//! In memory a region is one atomic word, so that a write to a region already marked pays two atomic operations.
+//! The first write to a clean region waits for the page to be durable; all that wait at the same time share one
+//! page write. Bits are cleared lazily, after a flush of the members, by [`Intent::clear_idle`].
+//!
+//! A marked region implies a superblock that says so (`resync_offset` 0), written before the page: other md
+//! implementations know nothing of our pages and must not take the array for clean.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
+use parking_lot::Mutex;
+use stripewise_device::IoError;
+use stripewise_format::bitmap::{Page, REGIONS_PER_PAGE, Slot, pages_for_regions, slot_offset_bytes};
+use uuid::Uuid;
+
+use crate::{
+    geometry::{Geometry, StripeIndex},
+    ledger::write_durably,
+    topology::Member,
+};
+
+/// The region is marked on disk.
+const DURABLE: u32 = 1 << 31;
+/// The region may disagree since before the array was opened: a resync must pass before it can be cleared.
+const STALE: u32 = 1 << 30;
+/// Written to since the last look of the lazy clearing.
+const USED: u32 = 1 << 29;
+/// Writes in flight.
+const COUNT: u32 = USED - 1;
+
+/// How stripes map to regions: a pure function of the stripe's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RegionMap {
+    pub(crate) region_stripes: u64,
+    pub(crate) stripes: u64,
+}
+
+impl RegionMap {
+    pub(crate) fn new(geometry: &Geometry, region_bytes: u64) -> Self {
+        let region_stripes = (region_bytes / geometry.chunk_bytes() as u64).max(1);
+        Self { region_stripes, stripes: geometry.stripes() }
+    }
+
+    pub(crate) fn regions(&self) -> usize {
+        self.stripes.div_ceil(self.region_stripes) as usize
+    }
+
+    pub(crate) fn region_of(&self, stripe: StripeIndex) -> usize {
+        (stripe.0 / self.region_stripes) as usize
+    }
+
+    /// The stripes of a region.
+    pub(crate) fn stripes_of(&self, region: usize) -> std::ops::Range<u64> {
+        let start = region as u64 * self.region_stripes;
+        start..(start + self.region_stripes).min(self.stripes)
+    }
+}
+
+/// A member that holds copies of the pages, and where.
+#[derive(Clone)]
+pub(crate) struct Holder {
+    pub(crate) member: Arc<Member>,
+    pub(crate) bitmap_offset_bytes: u64,
+}
+
+/// What is known of the pages on disk. Changed only by whoever holds the lock around it.
+pub(crate) struct Pages {
+    pages: Vec<Page>,
+    /// Where each member's newest copy of each page lies, by device number.
+    newest: BTreeMap<u32, Vec<Slot>>,
+    /// Whether the superblocks say that the array may disagree.
+    pub(crate) marked_dirty: bool,
+}
+
+impl Pages {
+    pub(crate) fn new(array_uuid: Uuid, regions: usize, marked_dirty: bool) -> Self {
+        let pages =
+            (0..pages_for_regions(regions as u64)).map(|index| Page::new(array_uuid, index as u32)).collect();
+        Self { pages, newest: BTreeMap::new(), marked_dirty }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Takes over a page found on a member when the array was opened: the newest generation counts, as members that
+    /// no longer hold copies keep old ones.
+    pub(crate) fn load(&mut self, dev_number: u32, page: &Page, slot: Slot) {
+        let count = self.pages.len();
+        let index = page.index() as usize;
+        self.newest.entry(dev_number).or_insert_with(|| vec![Slot::B; count])[index] = slot;
+        let known = &mut self.pages[index];
+        match page.generation().cmp(&known.generation()) {
+            std::cmp::Ordering::Greater => *known = page.clone(),
+            std::cmp::Ordering::Equal => known.merge(page),
+            std::cmp::Ordering::Less => {}
+        }
+    }
+
+    /// Forgets all marks: the array was stopped cleanly.
+    pub(crate) fn clear_all(&mut self) {
+        self.pages.iter_mut().for_each(|page| page.bits_mut().fill(0));
+    }
+
+    /// Marks everything: the pages tell nothing.
+    pub(crate) fn mark_all(&mut self) {
+        (0..self.pages.len()).for_each(|page| self.mark_page(page));
+    }
+
+    /// Marks all regions of a page.
+    pub(crate) fn mark_page(&mut self, page: usize) {
+        self.pages[page].bits_mut().fill(0xff);
+    }
+
+    pub(crate) fn is_marked(&self, region: usize) -> bool {
+        let (page, bit) = place(region);
+        self.pages[page].get(bit).unwrap_or(true)
+    }
+
+    fn set(&mut self, region: usize, marked: bool) {
+        let (page, bit) = place(region);
+        let inside = self.pages[page].set(bit, marked).is_some();
+        debug_assert!(inside, "a region has a bit");
+    }
+
+    /// Writes pages to all holders and returns the members that could not take them.
+    pub(crate) async fn write(&mut self, pages: &[usize], holders: &[Holder]) -> Vec<(Arc<Member>, IoError)> {
+        let mut writes = Vec::new();
+        for index in pages.iter().copied() {
+            self.pages[index].advance();
+            let block = self.pages[index].encode();
+            for holder in holders {
+                let count = self.pages.len();
+                let newest =
+                    &mut self.newest.entry(holder.member.dev_number).or_insert_with(|| vec![Slot::B; count])
+                        [index];
+                // Never over the newest copy: a torn write leaves that one readable.
+                *newest = newest.other();
+                let offset = holder.bitmap_offset_bytes + slot_offset_bytes(index as u32, *newest);
+                let member = holder.member.clone();
+                writes.push(async move {
+                    let result = write_durably(&member, offset, &block).await;
+                    result.err().map(|error| (member, error))
+                });
+            }
+        }
+        join_all(writes).await.into_iter().flatten().collect()
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.pages.len()).collect()
+    }
+}
+
+fn place(region: usize) -> (usize, u32) {
+    (region / REGIONS_PER_PAGE as usize, (region % REGIONS_PER_PAGE as usize) as u32)
+}
+
+/// The bitmap of one array.
+pub(crate) struct Intent {
+    pub(crate) map: RegionMap,
+    regions: Vec<AtomicU32>,
+    /// Regions that tasks wait for, to be marked by the next page write.
+    wanted: Mutex<Vec<usize>>,
+    pub(crate) pages: AsyncMutex<Pages>,
+}
+
+/// What the bitmap needs from the array to change what is on disk.
+pub(crate) trait IntentDisk {
+    /// Writes superblocks that say dirty or clean.
+    async fn record_clean(&self, clean: bool) -> bool;
+    /// The members that hold copies now.
+    fn holders(&self) -> Vec<Holder>;
+    /// Fails members that could not take a page. False: the array has failed.
+    async fn fail_members(&self, failed: Vec<(Arc<Member>, IoError)>) -> bool;
+    /// Flushes all members; false if one could not.
+    async fn flush_members(&self) -> bool;
+}
+
+/// The array failed while intent was being recorded; the write must not go on.
+pub(crate) struct IntentFailed;
+
+impl Intent {
+    /// A bitmap whose marked pages are stale: a resync is due there.
+    pub(crate) fn new(map: RegionMap, pages: Pages) -> Self {
+        let state = |region| if pages.is_marked(region) { DURABLE | STALE } else { 0 };
+        let regions = (0..map.regions()).map(|region| AtomicU32::new(state(region))).collect();
+        Self { map, regions, wanted: Mutex::default(), pages: AsyncMutex::new(pages) }
+    }
+
+    /// Announces a write to a stripe; the guard is held until the write is on the members.
+    pub(crate) async fn begin(
+        &self,
+        disk: &impl IntentDisk,
+        stripe: StripeIndex,
+    ) -> Result<IntentGuard<'_>, IntentFailed> {
+        let region = self.map.region_of(stripe);
+        if !self.try_enter(region) {
+            self.mark(disk, region).await?;
+        }
+        Ok(IntentGuard { intent: self, region })
+    }
+
+    /// Counts a write in, if the region is marked on disk.
+    fn try_enter(&self, region: usize) -> bool {
+        let enter = |state: u32| (state & DURABLE != 0).then_some((state | USED) + 1);
+        let before = self.regions[region].fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
+        debug_assert!(before.is_err() || before.is_ok_and(|state| state & COUNT < COUNT - 1));
+        before.is_ok()
+    }
+
+    /// Marks a region, together with all others that are waited for.
+    async fn mark(&self, disk: &impl IntentDisk, region: usize) -> Result<(), IntentFailed> {
+        self.wanted.lock().push(region);
+        let mut pages = self.pages.lock().await;
+        if self.try_enter(region) {
+            return Ok(());
+        }
+        let mut wanted = std::mem::take(&mut *self.wanted.lock());
+        wanted.push(region);
+        if !pages.marked_dirty {
+            if !disk.record_clean(false).await {
+                return Err(IntentFailed);
+            }
+            pages.marked_dirty = true;
+        }
+        wanted.iter().for_each(|region| pages.set(*region, true));
+        let mut dirty_pages: Vec<_> = wanted.iter().map(|region| place(*region).0).collect();
+        dirty_pages.sort_unstable();
+        dirty_pages.dedup();
+        let failed = pages.write(&dirty_pages, &disk.holders()).await;
+        if !failed.is_empty() && !disk.fail_members(failed).await {
+            return Err(IntentFailed);
+        }
+        for marked in wanted {
+            self.regions[marked].fetch_or(DURABLE | USED, Ordering::AcqRel);
+        }
+        assert!(self.try_enter(region), "a region just marked lets writes in");
+        Ok(())
+    }
+
+    /// Clears regions that have been idle since the last call, and the dirty mark when none is left.
+    ///
+    /// A region is cleared only if no write touched it since *before* a flush of all members: what is forgotten is
+    /// durable.
+    pub(crate) async fn clear_idle(&self, disk: &impl IntentDisk) {
+        let idle: Vec<usize> = (0..self.regions.len()).filter(|region| self.note_idle(*region)).collect();
+        if idle.is_empty() && !self.could_be_clean() {
+            return;
+        }
+        if !disk.flush_members().await {
+            return;
+        }
+        let mut pages = self.pages.lock().await;
+        let cleared: Vec<usize> = idle.into_iter().filter(|region| self.try_clear(*region)).collect();
+        cleared.iter().for_each(|region| pages.set(*region, false));
+        let mut dirty_pages: Vec<_> = cleared.iter().map(|region| place(*region).0).collect();
+        dirty_pages.dedup();
+        let failed = pages.write(&dirty_pages, &disk.holders()).await;
+        if !failed.is_empty() && !disk.fail_members(failed).await {
+            return;
+        }
+        if pages.marked_dirty && !self.any_marked() && disk.record_clean(true).await {
+            pages.marked_dirty = false;
+        }
+    }
+
+    /// Whether the region is marked and idle; else takes note that it was used.
+    fn note_idle(&self, region: usize) -> bool {
+        let state = self.regions[region].load(Ordering::Acquire);
+        if state & (DURABLE | STALE) != DURABLE || state & COUNT != 0 {
+            return false;
+        }
+        self.regions[region].fetch_and(!USED, Ordering::AcqRel) & USED == 0
+    }
+
+    fn try_clear(&self, region: usize) -> bool {
+        self.regions[region].compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn any_marked(&self) -> bool {
+        self.regions.iter().any(|region| region.load(Ordering::Acquire) != 0)
+    }
+
+    /// Whether nothing is marked but the superblocks may still say dirty.
+    fn could_be_clean(&self) -> bool {
+        !self.any_marked() && self.pages.try_lock().is_some_and(|pages| pages.marked_dirty)
+    }
+
+    /// Whether parity agrees with data in this stripe, but for writes of this opening.
+    pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
+        !self.is_stale(self.map.region_of(stripe))
+    }
+
+    /// Whether a region must be resynced.
+    pub(crate) fn is_stale(&self, region: usize) -> bool {
+        self.regions[region].load(Ordering::Acquire) & STALE != 0
+    }
+
+    /// Regions that must be resynced.
+    pub(crate) fn stale_regions(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.regions.len()).filter(|region| self.is_stale(*region))
+    }
+
+    /// Notes that a region has been resynced; it is cleared on disk as any other.
+    pub(crate) fn resynced(&self, region: usize) {
+        self.regions[region].fetch_and(!STALE, Ordering::AcqRel);
+    }
+
+    /// Writes all pages to the present holders, after the set of members has grown.
+    pub(crate) async fn rewrite(&self, disk: &impl IntentDisk) -> bool {
+        let mut pages = self.pages.lock().await;
+        let all = pages.all();
+        let failed = pages.write(&all, &disk.holders()).await;
+        failed.is_empty() || disk.fail_members(failed).await
+    }
+
+    /// How many regions are marked, for people.
+    pub(crate) fn marked_regions(&self) -> usize {
+        self.regions.iter().filter(|region| region.load(Ordering::Relaxed) & DURABLE != 0).count()
+    }
+}
+
+/// A write in flight in a region.
+pub(crate) struct IntentGuard<'a> {
+    intent: &'a Intent,
+    region: usize,
+}
+
+impl Drop for IntentGuard<'_> {
+    fn drop(&mut self) {
+        // USED is set again: a flush that ran while this write did must not count for it.
+        let leave = |state: u32| Some((state | USED) - 1);
+        let before =
+            self.intent.regions[self.region].fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
+        debug_assert!(before.is_ok_and(|state| state & COUNT > 0));
+    }
+}

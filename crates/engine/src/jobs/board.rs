@@ -1,0 +1,302 @@
+//! What is asked of the background jobs, and how they stand.
+
+use std::{
+    collections::VecDeque,
+    task::{Context, Poll},
+};
+
+use parking_lot::Mutex;
+use stripewise_device::{
+    Timestamp,
+    sync::{WaitList, wake_all},
+};
+
+use crate::geometry::MemberIndex;
+
+/// The kinds of background job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Makes parity (or mirrors) agree with data after a crash or creation.
+    Resync,
+    /// Fills a new member.
+    Rebuild,
+    /// Fills a member that takes a living one's place.
+    Replace,
+    /// Reads all and counts what disagrees.
+    Check,
+    /// Reads all and mends what disagrees.
+    Repair,
+}
+
+impl JobKind {
+    /// The job's name, as `status` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resync => "resync",
+            Self::Rebuild => "rebuild",
+            Self::Replace => "replace",
+            Self::Check => "check",
+            Self::Repair => "repair",
+        }
+    }
+}
+
+/// How fast jobs may go, in bytes of each member a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpeedLimits {
+    /// What jobs may take while clients are busy.
+    pub min_bytes_per_s: u64,
+    /// What jobs may take at most.
+    pub max_bytes_per_s: u64,
+}
+
+impl Default for SpeedLimits {
+    fn default() -> Self {
+        Self { min_bytes_per_s: 50 << 20, max_bytes_per_s: u64::MAX }
+    }
+}
+
+/// A stripe in which redundancy disagreed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The stripe's index.
+    pub stripe: u64,
+    /// How many of its rows disagreed.
+    pub rows: u32,
+}
+
+/// Mismatching stripes kept for people; the counts go on beyond.
+const MISMATCHES_KEPT_MAX: usize = 1000;
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// All done.
+    Done,
+    /// Stopped by request or with the array.
+    Stopped,
+    /// Could not go on, for this reason.
+    Failed(String),
+}
+
+/// A job under way or ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobReport {
+    /// Which.
+    pub kind: JobKind,
+    /// The role that is being filled, for rebuild and replace.
+    pub slot: Option<MemberIndex>,
+    /// Stripes done.
+    pub done_stripes: u64,
+    /// Stripes to do.
+    pub total_stripes: u64,
+    /// Bytes of each member that one stripe takes.
+    pub chunk_bytes: u64,
+    /// Rows (4 KiB of each member) that disagreed.
+    pub mismatched_rows: u64,
+    /// The first of the stripes that they were in.
+    pub mismatches: Vec<Mismatch>,
+    /// Whether an operator has paused it.
+    pub paused: bool,
+    /// Recent speed in bytes of each member a second.
+    pub bytes_per_s: u64,
+    /// When it was started (or went on).
+    pub started: Timestamp,
+    /// How it ended, if it has.
+    pub outcome: Option<JobOutcome>,
+}
+
+impl JobReport {
+    pub(crate) fn new(
+        kind: JobKind,
+        slot: Option<MemberIndex>,
+        total_stripes: u64,
+        chunk_bytes: u64,
+    ) -> Self {
+        Self {
+            kind,
+            slot,
+            done_stripes: 0,
+            total_stripes,
+            chunk_bytes,
+            mismatched_rows: 0,
+            mismatches: Vec::new(),
+            paused: false,
+            bytes_per_s: 0,
+            started: Timestamp::default(),
+            outcome: None,
+        }
+    }
+
+    pub(crate) fn add_mismatch(&mut self, mismatch: Mismatch) {
+        self.mismatched_rows += u64::from(mismatch.rows);
+        if self.mismatches.len() < MISMATCHES_KEPT_MAX {
+            self.mismatches.push(mismatch);
+        }
+    }
+}
+
+/// What an operator asked for and has not been started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) kind: JobKind,
+    pub(crate) start_stripe: u64,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<JobReport>,
+    last: Option<JobReport>,
+    /// The last check or repair, kept apart: `scrub status` wants it after later rebuilds.
+    last_scrub: Option<JobReport>,
+    requests: VecDeque<Request>,
+    paused: bool,
+    stop: bool,
+    /// Grows with every change that somebody may wait for.
+    changes: u64,
+    /// Grows when there may be new work; a job's own end is none, or one that fails would be tried for ever.
+    wishes: u64,
+    limits: SpeedLimits,
+    waiting: WaitList,
+}
+
+/// The board on which jobs are asked for and reported.
+#[derive(Default)]
+pub(crate) struct JobBoard(Mutex<State>);
+
+impl JobBoard {
+    fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let (result, wakers) = {
+            let mut state = self.0.lock();
+            let result = f(&mut state);
+            state.changes += 1;
+            (result, state.waiting.take())
+        };
+        wake_all(wakers);
+        result
+    }
+
+    /// Makes the runner look for work, and everybody who waits look again.
+    pub(crate) fn poke(&self) {
+        self.change(|state| state.wishes += 1);
+    }
+
+    /// Waits for new work after the wish numbered `seen`.
+    pub(crate) async fn wished(&self, seen: u64) {
+        std::future::poll_fn(|cx: &mut Context<'_>| {
+            let mut state = self.0.lock();
+            if state.wishes != seen {
+                return Poll::Ready(());
+            }
+            state.waiting.add(cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(crate) fn wishes(&self) -> u64 {
+        self.0.lock().wishes
+    }
+
+    /// Waits for any change after the one numbered `seen`; returns the number of the latest.
+    pub(crate) async fn changed(&self, seen: u64) -> u64 {
+        std::future::poll_fn(|cx: &mut Context<'_>| {
+            let mut state = self.0.lock();
+            if state.changes != seen {
+                return Poll::Ready(state.changes);
+            }
+            state.waiting.add(cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.lock().changes
+    }
+
+    pub(crate) fn request(&self, request: Request) {
+        self.change(|state| {
+            state.requests.push_back(request);
+            state.wishes += 1;
+        });
+    }
+
+    pub(crate) fn next_request(&self) -> Option<Request> {
+        self.0.lock().requests.pop_front()
+    }
+
+    pub(crate) fn has_request(&self) -> bool {
+        !self.0.lock().requests.is_empty()
+    }
+
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.change(|state| {
+            state.paused = paused;
+            state.current.iter_mut().for_each(|job| job.paused = paused);
+        });
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.0.lock().paused
+    }
+
+    /// Asks the current job to end, and forgets what was asked for.
+    pub(crate) fn stop(&self) {
+        self.change(|state| {
+            state.requests.clear();
+            state.stop = state.current.is_some();
+            state.paused = false;
+        });
+    }
+
+    pub(crate) fn stop_requested(&self) -> bool {
+        self.0.lock().stop
+    }
+
+    pub(crate) fn limits(&self) -> SpeedLimits {
+        self.0.lock().limits
+    }
+
+    pub(crate) fn set_limits(&self, limits: SpeedLimits) {
+        self.change(|state| state.limits = limits);
+    }
+
+    pub(crate) fn start(&self, mut job: JobReport) {
+        self.change(|state| {
+            state.stop = false;
+            job.paused = state.paused;
+            state.current = Some(job);
+        });
+    }
+
+    pub(crate) fn update(&self, f: impl FnOnce(&mut JobReport)) {
+        if let Some(job) = &mut self.0.lock().current {
+            f(job);
+        }
+    }
+
+    pub(crate) fn finish(&self, outcome: JobOutcome) {
+        self.change(|state| {
+            state.stop = false;
+            let Some(mut job) = state.current.take() else { return };
+            job.outcome = Some(outcome);
+            if matches!(job.kind, JobKind::Check | JobKind::Repair) {
+                state.last_scrub = Some(job.clone());
+            }
+            state.last = Some(job);
+        });
+    }
+
+    pub(crate) fn current(&self) -> Option<JobReport> {
+        self.0.lock().current.clone()
+    }
+
+    pub(crate) fn last(&self) -> Option<JobReport> {
+        self.0.lock().last.clone()
+    }
+
+    pub(crate) fn last_scrub(&self) -> Option<JobReport> {
+        self.0.lock().last_scrub.clone()
+    }
+}

@@ -1,0 +1,303 @@
+//! The tasks of an open array: one that runs jobs, one that keeps house.
+
+use std::{
+    ops::Range,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::{Stream, StreamExt, stream};
+use stripewise_device::Timestamp;
+use stripewise_format::extension::{Job, JobKind as DiskJobKind};
+
+use super::{
+    JobKind, JobOutcome,
+    board::{JobReport, Request},
+    speed::Speed,
+    sweep::{BATCHES_IN_FLIGHT, batches},
+};
+use crate::{
+    array::Shared,
+    error::ArrayError,
+    geometry::{MemberIndex, StripeIndex},
+    ledger::Ledger,
+    topology::Incoming,
+};
+
+/// How often idle regions are looked for and noted blocks are healed. A region is cleared after one to two of these.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a job writes down where it stands.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Clears the bitmap lazily and heals blocks until the array closes.
+pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
+    loop {
+        shared.env.sleep(HOUSEKEEPING_INTERVAL).await;
+        if shared.closing.load(Ordering::Acquire) || shared.topology.load().failed {
+            return;
+        }
+        shared.heal_noted().await;
+        if let Some(intent) = &shared.intent {
+            intent.clear_idle(&*shared).await;
+        }
+    }
+}
+
+/// Runs jobs until the array closes.
+pub(crate) async fn run_jobs(shared: Arc<Shared>) {
+    loop {
+        let seen = shared.jobs.wishes();
+        if shared.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let ran = !shared.topology.load().failed && shared.run_next_job().await;
+        if !ran {
+            shared.jobs.wished(seen).await;
+        }
+    }
+}
+
+/// Why a walk over the stripes ended early.
+enum Ended {
+    Stopped,
+    /// Something more urgent came up; to be gone on with later.
+    Yielded,
+    Failed(ArrayError),
+}
+
+impl From<ArrayError> for Ended {
+    fn from(error: ArrayError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What steers a walk's speed.
+struct Pace {
+    speed: Speed,
+}
+
+impl Shared {
+    /// Runs the most urgent job. False if there was nothing to do, or it was refused for now.
+    async fn run_next_job(self: &Arc<Self>) -> bool {
+        if self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some()) {
+            return self.resync().await;
+        }
+        self.take_up_spares().await;
+        if let Some((slot, incoming)) = self.next_incoming() {
+            return self.rebuild(slot, incoming).await;
+        }
+        match self.jobs.next_request() {
+            Some(request) => {
+                self.scrub(request).await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn next_incoming(&self) -> Option<(MemberIndex, Arc<Incoming>)> {
+        let topology = self.topology.load();
+        topology
+            .slots
+            .iter()
+            .enumerate()
+            .find_map(|(index, slot)| Some((MemberIndex(index), slot.incoming.clone()?)))
+    }
+
+    fn start_job(&self, kind: JobKind, slot: Option<MemberIndex>, total_stripes: u64, done_stripes: u64) {
+        let mut report = JobReport::new(kind, slot, total_stripes, self.geometry.chunk_bytes() as u64);
+        report.started = self.env.now();
+        report.done_stripes = done_stripes;
+        tracing::info!(job = kind.name(), total_stripes, done_stripes, "job starts");
+        self.jobs.start(report);
+    }
+
+    /// Notes how a job ended; true if another may follow at once.
+    fn end_job(&self, result: Result<(), Ended>) -> bool {
+        let (outcome, go_on) = match result {
+            Ok(()) => (JobOutcome::Done, true),
+            Err(Ended::Stopped) => (JobOutcome::Stopped, false),
+            Err(Ended::Yielded) => (JobOutcome::Stopped, true),
+            Err(Ended::Failed(error)) => (JobOutcome::Failed(error.to_string()), false),
+        };
+        tracing::info!(?outcome, "job ends");
+        self.jobs.finish(outcome);
+        go_on
+    }
+
+    async fn resync(&self) -> bool {
+        let intent = self.intent.as_ref().expect("only levels with a bitmap resync");
+        let regions: Vec<usize> = intent.stale_regions().collect();
+        let count = |range: Range<u64>| range.end - range.start;
+        let total = regions.iter().map(|region| count(intent.map.stripes_of(*region))).sum();
+        self.start_job(JobKind::Resync, None, total, 0);
+        let mut pace = self.pace();
+        let mut result = Ok(());
+        for region in regions {
+            result = self.verify_range(intent.map.stripes_of(region), true, &mut pace, false).await;
+            if result.is_err() {
+                break;
+            }
+            intent.resynced(region);
+        }
+        self.end_job(result)
+    }
+
+    async fn scrub(&self, request: Request) {
+        let stripes = self.geometry.stripes();
+        self.start_job(request.kind, None, stripes, request.start_stripe);
+        let mend = request.kind == JobKind::Repair;
+        let mut pace = self.pace();
+        let result = self.verify_range(request.start_stripe..stripes, mend, &mut pace, true).await;
+        let start_stripe = self.jobs.current().map_or(0, |job| job.done_stripes);
+        if matches!(result, Err(Ended::Yielded)) {
+            self.jobs.request(Request { start_stripe, ..request });
+        }
+        // A scrub that the array's end interrupts is gone on with at the next opening.
+        let unfinished = matches!(result, Err(Ended::Stopped)) && self.closing.load(Ordering::Acquire);
+        let position = unfinished.then_some(Request { start_stripe, ..request });
+        self.note_scrub(position).await;
+        self.end_job(result);
+    }
+
+    /// Writes down where a scrub stands, or that there is none.
+    async fn note_scrub(&self, position: Option<Request>) {
+        let mismatches = self.jobs.current().map_or(0, |job| job.mismatched_rows);
+        let job = position.map_or(Job::default(), |request| Job {
+            kind: if request.kind == JobKind::Repair { DiskJobKind::Repair } else { DiskJobKind::Check },
+            paused: self.jobs.is_paused(),
+            position_bytes: self.geometry.chunk_start(StripeIndex(request.start_stripe)),
+            mismatches,
+        });
+        let set_job = |ledger: &mut Ledger| {
+            ledger
+                .entries
+                .iter_mut()
+                .filter_map(|entry| entry.header.as_mut())
+                .for_each(|header| header.job = job);
+        };
+        if let Err(error) = self.record(set_job).await {
+            tracing::warn!(%error, "where the scrub stands could not be written down");
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { speed: Speed::new(self.env.now(), self.requests.served()) }
+    }
+
+    /// Batches, each given out when the job may go on with it: not paused, not stopped, within the speed limits. The
+    /// waiting happens before a batch's rows are locked.
+    fn paced<'a>(
+        &'a self,
+        stripes: Range<u64>,
+        pace: &'a mut Pace,
+    ) -> impl Stream<Item = Result<Range<u64>, Ended>> + 'a {
+        let batches = batches(stripes, self.geometry.chunk_bytes());
+        stream::unfold((batches, pace, false), async move |(mut batches, pace, ended)| {
+            let batch = if ended { None } else { batches.next() }?;
+            let gate = self.gate(&batch, pace).await;
+            let ended = gate.is_err();
+            Some((gate.map(|()| batch), (batches, pace, ended)))
+        })
+    }
+
+    /// Waits until a batch may start.
+    async fn gate(&self, batch: &Range<u64>, pace: &mut Pace) -> Result<(), Ended> {
+        let range = self.member_range(batch);
+        let (now, served) = (self.env.now(), self.requests.served());
+        let rest = pace.speed.after_batch(now, range.end - range.start, served, self.jobs.limits());
+        self.jobs.update(|job| job.bytes_per_s = pace.speed.bytes_per_s);
+        if let Some(rest) = rest {
+            self.env.sleep(rest).await;
+        }
+        loop {
+            let seen = self.jobs.changes();
+            if self.closing.load(Ordering::Acquire) || self.jobs.stop_requested() {
+                return Err(Ended::Stopped);
+            }
+            if !self.jobs.is_paused() {
+                return Ok(());
+            }
+            self.jobs.changed(seen).await;
+        }
+    }
+
+    fn count_done(&self, batch: &Range<u64>) {
+        self.jobs.update(|job| job.done_stripes += batch.end - batch.start);
+    }
+
+    async fn verify_range(
+        &self,
+        stripes: Range<u64>,
+        mend: bool,
+        pace: &mut Pace,
+        is_scrub: bool,
+    ) -> Result<(), Ended> {
+        let verify = async |batch: Result<Range<u64>, Ended>| {
+            let batch = batch?;
+            let verified = self.verify(batch.clone(), mend).await?;
+            Ok::<_, Ended>((batch, verified))
+        };
+        let mut work = pin!(self.paced(stripes, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
+        while let Some(done) = work.next().await {
+            let (batch, verified) = done?;
+            self.jobs.update(|job| verified.mismatches.into_iter().for_each(|m| job.add_mismatch(m)));
+            self.count_done(&batch);
+            if is_scrub && self.redundancy_waits() {
+                return Err(Ended::Yielded);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rebuild could start.
+    fn redundancy_waits(&self) -> bool {
+        self.next_incoming().is_some()
+    }
+
+    async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) -> bool {
+        let replacing = self.topology.load().slots[slot.0].primary.is_some();
+        let kind = if replacing { JobKind::Replace } else { JobKind::Rebuild };
+        let (done, total) = (incoming.done_stripes(), self.geometry.stripes());
+        self.start_job(kind, Some(slot), total, done);
+        let result = self.fill_range(slot, &incoming, done..total).await;
+        self.end_job(result)
+    }
+
+    async fn fill_range(
+        &self,
+        slot: MemberIndex,
+        incoming: &Arc<Incoming>,
+        stripes: Range<u64>,
+    ) -> Result<(), Ended> {
+        let mut pace = self.pace();
+        let mut next_checkpoint = self.env.now();
+        {
+            let fill = async |batch: Result<Range<u64>, Ended>| {
+                Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
+            };
+            let mut work = pin!(self.paced(stripes, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT));
+            while let Some(filled) = work.next().await {
+                let filled = match filled {
+                    Ok(filled) => filled,
+                    Err(ended) => {
+                        // What is filled so far is kept for the next opening.
+                        self.checkpoint(slot, incoming).await?;
+                        return Err(ended);
+                    }
+                };
+                incoming.advance(filled.stripes.end);
+                self.count_done(&filled.stripes);
+                drop(filled);
+                let now = self.env.now();
+                if now >= next_checkpoint {
+                    self.checkpoint(slot, incoming).await?;
+                    next_checkpoint = Timestamp(now.0 + CHECKPOINT_INTERVAL.as_nanos() as u64);
+                }
+            }
+        }
+        self.promote(slot, incoming).await?;
+        Ok(())
+    }
+}

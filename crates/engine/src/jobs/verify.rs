@@ -1,0 +1,149 @@
+//! Resync, check and repair: computes what the redundant columns should hold and compares.
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, SharedBuf, WriteFlags};
+use stripewise_parity as parity;
+
+use super::{Mismatch, sweep::Chunks};
+use crate::{
+    array::Shared,
+    compute::WriteExtent,
+    error::ArrayError,
+    geometry::{Geometry, StripeIndex},
+    recovery::recover_data,
+    rows::BLOCK_BYTES,
+};
+
+/// What one batch of a verifying job found.
+pub(super) struct Verified {
+    pub(super) mismatches: Vec<Mismatch>,
+}
+
+/// A redundant column and what it should hold.
+struct Expected {
+    column: usize,
+    content: SharedBuf,
+}
+
+/// Computes the redundant columns that can be told from the others. Columns that are lost are recovered from the
+/// first parities; what is left of the parities can be checked.
+fn expected(geometry: &Geometry, chunks: &Chunks, stripe: StripeIndex) -> SmallVec<[Expected; 2]> {
+    let column = |c: usize| chunks.of_member(stripe, geometry.member_of(stripe, c));
+    let redundant = geometry.data_columns()..geometry.members();
+    if !geometry.has_parity() {
+        return expected_mirrors(geometry, column);
+    }
+    let k = geometry.data_columns();
+    let data: SmallVec<[Option<&[u8]>; 8]> = (0..k).map(column).collect();
+    let lost: SmallVec<[usize; 2]> = (0..k).filter(|c| data[*c].is_none()).collect();
+    let present: SmallVec<[usize; 2]> = redundant.filter(|c| column(*c).is_some()).collect();
+    if lost.len() >= present.len() {
+        return SmallVec::new();
+    }
+    let (used, checked) = present.split_at(lost.len());
+    let len = geometry.chunk_len(stripe);
+    let source = |c: usize| used.contains(&c).then(|| column(c)).flatten();
+    let Some(recovered) = recover_data(&data, source(k), source(k + 1), &lost, len) else {
+        return SmallVec::new();
+    };
+    let mut data: SmallVec<[Option<&[u8]>; 8]> = data.iter().copied().collect();
+    lost.iter().zip(&recovered).for_each(|(c, buf)| data[*c] = Some(buf));
+    generate(&data, checked, k, len)
+}
+
+fn generate(data: &[Option<&[u8]>], columns: &[usize], k: usize, len: usize) -> SmallVec<[Expected; 2]> {
+    let mut out: SmallVec<[IoBuf; 2]> = columns.iter().map(|_| IoBuf::with_len(len)).collect();
+    match (&mut out[..], columns) {
+        ([p, q], _) => parity::pq_gen(data, p, q),
+        ([p], [column]) if *column == k => parity::p_gen(data, p),
+        ([q], _) => parity::q_gen(data, q),
+        _ => {}
+    }
+    columns.iter().zip(out).map(|(column, buf)| Expected { column: *column, content: buf.freeze() }).collect()
+}
+
+/// Mirrors should hold what the first readable one holds.
+fn expected_mirrors<'a>(
+    geometry: &Geometry,
+    column: impl Fn(usize) -> Option<&'a [u8]>,
+) -> SmallVec<[Expected; 2]> {
+    let Some(first) = (0..geometry.members()).find(|c| column(*c).is_some()) else { return SmallVec::new() };
+    let content = IoBuf::copy_of(column(first).expect("it was just found")).freeze();
+    (first + 1..geometry.members())
+        .filter(|c| column(*c).is_some())
+        .map(|column| Expected { column, content: content.clone() })
+        .collect()
+}
+
+/// The rows in which found and expected bytes differ, as maximal runs of bytes.
+fn differing(found: &[u8], expected: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    if found == expected {
+        return runs;
+    }
+    for start in (0..found.len()).step_by(BLOCK_BYTES) {
+        let end = (start + BLOCK_BYTES).min(found.len());
+        if found[start..end] == expected[start..end] {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
+}
+
+impl Shared {
+    /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees.
+    pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Result<Verified, ArrayError> {
+        let _rows = self.lock_stripes(stripes.clone()).await;
+        let topology = self.topology.load_full();
+        let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_| true).await;
+        let mut verified = Verified { mismatches: Vec::new() };
+        if !failed.is_empty() {
+            drop(_rows);
+            self.find_bad_blocks(stripes).await;
+            return Ok(verified);
+        }
+        for stripe in stripes.map(StripeIndex) {
+            let mut rows = 0;
+            let mut extents = SmallVec::new();
+            for Expected { column, content } in expected(&self.geometry, &chunks, stripe) {
+                let found = chunks.of_member(stripe, self.geometry.member_of(stripe, column));
+                let runs = differing(found.expect("only present columns are checked"), &content);
+                rows = rows.max(runs.iter().map(|run| run.len().div_ceil(BLOCK_BYTES)).sum::<usize>());
+                extents.extend(runs.into_iter().map(|run| WriteExtent {
+                    column,
+                    start: run.start,
+                    bufs: smallvec![content.slice(run)],
+                }));
+            }
+            if rows > 0 {
+                verified.mismatches.push(Mismatch { stripe: stripe.0, rows: rows as u32 });
+            }
+            if mend && !extents.is_empty() {
+                self.write_out(&topology, stripe, extents, WriteFlags::default()).await?;
+            }
+        }
+        Ok(verified)
+    }
+
+    /// A batch could not be read: finds the chunks that fail one by one and heals them from the others.
+    async fn find_bad_blocks(&self, stripes: Range<u64>) {
+        for stripe in stripes.map(StripeIndex) {
+            let topology = self.topology.load_full();
+            for column in 0..self.geometry.members() {
+                let Some(member) = topology.reader(&self.geometry, stripe, column) else { continue };
+                let buf = IoBuf::with_len(self.geometry.chunk_len(stripe));
+                let done = member.read(self.geometry.chunk_start(stripe), smallvec![buf]).await;
+                if let Err(error) = done.result {
+                    self.note_read_error(&member.clone(), stripe, column, error).await;
+                }
+            }
+        }
+        self.heal_noted().await;
+    }
+}

@@ -1,0 +1,191 @@
+//! The superblocks and extension headers of all attached members: what the array is on disk, and how it changes.
+//!
+//! Every change of state raises the event count and is written to all members that belong, at once. On each member
+//! the extension header goes first, naming the superblock that follows: whatever a crash leaves, it is known
+//! whether Stripewise wrote the superblock last (`docs/on-disk-format.md`, "The order of updates").
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use smallvec::smallvec;
+use stripewise_device::{IoBuf, IoError, WriteFlags};
+use stripewise_format::{
+    extension::{ExtensionLayout, Header, HeaderCopy},
+    md::{Features, IN_SYNC, Role, Superblock, Timestamp},
+    media::{Block, SECTOR_BYTES},
+};
+
+use crate::{geometry::MemberIndex, topology::Member};
+
+/// What an attached member is to the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// In sync.
+    Active(MemberIndex),
+    /// Being filled, up to `done_sectors`; `replacing` if the slot's present member lives.
+    Incoming { slot: MemberIndex, done_sectors: u64, replacing: bool },
+    /// Waiting to be used.
+    Spare,
+    /// Failed; its superblock is never written again.
+    Faulty,
+}
+
+pub(crate) struct Entry {
+    pub(crate) member: Arc<Member>,
+    pub(crate) standing: Standing,
+    pub(crate) superblock: Superblock,
+    pub(crate) header: Option<Header>,
+    /// The slot that the member had when it failed, for people.
+    pub(crate) last_slot: Option<MemberIndex>,
+}
+
+impl Entry {
+    pub(crate) fn layout(&self) -> Option<ExtensionLayout> {
+        self.header.as_ref().and_then(|_| ExtensionLayout::for_superblock(&self.superblock))
+    }
+}
+
+/// What the next write of all superblocks says.
+pub(crate) struct Ledger {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) events: u64,
+    /// Whether members agree everywhere and nothing is being written.
+    pub(crate) clean: bool,
+}
+
+/// A member whose metadata could not be written.
+pub(crate) type FailedMember = (Arc<Member>, IoError);
+
+impl Ledger {
+    pub(crate) fn entry_mut(&mut self, member: &Arc<Member>) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.member, member))
+    }
+
+    /// Gives a member another standing, in its own entry and in everybody's table of roles.
+    pub(crate) fn set_standing(&mut self, member: &Arc<Member>, standing: Standing) {
+        let dev_number = member.dev_number;
+        if let Some(entry) = self.entry_mut(member) {
+            if let Standing::Active(slot) | Standing::Incoming { slot, .. } = entry.standing {
+                entry.last_slot = Some(slot);
+            }
+            entry.standing = standing;
+        }
+        self.set_role(dev_number, role_of(standing));
+    }
+
+    /// Lets go of a member; its number is free again.
+    pub(crate) fn forget(&mut self, member: &Arc<Member>) {
+        self.entries.retain(|entry| !Arc::ptr_eq(&entry.member, member));
+        self.set_role(member.dev_number, Role::Spare);
+    }
+
+    /// Says in everybody's table what a device number does.
+    pub(crate) fn set_role(&mut self, dev_number: u32, role: Role) {
+        for entry in &mut self.entries {
+            // Device numbers come from the same table, which a block holds by construction.
+            let _ = entry.superblock.roles.set(dev_number, role);
+        }
+    }
+
+    /// The lowest device number that no attached member has and no role names.
+    pub(crate) fn free_dev_number(&self) -> u32 {
+        let roles = self.entries.first().map(|entry| &entry.superblock.roles);
+        let used = |number: u32| {
+            self.entries.iter().any(|entry| entry.member.dev_number == number)
+                || roles.and_then(|r| r.of(number)).is_some_and(|role| matches!(role, Role::Active(_)))
+        };
+        (0..).find(|number| !used(*number)).expect("there are fewer members than numbers")
+    }
+
+    /// Writes everybody's metadata with the next event count and returns the members that could not take it.
+    pub(crate) async fn write_all(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
+        self.events += 1;
+        let (events, clean) = (self.events, self.clean);
+        let writes: Vec<_> = self
+            .entries
+            .iter_mut()
+            .filter(|entry| entry.standing != Standing::Faulty)
+            .map(|entry| entry.write(events, clean, wall_clock_us))
+            .collect();
+        join_all(writes).await.into_iter().flatten().collect()
+    }
+}
+
+fn role_of(standing: Standing) -> Role {
+    match standing {
+        Standing::Active(slot) | Standing::Incoming { slot, .. } => Role::Active(slot.0 as u16),
+        Standing::Spare => Role::Spare,
+        Standing::Faulty => Role::Faulty,
+    }
+}
+
+impl Entry {
+    /// Brings the superblock up to date and writes header and superblock. The future borrows nothing.
+    fn write(
+        &mut self,
+        events: u64,
+        clean: bool,
+        wall_clock_us: u64,
+    ) -> impl Future<Output = Option<FailedMember>> + use<> {
+        self.update(events, clean, wall_clock_us);
+        let block = self.superblock.encode();
+        let headers = self.header.as_mut().map(|header| {
+            header.expect_superblock(&block);
+            header.encode()
+        });
+        let member = self.member.clone();
+        let layout = self.layout();
+        let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
+        let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
+        async move {
+            let mut result = Ok(());
+            if let (Some(layout), Some(header)) = (layout, headers) {
+                for copy in [HeaderCopy::A, HeaderCopy::B] {
+                    result = match result {
+                        Ok(()) => write_durably(&member, layout.header_offset_bytes(copy), &header).await,
+                        error => error,
+                    };
+                }
+            }
+            if result.is_ok() {
+                result = write_durably(&member, superblock_offset, &block[..superblock_bytes]).await;
+            }
+            result.err().map(|error| (member, error))
+        }
+    }
+
+    fn update(&mut self, events: u64, clean: bool, wall_clock_us: u64) {
+        let superblock = &mut self.superblock;
+        superblock.events = events;
+        superblock.updated = Timestamp::new(wall_clock_us / 1_000_000, (wall_clock_us % 1_000_000) as u32);
+        superblock.resync_offset_sectors = if clean { IN_SYNC } else { 0 };
+        let own = Features::RECOVERY_OFFSET.with(Features::REPLACEMENT);
+        superblock.features = superblock.features.without(own);
+        superblock.recovery_offset_sectors = 0;
+        if let Standing::Incoming { done_sectors, replacing, .. } = self.standing {
+            superblock.features = superblock.features.with(Features::RECOVERY_OFFSET);
+            superblock.recovery_offset_sectors = done_sectors;
+            if replacing {
+                superblock.features = superblock.features.with(Features::REPLACEMENT);
+            }
+        }
+    }
+}
+
+/// Only the sectors that the superblock fills are written: one sector of 512 bytes is all or nothing, and with up to
+/// 128 roles the superblock is no longer than that.
+fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
+    let used = 256 + 2 * superblock.roles.max_dev() as usize;
+    used.next_multiple_of(logical_block_bytes as usize)
+}
+
+/// Writes metadata so that it is on stable media when the future is done.
+pub(crate) async fn write_durably(member: &Member, offset_bytes: u64, bytes: &[u8]) -> Result<(), IoError> {
+    let buf = IoBuf::copy_of(bytes).freeze();
+    member.device.write(offset_bytes, smallvec![buf], WriteFlags { fua: true }).await
+}
+
+/// The CRC-bearing form of a block read from disk.
+pub(crate) fn as_block(bytes: &[u8]) -> &Block {
+    bytes.try_into().expect("metadata is read in blocks")
+}

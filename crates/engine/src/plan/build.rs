@@ -1,0 +1,261 @@
+//! From a stripe's state to its basic rxw-matrix (msc-ct Fig. 5 and 7).
+
+use super::{
+    Band, Choice, ColumnOps, ColumnState, Cycle, Plan, PlanError, Redundancy, StripeState, WriteSelection,
+};
+use crate::rows::RowSet;
+
+/// Makes the basic matrix: a cycle for every dirty row, and its operations.
+///
+/// # Errors
+/// [`PlanError`] when a row's lost blocks are more than its parity can recover.
+pub fn build(state: &StripeState, selection: &dyn WriteSelection) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    plan.columns.resize(state.columns.len(), ColumnOps::default());
+    let mut left = state.dirty_rows();
+    while let Some(row) = left.first() {
+        let band = choose_band(state, left, row, selection)?;
+        left = left - band.rows;
+        add_operations(&mut plan, state, &band);
+        plan.bands.push(band);
+    }
+    Ok(plan)
+}
+
+/// The rows of `left` that are in the same state as `row` in every column, with their cycle.
+fn choose_band(
+    state: &StripeState,
+    left: RowSet,
+    row: usize,
+    selection: &dyn WriteSelection,
+) -> Result<Band, PlanError> {
+    let mut rows = left;
+    for column in &state.columns {
+        for set in [column.dirty, column.partial, column.clean] {
+            rows &= if set.contains(row) { set } else { !set };
+        }
+    }
+    let at = RowView { state, row };
+    let (rmw, rcw) = at.counts();
+    let partial = state.data().iter().any(|c| c.partial.contains(row));
+    let cycle = at.cycle(&Choice { rmw, rcw, rows, state }, selection)?;
+    Ok(Band { rows, cycle, partial, rmw, rcw })
+}
+
+/// One row of the state.
+struct RowView<'a> {
+    state: &'a StripeState,
+    row: usize,
+}
+
+impl RowView<'_> {
+    fn is_whole(&self, column: &ColumnState) -> bool {
+        column.dirty.contains(self.row) && !column.partial.contains(self.row)
+    }
+
+    /// Whether the cell's old content is in hand or can be read.
+    fn obtainable(&self, column: &ColumnState) -> bool {
+        column.readable() || column.clean.contains(self.row)
+    }
+
+    /// md's counts, over the cells whose member can be read.
+    fn counts(&self) -> (u32, u32) {
+        let count = |columns: &[ColumnState], test: &dyn Fn(&ColumnState) -> bool| {
+            columns.iter().filter(|c| test(c)).count() as u32
+        };
+        let dirty = count(self.state.data(), &|c| c.dirty.contains(self.row));
+        let parity = count(self.state.redundant(), &|c| c.writable() && !c.clean.contains(self.row));
+        let rcw = count(self.state.data(), &|c| !self.is_whole(c) && !c.clean.contains(self.row));
+        (dirty + parity, rcw)
+    }
+
+    fn cycle(&self, choice: &Choice<'_>, selection: &dyn WriteSelection) -> Result<Cycle, PlanError> {
+        let Redundancy::Parity { trusted } = self.state.redundancy else { return Ok(Cycle::Direct) };
+        let writable_parity = self.state.redundant().iter().filter(|c| c.writable()).count();
+        if writable_parity == 0 {
+            return self.without_parity();
+        }
+        let data = self.state.data();
+        if data.iter().all(|c| self.is_whole(c)) {
+            return Ok(Cycle::Full);
+        }
+        let rcw = data.iter().all(|c| self.is_whole(c) || self.obtainable(c));
+        let rmw = trusted
+            && data.iter().all(|c| !c.dirty.contains(self.row) || c.readable())
+            && self.state.redundant().iter().all(|c| !c.writable() || self.obtainable(c));
+        match (rmw, rcw) {
+            (true, true) => Ok(selection.choose(choice)),
+            (true, false) => Ok(Cycle::Rmw),
+            (false, true) => Ok(Cycle::Rcw),
+            (false, false) => self.recoverable().map(|()| Cycle::Recover),
+        }
+    }
+
+    /// Data alone can be written, if the member of every dirty cell is there.
+    fn without_parity(&self) -> Result<Cycle, PlanError> {
+        let lost = self.state.data().iter().filter(|c| c.dirty.contains(self.row) && !c.writable()).count();
+        if lost == 0 { Ok(Cycle::Direct) } else { Err(PlanError::TooManyLost { lost, parity: 0 }) }
+    }
+
+    fn recoverable(&self) -> Result<(), PlanError> {
+        let lost = self.state.data().iter().filter(|c| !self.obtainable(c)).count();
+        let parity = self.state.redundant().iter().filter(|c| self.obtainable(c)).count();
+        if lost <= parity { Ok(()) } else { Err(PlanError::TooManyLost { lost, parity }) }
+    }
+}
+
+fn add_operations(plan: &mut Plan, state: &StripeState, band: &Band) {
+    let rows = band.rows;
+    let (data_ops, redundant_ops) = plan.columns.split_at_mut(state.data_columns);
+    for (ops, column) in data_ops.iter_mut().zip(state.data()) {
+        add_data_operations(ops, column, band);
+    }
+    for (ops, column) in redundant_ops.iter_mut().zip(state.redundant()).filter(|(_, c)| c.writable()) {
+        let read = if column.readable() { rows - column.clean } else { RowSet::EMPTY };
+        match band.cycle {
+            Cycle::Direct if state.redundancy == Redundancy::Mirrors => {}
+            Cycle::Direct => continue,
+            Cycle::Full | Cycle::Rcw => ops.dest |= rows,
+            Cycle::Rmw => {
+                ops.r |= read;
+                ops.x |= rows;
+                ops.dest |= rows;
+            }
+            Cycle::Recover => {
+                ops.r |= read;
+                ops.dest |= rows;
+            }
+        }
+        ops.w |= rows;
+    }
+}
+
+fn add_data_operations(ops: &mut ColumnOps, column: &ColumnState, band: &Band) {
+    let rows = band.rows;
+    let dirty = rows & column.dirty;
+    let partial = rows & column.partial;
+    let empty = rows - column.dirty - column.clean;
+    let readable = |set: RowSet| if column.readable() { set } else { RowSet::EMPTY };
+    match band.cycle {
+        Cycle::Direct => {}
+        Cycle::Full => ops.x |= rows,
+        Cycle::Rmw => {
+            ops.t |= dirty;
+            ops.xx |= dirty;
+        }
+        Cycle::Rcw => {
+            ops.r |= readable(empty | partial);
+            ops.x |= rows;
+        }
+        Cycle::Recover => {
+            ops.t |= readable(dirty);
+            ops.r |= readable(empty);
+            ops.x |= rows;
+        }
+    }
+    if column.writable() {
+        ops.w |= dirty;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::plan::{Classic, Presence};
+
+    /// A one-row stripe from letters: D dirty, P partial, C clean, E empty, X missing and empty, Y missing and
+    /// dirty, U unreadable and empty; behind the bar the parity columns.
+    fn state(letters: &str) -> StripeState {
+        let (data, parity) = letters.split_once('|').unwrap();
+        let row = RowSet::range(0..1);
+        let column = |letter: char| {
+            let presence = match letter {
+                'X' | 'Y' => Presence::Missing,
+                'U' => Presence::Unreadable,
+                _ => Presence::Present,
+            };
+            let set = |letters: &str| if letters.contains(letter) { row } else { RowSet::EMPTY };
+            ColumnState { presence, dirty: set("DPY"), partial: set("P"), clean: set("C") }
+        };
+        StripeState {
+            columns: data.chars().chain(parity.chars()).map(column).collect(),
+            data_columns: data.len(),
+            redundancy: Redundancy::Parity { trusted: true },
+        }
+    }
+
+    fn cycle(letters: &str) -> (Cycle, u32, u32) {
+        let plan = build(&state(letters), &Classic).unwrap();
+        (plan.bands[0].cycle, plan.bands[0].rmw, plan.bands[0].rcw)
+    }
+
+    /// msc-ct Fig. 5 (N = 5) and raid4s-modthresh Figures 6, 7 and 9.
+    #[test]
+    fn the_papers_cases_choose_the_papers_cycles() {
+        assert_eq!(cycle("DEEE|E"), (Cycle::Rmw, 2, 3), "one block dirty: 64 KiB of raid4s-modthresh");
+        assert_eq!(cycle("DDEE|E"), (Cycle::Rcw, 3, 2), "two dirty: 128 KiB");
+        assert_eq!(cycle("DDDE|E"), (Cycle::Rcw, 4, 1));
+        assert_eq!(cycle("DDDD|E"), (Cycle::Full, 5, 0));
+        assert_eq!(cycle("ECCD|E"), (Cycle::Rcw, 2, 1), "msc-ct Fig. 5 case 2");
+        assert_eq!(cycle("DCDD|E"), (Cycle::Rcw, 4, 0));
+        assert_eq!(cycle("DEEE|C"), (Cycle::Rmw, 1, 3), "parity in hand");
+    }
+
+    #[test]
+    fn degraded_rows_take_the_possible_cycle() {
+        assert_eq!(cycle("YEEE|E").0, Cycle::Rcw, "a lost column wholly overwritten");
+        assert_eq!(cycle("DDXE|E").0, Cycle::Rmw, "another column lost: RMW, though RCW would read less");
+        assert_eq!(cycle("DEEE|X").0, Cycle::Direct, "parity lost");
+        assert_eq!(cycle("DEUE|E").0, Cycle::Rmw);
+        assert_eq!(cycle("YEXE|EE").0, Cycle::Recover, "two lost, one of them dirty");
+        assert_eq!(cycle("DEEE|XE").0, Cycle::Rmw, "Q alone is kept up to date");
+        let lost = build(&state("YXEE|E"), &Classic).unwrap_err();
+        assert_eq!(lost, PlanError::TooManyLost { lost: 2, parity: 1 });
+    }
+
+    #[test]
+    fn partial_cells_need_their_old_content() {
+        assert_eq!(cycle("PEEE|E"), (Cycle::Rmw, 2, 4));
+        assert_eq!(cycle("PDDD|E"), (Cycle::Rcw, 5, 1));
+        let plan = build(&state("PDDD|E"), &Classic).unwrap();
+        assert_eq!(plan.columns[0].r.len(), 1);
+    }
+
+    #[test]
+    fn untrusted_parity_is_never_modified_in_place() {
+        let mut state = state("DEEE|E");
+        state.redundancy = Redundancy::Parity { trusted: false };
+        assert_eq!(build(&state, &Classic).unwrap().bands[0].cycle, Cycle::Rcw);
+    }
+
+    /// The matrix of msc-ct equation (3), from Z of equation (2): rows choose their cycles on their own.
+    #[test]
+    fn the_papers_matrix_comes_out() {
+        let z = ["DEEE", "ECED", "EEEE", "DDDD", "DCDD", "EDEE", "DEEE"];
+        let rows_of = |column: usize, letter: u8| {
+            (0..7)
+                .filter(|r| z[*r].as_bytes()[column] == letter)
+                .fold(RowSet::EMPTY, |s, r| s | RowSet::range(r..r + 1))
+        };
+        let mut columns: smallvec::SmallVec<[ColumnState; 8]> = smallvec![];
+        for column in 0..4 {
+            let (dirty, clean) = (rows_of(column, b'D'), rows_of(column, b'C'));
+            columns.push(ColumnState { dirty, clean, ..ColumnState::empty(Presence::Present) });
+        }
+        columns.push(ColumnState::empty(Presence::Present));
+        let state =
+            StripeState { columns, data_columns: 4, redundancy: Redundancy::Parity { trusted: true } };
+        let plan = build(&state, &Classic).unwrap();
+        let expected = "\
+            t,xx,w | . | . | . | r,x,_,w\n\
+            r,x | x | r,x | x,w | _,w\n\
+            . | . | . | . | .\n\
+            x,w | x,w | x,w | x,w | _,w\n\
+            x,w | x | x,w | x,w | _,w\n\
+            . | t,xx,w | . | . | r,x,_,w\n\
+            t,xx,w | . | . | . | r,x,_,w\n";
+        assert_eq!(plan.matrix(7), expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! The plan: the engine's one intermediate form between a write and its I/O (MSC-CT's rxw-matrix, msc-ct III-B).
+//!
+//! A plan is made for one stripe, by pure functions: [`StripeState`] says what is in hand, a [`WriteSelection`]
+//! chooses a [`Cycle`] for each row, and the result is one bit set of rows per column and operation (msc-ct
+//! Table I). Passes may then add operations; the executor turns runs of rows into vectored I/O.
+
+mod build;
+mod draw;
+mod select;
+mod state;
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+pub use build::build;
+pub use select::{Choice, Classic, WriteSelection};
+pub use state::{ColumnState, Presence, Redundancy, StripeState};
+
+use crate::rows::RowSet;
+
+/// The rows of one column in which each operation of msc-ct Table I happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ColumnOps {
+    /// `r`: read the block from the member into the cache (here: the stripe's working memory).
+    pub r: RowSet,
+    /// `t`: read the old block into temporary memory, beside the new content.
+    pub t: RowSet,
+    /// `x`: the block's content takes part in the XOR.
+    pub x: RowSet,
+    /// `xx`: new content and old (`t`) take part in the XOR.
+    pub xx: RowSet,
+    /// `_`: destination of the XOR.
+    pub dest: RowSet,
+    /// `w`: write the block to the member.
+    pub w: RowSet,
+}
+
+impl ColumnOps {
+    /// Rows read, for whichever purpose.
+    pub fn reads(&self) -> RowSet {
+        self.r | self.t
+    }
+}
+
+/// How the parity of a row is brought up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cycle {
+    /// No redundancy is computed: levels 0 and 1, or no parity member is left. Exact bytes are written.
+    Direct,
+    /// All data is new: parity from the new data alone.
+    Full,
+    /// Read-modify-write: parity from old parity, old data and new data.
+    Rmw,
+    /// Reconstruct-write: parity from the new data and all other data.
+    Rcw,
+    /// Old content that cannot be read is first recovered from parity, then as reconstruct-write.
+    Recover,
+}
+
+/// Rows of one stripe that are in the same state and are written by the same cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Band {
+    /// The rows.
+    pub rows: RowSet,
+    /// Their cycle.
+    pub cycle: Cycle,
+    /// Whether some cell of these rows is only partly overwritten.
+    pub partial: bool,
+    /// Reads that an RMW needs, as md's `handle_stripe_dirtying` counts.
+    pub rmw: u32,
+    /// Reads that an RCW needs.
+    pub rcw: u32,
+}
+
+/// The rxw-matrix of one stripe.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Operations by column: data, then P, then Q (or mirrors).
+    pub columns: SmallVec<[ColumnOps; 8]>,
+    /// The rows by cycle.
+    pub bands: SmallVec<[Band; 4]>,
+}
+
+impl Plan {
+    /// All rows that the plan touches.
+    pub fn rows(&self) -> RowSet {
+        self.bands.iter().fold(RowSet::EMPTY, |all, band| all | band.rows)
+    }
+}
+
+/// Why no plan can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// More columns are lost in these rows than their parity can recover.
+    #[error("{lost} blocks of a row cannot be read and {parity} parity blocks are left to recover them")]
+    TooManyLost {
+        /// Data blocks without readable content that are needed.
+        lost: usize,
+        /// Readable parity blocks.
+        parity: usize,
+    },
+}

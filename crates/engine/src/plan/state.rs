@@ -1,0 +1,115 @@
+//! What is in hand before a stripe is written: msc-ct's matrix Z, by column, as bit sets.
+
+use smallvec::SmallVec;
+
+use crate::{
+    geometry::{Geometry, Level, StripeSpan},
+    rows::RowSet,
+};
+
+/// Whether a column's member can be used in this stripe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Readable and writable.
+    Present,
+    /// Its old content cannot be read (a medium error), but it can be written, which heals it.
+    Unreadable,
+    /// No member holds this column.
+    Missing,
+}
+
+/// One column of Z. A cell that is in neither set is Empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ColumnState {
+    /// Whether the member can be used.
+    pub presence: Presence,
+    /// Dirty cells: new content is in hand, wholly or in part.
+    pub dirty: RowSet,
+    /// The dirty cells of which only a part is new.
+    pub partial: RowSet,
+    /// Clean cells: content that equals the member's is in hand.
+    pub clean: RowSet,
+}
+
+impl ColumnState {
+    /// A column with nothing in hand.
+    pub fn empty(presence: Presence) -> Self {
+        Self { presence, dirty: RowSet::EMPTY, partial: RowSet::EMPTY, clean: RowSet::EMPTY }
+    }
+
+    /// Whether the member can be written.
+    pub fn writable(&self) -> bool {
+        self.presence != Presence::Missing
+    }
+
+    /// Whether the member can be read.
+    pub fn readable(&self) -> bool {
+        self.presence == Presence::Present
+    }
+}
+
+/// What the redundant columns hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redundancy {
+    /// There are none (level 0).
+    None,
+    /// Copies of the data column (level 1).
+    Mirrors,
+    /// P, and Q if there are two.
+    Parity {
+        /// Whether parity is known to agree with the data; if not (a resync is due), RMW would keep the error.
+        trusted: bool,
+    },
+}
+
+/// The state of one stripe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripeState {
+    /// Data columns, then redundant ones.
+    pub columns: SmallVec<[ColumnState; 8]>,
+    /// How many of them are data.
+    pub data_columns: usize,
+    /// What the rest is.
+    pub redundancy: Redundancy,
+}
+
+impl StripeState {
+    /// The state for one contiguous write without a cache.
+    pub fn for_write(
+        geometry: &Geometry,
+        span: &StripeSpan,
+        parity_trusted: bool,
+        presence: impl Fn(usize) -> Presence,
+    ) -> Self {
+        let data_columns = geometry.data_columns();
+        let redundancy = match geometry.level() {
+            Level::Raid0 => Redundancy::None,
+            Level::Raid1 => Redundancy::Mirrors,
+            _ => Redundancy::Parity { trusted: parity_trusted },
+        };
+        let mut columns: SmallVec<[ColumnState; 8]> =
+            (0..geometry.members()).map(|column| ColumnState::empty(presence(column))).collect();
+        for column in span.columns(geometry.chunk_bytes()) {
+            let (bytes, _) = span.in_column(column, geometry.chunk_bytes());
+            let dirty = RowSet::touching(bytes.clone());
+            columns[column].dirty = dirty;
+            columns[column].partial = dirty - RowSet::covered(bytes);
+        }
+        Self { columns, data_columns, redundancy }
+    }
+
+    /// The data columns.
+    pub fn data(&self) -> &[ColumnState] {
+        &self.columns[..self.data_columns]
+    }
+
+    /// The redundant columns.
+    pub fn redundant(&self) -> &[ColumnState] {
+        &self.columns[self.data_columns..]
+    }
+
+    /// Rows in which anything is dirty.
+    pub fn dirty_rows(&self) -> RowSet {
+        self.data().iter().fold(RowSet::EMPTY, |all, column| all | column.dirty)
+    }
+}

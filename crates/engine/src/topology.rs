@@ -1,0 +1,218 @@
+//! Which members the array has right now. A topology never changes; a new one replaces it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+use stripewise_device::{
+    Device, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, sync::Event,
+};
+use uuid::Uuid;
+
+use crate::{
+    geometry::{Geometry, MemberIndex, StripeIndex},
+    plan::Presence,
+};
+
+/// An open member: a device, and where the array's data lies on it.
+pub(crate) struct Member {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) data_offset_bytes: u64,
+    pub(crate) dev_number: u32,
+    pub(crate) uuid: Uuid,
+    /// Failed reads since the member was opened.
+    pub(crate) read_errors: AtomicU32,
+}
+
+impl Member {
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        data_offset_bytes: u64,
+        dev_number: u32,
+        uuid: Uuid,
+    ) -> Arc<Self> {
+        Arc::new(Self { device, data_offset_bytes, dev_number, uuid, read_errors: AtomicU32::new(0) })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.device.info().name
+    }
+
+    /// Reads at an offset of the member's data.
+    pub(crate) fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        self.device.read(self.data_offset_bytes + offset_bytes, into)
+    }
+
+    /// Writes at an offset of the member's data.
+    pub(crate) fn write(
+        &self,
+        offset_bytes: u64,
+        from: WriteBufs,
+        flags: WriteFlags,
+    ) -> IoFuture<Result<(), IoError>> {
+        self.device.write(self.data_offset_bytes + offset_bytes, from, flags)
+    }
+
+    /// Zeroes a range of the member's data.
+    pub(crate) fn write_zeroes(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        flags: ZeroFlags,
+    ) -> IoFuture<Result<(), IoError>> {
+        self.device.write_zeroes(self.data_offset_bytes + offset_bytes, len_bytes, flags)
+    }
+}
+
+/// A member that is being filled, to become the one of its slot.
+pub(crate) struct Incoming {
+    pub(crate) member: Arc<Member>,
+    /// Stripes below are complete on it. Moves only while the rows that it passes are locked.
+    done_stripes: AtomicU64,
+}
+
+impl Incoming {
+    pub(crate) fn new(member: Arc<Member>, done_stripes: u64) -> Arc<Self> {
+        Arc::new(Self { member, done_stripes: AtomicU64::new(done_stripes) })
+    }
+
+    pub(crate) fn done_stripes(&self) -> u64 {
+        self.done_stripes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn advance(&self, done_stripes: u64) {
+        let before = self.done_stripes.swap(done_stripes, Ordering::AcqRel);
+        debug_assert!(before <= done_stripes, "a rebuild moves forward");
+    }
+
+    fn covers(&self, stripe: StripeIndex) -> bool {
+        stripe.0 < self.done_stripes()
+    }
+}
+
+/// One role of the array.
+#[derive(Clone, Default)]
+pub(crate) struct SlotState {
+    /// The member in sync.
+    pub(crate) primary: Option<Arc<Member>>,
+    /// The member being filled.
+    pub(crate) incoming: Option<Arc<Incoming>>,
+}
+
+/// Whether the superblocks already say what a topology says. A write that passes over a failed member is
+/// acknowledged only after they do: else that member could come back as current after a crash.
+#[derive(Clone)]
+pub(crate) struct Recorded {
+    done: Arc<AtomicBool>,
+    event: Event<()>,
+}
+
+impl Recorded {
+    pub(crate) fn pending() -> Self {
+        Self { done: Arc::default(), event: Event::default() }
+    }
+
+    pub(crate) fn already() -> Self {
+        let recorded = Self::pending();
+        recorded.set();
+        recorded
+    }
+
+    pub(crate) fn set(&self) {
+        self.done.store(true, Ordering::Release);
+        self.event.set(());
+    }
+
+    pub(crate) async fn wait(&self) {
+        if !self.done.load(Ordering::Acquire) {
+            self.event.wait().await;
+        }
+    }
+}
+
+/// The members of an array at one moment.
+#[derive(Clone)]
+pub(crate) struct Topology {
+    pub(crate) slots: Vec<SlotState>,
+    /// More members are lost than the level tolerates: nothing is written any more.
+    pub(crate) failed: bool,
+    pub(crate) recorded: Recorded,
+}
+
+/// Where a member stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Primary(MemberIndex),
+    Incoming(MemberIndex),
+}
+
+impl Topology {
+    /// The member to read a column of a stripe from.
+    pub(crate) fn reader(
+        &self,
+        geometry: &Geometry,
+        stripe: StripeIndex,
+        column: usize,
+    ) -> Option<&Arc<Member>> {
+        let slot = &self.slots[geometry.member_of(stripe, column).0];
+        let incoming = slot.incoming.as_ref().filter(|incoming| incoming.covers(stripe));
+        slot.primary.as_ref().or(incoming.map(|incoming| &incoming.member))
+    }
+
+    /// The members to write a column of a stripe to: the one in sync, and one being filled that is past the stripe.
+    pub(crate) fn writers(
+        &self,
+        geometry: &Geometry,
+        stripe: StripeIndex,
+        column: usize,
+    ) -> impl Iterator<Item = &Arc<Member>> + use<'_> {
+        let slot = &self.slots[geometry.member_of(stripe, column).0];
+        let incoming = slot.incoming.as_ref().filter(move |incoming| incoming.covers(stripe));
+        slot.primary.iter().chain(incoming.map(|incoming| &incoming.member))
+    }
+
+    /// Whether a column of a stripe can be used.
+    pub(crate) fn presence(&self, geometry: &Geometry, stripe: StripeIndex, column: usize) -> Presence {
+        if self.reader(geometry, stripe, column).is_some() { Presence::Present } else { Presence::Missing }
+    }
+
+    /// All members in sync.
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.slots.iter().filter_map(|slot| slot.primary.as_ref())
+    }
+
+    /// All members that hold current data, wholly or up to some stripe.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.slots
+            .iter()
+            .flat_map(|slot| slot.primary.iter().chain(slot.incoming.as_ref().map(|i| &i.member)))
+    }
+
+    /// Slots without a member in sync.
+    pub(crate) fn degraded(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.primary.is_none()).count()
+    }
+
+    /// Where a member stands, if it is still part of the array.
+    pub(crate) fn place_of(&self, member: &Arc<Member>) -> Option<Place> {
+        self.slots.iter().enumerate().find_map(|(index, slot)| {
+            if slot.primary.as_ref().is_some_and(|m| Arc::ptr_eq(m, member)) {
+                return Some(Place::Primary(MemberIndex(index)));
+            }
+            let incoming = slot.incoming.as_ref().is_some_and(|i| Arc::ptr_eq(&i.member, member));
+            incoming.then_some(Place::Incoming(MemberIndex(index)))
+        })
+    }
+
+    /// The topology without the member at `place`, not yet recorded.
+    pub(crate) fn without(&self, place: Place) -> Self {
+        let mut next = self.clone();
+        next.recorded = Recorded::pending();
+        match place {
+            Place::Primary(slot) => next.slots[slot.0].primary = None,
+            Place::Incoming(slot) => next.slots[slot.0].incoming = None,
+        }
+        next
+    }
+}

@@ -1,0 +1,174 @@
+//! The world: executor, clock, randomness, and the members in it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use stripewise_device::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
+
+use crate::{executor::Executor, member::SimMember};
+
+/// Civil time at the start of every world: 2026-01-01.
+const EPOCH_US: u64 = 1_767_225_600_000_000;
+
+/// A simulated world.
+pub struct World {
+    executor: Arc<Executor>,
+    members: Vec<Arc<SimMember>>,
+}
+
+impl World {
+    /// A world whose every choice follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { executor: Executor::new(seed), members: Vec::new() }
+    }
+
+    /// The environment for an engine in this world.
+    pub fn env(&self) -> EnvHandle {
+        Arc::new(SimEnv { executor: self.executor.clone() })
+    }
+
+    /// Adds a zeroed member with 512-byte logical blocks.
+    pub fn add_member(&mut self, name: impl Into<String>, size_bytes: u64) -> Arc<SimMember> {
+        let member = Arc::new(SimMember::new(name.into(), size_bytes, self.executor.clone()));
+        self.members.push(member.clone());
+        member
+    }
+
+    /// The members, in the order they were added.
+    pub fn members(&self) -> &[Arc<SimMember>] {
+        &self.members
+    }
+
+    /// Runs until `future` is done; what else was started goes on only meanwhile.
+    ///
+    /// # Panics
+    /// If everything waits and nothing can happen any more.
+    pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        let slot = Arc::new(Mutex::new(None));
+        let result = slot.clone();
+        self.executor.spawn(Box::pin(async move {
+            let value = future.await;
+            *result.lock() = Some(value);
+        }));
+        loop {
+            if let Some(value) = slot.lock().take() {
+                return value;
+            }
+            assert!(self.executor.step(None), "deadlock: every task waits and no timer is set");
+        }
+    }
+
+    /// Lets time pass, with whatever happens in it.
+    pub fn run_for(&self, duration: Duration) {
+        let until = self.executor.after(duration);
+        while self.executor.step(Some(until)) {}
+        self.executor.advance_to(until);
+    }
+
+    /// Runs a number of steps of the scheduler: the way to a crash in the middle of anything.
+    pub fn run_steps(&self, steps: u64) {
+        for _ in 0..steps {
+            if !self.executor.step(None) {
+                return;
+            }
+        }
+    }
+
+    /// Power fails: every task ends where it is, and each member keeps what it must of its unflushed writes and what
+    /// chance leaves of the rest.
+    pub fn crash(&self) {
+        // Members first: requests that tasks drop must not count as completed.
+        self.members.iter().for_each(|member| member.lose_power());
+        self.executor.drop_all();
+    }
+
+    /// A number from the world's seed, for the test's own choices.
+    pub fn random(&self, below: u64) -> u64 {
+        self.executor.with_rng(|rng| rng.u64(..below))
+    }
+
+    /// A hash of everything that members were asked so far: equal for equal seeds.
+    pub fn trace_hash(&self) -> u64 {
+        self.executor.trace()
+    }
+
+    /// The virtual clock.
+    pub fn now(&self) -> Timestamp {
+        self.executor.now()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.executor.drop_all();
+    }
+}
+
+struct SimEnv {
+    executor: Arc<Executor>,
+}
+
+impl Env for SimEnv {
+    fn now(&self) -> Timestamp {
+        self.executor.now()
+    }
+
+    fn wall_clock_us(&self) -> u64 {
+        EPOCH_US + self.executor.now().0 / 1000
+    }
+
+    fn sleep(&self, duration: Duration) -> IoFuture<()> {
+        IoFuture::boxed(SimSleep::new(self.executor.clone(), duration))
+    }
+
+    fn spawn(&self, task: BoxFuture<()>) {
+        self.executor.spawn(task);
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.executor.with_rng(|rng| rng.u64(..))
+    }
+}
+
+/// Waits in virtual time.
+pub(crate) struct SimSleep {
+    executor: Arc<Executor>,
+    deadline: Timestamp,
+    timer: Option<(Timestamp, u64)>,
+}
+
+impl SimSleep {
+    pub(crate) fn new(executor: Arc<Executor>, duration: Duration) -> Self {
+        let deadline = executor.after(duration);
+        Self { executor, deadline, timer: None }
+    }
+}
+
+impl Future for SimSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(timer) = self.timer.take() {
+            self.executor.remove_timer(timer);
+        }
+        if self.executor.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        self.timer = Some(self.executor.add_timer(self.deadline, cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for SimSleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            self.executor.remove_timer(timer);
+        }
+    }
+}
