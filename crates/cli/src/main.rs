@@ -1,2 +1,36 @@
-//! The `stripewise` binary.
-fn main() {}
+//! The `stripewise` binary: commands, and the array daemon that they talk to.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2 unusable, 4 cannot
+//! tell). Data goes to standard output, everything else to standard error.
+
+mod args;
+mod bench;
+mod client;
+mod commands;
+mod daemon;
+mod demo;
+mod output;
+mod probe;
+mod progress;
+mod protocol;
+mod rundir;
+mod sizes;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let filter = EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let colors = std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors).init();
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("stripewise: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -130,6 +130,7 @@ impl Entry {
         self.update(events, clean, wall_clock_us);
         let block = self.superblock.encode();
         let headers = self.header.as_mut().map(|header| {
+            header.generation += 1;
             header.expect_superblock(&block);
             header.encode()
         });

@@ -1,1 +1,36 @@
-//! (being built)
+//! Stripewise as a library: open a parity array in your own process and read and write it with futures.
+//!
+//! A [`Host`] is the io_uring runtime of this process. It opens members (block devices or files) and makes or
+//! assembles [`Array`]s from them; an array's requests are futures that run on the host's workers.
+//!
+//! ```no_run
+//! use stripewise::{AssembleOptions, Host, HostOptions, IoBuf, WriteFlags};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Host::start(&HostOptions::default())?;
+//! let array = host.assemble(["/dev/sda", "/dev/sdb", "/dev/sdc"], AssembleOptions::default())?;
+//! host.block_on(async move {
+//!     array.write(0, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags { fua: true }).await?;
+//!     let block = array.read(0, IoBuf::with_len(4096)).await?;
+//!     assert!(block.iter().all(|byte| *byte == 7));
+//!     array.stop().await
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod host;
+
+pub use host::{Host, HostError, HostOptions};
+pub use stripewise_device::{
+    BoxFuture, Device, DeviceInfo, Env, EnvHandle, Extent, IoBuf, IoError, IoErrorKind, IoFuture, MediaKind,
+    ReadBufs, ReadDone, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags, file, memory, uring, wrap,
+};
+pub use stripewise_engine::{
+    Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,
+    CreateOptions, Examination, ExamineError, JobKind, JobOutcome, JobReport, MemberReport, MemberState, Mismatch,
+    SpeedLimits, Stats, StatsReport, assemble, examine, geometry, plan, rows,
+};
+pub use stripewise_export as export;
+pub use stripewise_format as format;
+pub use stripewise_parity as parity;

@@ -16,15 +16,58 @@ use crate::{
 };
 
 impl Shared {
-    /// Content of a column, from the others, with its rows locked meanwhile.
+    /// Content of a column that could not be read, with its rows locked meanwhile. Gives the buffer back filled.
     pub(crate) async fn recover_locked(
         &self,
         stripe: StripeIndex,
         column: usize,
         bytes: Range<usize>,
-        into: IoBuf,
+        mut into: IoBuf,
     ) -> Result<IoBuf, ArrayError> {
         let _rows = self.locks.lock(stripe, RowSet::touching(bytes.clone())).await;
+        self.recover_finely(stripe, column, bytes, &mut into).await?;
+        Ok(into)
+    }
+
+    /// Content of a column, at once if that can be, else block by block: bad blocks of several members in different
+    /// rows do not add up. The caller holds the rows.
+    pub(crate) async fn recover_finely(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        match self.recover(stripe, column, bytes.clone(), into).await {
+            Err(ArrayError::Unreadable { .. }) => {}
+            result => return result,
+        }
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let end = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(bytes.end);
+            self.own_or_recovered(stripe, column, at..end, &mut into[at - bytes.start..end - bytes.start])
+                .await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// One block from its own member, else from the others.
+    async fn own_or_recovered(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        let topology = self.topology.load_full();
+        if let Some(member) = topology.reader(&self.geometry, stripe, column) {
+            let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
+            if let Ok(block) = member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one() {
+                into.copy_from_slice(&block);
+                return Ok(());
+            }
+        }
         self.recover(stripe, column, bytes, into).await
     }
 
@@ -34,8 +77,8 @@ impl Shared {
         stripe: StripeIndex,
         column: usize,
         bytes: Range<usize>,
-        mut into: IoBuf,
-    ) -> Result<IoBuf, ArrayError> {
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
         self.stats.count_recovered();
         let mut unreadable: Columns = smallvec![column];
         loop {
@@ -48,8 +91,8 @@ impl Shared {
             match self.read_columns(&topology, stripe, &sources.read, &bytes).await {
                 Ok(read) => {
                     let read: SmallVec<[&[u8]; 8]> = read.iter().map(|buf| &**buf).collect();
-                    recovery::solve(&self.geometry, column, &sources, &read, &mut into);
-                    return Ok(into);
+                    recovery::solve(&self.geometry, column, &sources, &read, into);
+                    return Ok(());
                 }
                 Err(failed) => unreadable.extend(failed),
             }

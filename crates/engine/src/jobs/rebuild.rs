@@ -80,38 +80,30 @@ impl Shared {
         stripes: &Range<u64>,
     ) -> Result<IoBuf, ArrayError> {
         let range = self.member_range(stripes);
-        let mut whole = IoBuf::with_len(0);
-        let mut rest = IoBuf::with_len((range.end - range.start) as usize);
-        for stripe in stripes.clone().map(StripeIndex) {
-            let part = rest.split_to(self.geometry.chunk_len(stripe));
-            let column = self.geometry.column_of(stripe, slot);
-            let part = self.chunk_content(topology, stripe, column, slot, part).await?;
-            if whole.is_empty() {
-                whole = part;
-            } else {
-                whole.unsplit(part).expect("parts come from one buffer, in order");
-            }
+        let mut content = IoBuf::with_len((range.end - range.start) as usize);
+        let chunk_bytes = self.geometry.chunk_bytes();
+        for (stripe, out) in stripes.clone().map(StripeIndex).zip(content.chunks_mut(chunk_bytes)) {
+            self.fill_chunk(topology, stripe, slot, out).await?;
         }
-        Ok(whole)
+        Ok(content)
     }
 
-    async fn chunk_content(
+    async fn fill_chunk(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
-        column: usize,
         slot: MemberIndex,
-        buf: IoBuf,
-    ) -> Result<IoBuf, ArrayError> {
-        let len = buf.len();
+        out: &mut [u8],
+    ) -> Result<(), ArrayError> {
         if let Some(primary) = &topology.slots[slot.0].primary {
-            let done = primary.read(self.geometry.chunk_start(stripe), smallvec![buf]).await;
-            return match done.into_one() {
-                Ok(buf) => Ok(buf),
-                Err(_) => self.recover(stripe, column, 0..len, IoBuf::with_len(len)).await,
-            };
+            let done =
+                primary.read(self.geometry.chunk_start(stripe), smallvec![IoBuf::with_len(out.len())]).await;
+            if let Ok(chunk) = done.into_one() {
+                out.copy_from_slice(&chunk);
+                return Ok(());
+            }
         }
-        self.recover(stripe, column, 0..len, buf).await
+        self.recover_finely(stripe, self.geometry.column_of(stripe, slot), 0..out.len(), out).await
     }
 
     /// Writes down how far the incoming member has come, after making that durable on it.

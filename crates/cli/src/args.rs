@@ -1,0 +1,377 @@
+//! The command line. Words and long options are mdadm's where it has one.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{bench::EngineBench, protocol::ScrubAction, rundir::parse_name, sizes::parse_size};
+
+/// Parity arrays in user space: fast and safe small writes on any mix of disks, on-disk compatible with Linux md.
+#[derive(Debug, Parser)]
+#[command(name = "stripewise", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Print JSON for programs.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a new array and start it. Everything on the devices is lost.
+    Create(CreateArgs),
+    /// Start an array from its members.
+    Assemble(AssembleArgs),
+    /// Stop an array and leave it clean.
+    Stop(StopArgs),
+    /// Show running arrays, as /proc/mdstat does.
+    Status(StatusArgs),
+    /// Show everything about one array.
+    Detail(DetailArgs),
+    /// Show what is on a device: superblock and extension area.
+    Examine(ExamineArgs),
+    /// Add devices as spares; a vacant role is rebuilt at once.
+    Add(AddArgs),
+    /// Declare a member failed.
+    Fail(MemberArgs),
+    /// Let go of a failed or spare member.
+    Remove(MemberArgs),
+    /// Fill a device to take a living member's place.
+    Replace(ReplaceArgs),
+    /// Check redundancy, or mend it.
+    Scrub(ScrubArgs),
+    /// Limit the speed of background jobs, per member.
+    Speed(SpeedArgs),
+    /// Wait until no background job is under way.
+    Wait(NameArgs),
+    /// Make a block device of an array.
+    Attach(AttachArgs),
+    /// Take the block device away.
+    Detach(DetachArgs),
+    /// Serve an array over NBD.
+    Serve(ServeArgs),
+    /// See it work: make an array, break it, repair it, check every byte. Takes under a minute.
+    Demo(DemoArgs),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Print shell completions.
+    Completions {
+        /// For which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages into a folder.
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The array's own process; started by create and assemble.
+    #[command(hide = true)]
+    Daemon,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// The engine over memory members, beside a bare loop with the same memory traffic.
+    Engine(EngineBench),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NameArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+}
+
+/// What `--bitmap` can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BitmapChoice {
+    /// In the extension area of the members.
+    Internal,
+}
+
+/// What `--consistency-policy` can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConsistencyPolicy {
+    /// After a crash, resync what the write-intent bitmap marks.
+    Bitmap,
+}
+
+/// What `--layout` can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayoutChoice {
+    /// Linux md's default for levels 5 and 6.
+    #[value(alias = "ls")]
+    LeftSymmetric,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CreateArgs {
+    /// The array's name.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// RAID level.
+    #[arg(long, short, value_parser = parse_level)]
+    pub(crate) level: i32,
+    /// Members of the complete array; all devices given, if left out.
+    #[arg(long, short = 'n')]
+    pub(crate) raid_devices: Option<usize>,
+    /// Devices beyond those are spares.
+    #[arg(long, short = 'x', default_value_t = 0)]
+    pub(crate) spare_devices: usize,
+    /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's).
+    #[arg(long, short, default_value = "64K", value_parser = parse_chunk)]
+    pub(crate) chunk: u32,
+    /// Layout of levels 5 and 6.
+    #[arg(long, value_enum)]
+    pub(crate) layout: Option<LayoutChoice>,
+    /// Where the write-intent bitmap lies.
+    #[arg(long, value_enum)]
+    pub(crate) bitmap: Option<BitmapChoice>,
+    /// Bytes of each member that one bit stands for.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) bitmap_chunk: Option<u64>,
+    /// How the array becomes consistent after a crash.
+    #[arg(long, value_enum)]
+    pub(crate) consistency_policy: Option<ConsistencyPolicy>,
+    /// How much of each member to use; all that the smallest offers, if left out.
+    #[arg(long, short = 'z', value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// The members agree already (all zeroes): no first resync.
+    #[arg(long)]
+    pub(crate) assume_clean: bool,
+    /// The array's identity, if it must be a given one.
+    #[arg(long)]
+    pub(crate) uuid: Option<String>,
+    /// Overwrite what is found on the devices.
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Answer yes to questions.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Say what would be done and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Worker threads.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Block devices or files, by role; the word `missing` for a member to be added later.
+    #[arg(required = true)]
+    pub(crate) devices: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AssembleArgs {
+    /// The array's name while it runs.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Start although members are absent that were there when it was last used.
+    #[arg(long)]
+    pub(crate) run: bool,
+    /// Start although data may be lost.
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Write nothing.
+    #[arg(long, short = 'o')]
+    pub(crate) readonly: bool,
+    /// Worker threads.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// The members, in any order.
+    #[arg(required = true)]
+    pub(crate) devices: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StopArgs {
+    /// The array.
+    #[arg(value_parser = parse_name, required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+    /// Every running array.
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    /// Also if its block device is in use.
+    #[arg(long, short)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusArgs {
+    /// Only these arrays.
+    #[arg(value_parser = parse_name)]
+    pub(crate) names: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DetailArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Exit with 0 if all is well, 1 if degraded, 2 if unusable, 4 if that cannot be told.
+    #[arg(long, short)]
+    pub(crate) test: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExamineArgs {
+    /// Block devices or files.
+    #[arg(required = true)]
+    pub(crate) devices: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AddArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Overwrite what is found on the devices.
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Wait until a rebuild that this starts is done.
+    #[arg(long, short = 'W')]
+    pub(crate) wait: bool,
+    /// Block devices or files.
+    #[arg(required = true)]
+    pub(crate) devices: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MemberArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// The member's device.
+    pub(crate) device: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReplaceArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// The member to be replaced.
+    pub(crate) device: String,
+    /// The device to take its place: a spare, or one to be added.
+    #[arg(long)]
+    pub(crate) with: String,
+    /// Overwrite what is found on the device.
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    /// Wait until it is done.
+    #[arg(long, short = 'W')]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ScrubArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// What to do.
+    #[arg(value_enum)]
+    pub(crate) action: ScrubAction,
+    /// Wait until it is done; exit with 1 if anything disagreed.
+    #[arg(long, short = 'W')]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SpeedArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Bytes a second that jobs may take while clients are busy.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) min: Option<u64>,
+    /// Bytes a second that jobs may take at most; 0 for no limit.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) max: Option<u64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AttachArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// How: `nbd` (the kernel's NBD client) or `fuse` (a FUSE file and a loop device); the best there is, if left
+    /// out.
+    #[arg(long)]
+    pub(crate) method: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DetachArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Even if it is in use.
+    #[arg(long, short)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: String,
+    /// Listen on this unix socket.
+    #[arg(long, short = 'U', conflicts_with = "bind", required_unless_present_any = ["bind", "stop"])]
+    pub(crate) unix: Option<PathBuf>,
+    /// Listen on this address and port, such as 127.0.0.1:10809.
+    #[arg(long, short)]
+    pub(crate) bind: Option<String>,
+    /// Refuse writes.
+    #[arg(long, short)]
+    pub(crate) read_only: bool,
+    /// Stop serving there, or everywhere.
+    #[arg(long)]
+    pub(crate) stop: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to put the members; a temporary folder, if left out.
+    #[arg(long)]
+    pub(crate) folder: Option<PathBuf>,
+    /// How much to copy in.
+    #[arg(long, default_value = "220M", value_parser = parse_size)]
+    pub(crate) data: u64,
+}
+
+fn parse_level(text: &str) -> Result<i32, String> {
+    let number = text.strip_prefix("raid").unwrap_or(text);
+    let level = match number {
+        "stripe" => Some(0),
+        "mirror" => Some(1),
+        _ => number.parse().ok().filter(|level| [0, 1, 4, 5, 6].contains(level)),
+    };
+    level.ok_or_else(|| format!("'{text}' is not a level: give 0, 1, 4, 5 or 6"))
+}
+
+fn parse_chunk(text: &str) -> Result<u32, String> {
+    let bare = text.bytes().all(|b| b.is_ascii_digit());
+    let bytes = parse_size(text)?.checked_mul(if bare { 1024 } else { 1 });
+    bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| format!("'{text}' is too large for a chunk"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn levels_and_chunks_are_read_as_mdadm_does() {
+        assert_eq!(parse_level("raid5"), Ok(5));
+        assert_eq!(parse_level("mirror"), Ok(1));
+        assert!(parse_level("10").is_err());
+        assert_eq!(parse_chunk("512"), Ok(512 << 10));
+        assert_eq!(parse_chunk("64K"), Ok(65_536));
+    }
+}

@@ -1,0 +1,57 @@
+//! The limit: a bare loop that does only the memory traffic and the XOR that the engine cannot avoid, on buffers of
+//! the same sizes.
+
+use fastrand::Rng;
+use stripewise::parity;
+
+/// Members as plain memory, and the working buffers of one writer.
+pub(super) struct BareArray {
+    members: Vec<Vec<u8>>,
+    chunk_bytes: usize,
+    parity: Vec<u8>,
+    old: Vec<u8>,
+}
+
+const BLOCK: usize = 4096;
+
+impl BareArray {
+    pub(super) fn new(members: usize, member_bytes: usize, chunk_bytes: usize) -> Self {
+        // Written once, so that no page fault falls into the measurement.
+        let members = (0..members).map(|_| vec![1; member_bytes]).collect();
+        Self { members, chunk_bytes, parity: vec![1; chunk_bytes], old: vec![1; BLOCK] }
+    }
+
+    fn stripes(&self) -> usize {
+        self.members[0].len() / self.chunk_bytes
+    }
+
+    /// A full-stripe write: XOR of the data, and every chunk copied to its member.
+    pub(super) fn full_stripe(&mut self, stripe: usize, data: &[u8]) {
+        let chunks: Vec<&[u8]> = data.chunks(self.chunk_bytes).collect();
+        parity::xor_gen(&mut self.parity, &chunks);
+        let at = stripe % self.stripes() * self.chunk_bytes;
+        let count = self.members.len();
+        for (i, member) in self.members.iter_mut().enumerate() {
+            let source = if i == count - 1 { &self.parity } else { chunks[i] };
+            member[at..at + self.chunk_bytes].copy_from_slice(source);
+        }
+    }
+
+    /// A small write: old data and parity copied out, XOR, new data and parity copied in.
+    pub(super) fn small_write(&mut self, rng: &mut Rng, data: &[u8]) {
+        let count = self.members.len();
+        let at = rng.usize(..self.members[0].len() / BLOCK) * BLOCK;
+        let (column, parity) = (rng.usize(..count - 1), count - 1);
+        self.old.copy_from_slice(&self.members[column][at..at + BLOCK]);
+        self.parity[..BLOCK].copy_from_slice(&self.members[parity][at..at + BLOCK]);
+        parity::p_update(&mut self.parity[..BLOCK], &self.old, data);
+        self.members[column][at..at + BLOCK].copy_from_slice(data);
+        self.members[parity][at..at + BLOCK].copy_from_slice(&self.parity[..BLOCK]);
+    }
+
+    /// A small read: one block copied out.
+    pub(super) fn small_read(&self, rng: &mut Rng, into: &mut [u8]) {
+        let at = rng.usize(..self.members[0].len() / BLOCK) * BLOCK;
+        into.copy_from_slice(&self.members[rng.usize(..self.members.len() - 1)][at..at + BLOCK]);
+    }
+}

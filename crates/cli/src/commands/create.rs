@@ -1,0 +1,90 @@
+//! `stripewise create`.
+
+use std::{
+    io::{IsTerminal, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+
+use super::{absolute_path, print_json};
+use crate::{
+    args::CreateArgs,
+    daemon::{CreateSpec, DaemonSpec, Opening, start_daemon},
+    output,
+    probe::probe,
+};
+
+/// The word for a member that is to be added later.
+const MISSING: &str = "missing";
+
+pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let spec = spec(args)?;
+    let Opening::Create(create) = &spec.opening else { bail!("not a creation") };
+    check_contents(args, create)?;
+    if args.dry_run {
+        println!("would make raid{} '{}' of {}", create.level, args.name, args.devices.join(" "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = start_daemon(&spec)?;
+    if json { print_json(&status)? } else { print!("{}", output::mdstat(&status)) }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
+    let given = args.devices.len();
+    let wanted = args.raid_devices.unwrap_or(given.saturating_sub(args.spare_devices));
+    if wanted + args.spare_devices != given {
+        let spare = args.spare_devices;
+        bail!("--raid-devices {wanted} and --spare-devices {spare} need {} devices, {given} are given", wanted + spare);
+    }
+    let (members, spares) = args.devices.split_at(wanted);
+    if spares.iter().any(|spare| spare == MISSING) {
+        bail!("a spare cannot be missing; leave it out");
+    }
+    let path = |device: &String| absolute_path(device);
+    let member = |device: &String| if device == MISSING { Ok(None) } else { path(device).map(Some) };
+    Ok(DaemonSpec {
+        name: args.name.clone(),
+        threads: args.threads,
+        opening: Opening::Create(CreateSpec {
+            level: args.level,
+            chunk_bytes: args.chunk,
+            members: members.iter().map(member).collect::<Result<_, _>>()?,
+            spares: spares.iter().map(path).collect::<Result<_, _>>()?,
+            assume_clean: args.assume_clean,
+            member_bytes: args.size,
+            region_bytes: args.bitmap_chunk,
+            uuid: args.uuid.clone(),
+        }),
+    })
+}
+
+/// Refuses devices that hold something, unless told otherwise.
+fn check_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<()> {
+    let mut holding = Vec::new();
+    for device in spec.members.iter().flatten().chain(&spec.spares) {
+        let found = probe(Path::new(device)).with_context(|| format!("{device}: cannot be looked at"))?;
+        if !found.is_empty() {
+            holding.push(format!("{device} holds {}", found.join(" and ")));
+        }
+    }
+    if holding.is_empty() || args.force {
+        return Ok(());
+    }
+    let text = holding.join("; ");
+    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if args.yes || terminal && confirm(&format!("{text}. Overwrite?"))? {
+        return Ok(());
+    }
+    bail!("{text}; give --force to overwrite it")
+}
+
+fn confirm(question: &str) -> anyhow::Result<bool> {
+    eprint!("{question} [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

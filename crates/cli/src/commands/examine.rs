@@ -1,0 +1,141 @@
+//! `stripewise examine`: what is on a device.
+
+use std::{path::Path, process::ExitCode, sync::Arc};
+
+use serde::Serialize;
+use stripewise::{
+    Examination, Host, HostOptions,
+    file::{FileDevice, FileOptions},
+    format::{extension::SuperblockOrigin, md::Role, media::SECTOR_BYTES},
+};
+
+use super::print_json;
+use crate::{args::ExamineArgs, probe::probe, sizes::format_size};
+
+#[derive(Serialize)]
+struct Examined {
+    device: String,
+    array_uuid: String,
+    device_uuid: String,
+    name: String,
+    level: i32,
+    layout: u32,
+    raid_devices: u32,
+    chunk_bytes: u64,
+    member_bytes: u64,
+    data_offset_bytes: u64,
+    data_bytes: u64,
+    role: String,
+    number: u32,
+    events: u64,
+    clean: bool,
+    features: Vec<&'static str>,
+    roles: String,
+    extension: String,
+    last_writer: &'static str,
+    bitmap: Option<String>,
+}
+
+pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let host = Host::start(&HostOptions::default())?;
+    let mut found = Vec::new();
+    let mut failed = false;
+    for path in &args.devices {
+        match examine_one(&host, path) {
+            Ok(examined) => found.push(examined),
+            Err(error) => {
+                failed = true;
+                eprintln!("stripewise: {error:#}{}", holds(path));
+            }
+        }
+    }
+    if json {
+        print_json(&found)?;
+    } else {
+        found.iter().for_each(print_one);
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What else is on a device that is no member.
+fn holds(path: &str) -> String {
+    match probe(Path::new(path)) {
+        Ok(found) if !found.is_empty() => format!(" ({path} holds {})", found.join(" and ")),
+        _ => String::new(),
+    }
+}
+
+fn examine_one(host: &Host, path: &str) -> anyhow::Result<Examined> {
+    let device = Arc::new(FileDevice::open(path, FileOptions { read_only: true })?);
+    let examination = host.block_on(async move { stripewise::examine(device).await })?;
+    Ok(describe(path, &examination))
+}
+
+fn describe(path: &str, examination: &Examination) -> Examined {
+    let s = &examination.superblock;
+    let slots = 0..s.raid_disks.min(u32::from(u16::MAX));
+    Examined {
+        device: path.to_owned(),
+        array_uuid: s.array_uuid.to_string(),
+        device_uuid: s.device_uuid.to_string(),
+        name: s.name.to_string(),
+        level: s.level.number(),
+        layout: s.layout,
+        raid_devices: s.raid_disks,
+        chunk_bytes: u64::from(s.chunk_sectors) * SECTOR_BYTES,
+        member_bytes: s.member_size_sectors.saturating_mul(SECTOR_BYTES),
+        data_offset_bytes: s.data_offset_sectors.saturating_mul(SECTOR_BYTES),
+        data_bytes: s.data_size_sectors.saturating_mul(SECTOR_BYTES),
+        role: role_name(s.role()),
+        number: s.dev_number,
+        events: s.events,
+        clean: s.is_in_sync(),
+        features: s.features.names().collect(),
+        roles: slots.map(|slot| if s.roles.device_in(slot as u16).is_some() { 'A' } else { '.' }).collect(),
+        extension: match &examination.extension {
+            Ok((header, copies)) => {
+                let other = if copies.to_rewrite().is_none() { "both copies good" } else { "one copy needs mending" };
+                format!("present, generation {}, {other}", header.generation)
+            }
+            Err(error) => error.to_string(),
+        },
+        last_writer: match (&examination.extension, examination.origin) {
+            (Err(_), _) => "unknown",
+            (Ok(_), SuperblockOrigin::Foreign) => "another md implementation",
+            (Ok(_), _) => "stripewise",
+        },
+        bitmap: examination.extension.as_ref().ok().filter(|(h, _)| h.bitmap.page_count > 0).map(|(h, _)| {
+            format!("{} regions of {}", h.bitmap.region_count, format_size(h.bitmap.region_bytes))
+        }),
+    }
+}
+
+fn role_name(role: Role) -> String {
+    match role {
+        Role::Active(slot) => format!("active device {slot}"),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn print_one(e: &Examined) {
+    println!("{}:", e.device);
+    let line = |label: &str, value: &str| println!("{label:>16} : {value}");
+    line("Array UUID", &e.array_uuid);
+    line("Name", &e.name);
+    line("Raid Level", &format!("raid{}", e.level));
+    line("Raid Devices", &e.raid_devices.to_string());
+    line("Used Dev Size", &format_size(e.member_bytes));
+    line("Data Offset", &format!("{} ({} sectors)", format_size(e.data_offset_bytes), e.data_offset_bytes / 512));
+    line("Chunk Size", &format_size(e.chunk_bytes));
+    line("Device UUID", &e.device_uuid);
+    line("Device Role", &e.role);
+    line("State", if e.clean { "clean" } else { "active" });
+    line("Events", &e.events.to_string());
+    line("Array State", &format!("{} ('A' == active, '.' == missing)", e.roles));
+    line("Features", &if e.features.is_empty() { "none".to_owned() } else { e.features.join(", ") });
+    line("Extension Area", &e.extension);
+    line("Last Writer", e.last_writer);
+    if let Some(bitmap) = &e.bitmap {
+        line("Bitmap", bitmap);
+    }
+}

@@ -1,0 +1,63 @@
+//! The control socket: one JSON request and one JSON answer a connection.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::state::DaemonState;
+use crate::protocol::{Reply, Request};
+
+/// A request is one short line.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
+/// Connections served at the same time; more are closed at once.
+const CONNECTIONS_MAX: usize = 16;
+/// How long a client may take to say what it wants.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves the socket on threads of its own. They are never on the data path.
+pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow::Result<()> {
+    let state = state.clone();
+    let open = Arc::new(AtomicUsize::new(0));
+    thread::Builder::new().name("stripewise-control".into()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+                open.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            let (state, counter) = (state.clone(), open.clone());
+            let served = thread::Builder::new().name("stripewise-command".into()).spawn(move || {
+                if let Err(error) = serve_one(&state, stream) {
+                    tracing::debug!("control connection: {error:#}");
+                }
+                counter.fetch_sub(1, Ordering::AcqRel);
+            });
+            if served.is_err() {
+                open.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn serve_one(state: &Arc<DaemonState>, mut stream: UnixStream) -> anyhow::Result<()> {
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let reply = match serde_json::from_str::<Request>(&line) {
+        Ok(request) => state.answer(request),
+        Err(error) => Reply::Error(format!("a request of another version: {error}")),
+    };
+    let mut answer = serde_json::to_string(&reply)?;
+    answer.push('\n');
+    stream.write_all(answer.as_bytes())?;
+    // A stopped daemon ends after its answer is out.
+    state.end_if_stopped();
+    Ok(())
+}

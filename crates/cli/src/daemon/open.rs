@@ -1,0 +1,56 @@
+//! Opening the array that a daemon is for.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use stripewise::{
+    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, geometry::Level, uring::RuntimeOptions,
+};
+
+use super::{
+    spec::{CreateSpec, DaemonSpec, Opening},
+    state::DaemonState,
+};
+
+/// Opens members and array.
+pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
+    let runtime = RuntimeOptions { threads: spec.threads, ..RuntimeOptions::default() };
+    let host = Host::start(&HostOptions { runtime }).context(
+        "io_uring cannot be used here (see /proc/sys/kernel/io_uring_disabled, seccomp filters and locked memory)",
+    )?;
+    let array = match &spec.opening {
+        Opening::Create(create) => make(&host, &spec.name, create)?,
+        Opening::Assemble { devices, run, force, read_only } => {
+            let options = AssembleOptions { run: *run, force: *force, read_only: *read_only };
+            host.assemble(devices, options)?
+        }
+    };
+    Ok(DaemonState::new(spec.name.clone(), host, array))
+}
+
+fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
+    let level = Level::from_number(spec.level).ok_or_else(|| anyhow!("level {} is not known", spec.level))?;
+    let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> { Ok(host.open_member(path)?) };
+    let members = spec.members.iter().map(|m| m.as_ref().map(open).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
+    let options = CreateOptions {
+        name: full_name(name),
+        level,
+        chunk_bytes: spec.chunk_bytes,
+        members,
+        spares,
+        assume_clean: spec.assume_clean,
+        member_bytes: spec.member_bytes,
+        uuid,
+        region_bytes: spec.region_bytes,
+    };
+    Ok(host.create(options)?)
+}
+
+/// md's custom: `host:name`, or the bare name where both do not fit the superblock's 32 bytes.
+fn full_name(name: &str) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let full = format!("{host}:{name}");
+    if full.len() <= 32 && !host.is_empty() { full } else { name.to_owned() }
+}

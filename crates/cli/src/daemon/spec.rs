@@ -1,0 +1,72 @@
+//! What a daemon is to open, and how it is started.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    protocol::{ArrayStatus, Reply},
+    rundir::make_run_dir,
+};
+
+/// Everything a daemon needs to begin.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DaemonSpec {
+    pub(crate) name: String,
+    pub(crate) threads: usize,
+    pub(crate) opening: Opening,
+}
+
+/// How the array comes to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Opening {
+    Create(CreateSpec),
+    Assemble { devices: Vec<String>, run: bool, force: bool, read_only: bool },
+}
+
+/// A new array. A member that is `missing` is none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CreateSpec {
+    pub(crate) level: i32,
+    pub(crate) chunk_bytes: u32,
+    pub(crate) members: Vec<Option<String>>,
+    pub(crate) spares: Vec<String>,
+    pub(crate) assume_clean: bool,
+    pub(crate) member_bytes: Option<u64>,
+    pub(crate) region_bytes: Option<u64>,
+    pub(crate) uuid: Option<String>,
+}
+
+/// Starts a daemon in the background and waits until its array is open.
+pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
+    let log_path = make_run_dir()?.join(format!("{}.log", spec.name));
+    let log = File::options().create(true).append(true).open(&log_path);
+    let log = log.with_context(|| format!("{}: cannot open the log", log_path.display()))?;
+    let mut child = Command::new(std::env::current_exe().context("finding this program's own path")?)
+        .arg("daemon")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .process_group(0)
+        .current_dir("/")
+        .spawn()
+        .context("starting the daemon")?;
+    let mut stdin = child.stdin.take().ok_or_else(|| anyhow!("the daemon has no standard input"))?;
+    serde_json::to_writer(&mut stdin, spec)?;
+    stdin.flush()?;
+    drop(stdin);
+    let stdout = child.stdout.take().ok_or_else(|| anyhow!("the daemon has no standard output"))?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    match serde_json::from_str(&line) {
+        Ok(Reply::Status(status)) => Ok(*status),
+        Ok(Reply::Error(message)) => bail!("{message}"),
+        _ => bail!("the daemon ended before the array was open; see {}", log_path.display()),
+    }
+}

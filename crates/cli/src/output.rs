@@ -1,0 +1,162 @@
+//! Arrays as people read them: /proc/mdstat's shape, and mdadm's.
+
+use std::fmt::Write;
+
+use crate::{
+    protocol::{ArrayStatus, JobStatus, MemberStatus},
+    sizes::format_size,
+};
+
+/// Cells of the bar in `status`, as in /proc/mdstat.
+const BAR_CELLS: u64 = 20;
+
+/// One array in /proc/mdstat's shape.
+pub(crate) fn mdstat(status: &ArrayStatus) -> String {
+    let mut text = format!("{} : {} raid{}", status.name, status.state, status.level);
+    if status.read_only {
+        text += " (read-only)";
+    }
+    for member in &status.members {
+        let _ = write!(text, " {}[{}]{}", short(&member.device), member.number, mark(member));
+    }
+    let _ = write!(text, "\n      {} usable, {} chunk", format_size(status.size_bytes), format_size(status.chunk_bytes));
+    let up = status.in_sync.iter().filter(|in_sync| **in_sync).count();
+    let map: String = status.in_sync.iter().map(|in_sync| if *in_sync { 'U' } else { '_' }).collect();
+    let _ = writeln!(text, " [{}/{up}] [{map}]", status.raid_devices);
+    if let Some(job) = &status.job {
+        let _ = writeln!(text, "      {}", job_line(job));
+    }
+    if let Some(bitmap) = &status.bitmap {
+        let region = format_size(bitmap.region_bytes);
+        let _ = writeln!(text, "      bitmap: {}/{} regions marked, {region} each", bitmap.marked, bitmap.regions);
+    }
+    for place in status.attached.iter().chain(&status.exports) {
+        let _ = writeln!(text, "      at {place}");
+    }
+    text
+}
+
+fn short(device: &str) -> &str {
+    device.strip_prefix("/dev/").unwrap_or_else(|| device.rsplit('/').next().unwrap_or(device))
+}
+
+/// mdstat's mark behind a member: (F)aulty, (S)pare, (R)eplacement.
+fn mark(member: &MemberStatus) -> &'static str {
+    match member.state.as_str() {
+        "faulty" => "(F)",
+        "spare" => "(S)",
+        "replacing" => "(R)",
+        _ => "",
+    }
+}
+
+/// A job as a bar with percentage, rate and time to go.
+pub(crate) fn job_line(job: &JobStatus) -> String {
+    let filled = (job.done_bytes * BAR_CELLS).checked_div(job.total_bytes).unwrap_or(BAR_CELLS);
+    let bar: String = (0..BAR_CELLS).map(|cell| if cell < filled { '=' } else { '.' }).collect();
+    let percent = if job.total_bytes == 0 { 100.0 } else { job.done_bytes as f64 * 100.0 / job.total_bytes as f64 };
+    let mut line = format!(
+        "[{bar}] {} = {percent:.1}% ({}/{})",
+        job.kind,
+        format_size(job.done_bytes),
+        format_size(job.total_bytes)
+    );
+    if job.paused {
+        line += " paused";
+    }
+    if let Some(eta) = job.eta_s {
+        let _ = write!(line, " finish={} speed={}/s", duration(eta), format_size(job.bytes_per_s));
+    }
+    if job.mismatch_count > 0 {
+        let _ = write!(line, " mismatch_cnt={}", job.mismatch_count);
+    }
+    line
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Everything about one array, in the shape of `mdadm --detail`.
+pub(crate) fn detail(status: &ArrayStatus) -> String {
+    let mut text = format!("{}:\n", status.name);
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "{label:>20} : {value}");
+    };
+    line("Name", status.full_name.clone());
+    line("UUID", status.uuid.clone());
+    line("Raid Level", format!("raid{}", status.level));
+    line("Array Size", size_line(status.size_bytes));
+    line("Used Dev Size", size_line(status.member_bytes));
+    line("Raid Devices", status.raid_devices.to_string());
+    line("State", status.state.clone());
+    let count = |state: &str| status.members.iter().filter(|m| m.state == state).count().to_string();
+    line("Active Devices", count("in sync"));
+    line("Failed Devices", count("faulty"));
+    line("Spare Devices", count("spare"));
+    if status.level != 1 {
+        line("Chunk Size", format_size(status.chunk_bytes));
+    }
+    line("Logical Block", format_size(u64::from(status.logical_block_bytes)));
+    line("Write Selection", status.selection.clone());
+    line("Consistency Policy", if status.bitmap.is_some() { "bitmap" } else { "none" }.to_owned());
+    line("Events", status.events.to_string());
+    for (label, job) in [("Job", &status.job), ("Last Job", &status.last_job), ("Last Scrub", &status.last_scrub)] {
+        if let Some(job) = job {
+            let outcome = job.outcome.as_ref().map(|outcome| format!(", {outcome}")).unwrap_or_default();
+            line(label, job_line(job) + &outcome);
+        }
+    }
+    for place in status.attached.iter().chain(&status.exports) {
+        line("At", place.clone());
+    }
+    text += "\n    Number  Role  State        Class    Errors  Device\n";
+    for member in &status.members {
+        let role = member.role.map_or_else(|| "-".to_owned(), |role| role.to_string());
+        let _ = writeln!(
+            text,
+            "    {:>6}  {role:>4}  {:<11}  {:<7}  {:>6}  {}",
+            member.number, member.state, member.class, member.read_errors, member.device
+        );
+    }
+    text
+}
+
+fn size_line(bytes: u64) -> String {
+    format!("{bytes} ({})", format_size(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> JobStatus {
+        JobStatus {
+            kind: "rebuild".into(),
+            role: Some(2),
+            done_bytes: 25 << 20,
+            total_bytes: 100 << 20,
+            bytes_per_s: 5 << 20,
+            eta_s: Some(75),
+            paused: false,
+            mismatch_count: 0,
+            mismatched_stripes: vec![],
+            outcome: None,
+        }
+    }
+
+    #[test]
+    fn a_job_reads_as_in_mdstat() {
+        let line = job_line(&job());
+        assert_eq!(line, "[=====...............] rebuild = 25.0% (25 MiB/100 MiB) finish=1m15s speed=5 MiB/s");
+    }
+
+    #[test]
+    fn an_empty_job_does_not_divide_by_zero() {
+        assert!(job_line(&JobStatus { total_bytes: 0, done_bytes: 0, eta_s: None, ..job() }).contains("100.0%"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Where daemons keep their control sockets: `/run/stripewise` for root, the user's runtime directory else, or what
+//! `STRIPEWISE_RUN_DIR` says.
+
+use std::{
+    fs::{DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+
+/// The longest array name: what an md superblock can hold together with a host name is 32 bytes.
+const NAME_BYTES_MAX: usize = 31;
+
+/// The run directory.
+pub(crate) fn run_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os("STRIPEWISE_RUN_DIR") {
+        return dir.into();
+    }
+    if rustix::process::geteuid().is_root() {
+        return "/run/stripewise".into();
+    }
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    user.unwrap_or_else(|| std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw())))
+        .join("stripewise")
+}
+
+/// Makes the run directory, for its owner only.
+pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
+    let dir = run_dir();
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.with_context(|| format!("{}: cannot make the run directory", dir.display()))?;
+    Ok(dir)
+}
+
+/// An array name that is safe as part of a path.
+///
+/// # Errors
+/// A text for the usage error.
+pub(crate) fn parse_name(name: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let plain = !name.is_empty() && name.chars().all(allowed) && !name.starts_with(['.', '-']);
+    if plain && name.len() <= NAME_BYTES_MAX {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "'{name}' is not an array name: use 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-', not beginning \
+         with '.' or '-'"
+    ))
+}
+
+/// The control socket of an array.
+pub(crate) fn socket_path(name: &str) -> PathBuf {
+    run_dir().join(format!("{name}.sock"))
+}
+
+/// The names of all arrays that have a control socket, in order.
+pub(crate) fn array_names() -> anyhow::Result<Vec<String>> {
+    let dir = run_dir();
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => bail!("{}: {e}", dir.display()),
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".sock")?.to_owned()))
+        .filter(|name| parse_name(name).is_ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Makes a file accessible to its owner only.
+pub(crate) fn restrict(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_escape_the_run_directory() {
+        for good in ["home", "a", "r5.main_2-x"] {
+            assert!(parse_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "../x", "a/b", "-x", ".x", "a b", "a\0b", "ä", &"x".repeat(32)] {
+            assert!(parse_name(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Sizes as people write and read them: binary, `64K`, `1M`, `10G`.
+
+/// Parses a size: a number with an optional suffix K, M, G, T, P (powers of 1024; `KiB` and `KB` mean the same).
+///
+/// # Errors
+/// A text for clap's usage error.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let shift = match suffix.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        "P" => 50,
+        _ => return Err(format!("'{text}' is not a size; write it as 64K, 1M or 10G")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("'{text}' is not a size; write it as 64K, 1M or 10G"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+/// Writes a size in IEC units with at most two decimals.
+pub(crate) fn format_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let unit = (0..UNITS.len()).rev().find(|unit| bytes >= 1 << (10 * unit)).unwrap_or(0);
+    let value = bytes as f64 / (1u64 << (10 * unit)) as f64;
+    if value.fract() == 0.0 { format!("{value} {}", UNITS[unit]) } else { format!("{value:.2} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary() {
+        assert_eq!(parse_size("64K"), Ok(65_536));
+        assert_eq!(parse_size("1MiB"), Ok(1 << 20));
+        assert_eq!(parse_size("512"), Ok(512));
+        assert_eq!(parse_size("3g"), Ok(3 << 30));
+        for bad in ["", "K", "-1", "1.5M", "12X", "99999999999999P"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_printed_in_iec_units() {
+        assert_eq!(format_size(65_536), "64 KiB");
+        assert_eq!(format_size(1536), "1.50 KiB");
+        assert_eq!(format_size(0), "0 B");
+    }
+}

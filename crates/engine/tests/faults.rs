@@ -1,0 +1,421 @@
+//! Members that fail, lie, come back or do not belong.
+
+mod common;
+
+use std::{ops::Range, sync::Arc};
+
+use common::{Lab, MEMBER_BYTES, Shape, devices};
+use stripewise_device::{
+    Device, IoBuf, IoErrorKind, WriteFlags,
+    wrap::{Fault, FaultRule, Faults, Operation, Trace, TraceEvent, TraceLog},
+};
+use stripewise_engine::{
+    Array, ArrayError, AssembleError, AssembleOptions, CreateOptions, assemble, examine, geometry::Level,
+};
+use stripewise_format::extension::ExtensionError;
+use stripewise_sim::{SimMember, World};
+
+const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
+
+/// A simulated member that can be told to fail.
+struct Shared(Arc<SimMember>);
+
+impl Device for Shared {
+    fn info(&self) -> &stripewise_device::DeviceInfo {
+        self.0.info()
+    }
+    fn read(
+        &self,
+        at: u64,
+        into: stripewise_device::ReadBufs,
+    ) -> stripewise_device::IoFuture<stripewise_device::ReadDone> {
+        self.0.read(at, into)
+    }
+    fn write(
+        &self,
+        at: u64,
+        from: stripewise_device::WriteBufs,
+        flags: WriteFlags,
+    ) -> stripewise_device::IoFuture<Result<(), stripewise_device::IoError>> {
+        self.0.write(at, from, flags)
+    }
+    fn flush(&self) -> stripewise_device::IoFuture<Result<(), stripewise_device::IoError>> {
+        self.0.flush()
+    }
+    fn write_zeroes(
+        &self,
+        at: u64,
+        len: u64,
+        flags: stripewise_device::ZeroFlags,
+    ) -> stripewise_device::IoFuture<Result<(), stripewise_device::IoError>> {
+        self.0.write_zeroes(at, len, flags)
+    }
+}
+
+struct Bench {
+    world: World,
+    sims: Vec<Arc<SimMember>>,
+    faults: Vec<Arc<Faults>>,
+    logs: Vec<Arc<TraceLog>>,
+    array: Array,
+}
+
+fn bench(seed: u64, shape: Shape) -> Bench {
+    let mut world = World::new(seed);
+    let sims: Vec<_> = (0..shape.members).map(|i| world.add_member(format!("m{i}"), MEMBER_BYTES)).collect();
+    let mut members: Vec<Arc<dyn Device>> = Vec::new();
+    let (mut faults, mut logs) = (Vec::new(), Vec::new());
+    for sim in &sims {
+        let (traced, log) = Trace::new(Shared(sim.clone()));
+        let (fault, handle) = Fault::new(traced);
+        members.push(Arc::new(fault));
+        faults.push(handle);
+        logs.push(log);
+    }
+    let mut options = CreateOptions::new("sim:faults", shape.level, members);
+    options.chunk_bytes = shape.chunk_bytes;
+    options.assume_clean = true;
+    let env = world.env();
+    let array = world.run(async move { Array::create(env, options).await }).unwrap();
+    Bench { world, sims, faults, logs, array }
+}
+
+impl Bench {
+    fn write(&self, offset: u64, byte: u8, len: usize) -> Result<(), ArrayError> {
+        let array = self.array.clone();
+        let data = IoBuf::copy_of(&vec![byte; len]).freeze();
+        self.world.run(async move { array.write(offset, data, WriteFlags::default()).await })
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, ArrayError> {
+        let array = self.array.clone();
+        self.world.run(async move { array.read(offset, IoBuf::with_len(len)).await }).map(|buf| buf.to_vec())
+    }
+
+    fn in_sync(&self) -> Vec<bool> {
+        let array = self.array.clone();
+        self.world.run(async move { array.report().await }).in_sync
+    }
+
+    fn fill(&self, byte: u8) {
+        let capacity = self.array.geometry().capacity_bytes() as usize;
+        self.write(0, byte, capacity).unwrap();
+    }
+
+    fn assemble(&self, members: Range<usize>, options: AssembleOptions) -> Result<Array, AssembleError> {
+        let env = self.world.env();
+        let devices = devices(&self.sims[members]);
+        self.world.run(async move { assemble(env, devices, &options).await })
+    }
+}
+
+fn latent_error(range_bytes: Range<u64>) -> FaultRule {
+    FaultRule {
+        operation: Operation::Read,
+        range_bytes,
+        kind: IoErrorKind::Medium,
+        times: u32::MAX,
+        healed_by_write: true,
+    }
+}
+
+fn write_error() -> FaultRule {
+    FaultRule {
+        operation: Operation::Write,
+        range_bytes: 0..u64::MAX,
+        kind: IoErrorKind::Medium,
+        times: u32::MAX,
+        healed_by_write: false,
+    }
+}
+
+#[test]
+fn a_failed_read_is_reconstructed_and_the_sector_rewritten() {
+    for shape in [RAID5, RAID6, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 }] {
+        let bench = bench(1, shape);
+        bench.fill(7);
+        let data = 1 << 20;
+        bench
+            .faults
+            .iter()
+            .enumerate()
+            .for_each(|(i, f)| f.add(latent_error(data + i as u64 * 20480..data + i as u64 * 20480 + 512)));
+        let capacity = bench.array.geometry().capacity_bytes() as usize;
+        assert!(bench.read(0, capacity).unwrap().iter().all(|b| *b == 7));
+        bench.world.run_for(std::time::Duration::from_secs(3));
+        assert!(bench.array.stats().report().healed_blocks > 0, "{shape:?}");
+        let errors_before = bench.array.stats().report().member_read_errors;
+        assert!(bench.read(0, capacity).unwrap().iter().all(|b| *b == 7));
+        assert_eq!(bench.array.stats().report().member_read_errors, errors_before, "all healed");
+        assert!(bench.in_sync().iter().all(|in_sync| *in_sync), "no member was dropped");
+    }
+}
+
+#[test]
+fn a_write_around_unreadable_blocks_is_right() {
+    let bench = bench(2, RAID5);
+    bench.fill(3);
+    // Old data and old parity of the first rows cannot be read: every cycle that wants them must find another way.
+    bench.faults[0].add(latent_error(1 << 20..(1 << 20) + 8192));
+    bench.write(512, 9, 1024).unwrap();
+    bench.write(4096, 9, 4096).unwrap();
+    let found = bench.read(0, 16384).unwrap();
+    let expected: Vec<u8> = (0..16384)
+        .map(|i| if (512..1536).contains(&i) || (4096..8192).contains(&i) { 9 } else { 3 })
+        .collect();
+    assert_eq!(found, expected);
+    bench.world.run_for(std::time::Duration::from_secs(3));
+    common::check_parity(
+        bench.array.geometry(),
+        &bench
+            .sims
+            .iter()
+            .map(|s| s.snapshot())
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|s| s.bytes())
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn a_failed_write_drops_the_member_and_records_it_before_the_next_acknowledgement() {
+    let bench = bench(3, RAID5);
+    bench.fill(1);
+    bench.logs.iter().for_each(|log| drop(log.take()));
+    bench.faults[1].add(write_error());
+    bench.write(0, 2, 3 * 16384).unwrap();
+    assert_eq!(bench.in_sync(), [true, false, true, true]);
+    for (i, log) in bench.logs.iter().enumerate().filter(|(i, _)| *i != 1) {
+        let superblock =
+            |e: &TraceEvent| matches!(e, TraceEvent::Write { offset_bytes: 4096, fua: true, .. });
+        assert!(log.take().iter().any(superblock), "survivor {i} knows");
+    }
+    // Power fails: what was flushed must not be lost to the stale member.
+    let array = bench.array.clone();
+    bench.world.run(async move { array.flush().await }).unwrap();
+    bench.world.crash();
+    let refused = bench.assemble(0..4, AssembleOptions::default()).map(|_| ()).unwrap_err();
+    assert_eq!(refused, AssembleError::DirtyDegraded);
+    let force = AssembleOptions { force: true, ..AssembleOptions::default() };
+    let array = bench.assemble(0..4, force).unwrap();
+    let report = bench.world.run({
+        let array = array.clone();
+        async move { array.report().await }
+    });
+    assert_eq!(report.in_sync, [true, false, true, true], "the stale member stays out");
+    let found = bench.world.run(async move { array.read(0, IoBuf::with_len(3 * 16384)).await }).unwrap();
+    assert!(found.iter().all(|b| *b == 2));
+}
+
+#[test]
+fn a_vanished_member_is_dropped_and_the_array_goes_on() {
+    let bench = bench(4, RAID6);
+    bench.fill(5);
+    bench.faults[2].set_gone(true);
+    assert!(bench.read(0, 1 << 20).unwrap().iter().all(|b| *b == 5));
+    assert!(!bench.in_sync()[2]);
+    bench.faults[0].set_gone(true);
+    bench.write(0, 6, 1 << 20).unwrap();
+    assert!(bench.read(0, 1 << 20).unwrap().iter().all(|b| *b == 6));
+    assert_eq!(bench.in_sync(), [false, true, false, true, true]);
+}
+
+#[test]
+fn past_the_tolerance_there_are_clear_errors_and_nothing_misleading_on_disk() {
+    let bench = bench(5, RAID5);
+    bench.fill(5);
+    bench.faults[0].set_gone(true);
+    bench.write(0, 6, 4096).unwrap();
+    let before: Vec<_> =
+        [1, 2, 3].map(|i| bench.sims[i].snapshot().bytes()[4096..4096 + 512].to_vec()).into();
+    bench.faults[1].add(write_error());
+    assert_eq!(bench.write(0, 7, 1 << 18), Err(ArrayError::Failed));
+    assert_eq!(bench.write(0, 8, 4096), Err(ArrayError::Failed), "and stays failed");
+    let after: Vec<_> = [1, 2, 3].map(|i| bench.sims[i].snapshot().bytes()[4096..4096 + 512].to_vec()).into();
+    assert_eq!(before, after, "no superblock says that a second member failed");
+    let array = bench.array.clone();
+    assert_eq!(bench.world.run(async move { array.stop().await }), Err(ArrayError::Failed));
+}
+
+#[test]
+fn repeated_read_errors_drop_a_member() {
+    let bench = bench(6, RAID5);
+    bench.fill(5);
+    let mut rule = latent_error(1 << 20..MEMBER_BYTES);
+    rule.healed_by_write = false;
+    bench.faults[3].add(rule);
+    for _ in 0..40 {
+        assert!(bench.read(0, 1 << 19).unwrap().iter().all(|b| *b == 5));
+    }
+    assert_eq!(bench.in_sync(), [true, true, true, false]);
+}
+
+#[test]
+fn a_stale_member_that_comes_back_is_left_out() {
+    let mut lab = Lab::new(7, RAID5);
+    lab.run_clients(2, 10);
+    lab.stop();
+    lab.assemble(&[0, 1, 2], AssembleOptions { run: true, ..Default::default() }).unwrap();
+    lab.run_clients(2, 30);
+    lab.stop();
+    lab.assemble_all(AssembleOptions { run: true, ..Default::default() }).unwrap();
+    let array = lab.array.clone();
+    assert_eq!(lab.world.run(async move { array.report().await }).in_sync, [true, true, true, false]);
+    lab.check_all();
+}
+
+#[test]
+fn members_absent_without_run_are_refused() {
+    let mut lab = Lab::new(8, RAID5);
+    lab.stop();
+    let error = lab.assemble(&[0, 1, 2], AssembleOptions::default()).unwrap_err();
+    assert!(matches!(error, AssembleError::Absent { absent: 1, .. }), "{error}");
+    let error = lab.assemble(&[0, 1], AssembleOptions { run: true, ..Default::default() }).unwrap_err();
+    assert!(matches!(error, AssembleError::TooFew { have: 2, need: 3, .. }), "{error}");
+}
+
+#[test]
+fn two_halves_of_an_array_are_not_put_together() {
+    let mut lab = Lab::new(9, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 });
+    lab.stop();
+    let run = AssembleOptions { run: true, ..Default::default() };
+    for half in [[0], [1]] {
+        lab.assemble(&half, run).unwrap();
+        lab.run_clients(1, 5);
+        lab.stop();
+    }
+    let error = lab.assemble_all(run).unwrap_err();
+    assert!(matches!(error, AssembleError::SplitBrain { .. }), "{error}");
+    assert!(lab.assemble(&[1], run).is_ok(), "either half alone is fine");
+}
+
+#[test]
+fn foreign_and_repeated_members_are_named() {
+    let bench_a = bench(10, RAID5);
+    let mut world = World::new(11);
+    let others: Vec<_> = (0..3).map(|i| world.add_member(format!("x{i}"), MEMBER_BYTES)).collect();
+    let env = world.env();
+    let options = CreateOptions::new("other", Level::Raid5, devices(&others));
+    let other = world.run(async move { Array::create(env, options).await }).unwrap();
+    world.run(async move { other.stop().await }).unwrap();
+    let try_with = |extra: Arc<dyn Device>| {
+        let mut all = devices(&bench_a.sims);
+        all.push(extra);
+        let env = bench_a.world.env();
+        bench_a
+            .world
+            .run(async move { assemble(env, all, &AssembleOptions::default()).await })
+            .map(|_| ())
+            .unwrap_err()
+    };
+    // A member of another array, as a copy in this world.
+    let mut here = World::new(12);
+    let copy = here.add_member("copy", MEMBER_BYTES);
+    copy.poke(0, others[0].snapshot().bytes());
+    let _ = copy;
+    let same = try_with(Arc::new(Shared(bench_a.sims[1].clone())));
+    assert!(matches!(same, AssembleError::SameMember { .. }), "{same}");
+}
+
+#[test]
+fn a_damaged_copy_of_the_extension_header_is_mended() {
+    for damage in [256 << 10, (1 << 20) - 4096] {
+        let mut lab = Lab::new(13, RAID5);
+        lab.run_clients(1, 10);
+        lab.stop();
+        lab.members[2].poke(damage, &[0xff; 512]);
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        lab.check_all();
+        lab.stop();
+        let device: Arc<dyn Device> = lab.members[2].clone();
+        let examined = lab.world.run(async move { examine(device).await }).unwrap();
+        assert_eq!(examined.extension.unwrap().1.to_rewrite(), None, "both copies are good again");
+    }
+}
+
+#[test]
+fn without_any_extension_area_a_dirty_array_is_resynced_whole() {
+    let mut lab = Lab::new(14, RAID5);
+    lab.start_clients(1, 1000);
+    lab.world.run_steps(500);
+    lab.world.crash();
+    for member in &lab.members {
+        member.poke(256 << 10, &vec![0; (1 << 20) - (256 << 10)]);
+    }
+    let device: Arc<dyn Device> = lab.members[0].clone();
+    let examined = lab.world.run(async move { examine(device).await }).unwrap();
+    assert_eq!(examined.extension.unwrap_err(), ExtensionError::Absent);
+    lab.assemble_all(AssembleOptions::default()).unwrap();
+    lab.wait_for_jobs();
+    assert_eq!(lab.array.last_job().unwrap().total_stripes, lab.array.geometry().stripes());
+    lab.check_parity(&lab.members);
+}
+
+#[test]
+fn a_damaged_superblock_leaves_one_member_out() {
+    let mut lab = Lab::new(15, RAID5);
+    lab.run_clients(1, 10);
+    lab.stop();
+    lab.members[0].poke(4096 + 100, &[0xee; 8]);
+    let error = lab.assemble_all(AssembleOptions::default()).unwrap_err();
+    assert!(matches!(&error, AssembleError::Absent { excluded, .. } if excluded[0].name == "m0"), "{error}");
+    lab.assemble_all(AssembleOptions { run: true, ..Default::default() }).unwrap();
+    lab.check_all();
+}
+
+#[test]
+fn a_truncated_member_is_left_out_with_the_reason() {
+    let mut lab = Lab::new(16, RAID5);
+    lab.run_clients(1, 10);
+    lab.stop();
+    let short = lab.world.add_member("short", MEMBER_BYTES - 65536);
+    short.poke(0, &lab.members[3].snapshot().bytes()[..(MEMBER_BYTES - 65536) as usize]);
+    lab.members[3] = short;
+    let error = lab.assemble_all(AssembleOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("short: truncated"), "{error}");
+}
+
+#[test]
+fn a_second_latent_error_during_rebuild_does_not_write_garbage() {
+    let bench = bench(17, RAID5);
+    bench.fill(8);
+    bench.faults[1].set_gone(true);
+    bench.write(0, 8, 4096).unwrap();
+    let mut rule = latent_error((1 << 20) + 65536..(1 << 20) + 65536 + 512);
+    rule.healed_by_write = false;
+    bench.faults[2].add(rule);
+    let mut world_member = World::new(99);
+    let _ = world_member.add_member("unused", 4096);
+    let spare: Arc<dyn Device> =
+        Arc::new(stripewise_device::memory::MemoryDevice::new("spare", MEMBER_BYTES));
+    let array = bench.array.clone();
+    bench.world.run(async move { array.add(spare).await }).unwrap();
+    let array = bench.array.clone();
+    bench.world.run(async move { array.wait_for_jobs().await });
+    let job = bench.array.last_job().unwrap();
+    assert!(matches!(job.outcome, Some(stripewise_engine::JobOutcome::Failed(_))), "{job:?}");
+    assert_eq!(bench.in_sync(), [true, false, true, true], "the half-filled member is not taken for whole");
+}
+
+#[test]
+fn scrub_finds_and_mends_what_was_changed_behind_its_back() {
+    for shape in [RAID5, RAID6, Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 }] {
+        let lab = Lab::new(18, shape);
+        lab.run_clients(2, 30);
+        // A parity (or mirror) block on the last member of the first stripes.
+        let victim = shape.members - 1;
+        lab.members[victim].poke((1 << 20) + 8192, &[0x5a; 512]);
+        lab.array.start_scrub(false).unwrap();
+        lab.wait_for_jobs();
+        let check = lab.array.last_scrub().unwrap();
+        assert_eq!((check.mismatched_rows, check.mismatches.len()), (1, 1), "{shape:?}");
+        lab.array.start_scrub(true).unwrap();
+        lab.wait_for_jobs();
+        assert_eq!(lab.array.last_scrub().unwrap().mismatched_rows, 1);
+        lab.array.start_scrub(false).unwrap();
+        lab.wait_for_jobs();
+        assert_eq!(lab.array.last_scrub().unwrap().mismatched_rows, 0);
+    }
+}
