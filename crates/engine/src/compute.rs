@@ -348,3 +348,153 @@ fn add_exact_extent(
         bufs: WriteBufs::from_iter([new.shared(source, &dirty)]),
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        geometry::{Geometry, Level, StripeIndex},
+        plan::{Choice, Classic, Presence, WriteSelection, build},
+    };
+
+    /// A policy that always wants one cycle, so that both are tried everywhere.
+    struct Always(bool);
+
+    impl WriteSelection for Always {
+        fn name(&self) -> &'static str {
+            "always"
+        }
+        fn prefers_rmw(&self, _: &Choice<'_>) -> bool {
+            self.0
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Case {
+        geometry: Geometry,
+        start: usize,
+        len: usize,
+        bad: Vec<(usize, Presence)>,
+        trusted: bool,
+        selection: u8,
+        seed: u64,
+    }
+
+    fn cases() -> impl Strategy<Value = Case> {
+        let shape = (
+            prop_oneof![
+                Just(Level::Raid0),
+                Just(Level::Raid1),
+                Just(Level::Raid4),
+                Just(Level::Raid5),
+                Just(Level::Raid6)
+            ],
+            4usize..8,
+            0u32..4,
+        );
+        shape.prop_flat_map(|(level, members, chunk_shift)| {
+            let geometry = Geometry::new(level, members, 4096 << chunk_shift, 1 << 20, 512).unwrap();
+            let sectors = geometry.stripe_bytes() as usize / 512;
+            let presence = prop_oneof![Just(Presence::Missing), Just(Presence::Unreadable)];
+            let bad = prop::collection::vec((0..members, presence), 0..=geometry.parity_columns().min(2));
+            (0..sectors, 1..=sectors, bad, any::<bool>(), 0u8..3, any::<u64>()).prop_map(
+                move |(start, len, bad, trusted, selection, seed)| {
+                    let trusted = trusted || !bad.is_empty();
+                    let len = len.min(sectors - start) * 512;
+                    Case { geometry, start: start * 512, len, bad, trusted, selection, seed }
+                },
+            )
+        })
+    }
+
+    /// The chunks of one stripe by column, parity in agreement.
+    fn contents(geometry: &Geometry, seed: u64) -> Vec<Vec<u8>> {
+        let chunk = geometry.chunk_bytes();
+        let mut state = seed | 1;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let mut columns: Vec<Vec<u8>> =
+            (0..geometry.members()).map(|_| (0..chunk).map(|_| random()).collect()).collect();
+        make_redundant(geometry, &mut columns);
+        columns
+    }
+
+    fn make_redundant(geometry: &Geometry, columns: &mut [Vec<u8>]) {
+        let k = geometry.data_columns();
+        let (data, redundant) = columns.split_at_mut(k);
+        let data: Vec<Option<&[u8]>> = data.iter().map(|c| Some(&c[..])).collect();
+        match (geometry.has_parity(), redundant) {
+            (true, [p, q]) => parity::pq_gen(&data, p, q),
+            (true, [p]) => parity::p_gen(&data, p),
+            (_, mirrors) => mirrors.iter_mut().for_each(|m| m.copy_from_slice(data[0].unwrap())),
+        }
+    }
+
+    fn fetch(plan: &Plan, columns: &[Vec<u8>]) -> Fetched {
+        let runs = |(ops, chunk): (&crate::plan::ColumnOps, &Vec<u8>)| {
+            ops.reads()
+                .runs()
+                .map(|rows| Run { buf: IoBuf::copy_of(&chunk[byte_range(&rows)]), rows })
+                .collect()
+        };
+        plan.columns.iter().zip(columns).map(runs).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1500))]
+
+        /// Any plan on any contents leaves data and redundancy equal to the model's.
+        #[test]
+        fn any_plan_leaves_data_and_redundancy_right(case in cases()) {
+            let Case { geometry, start, len, bad, trusted, selection, seed } = case;
+            let presence = |column: usize| bad.iter().find(|(c, _)| *c == column).map_or(Presence::Present, |b| b.1);
+            let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+            let state = StripeState::for_write(&geometry, &span, trusted, presence);
+            let policies: [&dyn WriteSelection; 3] = [&Classic, &Always(true), &Always(false)];
+            let Ok(plan) = build(&state, policies[selection as usize]) else {
+                // Only level 0 cannot plan around a lost column; the others stay within their tolerance here.
+                prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
+                return Ok(());
+            };
+            let mut columns = contents(&geometry, seed);
+            let request = IoBuf::copy_of(&(0..len).map(|i| (i as u64 ^ seed) as u8).collect::<Vec<_>>()).freeze();
+            let new = NewData { span, chunk_bytes: geometry.chunk_bytes(), buf: &request };
+            let mut expected = columns.clone();
+            for column in span.columns(geometry.chunk_bytes()) {
+                let dirty = new.dirty_bytes(column);
+                expected[column][dirty.clone()].copy_from_slice(new.bytes(column, &dirty));
+            }
+            make_redundant(&geometry, &mut expected);
+            // What cannot be read must not matter.
+            for (column, _) in &bad {
+                columns[*column].fill(0xdd);
+            }
+            let fetched = fetch(&plan, &columns);
+            for extent in compute(&plan, &state, &new, fetched) {
+                prop_assert!(presence(extent.column) != Presence::Missing);
+                let mut at = extent.start;
+                for buf in &extent.bufs {
+                    columns[extent.column][at..at + buf.len()].copy_from_slice(buf);
+                    at += buf.len();
+                }
+            }
+            let touched = crate::array::touched_rows(&span, geometry.chunk_bytes());
+            for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
+                if presence(column) == Presence::Present {
+                    prop_assert!(found == expected, "column {}", column);
+                } else if presence(column) == Presence::Unreadable {
+                    // Written rows are healed; the others stay as they were.
+                    for rows in (plan.columns[column].w & touched).runs() {
+                        let bytes = byte_range(&rows);
+                        let exact = if geometry.has_parity() { bytes } else { new.dirty_bytes(0) };
+                        prop_assert!(found[exact.clone()] == expected[exact]);
+                    }
+                }
+            }
+        }
+    }
+}

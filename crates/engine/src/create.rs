@@ -219,7 +219,7 @@ fn new_ledger(
         let header = enroll::header_for(&superblock, geometry, region_bytes, device.info().media);
         let offset = member.data_offset_sectors * SECTOR_BYTES;
         let member = Member::new(device.clone(), offset, dev_number, member.device_uuid);
-        entries.push(Entry { member, standing, superblock, header, last_slot: None });
+        entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
     }
     Ok(Ledger { entries, events: 0, clean: in_sync })
 }

@@ -144,7 +144,14 @@ pub(crate) fn spare(
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
     let bitmap_offset_bytes = bitmap_offset(&header);
     let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid);
-    let entry = Entry { member, standing: Standing::Spare, superblock, header, last_slot: None };
+    let entry = Entry {
+        member,
+        standing: Standing::Spare,
+        superblock,
+        header,
+        md_bitmap: pattern.md_bitmap,
+        last_slot: None,
+    };
     Ok(Enrolled { entry, bitmap_offset_bytes })
 }
 

@@ -11,11 +11,14 @@ use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, WriteFlags};
 use stripewise_format::{
     extension::{ExtensionLayout, Header, HeaderCopy},
-    md::{Features, IN_SYNC, Role, Superblock, Timestamp},
-    media::{Block, SECTOR_BYTES},
+    md::{Features, IN_SYNC, Role, Superblock, Timestamp, bitmap::BitmapSuperblock},
+    media::{BLOCK_LEN, Block, SECTOR_BYTES},
 };
 
 use crate::{geometry::MemberIndex, topology::Member};
+
+/// The longest that mdadm makes its bitmap; the extension area begins behind it.
+const MD_BITMAP_BYTES_MAX: usize = 128 << 10;
 
 /// What an attached member is to the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub(crate) struct Entry {
     pub(crate) standing: Standing,
     pub(crate) superblock: Superblock,
     pub(crate) header: Option<Header>,
+    /// md's own bitmap, where the array was made with one. We do not use it, but must not let it mislead.
+    pub(crate) md_bitmap: Option<BitmapSuperblock>,
     /// The slot that the member had when it failed, for people.
     pub(crate) last_slot: Option<MemberIndex>,
 }
@@ -138,6 +143,8 @@ impl Entry {
         let layout = self.layout();
         let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
         let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
+        // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is said.
+        let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
             let mut result = Ok(());
             if let (Some(layout), Some(header)) = (layout, headers) {
@@ -151,8 +158,21 @@ impl Entry {
             if result.is_ok() {
                 result = write_durably(&member, superblock_offset, &block[..superblock_bytes]).await;
             }
+            if let (Ok(()), Some((offset, bitmap))) = (result, md_bitmap) {
+                result = write_durably(&member, offset, &bitmap).await;
+            }
             result.err().map(|error| (member, error))
         }
+    }
+
+    /// md's bitmap as a clean stop leaves it: as many events as the superblock, no bit set. Where, and what.
+    fn settled_md_bitmap(&self, events: u64) -> Option<(u64, Vec<u8>)> {
+        let offset = self.superblock.bitmap_sector()?.checked_mul(SECTOR_BYTES)?;
+        let bitmap = self.md_bitmap?.settle(events);
+        let mut bytes = bitmap.encode().to_vec();
+        let len = usize::try_from(bitmap.total_bytes()).ok().filter(|len| *len <= MD_BITMAP_BYTES_MAX)?;
+        bytes.resize(len.next_multiple_of(BLOCK_LEN), 0);
+        Some((offset, bytes))
     }
 
     fn update(&mut self, events: u64, clean: bool, wall_clock_us: u64) {

@@ -31,6 +31,8 @@ use uuid::Uuid;
 
 pub use device::ArrayDevice;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState};
+#[cfg(test)]
+pub(crate) use write::touched_rows;
 
 use crate::{
     error::ArrayError,

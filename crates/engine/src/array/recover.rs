@@ -157,8 +157,8 @@ impl Shared {
             if member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.result.is_ok() {
                 continue;
             }
-            let content =
-                self.recover(stripe, column, bytes, IoBuf::with_len((start + step).min(len) - start)).await?;
+            let mut content = IoBuf::with_len(bytes.len());
+            self.recover(stripe, column, bytes, &mut content).await?;
             let extent = WriteExtent { column, start, bufs: smallvec![content.freeze()] };
             self.write_out(&topology, stripe, smallvec![extent], WriteFlags::default()).await?;
             self.stats.count_healed();

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stripewise_device::EnvHandle;
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
     extension::{Header, SuperblockOrigin},
-    md::Role,
+    md::{Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
 
@@ -33,7 +32,6 @@ pub(super) struct Loaded {
 }
 
 pub(super) async fn load(
-    _env: &EnvHandle,
     examined: &[Examination],
     chosen: &Chosen,
     options: &AssembleOptions,
@@ -43,7 +41,8 @@ pub(super) async fn load(
     let mut slots = vec![SlotState::default(); chosen.geometry.members()];
     let mut entries = Vec::new();
     for part in &chosen.parts {
-        let entry = entry(examined, chosen, *part, region_bytes);
+        let mut entry = entry(examined, chosen, *part, region_bytes);
+        entry.md_bitmap = load_md_bitmap(&entry).await;
         match entry.standing {
             Standing::Active(slot) => slots[slot.0].primary = Some(entry.member.clone()),
             Standing::Incoming { slot, done_sectors, .. } => {
@@ -105,7 +104,14 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
     };
     let offset = superblock.data_offset_sectors * SECTOR_BYTES;
     let member = Member::new(device.clone(), offset, superblock.dev_number, superblock.device_uuid);
-    Entry { member, standing, superblock, header, last_slot: None }
+    Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None }
+}
+
+/// md's own bitmap's superblock, if the array was made with one.
+async fn load_md_bitmap(entry: &Entry) -> Option<BitmapSuperblock> {
+    let offset = entry.superblock.bitmap_sector()?.checked_mul(SECTOR_BYTES)?;
+    let block = read_block(&entry.member.device, offset).await.ok()?;
+    BitmapSuperblock::decode(&block).ok()
 }
 
 /// Members that the table calls active and that are not here have failed: were they to come back after we wrote,

@@ -185,7 +185,7 @@ async fn open(
     chosen: Chosen,
     options: &AssembleOptions,
 ) -> Result<Array, AssembleError> {
-    let loaded = load::load(&env, examined, &chosen, options).await?;
+    let loaded = load::load(examined, &chosen, options).await?;
     let scrub = interrupted_scrub(examined, &chosen);
     let superblock = &examined[chosen.freshest].superblock;
     let shared = Arc::new(Shared {
