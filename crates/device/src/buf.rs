@@ -74,8 +74,8 @@ impl Handle {
     fn allocate(len: usize) -> Self {
         let capacity = len.max(1).next_multiple_of(BUF_ALIGN);
         let capacity = if capacity <= POOLED_BYTES_MAX { capacity.next_power_of_two() } else { capacity };
-        let pooled =
-            class_of(capacity).and_then(|class| POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten());
+        let pooled = class_of(capacity)
+            .and_then(|class| POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten());
         Self(ManuallyDrop::new(pooled.unwrap_or_else(|| Arc::new(Allocation::new(capacity)))))
     }
 

@@ -27,6 +27,9 @@ impl ReadDone {
     }
 }
 
+/// The future of a request that brings nothing back but success.
+pub type Completion = IoFuture<Result<(), IoError>>;
+
 /// The total length of a list of buffers, in bytes.
 pub fn bufs_len<B: AsRef<[u8]>>(bufs: &[B]) -> usize {
     bufs.iter().map(|b| b.as_ref().len()).sum()
@@ -97,22 +100,17 @@ pub trait Device: Send + Sync + 'static {
     fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone>;
 
     /// Writes all of `from` at `offset_bytes`.
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>>;
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion;
 
     /// Makes every write that completed before this call durable.
-    fn flush(&self) -> IoFuture<Result<(), IoError>>;
+    fn flush(&self) -> Completion;
 
     /// Makes the range read as zeroes.
-    fn write_zeroes(
-        &self,
-        offset_bytes: u64,
-        len_bytes: u64,
-        flags: ZeroFlags,
-    ) -> IoFuture<Result<(), IoError>>;
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion;
 
     /// Tells that the content of the range is no longer needed. What it reads as afterwards is not certain; a device
     /// that has no use for the hint does nothing.
-    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<(), IoError>> {
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let _ = (offset_bytes, len_bytes);
         IoFuture::ready(Ok(()))
     }

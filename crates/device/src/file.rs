@@ -17,7 +17,8 @@ use std::{
 use thiserror::Error;
 
 use crate::{
-    Device, DeviceInfo, IoError, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    Completion, Device, DeviceInfo, IoError, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags,
+    ZeroFlags,
     uring::op::{Command, OpHandle, Outcome, Payload},
 };
 
@@ -92,7 +93,9 @@ impl FileDevice {
 /// Opens with O_DIRECT where the file system has it; tmpfs and a few others do not.
 fn open_direct(path: &Path, is_block: bool, options: FileOptions) -> io::Result<File> {
     let exclusive = if is_block && !options.read_only { libc::O_EXCL } else { 0 };
-    let open = |flags| OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags | exclusive).open(path);
+    let open = |flags| {
+        OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags | exclusive).open(path)
+    };
     match open(libc::O_DIRECT) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => open(0),
         result => result,
@@ -115,7 +118,8 @@ fn file_info(name: String, file: &File, size_bytes: u64, dev: u64) -> io::Result
 }
 
 fn block_info(name: String, file: &File, rdev: u64) -> io::Result<DeviceInfo> {
-    let size_bytes = rustix::fs::ioctl_blksszget(file).and_then(|sector| Ok((sector, block_size_bytes(file)?)));
+    let size_bytes =
+        rustix::fs::ioctl_blksszget(file).and_then(|sector| Ok((sector, block_size_bytes(file)?)));
     let (sector, size_bytes) = size_bytes?;
     Ok(DeviceInfo { name, size_bytes, logical_block_bytes: sector, media: media_kind(rdev) })
 }
@@ -146,21 +150,22 @@ impl Device for FileDevice {
         IoFuture::uring(op, finish_read)
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         let rw_flags = if flags.fua { libc::RWF_DSYNC } else { 0 };
         let op = OpHandle::submit(&self.fd, Command::Write { offset_bytes, rw_flags }, Payload::Write(from));
         IoFuture::uring(op, finish)
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         IoFuture::uring(OpHandle::submit(&self.fd, Command::Sync, Payload::None), finish)
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks allocated.
         let mode = libc::FALLOC_FL_KEEP_SIZE
             | if flags.may_unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
-        let op = OpHandle::submit(&self.fd, Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
+        let op =
+            OpHandle::submit(&self.fd, Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
         IoFuture::uring(op, finish)
     }
 }

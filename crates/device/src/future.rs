@@ -51,7 +51,9 @@ impl<T: Unpin> Future for IoFuture<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match &mut self.0 {
-            State::Ready(value) => Poll::Ready(value.take().expect("an I/O future is polled once when ready")),
+            State::Ready(value) => {
+                Poll::Ready(value.take().expect("an I/O future is polled once when ready"))
+            }
             State::Uring(op, finish) => op.poll(cx).map(*finish),
             State::Boxed(future) => future.as_mut().poll(cx),
         }

@@ -20,7 +20,10 @@ pub mod uring;
 pub mod wrap;
 
 pub use buf::{BUF_ALIGN, IoBuf, SharedBuf};
-pub use device::{Device, DeviceInfo, Extent, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len};
+pub use device::{
+    Completion, Device, DeviceInfo, Extent, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    bufs_len,
+};
 pub use env::{BoxFuture, Env, EnvHandle, Timestamp};
 pub use error::{IoError, IoErrorKind};
 pub use future::IoFuture;

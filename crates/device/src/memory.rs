@@ -3,8 +3,8 @@
 use parking_lot::RwLock;
 
 use crate::{
-    Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags,
-    ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
+    WriteFlags, ZeroFlags, bufs_len,
 };
 
 /// Bytes under one lock. Large enough that a chunk rarely crosses shards, small enough that threads rarely meet.
@@ -82,7 +82,7 @@ impl Device for MemoryDevice {
         IoFuture::ready(ReadDone { result, bufs: into })
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, _flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, _flags: WriteFlags) -> Completion {
         let result = self.check(offset_bytes, bufs_len(&from) as u64);
         if result.is_ok() {
             let mut offset = offset_bytes as usize;
@@ -99,11 +99,11 @@ impl Device for MemoryDevice {
         IoFuture::ready(result)
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         IoFuture::ready(Ok(()))
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
         let result = self.check(offset_bytes, len_bytes);
         if result.is_ok() {
             self.change(offset_bytes as usize, len_bytes as usize, |part| part.fill(0));

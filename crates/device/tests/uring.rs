@@ -1,5 +1,7 @@
 //! The executor and the file member on a real ring.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},

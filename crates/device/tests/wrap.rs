@@ -1,5 +1,7 @@
 //! The layers, over a member in memory.
 
+#![allow(clippy::unwrap_used)]
+
 use futures_executor::block_on;
 use smallvec::smallvec;
 use std::sync::atomic::Ordering::Relaxed;

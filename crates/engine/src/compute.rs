@@ -210,8 +210,7 @@ fn compute_parity(
         (k..plan.columns.len()).filter(|c| !plan.columns[*c].dest.is_empty()).collect();
     let mut old_parity: SmallVec<[Runs; 2]> =
         columns.iter().map(|c| std::mem::take(&mut fetched[*c])).collect();
-    let mut made: SmallVec<[Vec<(Range<usize>, SharedBuf)>; 2]> =
-        columns.iter().map(|_| Vec::new()).collect();
+    let mut made: SmallVec<[Vec<Computed>; 2]> = columns.iter().map(|_| Vec::new()).collect();
     for band in plan.bands.iter().filter(|band| band.cycle != Cycle::Direct) {
         for rows in pieces(band) {
             let scope = Scope { state, new, fetched, merged, rows: rows.clone() };
@@ -242,6 +241,9 @@ fn compute_parity(
     }
     extents
 }
+
+/// New parity of some rows.
+type Computed = (Range<usize>, SharedBuf);
 
 /// Which parity a redundant column is, by its place behind the data columns.
 fn is_q(scope: &Scope<'_>, column: usize) -> bool {
@@ -290,7 +292,7 @@ fn generate_parity(scope: &Scope<'_>, columns: &[usize], out: &mut [IoBuf]) {
 fn add_merged_extents(
     extents: &mut SmallVec<[WriteExtent; 8]>,
     column: usize,
-    pieces: impl Iterator<Item = (Range<usize>, SharedBuf)>,
+    pieces: impl Iterator<Item = Computed>,
 ) {
     let mut end = None;
     for (rows, buf) in pieces {

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use stripewise_device::{
-    Device, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, sync::Event,
+    Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, sync::Event,
 };
 use uuid::Uuid;
 
@@ -45,22 +45,12 @@ impl Member {
     }
 
     /// Writes at an offset of the member's data.
-    pub(crate) fn write(
-        &self,
-        offset_bytes: u64,
-        from: WriteBufs,
-        flags: WriteFlags,
-    ) -> IoFuture<Result<(), IoError>> {
+    pub(crate) fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         self.device.write(self.data_offset_bytes + offset_bytes, from, flags)
     }
 
     /// Zeroes a range of the member's data.
-    pub(crate) fn write_zeroes(
-        &self,
-        offset_bytes: u64,
-        len_bytes: u64,
-        flags: ZeroFlags,
-    ) -> IoFuture<Result<(), IoError>> {
+    pub(crate) fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.device.write_zeroes(self.data_offset_bytes + offset_bytes, len_bytes, flags)
     }
 }

@@ -1,6 +1,8 @@
 //! Power failures at random moments: flushed data survives, unflushed sectors are old or new, parity is mended from
 //! the bitmap alone.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{Lab, SHAPES};

@@ -1,5 +1,7 @@
 //! Members that fail, lie, come back or do not belong.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::{ops::Range, sync::Arc};

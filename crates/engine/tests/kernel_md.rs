@@ -1,6 +1,8 @@
 //! The same members under the kernel's md and under this engine, in turns: arrays of ours assembled by mdadm in a
 //! User Mode Linux guest, and arrays of mdadm's opened here. Levels 4, 5, 6, healthy and degraded.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // tests make real files
+
 #[path = "../../format/tests/common/mod.rs"]
 mod guest;
 

@@ -1,5 +1,7 @@
 //! Arrays against a model, without crashes: healthy, degraded, rebuilt.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;

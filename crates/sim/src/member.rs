@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use stripewise_device::{
-    Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags,
-    ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
+    WriteFlags, ZeroFlags, bufs_len,
 };
 
 use crate::{executor::Executor, world::SimSleep};
@@ -149,7 +149,7 @@ impl SimMember {
         self.executor.note(kind << 60 ^ offset_bytes.rotate_left(8) ^ len_bytes);
     }
 
-    fn write_bytes(&self, offset_bytes: u64, bytes: Vec<u8>, fua: bool) -> IoFuture<Result<(), IoError>> {
+    fn write_bytes(&self, offset_bytes: u64, bytes: Vec<u8>, fua: bool) -> Completion {
         if let Err(error) = self.check(offset_bytes, bytes.len() as u64) {
             return IoFuture::ready(Err(error));
         }
@@ -220,13 +220,13 @@ impl Device for SimMember {
         })
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         self.note(if flags.fua { 3 } else { 2 }, offset_bytes, bufs_len(&from) as u64);
         let bytes = from.iter().flat_map(|buf| buf.iter().copied()).collect();
         self.write_bytes(offset_bytes, bytes, flags.fua)
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         self.note(4, 0, 0);
         let (covered, life) = {
             let disk = self.disk.lock();
@@ -243,7 +243,7 @@ impl Device for SimMember {
         })
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
         self.note(5, offset_bytes, len_bytes);
         self.write_bytes(offset_bytes, vec![0; len_bytes as usize], false)
     }

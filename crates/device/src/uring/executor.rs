@@ -167,7 +167,8 @@ fn run_ready_tasks() {
 fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
     let idle = with_local(|local| local.ready.is_empty()) && go_to_sleep(inbox);
     let wait = idle.then(|| {
-        timer::next_deadline().map_or(SLEEP_MAX, |d| d.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
+        timer::next_deadline()
+            .map_or(SLEEP_MAX, |d| d.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
     });
     if idle || reactor::with(|reactor| reactor.has_unsubmitted()) {
         reactor::with(|reactor| reactor.submit_and_wait(wait))?;

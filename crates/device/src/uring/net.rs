@@ -8,7 +8,7 @@ use std::{
 use smallvec::smallvec;
 
 use super::op::{Command, OpHandle, Outcome, Payload};
-use crate::{IoBuf, IoError, IoErrorKind, IoFuture, WriteBufs};
+use crate::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, WriteBufs};
 
 /// A connected stream socket (unix or TCP). Clones share the connection.
 #[derive(Debug, Clone)]
@@ -38,9 +38,15 @@ impl Stream {
     }
 
     /// Sends all of `bufs`.
-    pub fn send(&self, bufs: WriteBufs) -> IoFuture<Result<(), IoError>> {
+    pub fn send(&self, bufs: WriteBufs) -> Completion {
         let op = OpHandle::submit(&self.fd, Command::Send, Payload::Write(bufs));
         IoFuture::uring(op, |outcome| outcome.result.map(drop))
+    }
+
+    /// Ends the receiving half: what has arrived can still be received, then the stream is at its end. Replies can
+    /// still be sent.
+    pub fn shutdown_receive(&self) {
+        let _ = rustix::net::shutdown(self.fd.as_fd(), rustix::net::Shutdown::Read);
     }
 
     /// Ends the connection in both directions: requests in the ring complete with what they have.

@@ -106,21 +106,19 @@ impl Slot {
                     .rw_flags(rw_flags)
                     .build()
             }
-            Command::Write { offset_bytes, rw_flags } => {
-                opcode::Writev::new(fd, self.iovecs.as_ptr(), count)
-                    .offset(offset_bytes + at)
-                    .rw_flags(rw_flags)
-                    .build()
-            }
+            Command::Write { offset_bytes, rw_flags } => opcode::Writev::new(fd, self.iovecs.as_ptr(), count)
+                .offset(offset_bytes + at)
+                .rw_flags(rw_flags)
+                .build(),
             Command::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
             Command::Allocate { offset_bytes, len_bytes, mode } => {
                 opcode::Fallocate::new(fd, len_bytes).offset(offset_bytes).mode(mode).build()
             }
             Command::Receive => opcode::Readv::new(fd, self.iovecs.as_ptr(), count).build(),
             Command::Send => opcode::Writev::new(fd, self.iovecs.as_ptr(), count).build(),
-            Command::Accept => {
-                opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build()
-            }
+            Command::Accept => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(libc::SOCK_CLOEXEC)
+                .build(),
         }
     }
 

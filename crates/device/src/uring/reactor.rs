@@ -5,8 +5,7 @@
 use std::{
     cell::RefCell,
     collections::VecDeque,
-    io,
-    mem,
+    io, mem,
     task::Waker,
     time::{Duration, Instant},
 };
@@ -145,7 +144,11 @@ impl Reactor {
             match result {
                 Ok(_) => {}
                 // EBUSY: the completion queue is full and must be reaped first. The rest: nothing came in time.
-                Err(e) if matches!(e.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+                Err(e)
+                    if matches!(
+                        e.raw_os_error(),
+                        Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                    ) => {}
                 Err(e) => return Err(e),
             }
             self.unsubmitted = self.backlog.len();

@@ -135,7 +135,8 @@ impl Env for UringEnv {
     }
 
     fn spawn(&self, task: BoxFuture<()>) {
-        let here = executor::current_worker().and_then(|id| self.inboxes.iter().find(|inbox| inbox.id() == id));
+        let here =
+            executor::current_worker().and_then(|id| self.inboxes.iter().find(|inbox| inbox.id() == id));
         let next = || &self.inboxes[self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len()];
         here.unwrap_or_else(next).spawn(task);
     }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use crate::{
-    Device, DeviceInfo, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 /// What has passed a [`Count`] layer.
@@ -51,18 +51,18 @@ impl<D: Device> Device for Count<D> {
         self.inner.read(offset_bytes, into)
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.written_bytes.fetch_add(bufs_len(&from) as u64, Relaxed);
         self.inner.write(offset_bytes, from, flags)
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         self.counters.flushes.fetch_add(1, Relaxed);
         self.inner.flush()
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.counters.zeroed_bytes.fetch_add(len_bytes, Relaxed);
         self.inner.write_zeroes(offset_bytes, len_bytes, flags)
     }

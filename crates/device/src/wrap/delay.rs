@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Device, DeviceInfo, EnvHandle, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    Completion, Device, DeviceInfo, EnvHandle, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
 };
 
 /// A layer that delays.
@@ -43,15 +43,15 @@ impl<D: Device> Device for Delay<D> {
         self.later(move |inner| inner.read(offset_bytes, into))
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         self.later(move |inner| inner.write(offset_bytes, from, flags))
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         self.later(D::flush)
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.later(move |inner| inner.write_zeroes(offset_bytes, len_bytes, flags))
     }
 }

@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
-    bufs_len,
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs,
+    WriteFlags, ZeroFlags, bufs_len,
 };
 
 /// The operations a rule can name.
@@ -63,8 +63,9 @@ impl Faults {
         if state.gone {
             return Err(IoError::from_errno(libc::ENODEV));
         }
-        let touches =
-            |rule: &FaultRule| rule.range_bytes.start < offset_bytes + len_bytes && offset_bytes < rule.range_bytes.end;
+        let touches = |rule: &FaultRule| {
+            rule.range_bytes.start < offset_bytes + len_bytes && offset_bytes < rule.range_bytes.end
+        };
         let applies = |rule: &FaultRule| {
             rule.operation == operation && rule.times > 0 && (operation == Operation::Flush || touches(rule))
         };
@@ -106,21 +107,21 @@ impl<D: Device> Device for Fault<D> {
         }
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         match self.faults.check(Operation::Write, offset_bytes, bufs_len(&from) as u64) {
             Ok(()) => self.inner.write(offset_bytes, from, flags),
             Err(error) => IoFuture::ready(Err(error)),
         }
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         match self.faults.check(Operation::Flush, 0, 0) {
             Ok(()) => self.inner.flush(),
             Err(error) => IoFuture::ready(Err(error)),
         }
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         match self.faults.check(Operation::Write, offset_bytes, len_bytes) {
             Ok(()) => self.inner.write_zeroes(offset_bytes, len_bytes, flags),
             Err(error) => IoFuture::ready(Err(error)),

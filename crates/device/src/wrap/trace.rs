@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Device, DeviceInfo, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 /// One request as it was asked.
@@ -77,17 +77,17 @@ impl<D: Device> Device for Trace<D> {
         self.inner.read(offset_bytes, into)
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         self.log.add(TraceEvent::Write { offset_bytes, len_bytes: bufs_len(&from) as u64, fua: flags.fua });
         self.inner.write(offset_bytes, from, flags)
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         self.log.add(TraceEvent::Flush);
         self.inner.flush()
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.log.add(TraceEvent::Zero { offset_bytes, len_bytes });
         self.inner.write_zeroes(offset_bytes, len_bytes, flags)
     }

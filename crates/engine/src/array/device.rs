@@ -9,8 +9,8 @@ use std::{
 use futures_util::task::noop_waker_ref;
 use smallvec::SmallVec;
 use stripewise_device::{
-    BoxFuture, Device, DeviceInfo, EnvHandle, IoBuf, IoError, IoFuture, MediaKind, ReadBufs, ReadDone,
-    SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    BoxFuture, Completion, Device, DeviceInfo, EnvHandle, IoBuf, IoError, IoFuture, MediaKind, ReadBufs,
+    ReadDone, SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use super::Array;
@@ -125,7 +125,7 @@ impl Device for ArrayDevice {
         self.run(async move { read_all(&array, offset_bytes, into).await })
     }
 
-    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> IoFuture<Result<(), IoError>> {
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         let array = self.array.clone();
         self.run(async move {
             let data = into_one(from);
@@ -133,24 +133,19 @@ impl Device for ArrayDevice {
         })
     }
 
-    fn flush(&self) -> IoFuture<Result<(), IoError>> {
+    fn flush(&self) -> Completion {
         let array = self.array.clone();
         self.run(async move { array.flush().await.map_err(IoError::from) })
     }
 
-    fn write_zeroes(
-        &self,
-        offset_bytes: u64,
-        len_bytes: u64,
-        flags: ZeroFlags,
-    ) -> IoFuture<Result<(), IoError>> {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         let array = self.array.clone();
         self.run(
             async move { array.write_zeroes(offset_bytes, len_bytes, flags).await.map_err(IoError::from) },
         )
     }
 
-    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<(), IoError>> {
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let array = self.array.clone();
         self.run(async move { array.discard(offset_bytes, len_bytes).await.map_err(IoError::from) })
     }

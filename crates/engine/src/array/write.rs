@@ -1,10 +1,10 @@
 //! Writes.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags};
+use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags};
 
 use super::{Array, Shared};
 use crate::{
@@ -20,6 +20,13 @@ use crate::{
 /// Stripes of one request that are worked on at the same time: enough to keep every member's queue busy, few enough
 /// that one huge request does not take all memory.
 const STRIPES_IN_FLIGHT: usize = 16;
+
+/// A read of a plan, under way.
+struct PlannedRead {
+    column: usize,
+    rows: Range<usize>,
+    io: IoFuture<ReadDone>,
+}
 
 /// Columns whose old content could not be read in this write.
 type Unreadable = SmallVec<[usize; 2]>;
@@ -120,7 +127,7 @@ impl Shared {
         stripe: StripeIndex,
         plan: &Plan,
     ) -> Result<Fetched, Vec<(usize, IoError)>> {
-        let mut reads: SmallVec<[(usize, std::ops::Range<usize>, IoFuture<ReadDone>); 8]> = SmallVec::new();
+        let mut reads: SmallVec<[PlannedRead; 8]> = SmallVec::new();
         let start = self.geometry.chunk_start(stripe);
         for (column, ops) in plan.columns.iter().enumerate() {
             for rows in ops.reads().runs() {
@@ -128,13 +135,17 @@ impl Shared {
                 let member =
                     topology.reader(&self.geometry, stripe, column).expect("plans read present columns");
                 let buf = IoBuf::with_len(bytes.len());
-                reads.push((column, rows, member.read(start + bytes.start as u64, smallvec![buf])));
+                reads.push(PlannedRead {
+                    column,
+                    rows,
+                    io: member.read(start + bytes.start as u64, smallvec![buf]),
+                });
             }
         }
         let mut fetched: Fetched = plan.columns.iter().map(|_| Runs::new()).collect();
         let mut failed = Vec::new();
-        for (column, rows, read) in reads {
-            match read.await.into_one() {
+        for PlannedRead { column, rows, io } in reads {
+            match io.await.into_one() {
                 Ok(buf) => fetched[column].push(Run { rows, buf }),
                 Err(error) => failed.push((column, error)),
             }
@@ -174,7 +185,7 @@ impl Shared {
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
         let start = self.geometry.chunk_start(stripe);
-        let mut writes: SmallVec<[(&Arc<Member>, IoFuture<Result<(), IoError>>); 8]> = SmallVec::new();
+        let mut writes: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
         for extent in extents {
             for member in topology.writers(&self.geometry, stripe, extent.column) {
                 let write = member.write(start + extent.start as u64, extent.bufs.clone(), flags);

@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_device::{IoBuf, IoError, IoErrorKind, IoFuture, SharedBuf, WriteFlags, ZeroFlags};
+use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags, ZeroFlags};
 
 use super::{Array, Shared};
 use crate::{error::ArrayError, geometry::StripeIndex, rows::RowSet, topology::Member};
@@ -96,7 +96,7 @@ impl Shared {
             return Err(ArrayError::Failed);
         }
         let start = self.geometry.chunk_start(stripe);
-        let mut started: SmallVec<[(&Arc<Member>, IoFuture<Result<(), IoError>>); 8]> = SmallVec::new();
+        let mut started: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
         for column in 0..self.geometry.members() {
             for member in topology.writers(&self.geometry, stripe, column) {
                 started.push((member, member.write_zeroes(start, len as u64, flags)));
