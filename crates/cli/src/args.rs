@@ -352,7 +352,9 @@ fn parse_level(text: &str) -> Result<i32, String> {
 fn parse_chunk(text: &str) -> Result<u32, String> {
     let bare = text.bytes().all(|b| b.is_ascii_digit());
     let bytes = parse_size(text)?.checked_mul(if bare { 1024 } else { 1 });
-    bytes.and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| format!("'{text}' is too large for a chunk"))
+    bytes
+        .and_then(|bytes| u32::try_from(bytes).ok())
+        .ok_or_else(|| format!("'{text}' is too large for a chunk"))
 }
 
 #[cfg(test)]

@@ -31,7 +31,9 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     line.push('\n');
     stream.write_all(line.as_bytes())?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).with_context(|| format!("{name}: no answer from its daemon"))?;
+    BufReader::new(stream)
+        .read_line(&mut answer)
+        .with_context(|| format!("{name}: no answer from its daemon"))?;
     if answer.is_empty() {
         bail!("{name}: its daemon ended before it answered; see its log");
     }

@@ -21,9 +21,20 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
+/// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
+/// tells its own story.
+fn log_level(command: &args::Command) -> &'static str {
+    match command {
+        args::Command::Daemon => "info",
+        args::Command::Demo(_) | args::Command::Bench(_) => "error",
+        _ => "warn",
+    }
+}
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    let filter = EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter =
+        EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(log_level(&cli.command)));
     let colors = std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors).init();
     match commands::run(cli) {

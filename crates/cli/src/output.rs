@@ -19,7 +19,12 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for member in &status.members {
         let _ = write!(text, " {}[{}]{}", short(&member.device), member.number, mark(member));
     }
-    let _ = write!(text, "\n      {} usable, {} chunk", format_size(status.size_bytes), format_size(status.chunk_bytes));
+    let _ = write!(
+        text,
+        "\n      {} usable, {} chunk",
+        format_size(status.size_bytes),
+        format_size(status.chunk_bytes)
+    );
     let up = status.in_sync.iter().filter(|in_sync| **in_sync).count();
     let map: String = status.in_sync.iter().map(|in_sync| if *in_sync { 'U' } else { '_' }).collect();
     let _ = writeln!(text, " [{}/{up}] [{map}]", status.raid_devices);
@@ -28,7 +33,11 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     }
     if let Some(bitmap) = &status.bitmap {
         let region = format_size(bitmap.region_bytes);
-        let _ = writeln!(text, "      bitmap: {}/{} regions marked, {region} each", bitmap.marked, bitmap.regions);
+        let _ = writeln!(
+            text,
+            "      bitmap: {}/{} regions marked, {region} each",
+            bitmap.marked, bitmap.regions
+        );
     }
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");
@@ -54,7 +63,8 @@ fn mark(member: &MemberStatus) -> &'static str {
 pub(crate) fn job_line(job: &JobStatus) -> String {
     let filled = (job.done_bytes * BAR_CELLS).checked_div(job.total_bytes).unwrap_or(BAR_CELLS);
     let bar: String = (0..BAR_CELLS).map(|cell| if cell < filled { '=' } else { '.' }).collect();
-    let percent = if job.total_bytes == 0 { 100.0 } else { job.done_bytes as f64 * 100.0 / job.total_bytes as f64 };
+    let percent =
+        if job.total_bytes == 0 { 100.0 } else { job.done_bytes as f64 * 100.0 / job.total_bytes as f64 };
     let mut line = format!(
         "[{bar}] {} = {percent:.1}% ({}/{})",
         job.kind,
@@ -105,7 +115,9 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     line("Write Selection", status.selection.clone());
     line("Consistency Policy", if status.bitmap.is_some() { "bitmap" } else { "none" }.to_owned());
     line("Events", status.events.to_string());
-    for (label, job) in [("Job", &status.job), ("Last Job", &status.last_job), ("Last Scrub", &status.last_scrub)] {
+    for (label, job) in
+        [("Job", &status.job), ("Last Job", &status.last_job), ("Last Scrub", &status.last_scrub)]
+    {
         if let Some(job) = job {
             let outcome = job.outcome.as_ref().map(|outcome| format!(", {outcome}")).unwrap_or_default();
             line(label, job_line(job) + &outcome);
@@ -152,11 +164,16 @@ mod tests {
     #[test]
     fn a_job_reads_as_in_mdstat() {
         let line = job_line(&job());
-        assert_eq!(line, "[=====...............] rebuild = 25.0% (25 MiB/100 MiB) finish=1m15s speed=5 MiB/s");
+        assert_eq!(
+            line,
+            "[=====...............] rebuild = 25.0% (25 MiB/100 MiB) finish=1m15s speed=5 MiB/s"
+        );
     }
 
     #[test]
     fn an_empty_job_does_not_divide_by_zero() {
-        assert!(job_line(&JobStatus { total_bytes: 0, done_bytes: 0, eta_s: None, ..job() }).contains("100.0%"));
+        assert!(
+            job_line(&JobStatus { total_bytes: 0, done_bytes: 0, eta_s: None, ..job() }).contains("100.0%")
+        );
     }
 }

@@ -14,8 +14,11 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// A bar over bytes, hidden where nobody looks.
 pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
-    let target =
-        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     let style = ProgressStyle::with_template(
         "{msg:>10} [{bar:32}] {percent:>3}% {binary_bytes_per_sec:>12} {bytes}/{total_bytes} ETA {eta}",
     );

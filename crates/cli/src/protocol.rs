@@ -127,7 +127,8 @@ const SECTORS_PER_ROW: u64 = 8;
 
 impl From<&JobReport> for JobStatus {
     fn from(job: &JobReport) -> Self {
-        let (done_bytes, total_bytes) = (job.done_stripes * job.chunk_bytes, job.total_stripes * job.chunk_bytes);
+        let (done_bytes, total_bytes) =
+            (job.done_stripes * job.chunk_bytes, job.total_stripes * job.chunk_bytes);
         let eta_s = (job.bytes_per_s > 0 && !job.paused)
             .then(|| total_bytes.saturating_sub(done_bytes) / job.bytes_per_s);
         Self {

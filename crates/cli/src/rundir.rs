@@ -22,8 +22,10 @@ pub(crate) fn run_dir() -> PathBuf {
         return "/run/stripewise".into();
     }
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    user.unwrap_or_else(|| std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw())))
-        .join("stripewise")
+    user.unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw()))
+    })
+    .join("stripewise")
 }
 
 /// Makes the run directory, for its owner only.

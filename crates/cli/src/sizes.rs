@@ -17,7 +17,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "P" => 50,
         _ => return Err(format!("'{text}' is not a size; write it as 64K, 1M or 10G")),
     };
-    let number: u64 = number.parse().map_err(|_| format!("'{text}' is not a size; write it as 64K, 1M or 10G"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("'{text}' is not a size; write it as 64K, 1M or 10G"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
 }
 
@@ -26,7 +27,11 @@ pub(crate) fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (0..UNITS.len()).rev().find(|unit| bytes >= 1 << (10 * unit)).unwrap_or(0);
     let value = bytes as f64 / (1u64 << (10 * unit)) as f64;
-    if value.fract() == 0.0 { format!("{value} {}", UNITS[unit]) } else { format!("{value:.2} {}", UNITS[unit]) }
+    if value.fract() == 0.0 {
+        format!("{value} {}", UNITS[unit])
+    } else {
+        format!("{value:.2} {}", UNITS[unit])
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub enum HostError {
 
 /// An io_uring runtime, and what runs on it.
 pub struct Host {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
 }
 
 impl Host {
@@ -42,7 +42,7 @@ impl Host {
     /// # Errors
     /// When io_uring cannot be had.
     pub fn start(options: &HostOptions) -> io::Result<Self> {
-        Ok(Self { runtime: Runtime::start(&options.runtime)? })
+        Ok(Self { runtime: Arc::new(Runtime::start(&options.runtime)?) })
     }
 
     /// The environment that arrays on this host run in.
@@ -51,7 +51,7 @@ impl Host {
     }
 
     /// The runtime itself, for exports.
-    pub fn runtime(&self) -> &Runtime {
+    pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
     }
 
@@ -89,7 +89,8 @@ impl Host {
         members: impl IntoIterator<Item = P>,
         options: AssembleOptions,
     ) -> Result<Array, HostError> {
-        let devices = members.into_iter().map(|path| self.open_member(path)).collect::<Result<Vec<_>, _>>()?;
+        let devices =
+            members.into_iter().map(|path| self.open_member(path)).collect::<Result<Vec<_>, _>>()?;
         let env = self.env();
         Ok(self.block_on(async move { assemble(env, devices, &options).await })?)
     }

@@ -11,8 +11,8 @@ use clap::Args;
 use fastrand::Rng;
 use serde::Serialize;
 use stripewise::{
-    Array, ArrayError, CreateOptions, Device, Host, HostOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags, geometry::Level,
-    memory::MemoryDevice,
+    Array, ArrayError, CreateOptions, Device, Host, HostOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags,
+    geometry::Level, memory::MemoryDevice,
 };
 
 use super::limit::BareArray;
@@ -77,7 +77,10 @@ impl Case {
 }
 
 /// Runs the cases and returns their figures, calling `tell` as each is done.
-pub(crate) fn run_engine(options: &EngineBench, mut tell: impl FnMut(&Figure)) -> anyhow::Result<Vec<Figure>> {
+pub(crate) fn run_engine(
+    options: &EngineBench,
+    mut tell: impl FnMut(&Figure),
+) -> anyhow::Result<Vec<Figure>> {
     pin_to_one_core();
     let host = Host::start(&HostOptions::default())?;
     let members: Vec<Arc<dyn Device>> = (0..options.raid_devices)
@@ -147,11 +150,17 @@ fn engine_turn(case: Case, turn: Duration, host: &Host, array: &Array, seed: u64
                     Case::FullStripe => {
                         let at = done % (capacity / stripe_bytes) * stripe_bytes;
                         let data = slice(&source, done, stripe_bytes as usize);
-                        array.write(at, data, WriteFlags::default()).await.expect("memory members do not fail");
+                        array
+                            .write(at, data, WriteFlags::default())
+                            .await
+                            .expect("memory members do not fail");
                     }
                     Case::RandomWrite => {
                         let data = slice(&source, done, 4096);
-                        array.write(at, data, WriteFlags::default()).await.expect("memory members do not fail");
+                        array
+                            .write(at, data, WriteFlags::default())
+                            .await
+                            .expect("memory members do not fail");
                     }
                     Case::RandomRead => {
                         block = array.read(at, block).await.expect("memory members do not fail");

@@ -28,7 +28,11 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     let status = start_daemon(&spec)?;
-    if json { print_json(&status)? } else { print!("{}", output::mdstat(&status)) }
+    if json {
+        print_json(&status)?
+    } else {
+        print!("{}", output::mdstat(&status))
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -37,7 +41,10 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     let wanted = args.raid_devices.unwrap_or(given.saturating_sub(args.spare_devices));
     if wanted + args.spare_devices != given {
         let spare = args.spare_devices;
-        bail!("--raid-devices {wanted} and --spare-devices {spare} need {} devices, {given} are given", wanted + spare);
+        bail!(
+            "--raid-devices {wanted} and --spare-devices {spare} need {} devices, {given} are given",
+            wanted + spare
+        );
     }
     let (members, spares) = args.devices.split_at(wanted);
     if spares.iter().any(|spare| spare == MISSING) {

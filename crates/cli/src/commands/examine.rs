@@ -94,7 +94,8 @@ fn describe(path: &str, examination: &Examination) -> Examined {
         roles: slots.map(|slot| if s.roles.device_in(slot as u16).is_some() { 'A' } else { '.' }).collect(),
         extension: match &examination.extension {
             Ok((header, copies)) => {
-                let other = if copies.to_rewrite().is_none() { "both copies good" } else { "one copy needs mending" };
+                let other =
+                    if copies.to_rewrite().is_none() { "both copies good" } else { "one copy needs mending" };
                 format!("present, generation {}, {other}", header.generation)
             }
             Err(error) => error.to_string(),
@@ -125,7 +126,10 @@ fn print_one(e: &Examined) {
     line("Raid Level", &format!("raid{}", e.level));
     line("Raid Devices", &e.raid_devices.to_string());
     line("Used Dev Size", &format_size(e.member_bytes));
-    line("Data Offset", &format!("{} ({} sectors)", format_size(e.data_offset_bytes), e.data_offset_bytes / 512));
+    line(
+        "Data Offset",
+        &format!("{} ({} sectors)", format_size(e.data_offset_bytes), e.data_offset_bytes / 512),
+    );
     line("Chunk Size", &format_size(e.chunk_bytes));
     line("Device UUID", &e.device_uuid);
     line("Device Role", &e.role);

@@ -50,7 +50,11 @@ fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     let status = client::status(name)?;
     let is_scrub = |job: &JobStatus| matches!(job.kind.as_str(), "check" | "repair");
     let Some(job) = status.job.filter(is_scrub).or(status.last_scrub) else {
-        if json { print_json(&serde_json::Value::Null)? } else { println!("{name}: no scrub since it was opened") }
+        if json {
+            print_json(&serde_json::Value::Null)?
+        } else {
+            println!("{name}: no scrub since it was opened")
+        }
         return Ok(ExitCode::SUCCESS);
     };
     if json {

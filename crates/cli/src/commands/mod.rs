@@ -12,7 +12,9 @@ use anyhow::bail;
 use serde::Serialize;
 
 use crate::{
-    args::{AssembleArgs, AttachArgs, BenchCommand, Cli, Command, DetachArgs, ServeArgs, SpeedArgs, StopArgs},
+    args::{
+        AssembleArgs, AttachArgs, BenchCommand, Cli, Command, DetachArgs, ServeArgs, SpeedArgs, StopArgs,
+    },
     bench, client, daemon,
     daemon::{DaemonSpec, Opening, start_daemon},
     demo, output, progress,
@@ -72,7 +74,11 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
     let AssembleArgs { name, run, force, readonly, threads, devices } = args;
     let opening = Opening::Assemble { devices: absolute(&devices)?, run, force, read_only: readonly };
     let status = start_daemon(&DaemonSpec { name, threads, opening })?;
-    if json { print_json(&status)? } else { print!("{}", output::mdstat(&status)) }
+    if json {
+        print_json(&status)?
+    } else {
+        print!("{}", output::mdstat(&status))
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -46,7 +46,11 @@ pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> 
         }
         Err(error) => return Err(error),
     };
-    if json { print_json(&status)? } else { print!("{}", output::detail(&status)) }
+    if json {
+        print_json(&status)?
+    } else {
+        print!("{}", output::detail(&status))
+    }
     if !args.test {
         return Ok(ExitCode::SUCCESS);
     }

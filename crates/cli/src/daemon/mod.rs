@@ -31,7 +31,8 @@ use crate::{
 
 /// Runs the daemon to its end: the body of the hidden `daemon` command.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let spec: DaemonSpec = serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
+    let spec: DaemonSpec =
+        serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
         Ok((state, listener, _lock)) => {
             answer(&Reply::Status(Box::new(state.status())))?;

@@ -31,7 +31,8 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
 fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
     let level = Level::from_number(spec.level).ok_or_else(|| anyhow!("level {} is not known", spec.level))?;
     let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> { Ok(host.open_member(path)?) };
-    let members = spec.members.iter().map(|m| m.as_ref().map(open).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let members =
+        spec.members.iter().map(|m| m.as_ref().map(open).transpose()).collect::<Result<Vec<_>, _>>()?;
     let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
     let options = CreateOptions {

@@ -91,8 +91,12 @@ impl DaemonState {
             }
             Request::Replace { member, with, force } => self.replace(&member, &with, force)?,
             Request::Scrub { action } => self.scrub(action)?,
-            Request::Speed { min_bytes_per_s, max_bytes_per_s } => self.set_speed(min_bytes_per_s, max_bytes_per_s),
-            Request::Attach { method } => return self.exports().attach(self, method.as_deref()).map(Reply::Export),
+            Request::Speed { min_bytes_per_s, max_bytes_per_s } => {
+                self.set_speed(min_bytes_per_s, max_bytes_per_s)
+            }
+            Request::Attach { method } => {
+                return self.exports().attach(self, method.as_deref()).map(Reply::Export);
+            }
             Request::Detach { force } => self.exports().detach(force)?,
             Request::Serve { address, read_only } => {
                 return self.exports().serve(self, &address, read_only).map(Reply::Export);
@@ -184,7 +188,7 @@ impl DaemonState {
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: limits.max_bytes_per_s,
             attached: exports.attached(),
-            exports: exports.addresses(),
+            exports: exports.addresses(&self.name),
             counters: self
                 .array
                 .stats()
@@ -195,6 +199,10 @@ impl DaemonState {
                 .collect(),
             pid: std::process::id(),
         }
+    }
+
+    pub(super) fn array_is_read_only(&self) -> bool {
+        self.array.is_read_only()
     }
 
     /// The array as a device, for exports.

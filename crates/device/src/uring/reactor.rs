@@ -199,10 +199,12 @@ impl Reactor {
     /// Cancels and awaits everything still in the kernel, so that its buffers can be freed.
     fn drain(&mut self) {
         let deadline = Instant::now() + DRAIN_MAX;
-        let _ = self.ring.submitter().register_sync_cancel(None, types::CancelBuilder::any().all());
         let mut wakers = Vec::new();
         while self.in_kernel() > 0 && Instant::now() < deadline {
-            let _ = self.submit_and_wait(Some(Duration::from_millis(50)));
+            // Submit first: what is still queued cannot be cancelled. A backlog may take several rounds.
+            let _ = self.submit_and_wait(None);
+            let _ = self.ring.submitter().register_sync_cancel(None, types::CancelBuilder::any().all());
+            let _ = self.submit_and_wait(Some(Duration::from_millis(20)));
             self.reap(&mut wakers);
         }
         if self.in_kernel() > 0 {

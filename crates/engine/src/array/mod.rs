@@ -124,6 +124,11 @@ impl Array {
         self.shared.name.to_string()
     }
 
+    /// Whether the array takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.read_only
+    }
+
     /// The environment the array runs in.
     pub fn env(&self) -> &EnvHandle {
         &self.shared.env

@@ -1,0 +1,160 @@
+//! How an array leaves its daemon: as a block device, and over NBD.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use stripewise::export::{
+    attach::{self, AttachMethod, AttachOptions, Attachment, DetachMode},
+    nbd::{Endpoint, Export, Limits, NbdAddress, Server},
+};
+
+use super::state::DaemonState;
+use crate::rundir::run_dir;
+
+/// Where block devices of arrays are known by name.
+const LINK_DIR: &str = "/dev/stripewise";
+
+/// What is exported now.
+#[derive(Default)]
+pub(crate) struct Exports {
+    attached: Option<Attached>,
+    servers: Vec<Server>,
+}
+
+struct Attached {
+    attachment: Attachment,
+    /// The link under `/dev/stripewise`, if it could be made.
+    link: Option<PathBuf>,
+}
+
+/// Removes what a daemon of this name left when it was killed.
+pub(super) fn clean_stale(run_dir: &Path, name: &str) {
+    match attach::clean_stale(run_dir) {
+        Ok(cleaned) => tracing::debug!(?cleaned, "looked for remains of killed daemons"),
+        Err(error) => tracing::warn!(%error, "remains of a killed daemon could not be removed"),
+    }
+    remove_link(&Path::new(LINK_DIR).join(name));
+}
+
+fn remove_link(link: &Path) {
+    if link.is_symlink() {
+        let _ = std::fs::remove_file(link);
+    }
+}
+
+impl Exports {
+    /// Makes a block device and returns its path.
+    pub(super) fn attach(&mut self, state: &DaemonState, method: Option<&str>) -> anyhow::Result<String> {
+        if let Some(attached) = &self.attached {
+            bail!("it is attached already, at {}", attached.attachment.block_path().display());
+        }
+        let mut options = AttachOptions::new(run_dir(), &state.name);
+        options.method = method.map(parse_method).transpose()?;
+        options.read_only = state.array_is_read_only();
+        let attachment = attach::attach(state.device(), state.host.runtime(), &options)?;
+        let link = make_link(&state.name, attachment.block_path());
+        let attached = self.attached.insert(Attached { attachment, link });
+        Ok(attached.path())
+    }
+
+    /// Takes the block device away; by force also from its users.
+    pub(super) fn detach(&mut self, force: bool) -> anyhow::Result<()> {
+        let Some(attached) = &mut self.attached else { bail!("it is not attached") };
+        let mut result = attached.attachment.detach(DetachMode::Refuse);
+        if result.is_err() && force {
+            // What file systems hold of it is written out as far as it will go.
+            rustix::fs::sync();
+            result = attached.attachment.detach(DetachMode::Force);
+        }
+        result?;
+        attached.link.iter().for_each(|link| remove_link(link));
+        self.attached = None;
+        Ok(())
+    }
+
+    /// Starts an NBD server and returns its address.
+    pub(super) fn serve(
+        &mut self,
+        state: &DaemonState,
+        address: &str,
+        read_only: bool,
+    ) -> anyhow::Result<String> {
+        let endpoint = parse_endpoint(address)?;
+        let mut export = Export::new(state.name.clone(), state.device());
+        export.read_only = read_only || state.array_is_read_only();
+        let server = Server::start(state.host.runtime(), &endpoint, vec![export], Limits::default())?;
+        let uri = uri_of(&server, &state.name);
+        self.servers.push(server);
+        Ok(uri)
+    }
+
+    /// Stops the server at an address, or all.
+    pub(super) fn unserve(&mut self, state: &DaemonState, address: Option<&str>) -> anyhow::Result<()> {
+        let endpoint = address.map(parse_endpoint).transpose()?;
+        let all = std::mem::take(&mut self.servers);
+        let (stopping, staying): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|server| endpoint.as_ref().is_none_or(|e| server.endpoint() == e));
+        self.servers = staying;
+        if stopping.is_empty() && address.is_some() {
+            bail!("it is not served there");
+        }
+        for server in stopping {
+            state.host.block_on(async move { server.stop().await });
+        }
+        Ok(())
+    }
+
+    /// Ends every export.
+    pub(super) fn end_all(&mut self, state: &DaemonState, force: bool) -> anyhow::Result<()> {
+        if self.attached.is_some() {
+            self.detach(force)?;
+        }
+        self.unserve(state, None)
+    }
+
+    pub(super) fn attached(&self) -> Option<String> {
+        self.attached.as_ref().map(Attached::path)
+    }
+
+    pub(super) fn addresses(&self, name: &str) -> Vec<String> {
+        self.servers.iter().map(|server| uri_of(server, name)).collect()
+    }
+}
+
+impl Attached {
+    /// The link's path where there is one, as it says what it is.
+    fn path(&self) -> String {
+        self.link.as_deref().unwrap_or_else(|| self.attachment.block_path()).display().to_string()
+    }
+}
+
+fn uri_of(server: &Server, name: &str) -> String {
+    NbdAddress { endpoint: server.endpoint().clone(), export: name.to_owned() }.to_string()
+}
+
+fn make_link(name: &str, block_path: &Path) -> Option<PathBuf> {
+    let link = Path::new(LINK_DIR).join(name);
+    remove_link(&link);
+    let made = std::fs::create_dir_all(LINK_DIR).and_then(|()| std::os::unix::fs::symlink(block_path, &link));
+    made.ok().map(|()| link)
+}
+
+fn parse_method(method: &str) -> anyhow::Result<AttachMethod> {
+    match method {
+        "nbd" => Ok(AttachMethod::KernelNbd),
+        "fuse" => Ok(AttachMethod::FuseLoop),
+        "ublk" => Ok(AttachMethod::Ublk),
+        _ => bail!("'{method}' is not a way to attach: give nbd or fuse"),
+    }
+}
+
+/// A path is a unix socket; anything else is HOST:PORT.
+fn parse_endpoint(address: &str) -> anyhow::Result<Endpoint> {
+    if address.starts_with('/') {
+        return Ok(Endpoint::Unix(address.into()));
+    }
+    let (host, port) = address.rsplit_once(':').with_context(|| format!("'{address}' is not HOST:PORT"))?;
+    let port = port.parse().with_context(|| format!("'{port}' is not a port"))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(Endpoint::Tcp { host, port })
+}

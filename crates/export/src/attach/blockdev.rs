@@ -1,0 +1,96 @@
+//! What loop and nbd devices have in common once they are there: being claimed for removal, and tuned.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    AttachError,
+    users::{self, BlockUser, users_of},
+};
+
+/// How long a process that merely has the device open may take to close it: udev looks at every new device.
+const OPENER_WAIT: Duration = Duration::from_secs(2);
+/// How long the kernel may take to remove a device that nobody uses.
+const GONE_WAIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Opens the device for us alone, which keeps others from mounting it.
+///
+/// # Errors
+/// [`AttachError::InUse`] if somebody uses it, apart from `own_descriptors` of this process.
+pub(super) fn claim(node: &Path, own_descriptors: usize) -> Result<File, AttachError> {
+    let deadline = Instant::now() + OPENER_WAIT;
+    loop {
+        let mut users = users_of(node);
+        if users::own_descriptors(node) == own_descriptors {
+            users.retain(|user| !is_self(user));
+        }
+        if users.is_empty() {
+            match open_alone(node) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                result => return result.map_err(AttachError::system("open", node)),
+            }
+        }
+        let may_leave = users.iter().all(|user| matches!(user, BlockUser::Process { .. }));
+        if !may_leave || Instant::now() >= deadline {
+            return Err(AttachError::InUse { block: node.to_owned(), users });
+        }
+        thread::sleep(POLL);
+    }
+}
+
+fn is_self(user: &BlockUser) -> bool {
+    matches!(user, BlockUser::Process { pid, .. } if *pid == std::process::id())
+}
+
+/// Read-only, because udev probes a device anew when a writer closes it.
+fn open_alone(node: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node)
+}
+
+/// Waits until `is_gone`.
+pub(super) fn wait_gone(node: &Path, is_gone: impl Fn() -> bool) -> Result<(), AttachError> {
+    let deadline = Instant::now() + GONE_WAIT;
+    while !is_gone() {
+        if Instant::now() >= deadline {
+            return Err(AttachError::StillThere { what: node.to_owned(), waited_s: GONE_WAIT.as_secs() });
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// The device's folder in sysfs.
+pub(super) fn sysfs(node: &Path) -> PathBuf {
+    Path::new("/sys/block").join(node.file_name().unwrap_or_default())
+}
+
+/// Sets the queue for a device behind which an array stands. Refusals do no harm.
+///
+/// The kernel keeps these settings with the node, not with what it is bound to: [`untune`] belongs to the end.
+pub(super) fn tune(node: &Path) {
+    // Whole requests of the layer below: 1280 KiB, the default, would be cut into 1 MiB and a rest.
+    set(node, "max_sectors_kb", "1024");
+    // Reading one file from several members at once takes more than the default 128 KiB ahead.
+    set(node, "read_ahead_kb", "1024");
+}
+
+/// Puts the kernel's defaults back, for the node's next user.
+pub(super) fn untune(node: &Path) {
+    // Zero asks for the default.
+    set(node, "max_sectors_kb", "0");
+    set(node, "read_ahead_kb", "128");
+}
+
+fn set(node: &Path, name: &str, value: &str) {
+    let path = sysfs(node).join("queue").join(name);
+    if let Err(error) = fs::write(&path, value) {
+        tracing::debug!(path = %path.display(), %error, "queue setting refused");
+    }
+}

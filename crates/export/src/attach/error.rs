@@ -1,0 +1,117 @@
+//! What can go wrong on the way to a block device, each with what to do about it.
+
+use std::{fmt, io, path::PathBuf};
+
+use thiserror::Error;
+
+use super::{AttachMethod, users::BlockUser};
+use crate::nbd::ServerError;
+
+/// A failed attach, detach or clean-up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The caller lacks the right to make block devices.
+    #[error("making a block device needs root: run as root, or use `serve` and an NBD client instead")]
+    NotRoot,
+    /// The method has its place, but this build does not have it.
+    #[error("{0} is not part of this build: choose another method")]
+    NotBuilt(AttachMethod),
+    /// A kernel facility is not there.
+    #[error("{} is not usable ({source}): {remedy}", node.display())]
+    Missing {
+        /// The device node of the facility.
+        node: PathBuf,
+        /// How to get it.
+        remedy: &'static str,
+        /// What opening it said.
+        source: io::Error,
+    },
+    /// No method works here.
+    #[error("this machine offers no way to make a block device:{0}")]
+    NoMethod(Reasons),
+    /// An option does not fit the device or this machine.
+    #[error("{option} {value} is refused: {why}")]
+    BadOption {
+        /// The option's name.
+        option: &'static str,
+        /// What was asked.
+        value: String,
+        /// What would do.
+        why: String,
+    },
+    /// Every device node of a kind is taken.
+    #[error("no free {kind} device: detach one, or {remedy}")]
+    NoFreeDevice {
+        /// `nbd` or `loop`.
+        kind: &'static str,
+        /// How to have more.
+        remedy: &'static str,
+    },
+    /// The block device still serves somebody.
+    #[error("{} is in use: {}; stop that first, or detach lazily or by force", block.display(), Listed(users))]
+    InUse {
+        /// The block device.
+        block: PathBuf,
+        /// Who holds it. Empty if somebody does whom the kernel does not name.
+        users: Vec<BlockUser>,
+    },
+    /// The kernel took the order to let go and has not done so in time.
+    #[error("{} is still there {waited_s} s after it was told to go; look for its users, then detach again", what.display())]
+    StillThere {
+        /// The block device or mount point.
+        what: PathBuf,
+        /// How long we waited.
+        waited_s: u64,
+    },
+    /// The NBD server on the other end of the socket did not offer what we need.
+    #[error("the NBD server refused the kernel's connection: {0}")]
+    Handshake(String),
+    /// The NBD server for the kernel could not be started.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// A system call failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    System {
+        /// What was tried, as words that follow "cannot".
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl AttachError {
+    /// Turns a system call's failure into an error that says what was tried on what.
+    pub(super) fn system<E: Into<io::Error>>(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self::System { doing, path: path.into(), source: source.into() }
+    }
+}
+
+/// Why each method was passed over, in probe order.
+#[derive(Debug)]
+pub struct Reasons(pub Vec<(AttachMethod, AttachError)>);
+
+impl fmt::Display for Reasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(method, error)| write!(f, "\n  {method}: {error}"))
+    }
+}
+
+struct Listed<'a>(&'a [BlockUser]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("somebody has it open exclusively");
+        }
+        for (index, user) in self.0.iter().enumerate() {
+            write!(f, "{}{user}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}

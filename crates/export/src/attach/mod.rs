@@ -1,0 +1,312 @@
+//! Any device as a block device of this machine, without a kernel module of our own.
+//!
+//! [`attach`] takes the best way that works, by [`best_method`]:
+//! 1. ublk: has its place in the order, and is not built yet.
+//! 2. the kernel's nbd driver, on unix sockets to an NBD server in this process;
+//! 3. a file served over FUSE, under a loop device with direct I/O.
+//!
+//! Either way requests run as tasks on the device's io_uring [`Runtime`]. The calls of this module themselves block
+//! (they mount, open and wait for the kernel, which asks back): never make them on a worker of that runtime, which
+//! could not answer meanwhile.
+//!
+//! On a loop device a discard reads as zeroes afterwards and therefore costs a zeroing: the kernel's loop driver does
+//! not tell a discard from a write of zeroes that may unmap. Over nbd it is [`Device::discard`].
+//!
+//! After a daemon was killed, [`clean_stale`] removes what it left.
+
+mod blockdev;
+mod diskfile;
+mod error;
+mod flusher;
+mod fuse;
+mod handshake;
+mod ioctl;
+mod kernel_nbd;
+mod loopdev;
+mod mounts;
+mod options;
+mod probe;
+mod stale;
+mod users;
+
+use std::{
+    fmt, fs,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use stripewise_device::{Device, uring::Runtime};
+
+use crate::nbd::{Endpoint, Export, Limits, Server};
+
+use self::{
+    diskfile::{Access, DiskFile},
+    fuse::FuseDisk,
+    kernel_nbd::{KernelNbd, NbdSettings},
+    loopdev::{LoopDevice, LoopSettings},
+};
+pub use self::{
+    error::{AttachError, Reasons},
+    options::AttachOptions,
+    probe::{AttachMethod, best_method},
+    stale::{Cleaned, clean_stale},
+    users::{BlockUser, users_of},
+};
+
+/// How often a lazy detach of an nbd device looks whether its users are gone.
+const LAZY_POLL: Duration = Duration::from_secs(1);
+
+/// What to do about users of a block device that is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DetachMode {
+    /// Refuse, and name them.
+    #[default]
+    Refuse,
+    /// Let them finish: the device goes with its last user, and is served until then by this process.
+    Lazy,
+    /// Fail their requests from now on. What they have not written out is lost to them.
+    Force,
+}
+
+/// Makes a block device of `device`, whose I/O runs on `runtime`.
+///
+/// # Errors
+/// What is missing or refused; nothing is left behind.
+pub fn attach(
+    device: Arc<dyn Device>,
+    runtime: &Arc<Runtime>,
+    options: &AttachOptions,
+) -> Result<Attachment, AttachError> {
+    let block_bytes = options.check(device.info())?;
+    let method = choose(options)?;
+    flusher::mark_workers(runtime);
+    let backend = match method {
+        AttachMethod::Ublk => return Err(AttachError::NotBuilt(method)),
+        AttachMethod::KernelNbd => attach_nbd(device, runtime, block_bytes, options)?,
+        AttachMethod::FuseLoop => attach_loop(device, runtime, block_bytes, options)?,
+    };
+    let block_path = backend.node().to_owned();
+    blockdev::tune(&block_path);
+    Ok(Attachment { block_path, method, backend: Some(backend), runtime: runtime.clone() })
+}
+
+fn choose(options: &AttachOptions) -> Result<AttachMethod, AttachError> {
+    match options.method {
+        Some(method) => method.probe().map(|()| method),
+        None => best_method(),
+    }
+}
+
+fn attach_nbd(
+    device: Arc<dyn Device>,
+    runtime: &Runtime,
+    block_bytes: u32,
+    options: &AttachOptions,
+) -> Result<Backend, AttachError> {
+    let socket = options.socket();
+    fs::create_dir_all(&options.runtime_dir).map_err(AttachError::system("make", &options.runtime_dir))?;
+    let mut export = Export::new(options.name.clone(), device);
+    export.read_only = options.read_only;
+    let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], Limits::default())?;
+    let settings = NbdSettings {
+        export: options.name.clone(),
+        block_bytes,
+        connections: options.nbd_connections,
+        read_only: options.read_only,
+        discard: options.discard,
+    };
+    let device = KernelNbd::start(settings, || UnixStream::connect(&socket))?;
+    Ok(Backend::Nbd { device, server: Some(server) })
+}
+
+fn attach_loop(
+    device: Arc<dyn Device>,
+    runtime: &Runtime,
+    block_bytes: u32,
+    options: &AttachOptions,
+) -> Result<Backend, AttachError> {
+    let file = DiskFile::new(device, Access { read_only: options.read_only, discard: options.discard });
+    let mut fuse = FuseDisk::mount(file, runtime.env(), &options.mount_point(), options.fuse_threads)?;
+    let settings =
+        LoopSettings { block_bytes, read_only: options.read_only, partition_scan: options.partition_scan };
+    match LoopDevice::bind(&fuse.file(), &settings) {
+        Ok(device) => Ok(Backend::Loop { device, fuse }),
+        Err(error) => {
+            let _ = fuse.unmount();
+            Err(error)
+        }
+    }
+}
+
+/// What stands behind an attachment. Parts are released one by one, so that a detach that failed half-way can be
+/// tried again.
+enum Backend {
+    Loop { device: LoopDevice, fuse: FuseDisk },
+    Nbd { device: KernelNbd, server: Option<Server> },
+}
+
+impl Backend {
+    fn node(&self) -> &Path {
+        match self {
+            Self::Loop { device, .. } => device.node(),
+            Self::Nbd { device, .. } => device.node(),
+        }
+    }
+
+    fn release(&mut self, runtime: &Arc<Runtime>) -> Result<(), AttachError> {
+        match self {
+            Self::Loop { device, fuse } => {
+                device.release()?;
+                serve_to_the_end(fuse.unmount()?, runtime);
+                Ok(())
+            }
+            Self::Nbd { device, server } => {
+                device.release()?;
+                stop(server.take(), runtime);
+                Ok(())
+            }
+        }
+    }
+
+    fn force(&mut self, runtime: &Arc<Runtime>) -> Result<(), AttachError> {
+        match self {
+            Self::Loop { device, fuse } => {
+                // First the end of all requests: closing the loop device may wait for some.
+                serve_to_the_end(fuse.detach(true)?, runtime);
+                device.release_at_last_close()?;
+            }
+            Self::Nbd { device, server } => {
+                device.abort();
+                stop(server.take(), runtime);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go, and keeps serving on a thread of its own for as long as there are users.
+    fn release_lazily(&mut self, runtime: &Arc<Runtime>) -> Result<(), AttachError> {
+        match self {
+            Self::Loop { device, fuse } => {
+                device.release_at_last_close()?;
+                serve_to_the_end(fuse.detach(false)?, runtime);
+            }
+            Self::Nbd { device, server } => {
+                let (mut device, server, runtime) = (device.take(), server.take(), runtime.clone());
+                linger(move || {
+                    while let Err(AttachError::InUse { .. }) = device.release() {
+                        thread::sleep(LAZY_POLL);
+                    }
+                    stop(server, &runtime);
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stops the server behind an nbd device, so that the device below is no longer used.
+fn stop(server: Option<Server>, runtime: &Runtime) {
+    if let Some(server) = server {
+        runtime.block_on(async move { server.stop().await });
+    }
+}
+
+/// Keeps the runtime for a file system that still has users.
+fn serve_to_the_end(lingering: Option<fuse::Lingering>, runtime: &Arc<Runtime>) {
+    if let Some(lingering) = lingering {
+        let runtime = runtime.clone();
+        linger(move || {
+            lingering.join();
+            drop(runtime);
+        });
+    }
+}
+
+fn linger(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = thread::Builder::new().name("stripewise-linger".into()).spawn(work) {
+        tracing::warn!(%error, "cannot watch a lazily detached device");
+    }
+}
+
+/// A device that is a block device for as long as this value lives. It keeps the runtime alive.
+///
+/// Dropping it detaches as well as possible: at once if nobody uses the block device, else lazily.
+pub struct Attachment {
+    block_path: PathBuf,
+    method: AttachMethod,
+    /// None once detached.
+    backend: Option<Backend>,
+    runtime: Arc<Runtime>,
+}
+
+impl Attachment {
+    /// The block device's node, such as `/dev/loop0`.
+    pub fn block_path(&self) -> &Path {
+        &self.block_path
+    }
+
+    /// How it was made.
+    pub fn method(&self) -> AttachMethod {
+        self.method
+    }
+
+    /// Who uses the block device or its partitions.
+    pub fn users(&self) -> Vec<BlockUser> {
+        let mut users = users_of(&self.block_path);
+        // The nbd driver runs on a thread of ours that has the device open.
+        let driver = usize::from(self.method == AttachMethod::KernelNbd && !self.is_detached());
+        if users::own_descriptors(&self.block_path) == driver {
+            users
+                .retain(|user| !matches!(user, BlockUser::Process { pid, .. } if *pid == std::process::id()));
+        }
+        users
+    }
+
+    /// Whether it is detached.
+    pub fn is_detached(&self) -> bool {
+        self.backend.is_none()
+    }
+
+    /// Takes the block device away. Its cached data is written out first, unless by force. Does nothing if it is
+    /// away already; after an error it can be called again, in any mode.
+    ///
+    /// # Errors
+    /// [`AttachError::InUse`] in [`DetachMode::Refuse`]; in any mode what the kernel refused.
+    pub fn detach(&mut self, mode: DetachMode) -> Result<(), AttachError> {
+        let Some(backend) = &mut self.backend else { return Ok(()) };
+        if mode == DetachMode::Force {
+            backend.force(&self.runtime)?;
+        } else {
+            match backend.release(&self.runtime) {
+                Err(AttachError::InUse { .. }) if mode == DetachMode::Lazy => {
+                    backend.release_lazily(&self.runtime)?;
+                }
+                result => result?,
+            }
+        }
+        self.backend = None;
+        blockdev::untune(&self.block_path);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attachment")
+            .field("block_path", &self.block_path)
+            .field("method", &self.method)
+            .field("detached", &self.is_detached())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if let Err(error) = self.detach(DetachMode::Lazy) {
+            tracing::warn!(device = %self.block_path.display(), %error, "not detached: clean_stale will after our end");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Who uses a block device: mounts in any mount namespace, swap, devices stacked on it, processes that have it open.
+
+use std::{
+    collections::HashSet,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use super::mounts::{self, Mount};
+
+/// Somebody who uses a block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BlockUser {
+    /// A file system on it is mounted here.
+    Mount(PathBuf),
+    /// It is a swap area.
+    Swap,
+    /// A device such as dm or md stands on it.
+    Holder(String),
+    /// A process has it open.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its command name.
+        name: String,
+    },
+}
+
+impl fmt::Display for BlockUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mount(point) => write!(f, "mounted on {}", point.display()),
+            Self::Swap => f.write_str("used as swap"),
+            Self::Holder(name) => write!(f, "/dev/{name} stands on it"),
+            Self::Process { pid, name } => write!(f, "open in process {pid} ({name})"),
+        }
+    }
+}
+
+/// A disk and its partitions, by node and by `major:minor`.
+struct Family {
+    nodes: Vec<PathBuf>,
+    numbers: Vec<String>,
+    folders: Vec<PathBuf>,
+}
+
+impl Family {
+    fn of(node: &Path) -> Self {
+        let mut family = Self { nodes: vec![node.to_owned()], numbers: Vec::new(), folders: Vec::new() };
+        let Some(name) = node.file_name() else { return family };
+        let disk = Path::new("/sys/block").join(name);
+        for entry in fs::read_dir(&disk).into_iter().flatten().flatten() {
+            if entry.path().join("partition").exists() {
+                family.nodes.push(Path::new("/dev").join(entry.file_name()));
+                family.folders.push(entry.path());
+            }
+        }
+        family.folders.push(disk);
+        let number = |folder: &PathBuf| fs::read_to_string(folder.join("dev")).ok();
+        family.numbers = family.folders.iter().filter_map(number).map(|n| n.trim().to_owned()).collect();
+        family
+    }
+
+    fn carries(&self, mount: &Mount) -> bool {
+        // btrfs has a device number of its own, so its source counts as well.
+        let source = || fs::canonicalize(&mount.source).unwrap_or_else(|_| mount.source.clone());
+        self.numbers.contains(&mount.device)
+            || (mount.source.starts_with("/dev") && self.nodes.contains(&source()))
+    }
+}
+
+/// Who uses the disk `node` or one of its partitions. What cannot be read counts as nobody.
+pub fn users_of(node: &Path) -> Vec<BlockUser> {
+    let family = Family::of(node);
+    let mut users = mounted(&family);
+    users.extend(swapped(&family));
+    users.extend(stacked(&family));
+    users.extend(opened(&family));
+    users
+}
+
+fn numbered(entry: &fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.parse().ok()
+}
+
+fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| Some((numbered(&e)?, e.path())))
+}
+
+/// Mount points in each mount namespace, our own names first.
+fn mounted(family: &Family) -> Vec<BlockUser> {
+    let mut seen = HashSet::new();
+    let mut points = Vec::new();
+    let own = std::iter::once(PathBuf::from("/proc/self"));
+    for process in own.chain(processes().map(|(_, path)| path)) {
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
+        if !seen.insert(namespace) {
+            continue;
+        }
+        let mounts = mounts::of(&process.join("mountinfo")).unwrap_or_default();
+        for mount in mounts.into_iter().filter(|mount| family.carries(mount)) {
+            if !points.contains(&mount.point) {
+                points.push(mount.point);
+            }
+        }
+    }
+    points.into_iter().map(BlockUser::Mount).collect()
+}
+
+fn swapped(family: &Family) -> Option<BlockUser> {
+    let swaps = fs::read_to_string("/proc/swaps").ok()?;
+    let areas = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    areas
+        .into_iter()
+        .any(|area| family.nodes.iter().any(|node| node == Path::new(area)))
+        .then_some(BlockUser::Swap)
+}
+
+fn stacked(family: &Family) -> Vec<BlockUser> {
+    let holders = |folder: &PathBuf| fs::read_dir(folder.join("holders")).into_iter().flatten().flatten();
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    family.folders.iter().flat_map(holders).map(|entry| BlockUser::Holder(name(entry))).collect()
+}
+
+/// How often this process has the disk or one of its partitions open.
+pub(super) fn own_descriptors(node: &Path) -> usize {
+    let family = Family::of(node);
+    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    descriptors.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| family.nodes.contains(&to))).count()
+}
+
+fn opened(family: &Family) -> Vec<BlockUser> {
+    let is_ours =
+        |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| family.nodes.contains(&to));
+    let has_open = |process: &Path| {
+        fs::read_dir(process.join("fd")).is_ok_and(|descriptors| descriptors.flatten().any(is_ours))
+    };
+    let user = |(pid, process): (u32, PathBuf)| {
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned();
+        has_open(&process).then_some(BlockUser::Process { pid, name })
+    };
+    processes().filter_map(user).collect()
+}

@@ -1,0 +1,104 @@
+//! Every bound of the NBD server, with its reason, and the memory they add up to.
+//!
+//! **The bound.** A connection holds at most [`Limits::connection_in_flight_bytes`] of request and reply data,
+//! counted as the buffer pool rounds it, one read-ahead buffer of [`READ_AHEAD_BYTES`], and a few hundred bytes for
+//! each of its [`Limits::connection_requests`]. With at most [`Limits::connections`] connections the server as a
+//! whole stays below [`Limits::memory_bound_bytes`], whatever its clients do: 8 GiB with the defaults if every
+//! client asks for all it may and reads no reply. Where that is too much, lower the limits.
+
+use std::time::Duration;
+
+/// The largest read or write, advertised as the maximum payload. 32 MiB is what the protocol text lets clients assume
+/// without asking, so no client is refused that would be served elsewhere.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// The longest name or description: the protocol's own limit for strings.
+pub const STRING_BYTES_MAX: usize = 4096;
+
+/// Bytes received ahead of what is parsed. Seven 4 KiB writes come with one system call; more would only mean that
+/// more of each larger payload is copied instead of received in place.
+pub const READ_AHEAD_BYTES: usize = 32 << 10;
+
+/// The longest option data: with its 16-byte header it fits into the read-ahead buffer. Room for a name of
+/// [`STRING_BYTES_MAX`] and six queries as long.
+pub const OPTION_BYTES_MAX: usize = READ_AHEAD_BYTES - 16;
+
+/// Options in one negotiation. Clients send below ten; the rest is somebody keeping us busy.
+pub const OPTIONS_MAX: u32 = 64;
+
+/// Extents in one BLOCK_STATUS reply (32 KiB). A client asks on from where the reply ends.
+pub const STATUS_EXTENTS_MAX: usize = 4096;
+
+/// Messages gathered into one send: a connection's default number of requests, so that one send can answer them all.
+pub(crate) const SEND_MESSAGES_MAX: usize = 128;
+
+/// Buffers in one send. The kernel takes 1024 in a vectored write.
+pub(crate) const SEND_PIECES_MAX: usize = 1000;
+
+/// Buffers in one write of the client; one with more is sent as several.
+pub(crate) const WRITE_PIECES_MAX: usize = SEND_PIECES_MAX - 1;
+
+/// Payload after which a send is not made larger, so that buffers are freed while a slow client still receives.
+pub(crate) const SEND_BYTES_MAX: usize = 1 << 20;
+
+/// What one WRITE_ZEROES of up to 4 GiB asks of the device at a time.
+pub(crate) const ZEROES_STEP_BYTES: u64 = 64 << 20;
+
+/// What an operator may bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time; a further one is closed at once.
+    pub connections: usize,
+    /// Requests of one connection that are not yet answered; the Linux client sends up to 128.
+    pub connection_requests: u32,
+    /// Request and reply data of one connection. At least 40 MiB: the largest request and its rounding must fit.
+    pub connection_in_flight_bytes: u64,
+    /// How long a client may take to negotiate.
+    pub handshake: Duration,
+    /// How long a stopping server waits for clients to take their last replies.
+    pub stop_grace: Duration,
+}
+
+/// The least sensible [`Limits::connection_in_flight_bytes`]; smaller values are raised to it.
+pub const CONNECTION_IN_FLIGHT_BYTES_MIN: u64 = 40 << 20;
+
+const _: () = assert!(CONNECTION_IN_FLIGHT_BYTES_MIN >= charged_bytes(REQUEST_BYTES_MAX as u64 + 2 * 4096));
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            connection_requests: 128,
+            connection_in_flight_bytes: 64 << 20,
+            handshake: Duration::from_secs(10),
+            stop_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    /// The limits with impossible values raised to the least possible ones.
+    pub(crate) fn sane(mut self) -> Self {
+        self.connections = self.connections.max(1);
+        self.connection_requests = self.connection_requests.max(1);
+        self.connection_in_flight_bytes = self.connection_in_flight_bytes.max(CONNECTION_IN_FLIGHT_BYTES_MIN);
+        self
+    }
+
+    /// What clients can make the server hold at most, the buffer pools' reserves aside.
+    pub fn memory_bound_bytes(&self) -> u64 {
+        // A task and its queue places: a few hundred bytes, taken as 1 KiB.
+        let overhead = READ_AHEAD_BYTES as u64 * 2 + u64::from(self.connection_requests) * 1024;
+        self.connections as u64 * (self.connection_in_flight_bytes + overhead)
+    }
+}
+
+/// What a buffer of `len` bytes really takes: the pool rounds up to 4 KiB and, to 2 MiB, to powers of two.
+pub(crate) const fn charged_bytes(len: u64) -> u64 {
+    match len {
+        0 => 0,
+        1..=4096 => 4096,
+        4097..=0x20_0000 => len.next_power_of_two(),
+        _ => len.next_multiple_of(4096),
+    }
+}

@@ -1,0 +1,219 @@
+//! One connection: negotiation, then requests until it ends, then the last replies.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use futures_util::future::{Either, select};
+use smallvec::smallvec;
+use stripewise_device::{Device, IoBuf, IoError, WriteBufs, uring::net::Stream};
+use thiserror::Error;
+
+use super::{
+    accept::Shared,
+    budget::{Budget, Ticket},
+    execute,
+    stats::count,
+};
+use crate::nbd::{
+    inlet::{Inlet, InletError},
+    limits::{STATUS_EXTENTS_MAX, charged_bytes},
+    mailbox::Mailbox,
+    outlet::{Message, send_all},
+    proto::{
+        Chunk, Cookie, Head, NbdErrno, Negotiation, NegotiationError, Refusal, Request, RequestError,
+        Session, Step, Then, Work, check, request::REQUEST_BYTES,
+    },
+};
+
+/// A connection as its tasks and the server see it.
+pub(super) struct Connection {
+    id: usize,
+    stream: Stream,
+    budget: Arc<Budget>,
+    replies: Mailbox<Message<Ticket>>,
+    shared: Arc<Shared>,
+    /// Nothing can be sent any more.
+    broken: AtomicBool,
+}
+
+/// Why a connection ended other than by the client's DISC.
+#[derive(Debug, Error)]
+enum End {
+    #[error("{0}")]
+    Inlet(#[from] InletError),
+    #[error("sending failed: {0}")]
+    Send(#[from] IoError),
+    #[error("{0}")]
+    Negotiation(#[from] NegotiationError),
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    #[error("negotiation took too long")]
+    Slow,
+}
+
+impl Connection {
+    pub(super) fn new(id: usize, stream: Stream, budget: Arc<Budget>, shared: Arc<Shared>) -> Self {
+        Self { id, stream, budget, replies: Mailbox::default(), shared, broken: AtomicBool::new(false) }
+    }
+
+    pub(super) fn stop_receiving(&self) {
+        self.stream.shutdown_receive();
+    }
+
+    pub(super) fn cut_off(&self) {
+        self.stream.shutdown();
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(super) fn device(&self, session: &Session) -> &dyn Device {
+        &*self.shared.export(session.export).device
+    }
+
+    /// Queues a reply. The ticket is given back when it is sent, or at once if nothing can be sent any more.
+    pub(super) fn reply(&self, head: Head, payload: WriteBufs, ticket: Ticket) {
+        drop(self.replies.push(Message { head, payload, _keep: ticket }));
+    }
+
+    /// Queues an error, in words where the client understands them.
+    pub(super) fn refuse(&self, session: &Session, cookie: Cookie, refusal: Refusal, ticket: Ticket) {
+        if session.structured {
+            let (errno, message) = (refusal.errno, refusal.reason.to_owned());
+            self.reply_chunk(cookie, &Chunk::Error { errno, message }, ticket);
+        } else {
+            self.reply(Head::simple(cookie, Some(refusal.errno)), WriteBufs::new(), ticket);
+        }
+    }
+
+    /// Queues a reply of one chunk.
+    pub(super) fn reply_chunk(&self, cookie: Cookie, chunk: &Chunk, ticket: Ticket) {
+        let bytes = IoBuf::copy_of(&chunk.encode(cookie, true)).freeze();
+        self.reply(Head::empty(), smallvec![bytes], ticket);
+    }
+}
+
+/// The connection's life. It leaves the server's list when no device is used for it any more.
+pub(super) async fn serve(connection: Arc<Connection>) {
+    let ended = talk(&connection).await;
+    connection.budget.drained().await;
+    connection.replies.close();
+    connection.stream.shutdown();
+    match ended {
+        Ok(()) | Err(End::Inlet(InletError::Closed)) => {
+            tracing::debug!(id = connection.id, "connection ended")
+        }
+        Err(reason) => tracing::info!(id = connection.id, %reason, "connection ended"),
+    }
+    connection.shared.leave(connection.id);
+}
+
+async fn talk(connection: &Arc<Connection>) -> Result<(), End> {
+    let mut inlet = Inlet::new(connection.stream.clone());
+    let Some(session) = negotiate_in_time(connection, &mut inlet).await? else { return Ok(()) };
+    let sender = connection.clone();
+    connection.shared.env().spawn(Box::pin(async move { send_replies(&sender).await }));
+    receive_requests(connection, &mut inlet, session).await
+}
+
+async fn negotiate_in_time(connection: &Connection, inlet: &mut Inlet) -> Result<Option<Session>, End> {
+    let timeout = connection.shared.env().sleep(connection.shared.limits().handshake);
+    let negotiation = std::pin::pin!(negotiate(connection, inlet));
+    match select(negotiation, timeout).await {
+        Either::Left((result, _)) => result,
+        Either::Right(_) => Err(End::Slow),
+    }
+}
+
+async fn negotiate(connection: &Connection, inlet: &mut Inlet) -> Result<Option<Session>, End> {
+    let mut negotiation = Negotiation::new(connection.shared.facts());
+    send(connection, &Negotiation::greeting()).await?;
+    loop {
+        match negotiation.advance(inlet.available())? {
+            Step::Need(len) => inlet.ensure(len).await?,
+            Step::Took { consumed, reply, then } => {
+                inlet.consume(consumed);
+                send(connection, &reply).await?;
+                match then {
+                    Then::Continue => {}
+                    Then::Close => return Ok(None),
+                    Then::Transmit(session) => return Ok(Some(session)),
+                }
+            }
+        }
+    }
+}
+
+async fn send(connection: &Connection, bytes: &[u8]) -> Result<(), IoError> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    connection.stream.send(smallvec![IoBuf::copy_of(bytes).freeze()]).await
+}
+
+async fn send_replies(connection: &Connection) {
+    if send_all(&connection.stream, &connection.replies).await.is_err() {
+        connection.broken.store(true, Ordering::SeqCst);
+        // Wakes the receiver, which waits for the socket or, through the tickets, for its budget.
+        connection.stream.shutdown();
+        drop(connection.replies.close_and_clear());
+    }
+}
+
+async fn receive_requests(
+    connection: &Arc<Connection>,
+    inlet: &mut Inlet,
+    session: Session,
+) -> Result<(), End> {
+    while !connection.broken.load(Ordering::SeqCst) {
+        let request = Request::decode(&inlet.take::<REQUEST_BYTES>().await?)?;
+        count(&connection.shared.counters().requests, 1);
+        let judged =
+            if connection.shared.is_stopping() { Err(SHUTTING_DOWN) } else { check(&request, &session) };
+        match judged {
+            Ok(Work::Disconnect) => return Ok(()),
+            Ok(work) => start(connection, inlet, session, &request, work).await?,
+            Err(refusal) => {
+                inlet.discard(u64::from(request.payload_bytes())).await?;
+                count(&connection.shared.counters().refused, 1);
+                // A structured error takes a buffer.
+                let ticket = connection.budget.acquire(charged_bytes(1)).await;
+                connection.refuse(&session, request.cookie, refusal, ticket);
+            }
+        }
+    }
+    Ok(())
+}
+
+const SHUTTING_DOWN: Refusal = Refusal { errno: NbdErrno::Shutdown, reason: "the server is shutting down" };
+
+async fn start(
+    connection: &Arc<Connection>,
+    inlet: &mut Inlet,
+    session: Session,
+    request: &Request,
+    work: Work,
+) -> Result<(), End> {
+    let ticket = connection.budget.acquire(cost_bytes(&work)).await;
+    let payload = match work {
+        Work::Write { len_bytes, .. } => {
+            Some(inlet.read_into(IoBuf::with_len(len_bytes as usize)).await?.freeze())
+        }
+        _ => None,
+    };
+    let job = execute::Job { connection: connection.clone(), session, cookie: request.cookie, ticket };
+    execute::start(job, work, request.offset_bytes, payload);
+    Ok(())
+}
+
+/// The buffers that a request will hold.
+fn cost_bytes(work: &Work) -> u64 {
+    match work {
+        Work::Read { len_bytes, .. } | Work::Write { len_bytes, .. } => charged_bytes(u64::from(*len_bytes)),
+        Work::Status { .. } => charged_bytes(STATUS_EXTENTS_MAX as u64 * 8),
+        _ => 0,
+    }
+}

@@ -1,0 +1,110 @@
+//! Listening sockets: a unix socket file that only its owner may use, or a TCP port.
+
+use std::{
+    fs, io,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::UnixStream,
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::ServerError;
+use crate::nbd::Endpoint;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A bound, listening socket.
+pub(super) struct Bound {
+    pub(super) fd: OwnedFd,
+    /// Where it really listens: with the port that was chosen.
+    pub(super) endpoint: Endpoint,
+    pub(super) file: Option<SocketFile>,
+}
+
+pub(super) fn listen(endpoint: &Endpoint) -> Result<Bound, ServerError> {
+    match endpoint {
+        Endpoint::Unix(path) => listen_unix(path),
+        Endpoint::Tcp { host, port } => listen_tcp(host, *port).map_err(|source| os(endpoint, source)),
+    }
+}
+
+fn os(endpoint: &Endpoint, source: io::Error) -> ServerError {
+    ServerError::Listen { endpoint: endpoint.to_string(), source }
+}
+
+fn listen_tcp(host: &str, port: u16) -> io::Result<Bound> {
+    let listener = std::net::TcpListener::bind((host, port))?;
+    let port = listener.local_addr()?.port();
+    Ok(Bound { fd: listener.into(), endpoint: Endpoint::Tcp { host: host.to_owned(), port }, file: None })
+}
+
+fn listen_unix(path: &Path) -> Result<Bound, ServerError> {
+    let endpoint = Endpoint::Unix(path.to_owned());
+    let fail = |source: io::Error| os(&endpoint, source);
+    let fd = match bind_unix(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            remove_stale(path)?;
+            bind_unix(path).map_err(fail)?
+        }
+        result => result.map_err(fail)?,
+    };
+    let file = SocketFile::note(path).map_err(fail)?;
+    rustix::net::listen(&fd, BACKLOG).map_err(|error| fail(error.into()))?;
+    Ok(Bound { fd, endpoint, file: Some(file) })
+}
+
+/// Linux makes the socket file with the mode of the socket's own inode, so there is no moment in which others could
+/// connect, and no process-wide umask to change.
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::fs::fchmod(&fd, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    Ok(fd)
+}
+
+/// Removes what a dead server left. Whether it is dead shows in connecting: only then it is refused.
+fn remove_stale(path: &Path) -> Result<(), ServerError> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if !is_socket {
+        return Err(ServerError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = fs::remove_file(path);
+            Ok(())
+        }
+        _ => Err(ServerError::InUse(path.to_owned())),
+    }
+}
+
+/// The socket file we made, removed at the end if it is still ours.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn note(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
