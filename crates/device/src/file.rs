@@ -14,11 +14,12 @@ use std::{
     sync::Arc,
 };
 
+use rustix::fs::SeekFrom;
 use thiserror::Error;
 
 use crate::{
-    Completion, Device, DeviceInfo, IoError, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags,
-    ZeroFlags,
+    Completion, Device, DeviceInfo, Extent, IoError, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
+    WriteFlags, ZeroFlags,
     uring::op::{Command, OpHandle, Outcome, Payload},
 };
 
@@ -46,6 +47,9 @@ pub enum OpenError {
         source: io::Error,
     },
 }
+
+/// Extents named in one answer.
+const EXTENTS_MAX: usize = 1024;
 
 /// How to open a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,7 +130,7 @@ fn block_info(name: String, file: &File, rdev: u64) -> io::Result<DeviceInfo> {
 
 /// A block device's size by seeking to its end: needs no ioctl of our own.
 fn block_size_bytes(file: &File) -> rustix::io::Result<u64> {
-    rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
+    rustix::fs::seek(file, SeekFrom::End(0))
 }
 
 /// What sysfs says of the disk that holds device number `dev`; a partition's queue is its parent's.
@@ -168,6 +172,36 @@ impl Device for FileDevice {
             OpHandle::submit(&self.fd, Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
         IoFuture::uring(op, finish)
     }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        let range = offset_bytes..offset_bytes.saturating_add(len_bytes).min(self.info.size_bytes);
+        if self.is_block {
+            return IoFuture::ready(Ok(vec![Extent { len_bytes: range.end - range.start, is_hole: false }]));
+        }
+        IoFuture::ready(Ok(file_extents(&self.fd, range)))
+    }
+}
+
+/// Cuts a range of a file at its holes; what the file system does not tell counts as stored.
+fn file_extents(fd: &OwnedFd, range: std::ops::Range<u64>) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    let mut at = range.start;
+    while at < range.end && extents.len() < EXTENTS_MAX {
+        // ENXIO: nothing is stored from here to the end of the file.
+        let data = match rustix::fs::seek(fd, SeekFrom::Data(at)) {
+            Err(rustix::io::Errno::NXIO) => range.end,
+            found => found.unwrap_or(at).clamp(at, range.end),
+        };
+        let hole = rustix::fs::seek(fd, SeekFrom::Hole(data)).unwrap_or(range.end).clamp(data, range.end);
+        if data > at {
+            extents.push(Extent { len_bytes: data - at, is_hole: true });
+        }
+        if hole > data {
+            extents.push(Extent { len_bytes: hole - data, is_hole: false });
+        }
+        at = hole;
+    }
+    extents
 }
 
 impl FileDevice {

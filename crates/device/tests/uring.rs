@@ -92,6 +92,21 @@ fn a_truncated_file_is_a_typed_error() {
 }
 
 #[test]
+fn holes_of_a_sparse_file_are_told() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (_file, device) = file_device(MIB);
+    let extents = runtime.block_on(async move {
+        let data = IoBuf::copy_of(&[1; 65_536]).freeze();
+        device.write(262_144, smallvec![data], WriteFlags::default()).await.unwrap();
+        device.extents(0, MIB).await.unwrap()
+    });
+    let total: u64 = extents.iter().map(|e| e.len_bytes).sum();
+    assert_eq!(total, MIB);
+    let holes: u64 = extents.iter().filter(|e| e.is_hole).map(|e| e.len_bytes).sum();
+    assert_eq!(holes, MIB - 65_536, "{extents:?}");
+}
+
+#[test]
 fn a_member_is_opened_once() {
     let (file, _device) = file_device(MIB);
     let again = FileDevice::open(file.path(), FileOptions::default());

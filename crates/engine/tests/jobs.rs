@@ -41,7 +41,10 @@ fn a_rebuild_keeps_to_its_speed_limit_and_clients_are_not_kept_waiting() {
     assert!(lab.array.job().is_some(), "clients were served while it went on");
     lab.wait_for_jobs();
     let took = lab.world.now().since(start);
-    assert!((Duration::from_secs(3)..Duration::from_secs(6)).contains(&took), "{took:?} for 4 MiB at 1 MiB/s");
+    assert!(
+        (Duration::from_secs(3)..Duration::from_secs(6)).contains(&took),
+        "{took:?} for 4 MiB at 1 MiB/s"
+    );
 }
 
 #[test]

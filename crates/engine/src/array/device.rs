@@ -9,8 +9,8 @@ use std::{
 use futures_util::task::noop_waker_ref;
 use smallvec::SmallVec;
 use stripewise_device::{
-    BoxFuture, Completion, Device, DeviceInfo, EnvHandle, IoBuf, IoError, IoFuture, MediaKind, ReadBufs,
-    ReadDone, SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    BoxFuture, Completion, Device, DeviceInfo, EnvHandle, Extent, IoBuf, IoError, IoFuture, MediaKind,
+    ReadBufs, ReadDone, SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use super::Array;
@@ -148,6 +148,14 @@ impl Device for ArrayDevice {
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let array = self.array.clone();
         self.run(async move { array.discard(offset_bytes, len_bytes).await.map_err(IoError::from) })
+    }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        let array = self.array.clone();
+        self.run(async move {
+            array.shared.check_request(offset_bytes, len_bytes)?;
+            array.shared.extents(offset_bytes, len_bytes).await
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod control;
 mod device;
+mod extents;
 mod failure;
 mod flush;
 mod read;

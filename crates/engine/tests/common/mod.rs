@@ -87,7 +87,10 @@ impl Model {
 
     /// After a crash beyond what is promised: whatever is found.
     pub fn adopt_anything(&mut self, content: &[u8]) {
-        self.allowed.iter_mut().zip(content.chunks(SECTOR)).for_each(|(allowed, found)| *allowed = vec![tag(found)]);
+        self.allowed
+            .iter_mut()
+            .zip(content.chunks(SECTOR))
+            .for_each(|(allowed, found)| *allowed = vec![tag(found)]);
     }
 
     /// While nothing crashed: exactly the newest value.
