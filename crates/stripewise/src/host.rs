@@ -1,6 +1,13 @@
 //! The host: this process's runtime, and members opened on it.
 
-use std::{future::Future, io, path::Path, sync::Arc};
+use std::{
+    future::Future,
+    io,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use stripewise_device::{
     Device, EnvHandle,
@@ -9,6 +16,11 @@ use stripewise_device::{
 };
 use stripewise_engine::{Array, AssembleError, AssembleOptions, CreateError, CreateOptions, assemble};
 use thiserror::Error;
+
+/// How long a member may stay in use before that is an error. The kernel winds up a killed process's io_uring, and
+/// with it the claims on its members, some milliseconds after the process is gone.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
+const BUSY_POLL: Duration = Duration::from_millis(5);
 
 /// How to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -60,7 +72,7 @@ impl Host {
         self.runtime.block_on(future)
     }
 
-    /// Opens a member exclusively. Its name is the canonical path.
+    /// Opens a member exclusively. Its name is the canonical path. One that is in use is waited for a moment.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -68,7 +80,13 @@ impl Host {
         let path = path.as_ref();
         // A path that cannot be resolved cannot be opened either; the opening names the reason.
         let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Arc::new(FileDevice::open(canonical, FileOptions::default())?))
+        let deadline = Instant::now() + BUSY_WAIT;
+        loop {
+            match FileDevice::open(&canonical, FileOptions::default()) {
+                Err(OpenError::Busy { .. }) if Instant::now() < deadline => thread::sleep(BUSY_POLL),
+                result => return Ok(Arc::new(result?)),
+            }
+        }
     }
 
     /// Makes an array of devices; everything on them is lost.

@@ -39,9 +39,6 @@ pub(crate) struct EngineBench {
     /// Only this case.
     #[arg(long, value_enum)]
     pub(crate) case: Option<Case>,
-    /// Do this many operations of each case and no limit, for counting instructions.
-    #[arg(long, hide = true)]
-    pub(crate) operations: Option<u64>,
 }
 
 /// One case's figures.
@@ -98,12 +95,6 @@ pub(crate) fn run_engine(
     create.assume_clean = true;
     let array = host.create(create)?;
     touch_all(&host, &array)?;
-    if let Some(operations) = options.operations {
-        for case in Case::ALL.into_iter().filter(|case| options.case.is_none_or(|only| only == *case)) {
-            engine_turn(case, Until::Operations(operations), &host, &array, 0);
-        }
-        return Ok(Vec::new());
-    }
     let mut bare = BareArray::new(options.raid_devices, options.size as usize, options.chunk as usize);
     let cases = Case::ALL.into_iter().filter(|case| options.case.is_none_or(|only| only == *case));
     let mut figures = Vec::new();
@@ -122,7 +113,7 @@ fn measure(case: Case, options: &EngineBench, host: &Host, array: &Array, bare: 
     let turn = Duration::from_secs_f64(options.seconds);
     let mut pairs = Vec::new();
     for seed in 0..=options.turns as u64 {
-        let engine = engine_turn(case, Until::Elapsed(turn), host, array, seed);
+        let engine = engine_turn(case, turn, host, array, seed);
         let limit = limit_turn(case, turn, bare, stripe_bytes, seed);
         if seed > 0 {
             pairs.push((engine, limit)); // the first turn warms both up
@@ -148,31 +139,15 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// When a turn ends.
-#[derive(Clone, Copy)]
-enum Until {
-    Elapsed(Duration),
-    Operations(u64),
-}
-
-impl Until {
-    fn is_over(self, start: Instant, done: u64) -> bool {
-        match self {
-            Self::Elapsed(turn) => start.elapsed() >= turn,
-            Self::Operations(operations) => done >= operations,
-        }
-    }
-}
-
 /// Operations a second of the engine in one turn.
-fn engine_turn(case: Case, until: Until, host: &Host, array: &Array, seed: u64) -> f64 {
+fn engine_turn(case: Case, turn: Duration, host: &Host, array: &Array, seed: u64) -> f64 {
     let array = array.clone();
     host.block_on(async move {
         let mut rng = Rng::with_seed(seed);
         let source = source();
         let (stripe_bytes, capacity) = (array.geometry().stripe_bytes(), array.geometry().capacity_bytes());
         let (mut done, mut block, start) = (0, IoBuf::with_len(4096), Instant::now());
-        while !until.is_over(start, done) {
+        while start.elapsed() < turn {
             for _ in 0..BATCH {
                 let at = rng.u64(..capacity / 4096) * 4096;
                 match case {

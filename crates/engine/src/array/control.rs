@@ -6,6 +6,7 @@ use std::{
 };
 
 use stripewise_device::{Device, IoError, IoErrorKind};
+use stripewise_format::md::Role;
 
 use super::{Array, Shared};
 use crate::{
@@ -222,7 +223,10 @@ impl Shared {
             self.bitmap_offsets.write().insert(entry.member.dev_number, offset);
         }
         enroll::wipe_pages(&entry).await?;
+        let dev_number = entry.member.dev_number;
         ledger.entries.push(entry);
+        // The number may be a lost member's, which the table calls faulty.
+        ledger.set_role(dev_number, Role::Spare);
         let failed = ledger.write_all(self.env.wall_clock_us()).await;
         drop(ledger);
         if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }

@@ -1,0 +1,87 @@
+//! Several writers at once, until the daemon is killed under them.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+
+use futures_util::future::join_all;
+use smallvec::smallvec;
+use stripewise::{Device, IoBuf, IoError, WriteFlags, ZeroFlags, export::nbd::NbdClient};
+
+use crate::model::{Model, SECTOR};
+
+const WRITERS: u64 = 12;
+/// A few large requests cover whole stripes; most are small.
+const LARGE_SECTORS: usize = 1024;
+const SMALL_SECTORS: usize = 24;
+
+/// Requests that were acknowledged.
+pub(crate) async fn write_until_gone(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, seed: u64) -> u64 {
+    let writers = (0..WRITERS).map(|index| writer(client.clone(), model.clone(), seed + index));
+    join_all(writers).await.into_iter().sum()
+}
+
+async fn writer(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, seed: u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut acknowledged = 0;
+    loop {
+        let range = pick(&mut random, &model);
+        let done = match random.u8(0..16) {
+            0 | 1 => read(&client, &model, range.clone()).await,
+            2 => zero(&client, &model, range.clone(), random.bool()).await,
+            _ => write(&client, &model, range.clone(), &mut random).await,
+        };
+        // What failed stays as it is: a write that was not acknowledged.
+        if done.is_err() || random.u8(..) == 0 && client.flush().await.is_err() {
+            return acknowledged;
+        }
+        model.lock().unwrap().end(range);
+        acknowledged += 1;
+    }
+}
+
+/// A range that nobody else uses now. Writers meet in the same stripes often: half of them stay near the start.
+fn pick(random: &mut fastrand::Rng, model: &Mutex<Model>) -> Range<usize> {
+    let mut model = model.lock().unwrap();
+    loop {
+        let longest = if random.u8(0..12) == 0 { LARGE_SECTORS } else { SMALL_SECTORS };
+        let len = random.usize(1..=longest);
+        let span = if random.bool() { model.len() } else { model.len() / 16 };
+        let start = random.usize(..span - len);
+        if model.take(start..start + len) {
+            return start..start + len;
+        }
+    }
+}
+
+async fn read(client: &NbdClient, model: &Mutex<Model>, range: Range<usize>) -> Result<(), IoError> {
+    let into = smallvec![IoBuf::with_len(range.len() * SECTOR)];
+    let bytes = client.read((range.start * SECTOR) as u64, into).await.into_one()?;
+    model.lock().unwrap().check(range.start, &bytes);
+    Ok(())
+}
+
+async fn write(
+    client: &NbdClient,
+    model: &Mutex<Model>,
+    range: Range<usize>,
+    random: &mut fastrand::Rng,
+) -> Result<(), IoError> {
+    let mut data = IoBuf::with_len(range.len() * SECTOR);
+    random.fill(&mut data);
+    model.lock().unwrap().begin(range.clone(), Some(&data));
+    let flags = WriteFlags { fua: random.u8(0..8) == 0 };
+    client.write((range.start * SECTOR) as u64, smallvec![data.freeze()], flags).await
+}
+
+async fn zero(
+    client: &NbdClient,
+    model: &Mutex<Model>,
+    range: Range<usize>,
+    may_unmap: bool,
+) -> Result<(), IoError> {
+    model.lock().unwrap().begin(range.clone(), None);
+    let (start, len) = ((range.start * SECTOR) as u64, (range.len() * SECTOR) as u64);
+    client.write_zeroes(start, len, ZeroFlags { may_unmap }).await
+}

@@ -1,0 +1,169 @@
+//! Creating, looking at, stopping and assembling.
+
+use crate::common::{Client, Loop, MIB, Mounted, Sandbox, can_run, noise, tool};
+
+/// Level, members, and how many chunks of data a stripe has.
+const SHAPES: [(i32, usize, u64); 5] = [(0, 3, 3), (1, 3, 1), (4, 3, 2), (5, 4, 3), (6, 5, 3)];
+
+/// Creates, fills, stops, assembles in another order, and finds everything again.
+fn live(sandbox: &Sandbox, level: i32, members: &[String], data_members: u64) {
+    let made = sandbox.ok(&format!("--json create a --level {level} --chunk 64K"), members);
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(made["level"], level);
+    assert_eq!(made["size_bytes"].as_u64().unwrap(), made["member_bytes"].as_u64().unwrap() * data_members);
+    let client = Client::connect(&sandbox.serve("a"));
+    assert_eq!(client.size_bytes(), made["size_bytes"]);
+    let data = noise(level as u64, 3 << 20);
+    client.write(512, &data).unwrap();
+    client.flush().unwrap();
+    drop(client);
+    sandbox.done("stop a");
+    let turned: Vec<_> = members.iter().rev().collect();
+    sandbox.ok("assemble other", &turned);
+    let client = Client::connect(&sandbox.serve("other"));
+    assert!(client.read(512, data.len()).unwrap() == data, "level {level}");
+    if level > 0 {
+        sandbox.assert_consistent("other");
+    }
+    sandbox.done("stop other");
+}
+
+#[test]
+fn every_level_on_files() {
+    for (level, count, data_members) in SHAPES {
+        let sandbox = Sandbox::new();
+        live(&sandbox, level, &sandbox.members(count, 24 * MIB), data_members);
+    }
+}
+
+#[test]
+fn every_level_on_block_devices() {
+    if !can_run(&["losetup"], true) {
+        return;
+    }
+    for (level, count, data_members) in SHAPES {
+        let sandbox = Sandbox::new();
+        let loops: Vec<Loop> = sandbox.members(count, 24 * MIB).iter().map(|file| Loop::new(file)).collect();
+        let devices: Vec<String> = loops.iter().map(|l| l.0.clone()).collect();
+        live(&sandbox, level, &devices, data_members);
+    }
+}
+
+#[test]
+fn status_and_detail_tell_the_same_to_people_and_programs() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    let shown = sandbox.ok("create home --level 6 --chunk 32 --assume-clean", &members);
+    assert!(shown.contains("home : clean raid6") && shown.contains("[4/4] [UUUU]"), "{shown}");
+    assert!(sandbox.done("status").contains("m0[0] m1[1] m2[2] m3[3]"));
+    let detail = sandbox.done("detail home");
+    for line in ["Raid Level : raid6", "Chunk Size : 32 KiB", "State : clean", "Consistency Policy : bitmap"] {
+        assert!(detail.contains(line), "{detail}");
+    }
+    let status = sandbox.status("home");
+    assert_eq!(sandbox.json("status")[0]["uuid"], status["uuid"]);
+    assert_eq!(status["in_sync"], serde_json::json!([true, true, true, true]));
+    assert_eq!(status["members"][2]["device"], members[2]);
+    assert_eq!(status["chunk_bytes"], 32 << 10);
+}
+
+#[test]
+fn spares_and_missing_members_are_created_as_given() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 -n 3 missing", &members[..2]);
+    assert_eq!(sandbox.status("a")["state"], "clean, degraded");
+    sandbox.done("stop a");
+    sandbox.ok("create b --level 5 --force -n 2 -x 1", &members);
+    assert_eq!(sandbox.member_state("b", &members[2]).unwrap(), "spare");
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let said = sandbox.ok("create a --level 5 --dry-run", &members);
+    assert!(said.contains("would make raid5 'a'"), "{said}");
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
+    sandbox.fails(1, "detail a", &[""; 0], &["a: no such array is running", "stripewise status"]);
+}
+
+#[test]
+fn examine_and_mdadm_read_the_same_superblock() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("stop a");
+    let ours = &sandbox.json(&format!("examine {}", members[1]))[0];
+    assert_eq!((&ours["role"], &ours["clean"]), (&"active device 1".into(), &true.into()));
+    assert!(sandbox.ok("examine", &members).contains("both copies good"));
+    if !can_run(&["mdadm"], false) {
+        return;
+    }
+    for (index, member) in members.iter().enumerate() {
+        let theirs = tool("mdadm", &["--examine", member]);
+        let role = format!("Device Role : Active device {index}");
+        for line in ["Raid Level : raid5", "State : clean", "Checksum :", "Array State : AAA", &role] {
+            assert!(theirs.contains(line), "no '{line}' in\n{theirs}");
+        }
+        assert!(theirs.contains("correct") && !theirs.contains("expected"), "{theirs}");
+        let uuid = ours["array_uuid"].as_str().unwrap().replace('-', "");
+        assert!(theirs.replace(':', "").contains(&uuid), "{uuid} is not in\n{theirs}");
+    }
+}
+
+#[test]
+fn a_degraded_assembly_takes_run() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let data = noise(5, 1 << 20);
+    Client::connect(&sandbox.serve("a")).write(0, &data).unwrap();
+    sandbox.done("stop a");
+    sandbox.fails(1, "assemble a", &members[1..], &["1 members are absent", "--run"]);
+    sandbox.ok("assemble a --run", &members[1..]);
+    assert!(Client::connect(&sandbox.serve("a")).read(0, data.len()).unwrap() == data);
+}
+
+#[test]
+fn a_read_only_assembly_writes_nothing() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("stop a");
+    let before: Vec<_> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
+    sandbox.ok("assemble a --readonly", &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    assert!(client.write(0, &[1; 512]).is_err());
+    client.read(0, 4096).unwrap();
+    sandbox.fails(1, "scrub a repair", &[""; 0], &["read-only"]);
+    sandbox.done("stop a");
+    let after: Vec<_> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
+    assert!(before == after, "a member was written to");
+}
+
+#[test]
+fn detail_test_tells_by_its_exit_code() {
+    let sandbox = Sandbox::new();
+    sandbox.fails(4, "detail a --test", &[""; 0], &["no such array"]);
+    if !can_run(&["mount"], true) {
+        return;
+    }
+    let _full = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none"], &sandbox.folder().join("full"));
+    let members = [
+        sandbox.member("m0", 24 * MIB),
+        sandbox.member("m1", 24 * MIB),
+        sandbox.member("full/m2", 24 * MIB),
+    ];
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("detail a --test");
+    sandbox.ok("fail a", &members[..1]);
+    assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(1));
+    // The one member that could be lost is; what now fails a write takes the array with it.
+    let client = Client::connect(&sandbox.serve("a"));
+    assert!(client.write(0, &noise(1, 12 << 20)).is_err());
+    assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(2));
+    assert_eq!(sandbox.status("a")["state"], "failed");
+    // Each of the two members left still says that it belongs, so that an operator can make room and go on.
+    sandbox.fails(1, "stop a", &[""; 0], &["lost more members than its level tolerates"]);
+}

@@ -1,0 +1,128 @@
+//! Block devices and NBD servers of an array.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::Duration,
+};
+
+use crate::common::{MIB, Mounted, Sandbox, can_run, noise, tool};
+
+fn array() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 64 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox
+}
+
+#[test]
+fn a_file_system_lives_on_the_attached_array() {
+    if !can_run(&["mkfs.ext4", "fsck.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let sandbox = array();
+    // The link under /dev/stripewise is the machine's; what it points to is ours.
+    let place = sandbox.done("attach a");
+    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
+    assert_eq!(sandbox.status("a")["attached"], place.trim());
+    sandbox.fails(1, "attach a", &[""; 0], &["attached already", &device]);
+    tool("mkfs.ext4", &["-q", &device]);
+    let point = sandbox.folder().join("mnt");
+    let mounted = Mounted::new(&[&device], &point);
+    let data = noise(9, 20 << 20);
+    std::fs::write(point.join("data"), &data).unwrap();
+    sandbox.fails(1, "detach a", &[""; 0], &["in use", "mnt"]);
+    sandbox.fails(1, "stop a", &[""; 0], &["in use"]);
+    assert!(std::fs::read(point.join("data")).unwrap() == data, "a refused stop did harm");
+    mounted.unmount();
+    tool("fsck.ext4", &["-fn", &device]);
+    let mounted = Mounted::new(&[&device], &point);
+    assert!(std::fs::read(point.join("data")).unwrap() == data);
+    mounted.unmount();
+    sandbox.done("detach a");
+    assert!(sandbox.status("a")["attached"].is_null());
+    sandbox.fails(1, "detach a", &[""; 0], &["not attached"]);
+    sandbox.assert_consistent("a");
+}
+
+#[test]
+fn stopping_detaches_what_nobody_uses() {
+    if !can_run(&["losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let sandbox = array();
+    let place = sandbox.done("attach a --method fuse");
+    sandbox.done("stop a");
+    assert!(!Path::new(place.trim()).is_symlink());
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(sandbox.folder().to_str().unwrap()), "{mounts}");
+}
+
+#[test]
+fn a_way_to_attach_that_is_none_is_refused() {
+    let sandbox = array();
+    sandbox.fails(1, "attach a --method floppy", &[""; 0], &["floppy", "nbd or fuse"]);
+}
+
+#[test]
+fn served_on_a_unix_socket_and_on_tcp() {
+    if !can_run(&["nbdinfo", "nbdcopy", "qemu-io"], false) {
+        return;
+    }
+    let sandbox = array();
+    let unix = sandbox.serve("a");
+    let tcp = sandbox.done("serve a --bind 127.0.0.1:0").trim().to_owned();
+    assert!(tcp.starts_with("nbd://127.0.0.1:") && !tcp.contains(":0/"), "{tcp}");
+    assert_eq!(sandbox.status("a")["exports"], serde_json::json!([unix, tcp]));
+    let mode = std::fs::metadata(sandbox.path("a.nbd")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let image = sandbox.path("image");
+    std::fs::write(&image, noise(4, 16 << 20)).unwrap();
+    for uri in [&unix, &tcp] {
+        let info: serde_json::Value = serde_json::from_str(&tool("nbdinfo", &["--json", uri])).unwrap();
+        assert_eq!(info["exports"][0]["export-size"], sandbox.status("a")["size_bytes"]);
+        tool("nbdcopy", &[&image, uri]);
+        let out = sandbox.path("out");
+        tool("nbdcopy", &[uri, &out]);
+        let (image, out) = (std::fs::read(&image).unwrap(), std::fs::read(&out).unwrap());
+        assert!(image[..] == out[..image.len()], "{uri}");
+        let words =
+            ["-f", "raw", "-c", "write -P 0x5a 512 64k", "-c", "read -P 0x5a 512 64k", "-c", "flush", uri];
+        let said = tool("qemu-io", &words);
+        assert!(!said.contains("failed") && !said.contains("error"), "{said}");
+    }
+    sandbox.done(&format!("serve a --stop --unix {}", sandbox.path("a.nbd")));
+    assert_eq!(sandbox.status("a")["exports"], serde_json::json!([tcp]));
+    sandbox.done("serve a --stop");
+    assert_eq!(sandbox.status("a")["exports"], serde_json::json!([]));
+    sandbox.assert_consistent("a");
+}
+
+#[test]
+fn a_read_only_export_refuses_writes() {
+    if !can_run(&["qemu-io"], false) {
+        return;
+    }
+    let sandbox = array();
+    let uri = sandbox.ok("serve a --read-only --unix", &[sandbox.path("ro")]).trim().to_owned();
+    let mut qemu_io = std::process::Command::new("qemu-io");
+    let said = crate::common::run_bounded(
+        qemu_io.args(["-f", "raw", "-c", "write 0 4k", &uri]),
+        Duration::from_secs(30),
+    );
+    assert_ne!(said.code, Some(0), "{said:?}");
+    tool("qemu-io", &["-r", "-f", "raw", "-c", "read -P 0 0 4k", &uri]);
+}
+
+#[test]
+fn an_address_in_use_is_refused_and_a_stale_socket_is_not() {
+    let sandbox = array();
+    sandbox.serve("a");
+    sandbox.fails(1, "serve a --unix", &[sandbox.path("a.nbd")], &["a.nbd"]);
+    sandbox.fails(1, "serve a --bind", &["nonsense"], &["HOST:PORT"]);
+    sandbox.fails(1, "serve a --bind", &["127.0.0.1:99999"], &["99999", "not a port"]);
+    std::fs::write(sandbox.path("file"), b"precious").unwrap();
+    sandbox.fails(1, "serve a --unix", &[sandbox.path("file")], &["file"]);
+    assert_eq!(std::fs::read(sandbox.path("file")).unwrap(), b"precious");
+    sandbox.fails(1, "serve a --stop --unix", &[sandbox.path("other")], &["not served there"]);
+}

@@ -1,0 +1,12 @@
+//! The life of arrays, through the built binary: made, used, broken, mended, exported, stopped, found again.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arrays;
+mod exports;
+mod jobs;
+mod members;
+mod process;

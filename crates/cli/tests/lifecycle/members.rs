@@ -1,0 +1,113 @@
+//! Failing, removing, adding and replacing members.
+
+use crate::common::{Client, MIB, Sandbox, noise};
+
+/// An array with something on it.
+fn filled(level: i32, count: usize) -> (Sandbox, Vec<String>, Client, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(count, 24 * MIB);
+    sandbox.ok(&format!("create a --level {level} --assume-clean"), &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    let data = noise(7, 8 << 20);
+    client.write(0, &data).unwrap();
+    (sandbox, members, client, data)
+}
+
+#[test]
+fn a_member_is_failed_removed_and_rebuilt_on_another() {
+    for (level, count) in [(1, 2), (4, 3), (5, 3), (6, 4)] {
+        let (sandbox, members, client, data) = filled(level, count);
+        sandbox.ok("fail a", &members[..1]);
+        assert_eq!(sandbox.member_state("a", &members[0]).unwrap(), "faulty");
+        sandbox.fails(1, "fail a", &members[..1], &["not active"]);
+        sandbox.ok("remove a", &members[..1]);
+        assert_eq!(sandbox.member_state("a", &members[0]), None);
+        assert!(client.read(0, data.len()).unwrap() == data, "degraded level {level}");
+        let fresh = sandbox.member("fresh", 24 * MIB);
+        sandbox.ok("add a --wait", &[fresh]);
+        sandbox.done("detail a --test");
+        assert!(client.read(0, data.len()).unwrap() == data, "rebuilt level {level}");
+        sandbox.assert_consistent("a");
+    }
+}
+
+#[test]
+fn a_removed_member_is_added_again_with_force() {
+    let (sandbox, members, client, data) = filled(5, 3);
+    sandbox.ok("fail a", &members[1..2]);
+    sandbox.ok("remove a", &members[1..2]);
+    let words = [&members[1], "holds an md array member", "--force"];
+    sandbox.fails(1, "add a", &members[1..2], &words.map(|word| word as &str));
+    sandbox.ok("add a --force --wait", &members[1..2]);
+    assert!(client.read(0, data.len()).unwrap() == data);
+    sandbox.assert_consistent("a");
+}
+
+#[test]
+fn an_active_member_is_not_removed() {
+    let (sandbox, members, ..) = filled(5, 3);
+    sandbox.fails(1, "remove a", &members[..1], &[&members[0], "active; fail it first"]);
+}
+
+#[test]
+fn the_member_that_is_needed_is_not_failed() {
+    let (sandbox, members, ..) = filled(5, 3);
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.fails(1, "fail a", &members[1..2], &[&members[1], "cannot do without it"]);
+    assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(1));
+}
+
+#[test]
+fn a_member_is_replaced_without_losing_redundancy() {
+    for (level, count) in [(1, 2), (5, 3), (6, 4)] {
+        let (sandbox, members, client, data) = filled(level, count);
+        let fresh = sandbox.member("fresh", 24 * MIB);
+        sandbox.ok(&format!("replace a {} --wait --with", members[1]), &[&fresh]);
+        sandbox.done("detail a --test");
+        assert_eq!(sandbox.member_state("a", &fresh).unwrap(), "in sync");
+        assert_eq!(sandbox.member_state("a", &members[1]).unwrap(), "faulty");
+        assert!(client.read(0, data.len()).unwrap() == data);
+        sandbox.ok("remove a", &members[1..2]);
+        sandbox.assert_consistent("a");
+    }
+}
+
+#[test]
+fn spares_are_still_spares_after_an_assembly() {
+    let (sandbox, mut members, _, data) = filled(5, 3);
+    // Role 2 wanders: its first member is lost, a spare takes over, another spare gets the free number.
+    sandbox.ok("fail a", &members[2..]);
+    let taken = sandbox.member("taken", 24 * MIB);
+    sandbox.ok("add a --wait", &[&taken]);
+    sandbox.ok("remove a", &members[2..]);
+    sandbox.done("stop a");
+    members[2] = taken;
+    sandbox.ok("assemble a", &members);
+    let spare = sandbox.member("spare", 24 * MIB);
+    sandbox.ok("add a", &[&spare]);
+    assert_eq!(sandbox.member_state("a", &spare).unwrap(), "spare");
+    sandbox.done("stop a");
+    members.push(spare.clone());
+    sandbox.ok("assemble a", &members);
+    assert_eq!(sandbox.member_state("a", &spare).as_deref(), Some("spare"));
+    assert!(Client::connect(&sandbox.serve("a")).read(0, data.len()).unwrap() == data);
+}
+
+#[test]
+fn a_spare_with_the_number_of_a_lost_member_is_still_a_spare() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean -n 3 -x 1", &members);
+    sandbox.done("stop a");
+    // Member 1 is left behind: the spare takes its role, and the table goes on calling number 1 faulty.
+    let left = [&members[0], &members[2], &members[3]];
+    sandbox.ok("assemble a --run", &left);
+    sandbox.done("wait a");
+    let fresh = sandbox.member("fresh", 24 * MIB);
+    sandbox.ok("add a", &[&fresh]);
+    assert_eq!(sandbox.member_state("a", &fresh).as_deref(), Some("spare"));
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &[left[0], left[1], left[2], &fresh]);
+    sandbox.done("detail a --test");
+    assert_eq!(sandbox.member_state("a", &fresh).as_deref(), Some("spare"));
+}

@@ -1,0 +1,102 @@
+//! The README's commands, executed: its blocks for disks run on loop devices in the disks' places.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn readme() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap()
+}
+
+/// The contents of all blocks fenced with this info string.
+fn blocks(text: &str, info: &str) -> Vec<String> {
+    let fence = format!("\n```{info}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
+}
+
+/// Loop devices in the places of disks; detached at the end, whatever happened.
+struct Disks {
+    folder: tempfile::TempDir,
+    loops: Vec<(String, PathBuf)>,
+}
+
+impl Disks {
+    fn attach(names: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disks = Self { folder, loops: Vec::new() };
+        for name in names {
+            let file = disks.folder.path().join(name);
+            File::create(&file).unwrap().set_len(128 << 20).unwrap();
+            let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().ok()?;
+            if !output.status.success() {
+                return None;
+            }
+            let path = String::from_utf8(output.stdout).unwrap().trim().into();
+            disks.loops.push((format!("/dev/{name}"), path));
+        }
+        Some(disks)
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        let run_dir = self.folder.path().join("run");
+        let stop = ["stop", "--all", "--force"];
+        let _ = Command::new(env!("CARGO_BIN_EXE_stripewise")).args(stop).env("STRIPEWISE_RUN_DIR", run_dir).status();
+        for (_, path) in &self.loops {
+            let _ = Command::new("losetup").arg("--detach").arg(path).status();
+        }
+    }
+}
+
+#[test]
+fn the_two_commands_are_what_they_say() {
+    let text = readme();
+    let plain = blocks(&text, "sh");
+    assert_eq!(plain[0], "cargo run --release -- demo");
+    assert_eq!(plain[1], "scripts/test");
+    let ci = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/run");
+    assert!(std::fs::read_to_string(ci).unwrap().contains("exec scripts/test"), "CI runs the second");
+    let demo = Command::new(env!("CARGO_BIN_EXE_stripewise")).arg("demo").output().unwrap();
+    let story = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success() && story.contains("all checks passed"), "{story}");
+}
+
+#[test]
+fn the_commands_for_disks_work_in_order() {
+    let required = std::env::var("STRIPEWISE_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
+    let root = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    let disks = if root { Disks::attach(&["sdb", "sdc", "sdd", "sde", "sdf", "sdg"]) } else { None };
+    let Some(disks) = disks else {
+        assert!(!required, "loop devices, FUSE and root are needed");
+        eprintln!("*** SKIPPED: the README's commands for disks need root, loop devices and FUSE ***");
+        return;
+    };
+    let mount_point = disks.folder.path().join("mnt");
+    std::fs::create_dir(&mount_point).unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_stripewise"));
+    let mut script = String::from("set -ex\n");
+    script += &blocks(&readme(), "sh disks").join("\n");
+    for (disk, path) in &disks.loops {
+        script = script.replace(disk, &path.display().to_string());
+    }
+    script = script.replace("/mnt", &mount_point.display().to_string());
+    script = script.replace("/run/tank.sock", &disks.folder.path().join("tank.sock").display().to_string());
+    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .env("PATH", path)
+        .env("STRIPEWISE_RUN_DIR", disks.folder.path().join("run"))
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        let _ = Command::new("umount").arg(&mount_point).status();
+        panic!("{}\n{out}\n{err}", output.status);
+    }
+    assert!(out.contains("[4/4] [UUUU]"), "{out}");
+}

@@ -1,0 +1,60 @@
+//! A number of operations over memory members and nothing else, for counting instructions: `operations CASE COUNT`.
+//!
+//! Runs in the simulated world, whose executor needs no threads and no system calls, as callgrind likes it; the
+//! engine and the members are the real ones.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use stripewise_device::{Device, IoBuf, WriteFlags, memory::MemoryDevice};
+use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_sim::World;
+
+const MEMBER_BYTES: u64 = 64 << 20;
+const BLOCK: usize = 4096;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let case = arguments.next().unwrap_or_default();
+    let count: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let world = World::new(1);
+    let member = |i| Arc::new(MemoryDevice::new(format!("memory{i}"), MEMBER_BYTES)) as Arc<dyn Device>;
+    let mut options = CreateOptions::new("operations", Level::Raid5, (0..5).map(member).collect());
+    options.assume_clean = true;
+    let env = world.env();
+    let array = world.run(async move { Array::create(env, options).await }).expect("memory members do not fail");
+    match case.as_str() {
+        "random-write" => world.run(random_writes(array, count)),
+        "random-read" => world.run(random_reads(array, count)),
+        "full-stripe" => world.run(full_stripes(array, count)),
+        _ => eprintln!("give random-write, random-read or full-stripe, and a count"),
+    }
+}
+
+async fn random_writes(array: Array, count: u64) {
+    let mut rng = Rng::with_seed(1);
+    let data = IoBuf::copy_of(&[7; BLOCK]).freeze();
+    for _ in 0..count {
+        let at = rng.u64(..array.geometry().capacity_bytes() / BLOCK as u64) * BLOCK as u64;
+        array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+    }
+}
+
+async fn random_reads(array: Array, count: u64) {
+    let mut rng = Rng::with_seed(1);
+    let mut buf = IoBuf::with_len(BLOCK);
+    for _ in 0..count {
+        let at = rng.u64(..array.geometry().capacity_bytes() / BLOCK as u64) * BLOCK as u64;
+        buf = array.read(at, buf).await.expect("memory members do not fail");
+    }
+}
+
+async fn full_stripes(array: Array, count: u64) {
+    let stripe_bytes = array.geometry().stripe_bytes();
+    let data = IoBuf::zeroed(stripe_bytes as usize).freeze();
+    let stripes = array.geometry().stripes();
+    for i in 0..count {
+        let at = i % stripes * stripe_bytes;
+        array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+    }
+}
