@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::FileTypeExt,
     path::Path,
 };
 
@@ -51,11 +52,16 @@ const SIGNATURES: [Signature; 24] = [
 /// Bytes read from the start: beyond the last signature.
 const HEAD_BYTES: usize = 0x21000;
 
-/// What is found on a device or file; empty for a blank one.
+/// What is found on a device or file; empty for a blank one, and for what cannot be a member: opening it as one tells
+/// that better, and opening a FIFO here would wait for ever.
 ///
 /// # Errors
 /// When it cannot be read.
 pub(crate) fn probe(path: &Path) -> io::Result<Vec<&'static str>> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Ok(Vec::new());
+    }
     let mut file = File::open(path)?;
     let mut head = Vec::with_capacity(HEAD_BYTES);
     file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;

@@ -4,7 +4,7 @@
 use std::{
     fs::{DirBuilder, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -33,6 +33,10 @@ pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     let dir = run_dir();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.with_context(|| format!("{}: cannot make the run directory", dir.display()))?;
+    let metadata = std::fs::metadata(&dir)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        bail!("{}: belongs to or can be written by somebody else; remove it", dir.display());
+    }
     Ok(dir)
 }
 

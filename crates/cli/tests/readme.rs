@@ -46,7 +46,10 @@ impl Drop for Disks {
     fn drop(&mut self) {
         let run_dir = self.folder.path().join("run");
         let stop = ["stop", "--all", "--force"];
-        let _ = Command::new(env!("CARGO_BIN_EXE_stripewise")).args(stop).env("STRIPEWISE_RUN_DIR", run_dir).status();
+        let _ = Command::new(env!("CARGO_BIN_EXE_stripewise"))
+            .args(stop)
+            .env("STRIPEWISE_RUN_DIR", run_dir)
+            .status();
         for (_, path) in &self.loops {
             let _ = Command::new("losetup").arg("--detach").arg(path).status();
         }

@@ -18,8 +18,8 @@ use rustix::fs::SeekFrom;
 use thiserror::Error;
 
 use crate::{
-    Completion, Device, DeviceInfo, Extent, IoError, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
-    WriteFlags, ZeroFlags,
+    Completion, Device, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
+    WriteBufs, WriteFlags, ZeroFlags,
     uring::op::{Command, OpHandle, Outcome, Payload},
 };
 
@@ -150,26 +150,25 @@ impl Device for FileDevice {
     }
 
     fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
-        let op = OpHandle::submit(&self.fd, Command::Read { offset_bytes }, Payload::Read(into));
+        let op = self.submit(Command::Read { offset_bytes }, Payload::Read(into));
         IoFuture::uring(op, finish_read)
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         let rw_flags = if flags.fua { libc::RWF_DSYNC } else { 0 };
-        let op = OpHandle::submit(&self.fd, Command::Write { offset_bytes, rw_flags }, Payload::Write(from));
+        let op = self.submit(Command::Write { offset_bytes, rw_flags }, Payload::Write(from));
         IoFuture::uring(op, finish)
     }
 
     fn flush(&self) -> Completion {
-        IoFuture::uring(OpHandle::submit(&self.fd, Command::Sync, Payload::None), finish)
+        IoFuture::uring(self.submit(Command::Sync, Payload::None), finish)
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks allocated.
         let mode = libc::FALLOC_FL_KEEP_SIZE
             | if flags.may_unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
-        let op =
-            OpHandle::submit(&self.fd, Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
+        let op = self.submit(Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
         IoFuture::uring(op, finish)
     }
 
@@ -178,7 +177,11 @@ impl Device for FileDevice {
         if self.is_block {
             return IoFuture::ready(Ok(vec![Extent { len_bytes: range.end - range.start, is_hole: false }]));
         }
-        IoFuture::ready(Ok(file_extents(&self.fd, range)))
+        let extents = file_extents(&self.fd, range);
+        // What a file has lost at its end is no hole.
+        let size_bytes = rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64);
+        let whole = size_bytes >= self.info.size_bytes;
+        IoFuture::ready(if whole { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) })
     }
 }
 
@@ -205,6 +208,11 @@ fn file_extents(fd: &OwnedFd, range: std::ops::Range<u64>) -> Vec<Extent> {
 }
 
 impl FileDevice {
+    fn submit(&self, command: Command, payload: Payload) -> OpHandle {
+        let file_bytes = if self.is_block { 0 } else { self.info.size_bytes };
+        OpHandle::submit_to_file(&self.fd, file_bytes, command, payload)
+    }
+
     /// Whether this is a block device (else a regular file).
     pub fn is_block(&self) -> bool {
         self.is_block

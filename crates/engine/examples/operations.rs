@@ -22,7 +22,8 @@ fn main() {
     let mut options = CreateOptions::new("operations", Level::Raid5, (0..5).map(member).collect());
     options.assume_clean = true;
     let env = world.env();
-    let array = world.run(async move { Array::create(env, options).await }).expect("memory members do not fail");
+    let array =
+        world.run(async move { Array::create(env, options).await }).expect("memory members do not fail");
     match case.as_str() {
         "random-write" => world.run(random_writes(array, count)),
         "random-read" => world.run(random_reads(array, count)),

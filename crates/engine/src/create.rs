@@ -81,6 +81,20 @@ pub enum CreateError {
         /// The level's number.
         level: i32,
     },
+    /// No member at all.
+    #[error("every member is missing; give at least one device")]
+    NoMember,
+    /// The bitmap's regions are impossible.
+    #[error(
+        "--bitmap-chunk of {region_bytes} bytes: give a power of two from the chunk ({chunk_bytes} bytes) to 1G, large \
+         enough that the metadata has room for a bit of each"
+    )]
+    Region {
+        /// As asked.
+        region_bytes: u64,
+        /// The chunk.
+        chunk_bytes: usize,
+    },
     /// One device for two roles.
     #[error("{0} is given twice; every role needs a device of its own")]
     Twice(String),
@@ -144,6 +158,9 @@ async fn write_metadata(env: &EnvHandle, options: &CreateOptions) -> Result<(), 
 }
 
 fn check_members(options: &CreateOptions) -> Result<(), CreateError> {
+    if options.members.iter().all(Option::is_none) && !options.members.is_empty() {
+        return Err(CreateError::NoMember);
+    }
     let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
     for (index, device) in devices.iter().enumerate() {
         let twice = devices[..index]
@@ -174,6 +191,22 @@ fn geometry_of(options: &CreateOptions) -> Result<Geometry, CreateError> {
     }
     let block = devices.iter().map(|device| device.info().logical_block_bytes).max().unwrap_or(512);
     Ok(Geometry::new(options.level, options.members.len(), options.chunk_bytes, wanted, block)?)
+}
+
+/// Regions that always fit: 90 pages in two slots each are 720 KiB, between the headers of the smallest area.
+const REGIONS_MAX: u64 = 90 * stripewise_format::bitmap::REGIONS_PER_PAGE as u64;
+
+/// The largest region: a resync after a crash reads at least one.
+const REGION_BYTES_MAX: u64 = 1 << 30;
+
+fn region_bytes(options: &CreateOptions, geometry: &Geometry) -> Result<u64, CreateError> {
+    let Some(region_bytes) = options.region_bytes else { return Ok(enroll::region_bytes_for(geometry)) };
+    let chunk_bytes = geometry.chunk_bytes();
+    let possible =
+        region_bytes.is_power_of_two() && (chunk_bytes as u64..=REGION_BYTES_MAX).contains(&region_bytes);
+    // The smallest data offset leaves room for this many regions at least.
+    let few_enough = possible && geometry.member_bytes() / region_bytes <= REGIONS_MAX;
+    if few_enough { Ok(region_bytes) } else { Err(CreateError::Region { region_bytes, chunk_bytes }) }
 }
 
 fn new_ledger(
@@ -207,7 +240,7 @@ fn new_ledger(
     let first_spare = options.members.len() as u32;
     let spares =
         (first_spare..).zip(&options.spares).map(|(number, device)| (device, number, Standing::Spare));
-    let region_bytes = options.region_bytes.unwrap_or_else(|| enroll::region_bytes_for(geometry));
+    let region_bytes = region_bytes(options, geometry)?;
     let mut entries = Vec::new();
     for (device, dev_number, standing) in actives.chain(spares) {
         let member = enroll::new_member(device, new.chunk_sectors, dev_number, enroll::new_uuid(&**env));

@@ -6,7 +6,7 @@ use stripewise_device::{Device, Env, MediaKind};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
     extension::{BitmapDescriptor, ExtensionLayout, Header, MapKind, MemberClass},
-    md::{IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
+    md::{Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
     media::{BLOCK_LEN, SECTOR_BYTES},
 };
 use uuid::Uuid;
@@ -126,6 +126,7 @@ pub(crate) fn spare(
         );
         return Err(ArrayError::Member { member: info.name.clone(), problem });
     }
+    superblock.features = superblock.features.without(Features::BAD_BLOCKS);
     superblock.dev_number = new.dev_number;
     superblock.device_uuid = new.device_uuid;
     superblock.data_offset_sectors = new.data_offset_sectors;

@@ -72,8 +72,9 @@ pub const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 pub const MIRROR_STRIPE_BYTES: u32 = 64 << 10;
 /// What an md v1 superblock's role table can name: (4096 - 256) / 2.
 pub const MEMBERS_MAX: usize = 1920;
-/// Data members of level 6: GF(2^8) has 255 distinct non-zero coefficients.
-pub const RAID6_DATA_MAX: usize = 255;
+/// Data members of levels with parity: GF(2^8) has 255 distinct non-zero coefficients, and nobody wants one parity
+/// for more.
+pub const DATA_COLUMNS_MAX: usize = stripewise_parity::DATA_COLUMNS_MAX;
 
 const _: () = assert!(CHUNK_BYTES_MAX as usize / BLOCK_BYTES == ROWS_MAX);
 
@@ -133,7 +134,11 @@ impl Geometry {
     ) -> Result<Self, GeometryError> {
         let mirror = level == Level::Raid1;
         let chunk_bytes = if mirror { MIRROR_STRIPE_BYTES } else { chunk_bytes };
-        let max = if level == Level::Raid6 { RAID6_DATA_MAX + 2 } else { MEMBERS_MAX };
+        let max = match level {
+            Level::Raid6 => DATA_COLUMNS_MAX + 2,
+            Level::Raid4 | Level::Raid5 => DATA_COLUMNS_MAX + 1,
+            Level::Raid0 | Level::Raid1 => MEMBERS_MAX,
+        };
         let min = level.members_min();
         if !(min..=max).contains(&members) {
             return Err(GeometryError::Members { level: level.number(), min, max, given: members });

@@ -11,7 +11,7 @@ use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, WriteFlags};
 use stripewise_format::{
     extension::{ExtensionLayout, Header, HeaderCopy},
-    md::{Features, IN_SYNC, Role, Superblock, Timestamp, bitmap::BitmapSuperblock},
+    md::{Features, IN_SYNC, Role, Roles, Superblock, Timestamp, bitmap::BitmapSuperblock},
     media::{BLOCK_LEN, Block, SECTOR_BYTES},
 };
 
@@ -78,10 +78,17 @@ impl Ledger {
         self.set_role(dev_number, role_of(standing));
     }
 
-    /// Lets go of a member; its number is free again.
+    /// Everybody's table of roles.
+    pub(crate) fn roles(&self) -> Roles {
+        self.entries.first().map(|entry| entry.superblock.roles.clone()).unwrap_or_default()
+    }
+
+    /// Lets go of a member.
     pub(crate) fn forget(&mut self, member: &Arc<Member>) {
+        let was_faulty = self.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Faulty);
         self.entries.retain(|entry| !Arc::ptr_eq(&entry.member, member));
-        self.set_role(member.dev_number, Role::Spare);
+        // The number of a failed member stays marked: its device may come back with an old superblock.
+        self.set_role(member.dev_number, if was_faulty { Role::Faulty } else { Role::Spare });
     }
 
     /// Says in everybody's table what a device number does.
@@ -92,12 +99,13 @@ impl Ledger {
         }
     }
 
-    /// The lowest device number that no attached member has and no role names.
+    /// The lowest device number that no member has, present or absent: a failed member that comes back must not be
+    /// taken for the one that has its number now.
     pub(crate) fn free_dev_number(&self) -> u32 {
-        let roles = self.entries.first().map(|entry| &entry.superblock.roles);
+        let roles = self.roles();
         let used = |number: u32| {
             self.entries.iter().any(|entry| entry.member.dev_number == number)
-                || roles.and_then(|r| r.of(number)).is_some_and(|role| matches!(role, Role::Active(_)))
+                || matches!(roles.of(number), Some(Role::Active(_) | Role::Faulty))
         };
         (0..).find(|number| !used(*number)).expect("there are fewer members than numbers")
     }

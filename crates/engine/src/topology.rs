@@ -195,14 +195,16 @@ impl Topology {
         })
     }
 
-    /// The topology without the member at `place`, not yet recorded.
-    pub(crate) fn without(&self, place: Place) -> Self {
-        let mut next = self.clone();
-        next.recorded = Recorded::pending();
+    /// Takes the member at `place` out.
+    pub(crate) fn remove(&mut self, place: Place) {
         match place {
-            Place::Primary(slot) => next.slots[slot.0].primary = None,
-            Place::Incoming(slot) => next.slots[slot.0].incoming = None,
+            Place::Primary(slot) => self.slots[slot.0].primary = None,
+            Place::Incoming(slot) => self.slots[slot.0].incoming = None,
         }
-        next
+    }
+
+    /// Whether this is the incoming member of that role.
+    pub(crate) fn is_incoming(&self, slot: MemberIndex, incoming: &Arc<Incoming>) -> bool {
+        self.slots[slot.0].incoming.as_ref().is_some_and(|current| Arc::ptr_eq(current, incoming))
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use stripewise_device::{Device, IoBuf, WriteFlags, ZeroFlags, memory::MemoryDevice};
-use stripewise_engine::{Array, ArrayError, AssembleOptions, CreateError, CreateOptions, assemble, geometry::Level};
+use stripewise_engine::{
+    Array, ArrayError, AssembleOptions, CreateError, CreateOptions, assemble, geometry::Level,
+};
 use stripewise_sim::World;
 
 struct Rig {
@@ -46,14 +48,16 @@ impl Rig {
                 work(&array, &mut rng, &mut model, block).await;
             }
             array.stop().await.unwrap();
-            let array = assemble(env, devices, &AssembleOptions { run: true, ..Default::default() }).await.unwrap();
+            let array =
+                assemble(env, devices, &AssembleOptions { run: true, ..Default::default() }).await.unwrap();
             let found = array.read(0, IoBuf::with_len(span as usize)).await.unwrap();
             assert!(found[..] == model[..]);
             // The tail of the array, where chunks may be short.
             let capacity = array.geometry().capacity_bytes();
             let tail = IoBuf::copy_of(&vec![9; (3 * block) as usize]).freeze();
             array.write(capacity - 3 * block, tail, WriteFlags { fua: true }).await.unwrap();
-            let found = array.read(capacity - 3 * block, IoBuf::with_len((3 * block) as usize)).await.unwrap();
+            let found =
+                array.read(capacity - 3 * block, IoBuf::with_len((3 * block) as usize)).await.unwrap();
             assert!(found.iter().all(|b| *b == 9));
             let beyond = array.read(capacity - block, IoBuf::with_len((2 * block) as usize)).await;
             assert!(matches!(beyond, Err(ArrayError::Range { .. })));

@@ -119,6 +119,11 @@ impl SimMember {
         self.executor.with_rng(|rng| disk.lose_power(rng));
     }
 
+    /// The world ends: nothing under way arrives any more.
+    pub(crate) fn end(&self) {
+        self.disk.lock().life += 1;
+    }
+
     /// What reads would see now.
     pub fn snapshot(&self) -> MemberSnapshot {
         MemberSnapshot(self.disk.lock().current.clone())
@@ -141,8 +146,7 @@ impl SimMember {
     }
 
     fn latency(&self) -> SimSleep {
-        let nanos = self.executor.with_rng(|rng| rng.u64(1000..LATENCY_MAX_NS));
-        SimSleep::new(self.executor.clone(), Duration::from_nanos(nanos))
+        latency(&self.executor)
     }
 
     fn note(&self, kind: u64, offset_bytes: u64, len_bytes: u64) {
@@ -161,7 +165,8 @@ impl SimMember {
             (id, disk.life)
         };
         let (disk, latency) = (self.disk.clone(), self.latency());
-        let in_flight = InFlight { disk, id, life, fua };
+        let executor = self.executor.clone();
+        let in_flight = InFlight { disk, executor, id, life, fua };
         IoFuture::boxed(async move {
             latency.await;
             in_flight.complete();
@@ -170,22 +175,18 @@ impl SimMember {
     }
 }
 
-/// A write under way. Dropping it before its time completes it all the same: a dropped future cancels nothing.
+/// A write under way. If nobody waits for it any more it still completes, some time later: a dropped future cancels
+/// nothing.
 struct InFlight {
     disk: Arc<Mutex<Disk>>,
+    executor: Arc<Executor>,
     id: u64,
     life: u64,
     fua: bool,
 }
 
 impl InFlight {
-    fn complete(self) {
-        drop(self);
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
+    fn complete(&self) {
         let mut disk = self.disk.lock();
         if disk.life == self.life
             && let Some((offset, bytes)) = disk.in_flight.remove(&self.id)
@@ -193,6 +194,31 @@ impl Drop for InFlight {
             disk.apply(offset, &bytes, self.fua);
         }
     }
+
+    fn is_under_way(&self) -> bool {
+        let disk = self.disk.lock();
+        disk.life == self.life && disk.in_flight.contains_key(&self.id)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.is_under_way() {
+            return;
+        }
+        let orphan = Self { executor: self.executor.clone(), disk: self.disk.clone(), ..*self };
+        let latency = latency(&self.executor);
+        self.executor.spawn(Box::pin(async move {
+            latency.await;
+            orphan.complete();
+        }));
+    }
+}
+
+/// How long an I/O takes.
+fn latency(executor: &Arc<Executor>) -> SimSleep {
+    let nanos = executor.with_rng(|rng| rng.u64(1000..LATENCY_MAX_NS));
+    SimSleep::new(executor.clone(), Duration::from_nanos(nanos))
 }
 
 impl Device for SimMember {

@@ -106,6 +106,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.members.iter().for_each(|member| member.end());
         self.executor.drop_all();
     }
 }

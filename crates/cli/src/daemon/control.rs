@@ -48,6 +48,7 @@ pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow
 
 fn serve_one(state: &Arc<DaemonState>, mut stream: UnixStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let reply = match serde_json::from_str::<Request>(&line) {
@@ -56,8 +57,8 @@ fn serve_one(state: &Arc<DaemonState>, mut stream: UnixStream) -> anyhow::Result
     };
     let mut answer = serde_json::to_string(&reply)?;
     answer.push('\n');
-    stream.write_all(answer.as_bytes())?;
-    // A stopped daemon ends after its answer is out.
+    let sent = stream.write_all(answer.as_bytes());
+    // A stopped daemon ends after its answer is out, or nobody is there to take it.
     state.end_if_stopped();
-    Ok(())
+    Ok(sent?)
 }

@@ -17,10 +17,11 @@ pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
     thread::Builder::new().name("stripewise-signals".into()).spawn(move || {
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
             tracing::info!(signal, "stopping");
-            if let Err(error) = state.stop(true) {
-                tracing::error!("{error:#}");
+            match state.stop(true) {
+                Ok(()) => return,
+                // Perhaps the next signal finds it free.
+                Err(error) => tracing::error!("{error:#}"),
             }
-            return;
         }
     })?;
     Ok(())

@@ -77,7 +77,8 @@ impl Sandbox {
     /// A command that must fail with this code, and say all of `words`; what it said.
     pub(crate) fn fails(&self, code: i32, line: &str, more: &[impl AsRef<str>], words: &[&str]) -> String {
         let said = self.run(line, more);
-        let what = format!("stripewise {line} ended with {:?} and said:\n{}{}", said.code, said.out, said.err);
+        let what =
+            format!("stripewise {line} ended with {:?} and said:\n{}{}", said.code, said.out, said.err);
         assert_eq!(said.code, Some(code), "{what}");
         for word in words {
             assert!(said.err.contains(word), "no '{word}': {what}");
@@ -87,7 +88,8 @@ impl Sandbox {
 
     pub(crate) fn json(&self, line: &str) -> Value {
         let said = self.run(&format!("--json {line}"), &[""; 0]);
-        serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{line}: {error}\n{}{}", said.out, said.err))
+        serde_json::from_str(&said.out)
+            .unwrap_or_else(|error| panic!("{line}: {error}\n{}{}", said.out, said.err))
     }
 
     pub(crate) fn status(&self, name: &str) -> Value {

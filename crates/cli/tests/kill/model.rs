@@ -86,7 +86,11 @@ impl Model {
     /// What was read of a range that no write is under way in.
     pub(crate) fn check(&self, start: usize, bytes: &[u8]) {
         for (index, content) in bytes.chunks(SECTOR).enumerate() {
-            assert!(xxh3_64(content) == self.sectors[start + index].settled, "sector {} is wrong", start + index);
+            assert!(
+                xxh3_64(content) == self.sectors[start + index].settled,
+                "sector {} is wrong",
+                start + index
+            );
         }
     }
 

@@ -39,7 +39,6 @@ pub(crate) struct Figures {
     found: Found,
     /// Assemblies that needed `--force`: dirty and degraded.
     forced: u64,
-    resyncs: u64,
     rebuilds_resumed: u64,
     scrubs: u64,
 }
@@ -50,7 +49,6 @@ impl AddAssign for Figures {
         self.acknowledged += other.acknowledged;
         self.found += other.found;
         self.forced += other.forced;
-        self.resyncs += other.resyncs;
         self.rebuilds_resumed += other.rebuilds_resumed;
         self.scrubs += other.scrubs;
     }
@@ -81,14 +79,27 @@ impl Story {
         let sandbox = Sandbox::new();
         let members = sandbox.members(count, MEMBER_BYTES);
         let chunk_bytes = if level == 1 { 64 * KIB } else { [4, 16, 64, 256][random.usize(..4)] * KIB };
-        let line = format!("create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean");
+        let line =
+            format!("create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean");
         sandbox.ok(&line, &members);
         let size_bytes = sandbox.status("a")["size_bytes"].as_u64().unwrap();
         let data_members = size_bytes / sandbox.status("a")["member_bytes"].as_u64().unwrap();
         let model = Arc::new(Mutex::new(Model::new(size_bytes)));
         let figures = Figures::default();
         let (lost, stale) = (None, Vec::new());
-        Self { sandbox, level, count, members, chunk_bytes, data_members, lost, stale, model, random, figures }
+        Self {
+            sandbox,
+            level,
+            count,
+            members,
+            chunk_bytes,
+            data_members,
+            lost,
+            stale,
+            model,
+            random,
+            figures,
+        }
     }
 
     pub(crate) fn run(mut self) -> Figures {
@@ -125,7 +136,9 @@ impl Story {
         let incoming = self.members[self.lost.unwrap()].clone();
         let watched = incoming.clone();
         self.kill_under_load(move || {
-            eventually("the rebuild's place is written down", || recovery_offset_bytes(&watched) > Some(LATE_BYTES));
+            eventually("the rebuild's place is written down", || {
+                recovery_offset_bytes(&watched) > Some(LATE_BYTES)
+            });
         });
         let written_down = recovery_offset_bytes(&incoming).unwrap();
         let log_len = self.sandbox.log("a").len();
@@ -158,7 +171,6 @@ impl Story {
         self.random.shuffle(&mut given);
         let said = self.sandbox.run("assemble a", &given);
         if said.code == Some(0) {
-            self.figures.resyncs += u64::from(said.out.contains("resync"));
             return;
         }
         assert!(said.err.contains("not stopped cleanly and is degraded"), "{}", said.err);

@@ -57,7 +57,8 @@ fn status_and_detail_tell_the_same_to_people_and_programs() {
     assert!(shown.contains("home : clean raid6") && shown.contains("[4/4] [UUUU]"), "{shown}");
     assert!(sandbox.done("status").contains("m0[0] m1[1] m2[2] m3[3]"));
     let detail = sandbox.done("detail home");
-    for line in ["Raid Level : raid6", "Chunk Size : 32 KiB", "State : clean", "Consistency Policy : bitmap"] {
+    for line in ["Raid Level : raid6", "Chunk Size : 32 KiB", "State : clean", "Consistency Policy : bitmap"]
+    {
         assert!(detail.contains(line), "{detail}");
     }
     let status = sandbox.status("home");
@@ -150,11 +151,8 @@ fn detail_test_tells_by_its_exit_code() {
         return;
     }
     let _full = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none"], &sandbox.folder().join("full"));
-    let members = [
-        sandbox.member("m0", 24 * MIB),
-        sandbox.member("m1", 24 * MIB),
-        sandbox.member("full/m2", 24 * MIB),
-    ];
+    let members =
+        [sandbox.member("m0", 24 * MIB), sandbox.member("m1", 24 * MIB), sandbox.member("full/m2", 24 * MIB)];
     sandbox.ok("create a --level 5 --assume-clean", &members);
     sandbox.done("detail a --test");
     sandbox.ok("fail a", &members[..1]);

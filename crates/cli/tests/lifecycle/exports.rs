@@ -1,10 +1,6 @@
 //! Block devices and NBD servers of an array.
 
-use std::{
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    time::Duration,
-};
+use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use crate::common::{MIB, Mounted, Sandbox, can_run, noise, tool};
 

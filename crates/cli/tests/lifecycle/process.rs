@@ -82,5 +82,8 @@ fn completions_and_man_pages_are_made() {
     let page = std::fs::read_to_string(sandbox.folder().join("man/stripewise-create.1")).unwrap();
     assert!(page.contains("assume\\-clean"), "{page}");
     assert!(sandbox.folder().join("man/stripewise.1").exists());
-    assert!(!sandbox.folder().join("man/stripewise-daemon.1").exists(), "an inner command is no user's business");
+    assert!(
+        !sandbox.folder().join("man/stripewise-daemon.1").exists(),
+        "an inner command is no user's business"
+    );
 }

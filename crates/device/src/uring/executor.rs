@@ -151,9 +151,14 @@ pub(super) fn run(inbox: &Arc<Inbox>, queue_depth: u32) -> io::Result<()> {
     };
     let unfinished = LOCAL.take();
     reactor::remove();
-    // Dropping a task may wake others, which then find no local queue: that is fine after the reactor's end.
+    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none.
     drop(unfinished);
-    result
+    loop {
+        let woken = std::mem::take(&mut *inbox.runnables.lock());
+        if woken.is_empty() {
+            break result;
+        }
+    }
 }
 
 fn run_ready_tasks() {

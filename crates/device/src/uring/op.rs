@@ -65,6 +65,8 @@ pub(super) struct Slot {
     payload: Payload,
     /// Kept alive until completion, so that a reused descriptor number can never be hit.
     fd: Arc<OwnedFd>,
+    /// What a regular file has at least; 0 where that is not to be looked at.
+    file_bytes: u64,
     iovecs: Vec<libc::iovec>,
     total_bytes: usize,
     done_bytes: usize,
@@ -75,14 +77,14 @@ pub(super) struct Slot {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    pub(super) fn new(fd: Arc<OwnedFd>, command: Command, payload: Payload) -> Self {
+    pub(super) fn new(fd: Arc<OwnedFd>, file_bytes: u64, command: Command, payload: Payload) -> Self {
         let total_bytes = match &payload {
             Payload::None => 0,
             Payload::Read(bufs) => bufs_len(bufs),
             Payload::Write(bufs) => bufs_len(bufs),
         };
         let waiting = Waiting::Task(None);
-        Self { waiting, command, payload, fd, iovecs: Vec::new(), total_bytes, done_bytes: 0 }
+        Self { waiting, command, payload, fd, file_bytes, iovecs: Vec::new(), total_bytes, done_bytes: 0 }
     }
 
     /// The submission entry for what is left of the request.
@@ -148,10 +150,18 @@ impl Slot {
         if res < 0 {
             return Some(Err(IoError::from_errno(-res)));
         }
-        match self.command {
+        let result = match self.command {
             Command::Read { .. } | Command::Write { .. } | Command::Send => self.advance(res as usize),
             _ => Some(Ok(res as u32)),
-        }
+        };
+        if self.file_is_cut_off() { Some(Err(IoError::new(IoErrorKind::Truncated))) } else { result }
+    }
+
+    /// Whether a regular file has lost its end. A write beyond its new end makes it longer again, and the gap reads
+    /// as zeroes without an error: so every request looks, after it was done and before anybody relies on it.
+    fn file_is_cut_off(&self) -> bool {
+        self.file_bytes > 0
+            && rustix::fs::fstat(&self.fd).is_ok_and(|stat| (stat.st_size as u64) < self.file_bytes)
     }
 
     fn advance(&mut self, bytes: usize) -> Option<Result<u32, IoError>> {
@@ -181,7 +191,17 @@ pub(crate) struct OpHandle {
 impl OpHandle {
     /// Queues a request into this worker's ring.
     pub(crate) fn submit(fd: &Arc<OwnedFd>, command: Command, payload: Payload) -> Self {
-        let slot = Slot::new(fd.clone(), command, payload);
+        Self::submit_to_file(fd, 0, command, payload)
+    }
+
+    /// As [`OpHandle::submit`], for a regular file of at least this size: the request fails if it is shorter.
+    pub(crate) fn submit_to_file(
+        fd: &Arc<OwnedFd>,
+        file_bytes: u64,
+        command: Command,
+        payload: Payload,
+    ) -> Self {
+        let slot = Slot::new(fd.clone(), file_bytes, command, payload);
         let (worker, index) = reactor::with(|reactor| (reactor.worker(), reactor.submit(slot)));
         Self { worker, index, finished: false }
     }

@@ -6,16 +6,15 @@ use std::{
 };
 
 use stripewise_device::{Device, IoError, IoErrorKind};
-use stripewise_format::md::Role;
 
-use super::{Array, Shared};
+use super::{Array, Shared, detached::Detached, failure::Limit};
 use crate::{
-    enroll::{self, Enrolled},
+    enroll,
     error::ArrayError,
     geometry::{Level, MemberIndex, StripeIndex},
     jobs::{JobKind, JobReport, SpeedLimits},
-    ledger::{Ledger, Standing},
-    topology::{Incoming, Member},
+    ledger::Standing,
+    topology::{Incoming, Member, Place},
 };
 
 /// How often stopping looks whether the last request has ended.
@@ -27,18 +26,8 @@ impl Array {
     /// # Errors
     /// [`ArrayError::Member`] if no member has this name, or the array cannot do without it.
     pub async fn fail(&self, name: &str) -> Result<(), ArrayError> {
-        let member = self.shared.find(name).await?;
-        let topology = self.shared.topology.load_full();
-        let Some(place) = topology.place_of(&member) else {
-            return Err(problem(name, "it is not active; nothing to fail"));
-        };
-        let next = topology.without(place);
-        if next.degraded() > self.shared.geometry.parity_columns() {
-            return Err(problem(name, "the array cannot do without it; add or rebuild another member first"));
-        }
-        self.shared.fail_all(vec![(member, IoError::new(IoErrorKind::Other))]).await?;
-        self.shared.jobs.poke();
-        Ok(())
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        self.run(async move { shared.fail_member(&name).await }).await
     }
 
     /// Lets go of a failed or spare member; its device is closed.
@@ -46,11 +35,8 @@ impl Array {
     /// # Errors
     /// [`ArrayError::Member`] if it is active.
     pub async fn remove(&self, name: &str) -> Result<(), ArrayError> {
-        let member = self.shared.find(name).await?;
-        if self.shared.topology.load().place_of(&member).is_some() {
-            return Err(problem(name, "it is active; fail it first"));
-        }
-        self.shared.record(|ledger| ledger.forget(&member)).await
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        self.run(async move { shared.remove_member(&name).await }).await
     }
 
     /// Adds a device as a spare; if a role is vacant, it is rebuilt at once.
@@ -58,15 +44,11 @@ impl Array {
     /// # Errors
     /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if it is in the array already.
     pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
-        if self.shared.read_only {
-            return Err(ArrayError::ReadOnly);
-        }
         if self.shared.geometry.level() == Level::Raid0 {
             return Err(ArrayError::Unsupported("level 0 has no redundancy to rebuild a member from".into()));
         }
-        let name = device.info().name.clone();
-        self.shared.enroll(device).await?;
-        tracing::info!(member = name, "spare added");
+        let shared = self.shared.clone();
+        self.run(async move { shared.enroll(device).await }).await?;
         self.shared.jobs.poke();
         Ok(())
     }
@@ -76,18 +58,18 @@ impl Array {
     /// # Errors
     /// [`ArrayError::Member`] if either is not in the right state.
     pub async fn replace(&self, name: &str, with: &str) -> Result<(), ArrayError> {
-        let (old, new) = (self.shared.find(name).await?, self.shared.find(with).await?);
-        let slot = self
-            .shared
-            .topology
-            .load()
-            .slots
-            .iter()
-            .position(|slot| slot.primary.as_ref().is_some_and(|m| Arc::ptr_eq(m, &old)))
-            .ok_or_else(|| problem(name, "it is not an active member"))?;
-        self.shared.begin_filling(MemberIndex(slot), &new).await?;
+        let (shared, name, with) = (self.shared.clone(), name.to_owned(), with.to_owned());
+        self.run(async move { shared.begin_replacing(&name, &with).await }).await?;
         self.shared.jobs.poke();
         Ok(())
+    }
+
+    /// Runs a command to its end even if its caller goes away.
+    fn run<T: Send + Unpin + 'static>(
+        &self,
+        command: impl Future<Output = T> + Send + 'static,
+    ) -> Detached<T> {
+        Detached::start(self.env().clone(), command)
     }
 
     /// Starts a check or a repair of the whole array.
@@ -166,24 +148,8 @@ impl Array {
     /// # Errors
     /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
     pub async fn stop(&self) -> Result<(), ArrayError> {
-        let shared = &self.shared;
-        if shared.closing.swap(true, Ordering::AcqRel) {
-            return Err(ArrayError::Closed);
-        }
-        shared.jobs.poke();
-        while shared.requests.active() > 0 || shared.jobs.current().is_some() {
-            shared.env.sleep(STOP_POLL).await;
-        }
-        if shared.read_only {
-            return Ok(());
-        }
-        shared.flush().await?;
-        if let Some(intent) = &shared.intent {
-            // Twice: the first look takes note that regions were used, the second finds them idle.
-            intent.clear_idle(&**shared).await;
-            intent.clear_idle(&**shared).await;
-        }
-        if shared.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
+        let shared = self.shared.clone();
+        self.run(async move { shared.stop().await }).await
     }
 }
 
@@ -201,53 +167,108 @@ impl Shared {
             .ok_or_else(|| problem(name, "it is not a member of this array"))
     }
 
-    /// Changes the ledger and writes it down.
-    pub(crate) async fn record(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), ArrayError> {
-        let failed = {
-            let mut ledger = self.ledger.lock().await;
-            change(&mut ledger);
-            ledger.write_all(self.env.wall_clock_us()).await
-        };
-        if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }
+    async fn stop(&self) -> Result<(), ArrayError> {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Err(ArrayError::Closed);
+        }
+        self.jobs.poke();
+        while self.requests.active() > 0 || self.background.active() > 0 {
+            self.env.sleep(STOP_POLL).await;
+        }
+        if self.read_only {
+            return Ok(());
+        }
+        self.flush().await?;
+        if let Some(intent) = &self.intent {
+            // Twice: the first look takes note that regions were used, the second finds them idle.
+            intent.clear_idle(self).await;
+            intent.clear_idle(self).await;
+        }
+        if self.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
+    }
+
+    async fn fail_member(&self, name: &str) -> Result<(), ArrayError> {
+        if self.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        let member = self.find(name).await?;
+        if self.topology.load().place_of(&member).is_none() {
+            return Err(problem(name, "it is not active; nothing to fail"));
+        }
+        let failed = vec![(member, IoError::new(IoErrorKind::Other))];
+        match self.fail_within(failed, Limit::Refuse).await {
+            Err(ArrayError::Failed) if !self.topology.load().failed => {
+                Err(problem(name, "the array cannot do without it; add or rebuild another member first"))
+            }
+            result => result,
+        }
+    }
+
+    async fn remove_member(&self, name: &str) -> Result<(), ArrayError> {
+        let member = self.find(name).await?;
+        self.change_state(|ledger, topology| {
+            if topology.place_of(&member).is_some() {
+                return Err(problem(name, "it is active; fail it first"));
+            }
+            ledger.forget(&member);
+            Ok(None)
+        })
+        .await
     }
 
     /// Writes a device's metadata as a spare of this array.
     async fn enroll(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
-        let mut ledger = self.ledger.lock().await;
-        if ledger.entries.iter().any(|entry| entry.member.name() == device.info().name) {
-            return Err(problem(&device.info().name, "it is in this array already"));
+        if self.read_only {
+            return Err(ArrayError::ReadOnly);
         }
-        let Enrolled { entry, bitmap_offset_bytes } =
-            enroll::spare(&self.geometry, &ledger, device, &*self.env)?;
-        if let Some(offset) = bitmap_offset_bytes {
-            self.bitmap_offsets.write().insert(entry.member.dev_number, offset);
-        }
-        enroll::wipe_pages(&entry).await?;
-        let dev_number = entry.member.dev_number;
-        ledger.entries.push(entry);
-        // The number may be a lost member's, which the table calls faulty.
-        ledger.set_role(dev_number, Role::Spare);
-        let failed = ledger.write_all(self.env.wall_clock_us()).await;
-        drop(ledger);
-        if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }
+        let mut enrolled = {
+            let ledger = self.ledger.lock().await;
+            enroll::spare(&self.geometry, &ledger, device, &*self.env)?
+        };
+        enroll::wipe_pages(&enrolled.entry).await?;
+        self.change_state(|ledger, _| {
+            let name = enrolled.entry.member.name().to_owned();
+            if ledger.entries.iter().any(|entry| entry.member.name() == name) {
+                return Err(problem(&name, "it is in this array already"));
+            }
+            if let Some(offset) = enrolled.bitmap_offset_bytes {
+                self.bitmap_offsets.write().insert(enrolled.entry.member.dev_number, offset);
+            }
+            enrolled.entry.superblock.roles = ledger.roles();
+            tracing::info!(member = name, "spare added");
+            let dev_number = enrolled.entry.member.dev_number;
+            ledger.entries.push(enrolled.entry);
+            // The number may be a lost member's, which the table calls faulty.
+            ledger.set_role(dev_number, Role::Spare);
+            Ok(None)
+        })
+        .await
+    }
+
+    async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {
+        let (old, new) = (self.find(name).await?, self.find(with).await?);
+        let place = self.topology.load().place_of(&old);
+        let Some(Place::Primary(slot)) = place else {
+            return Err(problem(name, "it is not an active member"));
+        };
+        self.begin_filling(slot, &new).await
     }
 
     /// Makes a spare the incoming member of a slot.
     async fn begin_filling(&self, slot: MemberIndex, member: &Arc<Member>) -> Result<(), ArrayError> {
-        let mut ledger = self.ledger.lock().await;
-        let is_spare = ledger.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Spare);
-        let topology = self.topology.load_full();
-        if !is_spare || topology.slots[slot.0].incoming.is_some() {
-            return Err(problem(member.name(), "it is not a spare, or the role is being filled already"));
-        }
-        let replacing = topology.slots[slot.0].primary.is_some();
-        ledger.set_standing(member, Standing::Incoming { slot, done_sectors: 0, replacing });
-        let failed = ledger.write_all(self.env.wall_clock_us()).await;
-        let mut next = (*topology).clone();
-        next.slots[slot.0].incoming = Some(Incoming::new(member.clone(), 0));
-        self.topology.store(Arc::new(next));
-        drop(ledger);
-        if failed.is_empty() { Ok(()) } else { self.fail_all(failed).await }
+        self.change_state(|ledger, topology| {
+            let is_spare = ledger.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Spare);
+            if !is_spare || topology.slots[slot.0].incoming.is_some() {
+                let what = "it is not a spare, or the role is being filled already";
+                return Err(problem(member.name(), what));
+            }
+            let replacing = topology.slots[slot.0].primary.is_some();
+            ledger.set_standing(member, Standing::Incoming { slot, done_sectors: 0, replacing });
+            let mut next = topology.clone();
+            next.slots[slot.0].incoming = Some(Incoming::new(member.clone(), 0));
+            Ok(Some(next))
+        })
+        .await
     }
 
     /// Gives vacant roles to spares.
@@ -276,8 +297,8 @@ impl Shared {
     /// Whether a job runs, or would if the runner had looked already.
     async fn job_is_due(&self) -> bool {
         let topology = self.topology.load_full();
-        if topology.failed {
-            return false;
+        if topology.failed || self.read_only {
+            return self.jobs.current().is_some();
         }
         let failed_last =
             self.jobs.last().is_some_and(|job| job.outcome != Some(crate::jobs::JobOutcome::Done));

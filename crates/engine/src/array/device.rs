@@ -1,66 +1,14 @@
 //! An array is itself a device: it can be served, attached, or be a member of another array.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::future::Future;
 
-use futures_util::task::noop_waker_ref;
 use smallvec::SmallVec;
 use stripewise_device::{
-    BoxFuture, Completion, Device, DeviceInfo, EnvHandle, Extent, IoBuf, IoError, IoFuture, MediaKind,
-    ReadBufs, ReadDone, SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, Extent, IoBuf, IoError, IoFuture, MediaKind, ReadBufs, ReadDone,
+    SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::Array;
-use crate::error::ArrayError;
-
-/// A request that goes to its end whatever its caller does: started at once, and handed to a task of its own if it is
-/// dropped before it is done.
-struct Detached<T: Send + 'static> {
-    request: Option<BoxFuture<T>>,
-    done: Option<T>,
-    env: EnvHandle,
-}
-
-impl<T: Send + Unpin + 'static> Detached<T> {
-    fn start(env: EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
-        let mut request: BoxFuture<T> = Box::pin(request);
-        // The waker of this first step goes nowhere; whoever awaits polls again with their own.
-        match request.as_mut().poll(&mut Context::from_waker(noop_waker_ref())) {
-            Poll::Ready(value) => Self { request: None, done: Some(value), env },
-            Poll::Pending => Self { request: Some(request), done: None, env },
-        }
-    }
-}
-
-impl<T: Send + Unpin + 'static> Future for Detached<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        if let Some(value) = self.done.take() {
-            return Poll::Ready(value);
-        }
-        let request = self.request.as_mut().expect("a request is polled until it is done");
-        let poll = request.as_mut().poll(cx);
-        if poll.is_ready() {
-            self.request = None;
-        }
-        poll
-    }
-}
-
-impl<T: Send + 'static> Drop for Detached<T> {
-    fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.env.spawn(Box::pin(async move {
-                request.await;
-            }));
-        }
-    }
-}
-
+use super::{Array, detached::Detached};
 /// An array as a [`Device`].
 pub struct ArrayDevice {
     array: Array,
@@ -92,17 +40,6 @@ impl Array {
             MediaKind::Unknown
         }
     }
-
-    /// Writes as [`Array::write`] does, and to the end even if the future is dropped.
-    pub fn write_detached(
-        &self,
-        offset_bytes: u64,
-        data: SharedBuf,
-        flags: WriteFlags,
-    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let array = self.clone();
-        Detached::start(self.env().clone(), async move { array.write(offset_bytes, data, flags).await })
-    }
 }
 
 impl ArrayDevice {
@@ -126,16 +63,16 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        let array = self.array.clone();
+        let shared = self.array.shared.clone();
         self.run(async move {
             let data = into_one(from);
-            array.write(offset_bytes, data, flags).await.map_err(IoError::from)
+            shared.write(offset_bytes, data, flags).await.map_err(IoError::from)
         })
     }
 
     fn flush(&self) -> Completion {
-        let array = self.array.clone();
-        self.run(async move { array.flush().await.map_err(IoError::from) })
+        let shared = self.array.shared.clone();
+        self.run(async move { shared.flush_request().await.map_err(IoError::from) })
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
@@ -146,13 +83,14 @@ impl Device for ArrayDevice {
     }
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
-        let array = self.array.clone();
-        self.run(async move { array.discard(offset_bytes, len_bytes).await.map_err(IoError::from) })
+        let shared = self.array.shared.clone();
+        self.run(async move { shared.discard_request(offset_bytes, len_bytes).await.map_err(IoError::from) })
     }
 
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         let array = self.array.clone();
         self.run(async move {
+            let _request = array.shared.requests.enter();
             array.shared.check_request(offset_bytes, len_bytes)?;
             array.shared.extents(offset_bytes, len_bytes).await
         })

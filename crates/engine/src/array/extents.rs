@@ -20,6 +20,9 @@ impl Shared {
     /// Extents of a range of the array, from its start on. A chunk is a hole if its member says so; where the member
     /// is missing the answer is "stored".
     pub(super) async fn extents(&self, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Extent>, IoError> {
+        if len_bytes == 0 {
+            return Ok(Vec::new());
+        }
         let chunk = self.geometry.chunk_bytes();
         let first = offset_bytes / self.geometry.stripe_bytes();
         let end = (offset_bytes + len_bytes).min((first + STRIPES_MAX) * self.geometry.stripe_bytes());
@@ -46,7 +49,7 @@ impl Shared {
         let mut all = Vec::with_capacity(self.geometry.members());
         for member in (0..self.geometry.members()).map(MemberIndex) {
             all.push(match &topology.slots[member.0].primary {
-                Some(primary) => holes_of(primary, range.clone()).await?,
+                Some(primary) => holes_of(primary, range.clone()).await.unwrap_or_default(),
                 None => Holes::new(),
             });
         }

@@ -2,76 +2,157 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use stripewise_device::IoError;
+use stripewise_device::{IoError, IoErrorKind};
 
-use super::{Shared, write::is_member_gone};
+use super::{Shared, detached::Detached, write::is_member_gone};
 use crate::{
     error::ArrayError,
     geometry::StripeIndex,
     intent::{Holder, IntentDisk},
-    ledger::{FailedMember, Standing},
-    topology::{Member, Place, Topology},
+    ledger::{FailedMember, Ledger, Standing},
+    topology::{Member, Recorded, Topology},
 };
 
-/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20).
+/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20). The count is halved
+/// every hour.
 const READ_ERRORS_MAX: u32 = 20;
 
+/// What to do when the array cannot do without the members that are to be dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// They are lost: the array stops writing.
+    GiveUp,
+    /// They still serve: they stay.
+    Refuse,
+}
+
 impl Shared {
-    /// Drops members from the array.
+    /// The one way by which the array's state changes: `change` alters ledger and topology under the ledger's lock,
+    /// the result is written to all members, those that cannot take it are dropped, and only then does anybody
+    /// acknowledge what relies on it. Nothing is changed or written once the array has failed.
+    pub(crate) async fn change_state(
+        &self,
+        change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
+    ) -> Result<(), ArrayError> {
+        if self.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        let mut ledger = self.ledger.lock().await;
+        let topology = self.topology.load_full();
+        if topology.failed {
+            return Err(ArrayError::Failed);
+        }
+        let recorded = Recorded::pending();
+        if let Some(mut next) = change(&mut ledger, &topology)? {
+            next.recorded = recorded.clone();
+            self.topology.store(Arc::new(next));
+        }
+        let result = self.write_down(&mut ledger, &recorded).await;
+        recorded.set();
+        result
+    }
+
+    /// Changes the ledger alone, and writes it down.
+    pub(crate) async fn record(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), ArrayError> {
+        self.change_state(|ledger, _| {
+            change(ledger);
+            Ok(None)
+        })
+        .await
+    }
+
+    /// Writes the ledger to all members, dropping those that cannot take it, until all that remain have.
+    async fn write_down(&self, ledger: &mut Ledger, recorded: &Recorded) -> Result<(), ArrayError> {
+        loop {
+            let failed = ledger.write_all(self.env.wall_clock_us()).await;
+            if failed.is_empty() {
+                return Ok(());
+            }
+            self.drop_members(ledger, failed, recorded, Limit::GiveUp)?;
+        }
+    }
+
+    /// Drops members from the array, all the way through even if the caller goes away.
     ///
     /// # Errors
     /// [`ArrayError::Failed`] when the level does not tolerate it: then nothing is recorded, so that an operator can
     /// still bring the members back together.
     pub(crate) async fn fail_all(&self, failed: Vec<FailedMember>) -> Result<(), ArrayError> {
-        let mut ledger = self.ledger.lock().await;
-        let mut queue = failed;
-        let mut changed = None;
-        while !queue.is_empty() {
-            let mut dropped = false;
-            for (member, error) in queue.drain(..) {
-                let topology = self.topology.load_full();
-                let Some(place) = topology.place_of(&member) else { continue };
-                tracing::warn!(member = member.name(), %error, "member failed and is dropped from the array");
-                let Some(next) = self.tolerable(&topology, place) else {
-                    self.give_up(&topology, &member);
-                    return Err(ArrayError::Failed);
-                };
-                changed = Some(next.recorded.clone());
-                self.topology.store(Arc::new(next));
-                ledger.set_standing(&member, Standing::Faulty);
-                dropped = true;
-            }
-            if dropped {
-                queue = ledger.write_all(self.env.wall_clock_us()).await;
-            }
-        }
-        if let Some(recorded) = changed {
-            recorded.set();
-        }
-        drop(ledger);
-        // Somebody else may have dropped the same member and still be writing that down.
-        self.topology.load_full().recorded.wait().await;
-        if self.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
+        self.fail_within(failed, Limit::GiveUp).await
     }
 
-    /// The topology without that member, if the level can do without.
-    fn tolerable(&self, topology: &Topology, place: Place) -> Option<Topology> {
-        let next = topology.without(place);
-        let enough = next.degraded() <= self.geometry.parity_columns();
-        (enough || matches!(place, Place::Incoming(_))).then_some(next)
+    /// As [`Shared::fail_all`], with a choice of what happens beyond the level's tolerance.
+    pub(crate) async fn fail_within(
+        &self,
+        failed: Vec<FailedMember>,
+        limit: Limit,
+    ) -> Result<(), ArrayError> {
+        let Some(shared) = self.me.upgrade() else { return Err(ArrayError::Closed) };
+        Detached::start(self.env.clone(), async move { shared.fail_now(failed, limit).await }).await
+    }
+
+    async fn fail_now(&self, failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
+        let mut ledger = self.ledger.lock().await;
+        if self.topology.load().failed {
+            return Err(ArrayError::Failed);
+        }
+        let recorded = Recorded::pending();
+        let result = match self.drop_members(&mut ledger, failed, &recorded, limit) {
+            Ok(true) if !self.read_only => self.write_down(&mut ledger, &recorded).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        recorded.set();
+        drop(ledger);
+        self.holders_changed.store(true, Ordering::Release);
+        // A spare may take the vacant role.
+        self.jobs.poke();
+        result
+    }
+
+    /// Takes members out of topology and ledger, all of them or, beyond the tolerance, none. False: there was
+    /// nothing to do.
+    fn drop_members(
+        &self,
+        ledger: &mut Ledger,
+        failed: Vec<FailedMember>,
+        recorded: &Recorded,
+        limit: Limit,
+    ) -> Result<bool, ArrayError> {
+        let mut next = (*self.topology.load_full()).clone();
+        let mut dropped = Vec::new();
+        for (member, error) in failed {
+            let place = next.place_of(&member);
+            let is_spare = ledger.entry_mut(&member).is_some_and(|entry| entry.standing == Standing::Spare);
+            if place.is_none() && !is_spare {
+                continue;
+            }
+            place.into_iter().for_each(|place| next.remove(place));
+            tracing::warn!(member = member.name(), %error, "member failed");
+            dropped.push(member);
+        }
+        if dropped.is_empty() {
+            return Ok(false);
+        }
+        if next.degraded() > self.geometry.parity_columns() {
+            if limit == Limit::GiveUp {
+                self.give_up(recorded);
+            }
+            return Err(ArrayError::Failed);
+        }
+        next.recorded = recorded.clone();
+        self.topology.store(Arc::new(next));
+        dropped.iter().for_each(|member| ledger.set_standing(member, Standing::Faulty));
+        Ok(true)
     }
 
     /// The array has failed: it stays as it is on disk, and takes no more writes.
-    fn give_up(&self, topology: &Topology, member: &Arc<Member>) {
-        tracing::error!(
-            member = member.name(),
-            "the array has lost more members than it tolerates: stopped writing"
-        );
-        let mut next = topology.clone();
+    fn give_up(&self, recorded: &Recorded) {
+        tracing::error!("the array has lost more members than it tolerates: it stops writing");
+        let mut next = (*self.topology.load_full()).clone();
         next.failed = true;
-        let recorded = next.recorded.clone();
+        next.recorded = recorded.clone();
         self.topology.store(Arc::new(next));
-        recorded.set();
     }
 
     /// A read that failed: the member is dropped if it is gone or has failed too often, else its block is healed
@@ -84,14 +165,14 @@ impl Shared {
         error: IoError,
     ) {
         self.stats.count_read_error();
+        tracing::warn!(member = member.name(), stripe = stripe.0, %error, "read failed");
+        if error.kind == IoErrorKind::Refused {
+            return; // our request was wrong, not the member
+        }
         let errors = member.read_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        tracing::warn!(member = member.name(), stripe = stripe.0, %error, errors, "read failed");
         if is_member_gone(&error) || errors > READ_ERRORS_MAX {
             // On the level's last legs the member stays: what it can still read is all there is.
-            let topology = self.topology.load_full();
-            if topology.place_of(member).is_some_and(|place| self.tolerable(&topology, place).is_some()) {
-                let _ = self.fail_all(vec![(member.clone(), error)]).await;
-            }
+            let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;
             return;
         }
         self.healing.lock().insert((stripe.0, column));
@@ -100,12 +181,7 @@ impl Shared {
 
 impl IntentDisk for Shared {
     async fn record_clean(&self, clean: bool) -> bool {
-        let failed = {
-            let mut ledger = self.ledger.lock().await;
-            ledger.clean = clean;
-            ledger.write_all(self.env.wall_clock_us()).await
-        };
-        failed.is_empty() || self.fail_members(failed).await
+        self.record(|ledger| ledger.clean = clean).await.is_ok()
     }
 
     fn holders(&self) -> Vec<Holder> {

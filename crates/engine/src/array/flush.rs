@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Array, Shared};
+use super::{Array, Shared, detached::Detached};
 use crate::error::ArrayError;
 
 impl Array {
@@ -10,15 +10,21 @@ impl Array {
     ///
     /// # Errors
     /// [`ArrayError::Failed`] when so many members cannot flush that data may be lost.
-    pub async fn flush(&self) -> Result<(), ArrayError> {
-        self.shared.check_request(0, 0)?;
-        let _request = self.shared.requests.enter();
-        self.shared.stats.count_flush();
-        self.shared.flush().await
+    pub fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
+        let shared = self.shared.clone();
+        Detached::start(self.env().clone(), async move { shared.flush_request().await })
     }
 }
 
 impl Shared {
+    /// Serves a flush request.
+    pub(crate) async fn flush_request(&self) -> Result<(), ArrayError> {
+        let _request = self.requests.enter();
+        self.check_request(0, 0)?;
+        self.stats.count_flush();
+        self.flush().await
+    }
+
     /// Flushes all members; one that cannot is dropped.
     pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
         let topology = self.topology.load_full();

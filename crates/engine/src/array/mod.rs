@@ -5,6 +5,7 @@
 //! starts the plan anew with what is left.
 
 mod control;
+mod detached;
 mod device;
 mod extents;
 mod failure;
@@ -18,7 +19,7 @@ mod zero;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -55,6 +56,8 @@ pub struct Array {
 
 /// What every request of an array works with.
 pub(crate) struct Shared {
+    /// Itself, for work that must outlive its caller.
+    pub(crate) me: Weak<Shared>,
     pub(crate) env: EnvHandle,
     pub(crate) geometry: Geometry,
     pub(crate) uuid: Uuid,
@@ -73,6 +76,10 @@ pub(crate) struct Shared {
     pub(crate) read_only: bool,
     /// Requests being served, for stopping and for background jobs that give way.
     pub(crate) requests: Requests,
+    /// The array's own tasks at work: stopping waits for them too.
+    pub(crate) background: Requests,
+    /// A member that may have held bitmap pages was dropped: they are due to be written to others.
+    pub(crate) holders_changed: AtomicBool,
     /// Blocks that failed to be read and await healing, as (stripe, column).
     pub(crate) healing: Mutex<std::collections::BTreeSet<(u64, usize)>>,
 }

@@ -31,14 +31,24 @@ struct MemberRead {
     bufs: ReadBufs,
 }
 
+/// Pieces in one vectored read: below the kernel's limit of 1024.
+const PIECES_MAX: usize = 512;
+
+impl MemberRead {
+    /// Whether a piece at that place of the same member can be added.
+    fn follows(&self, start: u64) -> bool {
+        self.start + self.len == start && self.pieces.len() < PIECES_MAX
+    }
+}
+
 impl Array {
     /// Fills `buf` from `offset_bytes` and gives it back.
     ///
     /// # Errors
     /// [`ArrayError::Unreadable`] names the first byte that neither its member nor redundancy could deliver.
     pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        self.shared.check_request(offset_bytes, buf.len() as u64)?;
         let _request = self.shared.requests.enter();
+        self.shared.check_request(offset_bytes, buf.len() as u64)?;
         self.shared.stats.count_read(buf.len() as u64);
         let topology = self.shared.topology.load_full();
         let pieces = self.shared.pieces(offset_bytes, buf.len());
@@ -165,7 +175,7 @@ impl Shared {
             };
             let (start, len) = (self.member_offset(piece), part.len() as u64);
             let neighbour =
-                reads.iter_mut().rev().find(|r| r.start + r.len == start && Arc::ptr_eq(&r.member, &member));
+                reads.iter_mut().rev().find(|r| r.follows(start) && Arc::ptr_eq(&r.member, &member));
             match neighbour {
                 Some(read) => {
                     read.len += len;

@@ -141,26 +141,40 @@ impl Shared {
         }
     }
 
-    /// Rewrites the blocks of a chunk that cannot be read with what the others say.
+    /// Mends a chunk whose member failed to read some of it.
     async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
-        let len = self.geometry.chunk_len(stripe);
-        let _rows = self.locks.lock(stripe, RowSet::touching(0..len)).await;
+        let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
+        let _rows = self.locks.lock(stripe, rows).await;
         let topology = self.topology.load_full();
-        let Some(member) = topology.reader(&self.geometry, stripe, column).cloned() else { return Ok(()) };
-        if topology.failed || !self.is_trusted(stripe) {
-            return Ok(());
+        if topology.failed || self.read_only || !self.is_trusted(stripe) {
+            return Ok(()); // a resync goes over it anyway
         }
-        let step = BLOCK_BYTES;
-        for start in (0..len).step_by(step) {
-            let bytes = start..(start + step).min(len);
-            let at = self.geometry.chunk_start(stripe) + start as u64;
+        self.heal_rows(&topology, stripe, &[column], rows).await
+    }
+
+    /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their members can
+    /// remap the sectors. The caller holds the rows.
+    pub(crate) async fn heal_rows(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        columns: &[usize],
+        rows: RowSet,
+    ) -> Result<(), ArrayError> {
+        let len = self.geometry.chunk_len(stripe);
+        for (column, row) in
+            columns.iter().flat_map(|column| rows.runs().flatten().map(move |row| (*column, row)))
+        {
+            let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
+            let Some(member) = topology.reader(&self.geometry, stripe, column) else { continue };
+            let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
+            let mut content = IoBuf::with_len(bytes.len());
             if member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.result.is_ok() {
                 continue;
             }
-            let mut content = IoBuf::with_len(bytes.len());
-            self.recover(stripe, column, bytes, &mut content).await?;
-            let extent = WriteExtent { column, start, bufs: smallvec![content.freeze()] };
-            self.write_out(&topology, stripe, smallvec![extent], WriteFlags::default()).await?;
+            self.recover(stripe, column, bytes.clone(), &mut content).await?;
+            let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
+            self.write_out(topology, stripe, smallvec![extent], WriteFlags::default()).await?;
             self.stats.count_healed();
         }
         Ok(())

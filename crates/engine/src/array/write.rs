@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags};
 
-use super::{Array, Shared};
+use super::{Array, Shared, detached::Detached};
 use crate::{
     compute::{self, Fetched, NewData, Run, Runs, WriteExtent, byte_range},
     error::ArrayError,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Stripes of one request that are worked on at the same time: enough to keep every member's queue busy, few enough
 /// that one huge request does not take all memory.
-const STRIPES_IN_FLIGHT: usize = 16;
+pub(crate) const STRIPES_IN_FLIGHT: usize = 16;
 
 /// A read of a plan, under way.
 struct PlannedRead {
@@ -32,41 +32,56 @@ struct PlannedRead {
 type Unreadable = SmallVec<[usize; 2]>;
 
 impl Array {
-    /// Writes `data` at `offset_bytes`.
-    ///
-    /// The write goes to its end even if the future is dropped after its first poll is over; see
-    /// [`Array::write_detached`] for callers that may drop it.
+    /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.
-    pub async fn write(
+    pub fn write(
+        &self,
+        offset_bytes: u64,
+        data: SharedBuf,
+        flags: WriteFlags,
+    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
+        let shared = self.shared.clone();
+        Detached::start(self.env().clone(), async move { shared.write(offset_bytes, data, flags).await })
+    }
+}
+
+impl Shared {
+    /// Serves a write request.
+    pub(crate) async fn write(
         &self,
         offset_bytes: u64,
         data: SharedBuf,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
-        self.shared.check_change(offset_bytes, data.len() as u64)?;
-        let _request = self.shared.requests.enter();
-        let range = offset_bytes..offset_bytes + data.len() as u64;
-        let mut spans = self.shared.geometry.split(range);
+        let _request = self.requests.enter();
+        self.check_change(offset_bytes, data.len() as u64)?;
+        self.stats.count_write(data.len() as u64);
+        self.write_spans(offset_bytes, &data, flags).await
+    }
+
+    /// Writes a range that has been checked, a bounded number of stripes at the same time.
+    pub(crate) async fn write_spans(
+        &self,
+        offset_bytes: u64,
+        data: &SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), ArrayError> {
+        let mut spans = self.geometry.split(offset_bytes..offset_bytes + data.len() as u64);
         let Some(first) = spans.next() else { return Ok(()) };
-        self.shared.stats.count_write(data.len() as u64);
-        let Some(second) = spans.next() else {
-            return self.shared.write_stripe(first, &data, flags).await;
-        };
+        let Some(second) = spans.next() else { return self.write_stripe(first, data, flags).await };
         let mut batch: SmallVec<[StripeSpan; 2]> = smallvec![first, second];
         loop {
             batch.extend(spans.by_ref().take(STRIPES_IN_FLIGHT - batch.len()));
             if batch.is_empty() {
                 return Ok(());
             }
-            let writes = batch.drain(..).map(|span| self.shared.write_stripe(span, &data, flags));
+            let writes = batch.drain(..).map(|span| self.write_stripe(span, data, flags));
             join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
         }
     }
-}
 
-impl Shared {
     /// Announces a write to a stripe in the bitmap, if the level has one.
     pub(crate) async fn begin_intent(
         &self,
@@ -86,7 +101,8 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let new = NewData { span, chunk_bytes: self.geometry.chunk_bytes(), buf: data };
         let stripe = span.stripe;
-        let _rows = self.locks.lock(stripe, touched_rows(&span, self.geometry.chunk_bytes())).await;
+        let rows = touched_rows(&span, self.geometry.chunk_bytes());
+        let _rows = self.locks.lock(stripe, rows).await;
         let _intent = self.begin_intent(stripe).await?;
         let mut unreadable = Unreadable::new();
         loop {
@@ -95,7 +111,17 @@ impl Shared {
                 return Err(ArrayError::Failed);
             }
             let state = self.state_for(&topology, &span, &unreadable);
-            let plan = plan::build(&state, &**self.selection.read()).map_err(|_| self.lost(stripe))?;
+            let plan = plan::build(&state, &**self.selection.read());
+            let plan = match plan {
+                Ok(plan) => plan,
+                Err(_) if !unreadable.is_empty() => {
+                    // Bad blocks of several members in different rows: mended block by block, then tried once more.
+                    self.heal_rows(&topology, stripe, &unreadable, rows).await?;
+                    unreadable.clear();
+                    continue;
+                }
+                Err(_) => return Err(self.lost(stripe)),
+            };
             let fetched = match self.fetch(&topology, stripe, &plan).await {
                 Ok(fetched) => fetched,
                 Err(failed) => {
@@ -211,7 +237,8 @@ impl Shared {
             self.fail_all(failed).await?;
         }
         topology.recorded.wait().await;
-        Ok(())
+        // The array may have failed while that was being written down: then nothing was.
+        if self.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
     }
 }
 

@@ -9,32 +9,27 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags, ZeroFlags};
 
-use super::{Array, Shared};
+use super::{Array, Shared, detached::Detached, write::STRIPES_IN_FLIGHT};
 use crate::{error::ArrayError, geometry::StripeIndex, rows::RowSet, topology::Member};
 
 /// Zeroes written by one plain write.
 const ZERO_WRITE_BYTES_MAX: u64 = 1 << 20;
-/// Whole stripes zeroed at the same time.
-const STRIPES_IN_FLIGHT: usize = 16;
 
 impl Array {
     /// Makes the range read as zeroes.
     ///
     /// # Errors
     /// [`ArrayError`].
-    pub async fn write_zeroes(
+    pub fn write_zeroes(
         &self,
         offset_bytes: u64,
         len_bytes: u64,
         flags: ZeroFlags,
-    ) -> Result<(), ArrayError> {
-        self.shared.check_change(offset_bytes, len_bytes)?;
-        let _request = self.shared.requests.enter();
-        let range = offset_bytes..offset_bytes + len_bytes;
-        let (head, whole, tail) = self.shared.cut_at_stripes(&range);
-        self.write_zero_bytes(head).await?;
-        self.shared.zero_stripes(whole, flags).await?;
-        self.write_zero_bytes(tail).await
+    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
+        let shared = self.shared.clone();
+        Detached::start(self.env().clone(), async move {
+            shared.write_zeroes_request(offset_bytes, len_bytes, flags).await
+        })
     }
 
     /// Tells that the range's content is no longer needed. Whole stripes in it are unmapped and read as zeroes; the
@@ -42,11 +37,41 @@ impl Array {
     ///
     /// # Errors
     /// [`ArrayError`].
-    pub async fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
-        self.shared.check_change(offset_bytes, len_bytes)?;
-        let _request = self.shared.requests.enter();
-        let (_, whole, _) = self.shared.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
-        self.shared.zero_stripes(whole, ZeroFlags { may_unmap: true }).await
+    pub fn discard(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
+        let shared = self.shared.clone();
+        Detached::start(
+            self.env().clone(),
+            async move { shared.discard_request(offset_bytes, len_bytes).await },
+        )
+    }
+}
+
+impl Shared {
+    /// Serves a request for zeroes.
+    pub(crate) async fn write_zeroes_request(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        flags: ZeroFlags,
+    ) -> Result<(), ArrayError> {
+        let _request = self.requests.enter();
+        self.check_change(offset_bytes, len_bytes)?;
+        let (head, whole, tail) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
+        self.write_zero_bytes(head).await?;
+        self.zero_stripes(whole, flags).await?;
+        self.write_zero_bytes(tail).await
+    }
+
+    /// Serves a discard.
+    pub(crate) async fn discard_request(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
+        let _request = self.requests.enter();
+        self.check_change(offset_bytes, len_bytes)?;
+        let (_, whole, _) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
+        self.zero_stripes(whole, ZeroFlags { may_unmap: true }).await
     }
 
     async fn write_zero_bytes(&self, range: Range<u64>) -> Result<(), ArrayError> {
@@ -57,14 +82,12 @@ impl Array {
         let mut at = range.start;
         while at < range.end {
             let len = (range.end - at).min(ZERO_WRITE_BYTES_MAX);
-            self.write(at, zeroes.slice(0..len as usize), WriteFlags::default()).await?;
+            self.write_spans(at, &zeroes.slice(0..len as usize), WriteFlags::default()).await?;
             at += len;
         }
         Ok(())
     }
-}
 
-impl Shared {
     /// A range as: bytes before the first whole stripe, whole stripes, bytes after the last.
     fn cut_at_stripes(&self, range: &Range<u64>) -> (Range<u64>, Range<u64>, Range<u64>) {
         let stripe_bytes = self.geometry.stripe_bytes();

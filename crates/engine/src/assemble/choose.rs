@@ -83,6 +83,7 @@ pub fn choose(
             Err(reason) => chosen.excluded.push(Excluded { name: name(&examined[index]), reason }),
         }
     }
+    promote_complete(&mut chosen);
     check_split(examined, &chosen, options)?;
     check_enough(&chosen, superblock, options)?;
     Ok(chosen)
@@ -118,12 +119,6 @@ fn check_identities(examined: &[Examination]) -> Result<(), AssembleError> {
 
 fn geometry(examined: &[Examination], freshest: usize) -> Result<Geometry, AssembleError> {
     let fresh = &examined[freshest].superblock;
-    for other in examined {
-        let field = shape_difference(fresh, &other.superblock);
-        if let Some(field) = field {
-            return Err(AssembleError::Disagree { a: name(&examined[freshest]), b: name(other), field });
-        }
-    }
     let level = Level::from_number(fresh.level.number()).ok_or_else(|| AssembleError::Unsupported {
         member: name(&examined[freshest]),
         reason: format!("level {} is not one of 0, 1, 4, 5, 6", fresh.level.number()),
@@ -176,21 +171,29 @@ fn classify(
     geometry: &Geometry,
 ) -> Result<Part, String> {
     let (fresh, own) = (&examined[freshest].superblock, &examined[index].superblock);
+    if let Some(field) = shape_difference(fresh, own) {
+        return Err(format!("it disagrees on the array's {field}; it is damaged or from another time"));
+    }
     let role = fresh.roles.of(own.dev_number).unwrap_or(Role::Spare);
-    match role {
-        Role::Active(slot) if usize::from(slot) < geometry.members() => {
+    match (role, own.role()) {
+        (Role::Active(slot), Role::Active(own_slot)) if usize::from(slot) < geometry.members() => {
             check_current(fresh, own)?;
+            if slot != own_slot {
+                return Err(format!("it says that its role is {own_slot}, and the others say {slot}"));
+            }
+            own.check_supported().map_err(|reason| reason.to_string())?;
             check_size(&examined[index], geometry)?;
             Ok(active_part(own, index, MemberIndex(usize::from(slot)), geometry))
         }
-        Role::Spare if matches!(own.role(), Role::Spare) => Ok(Part::Spare { index }),
-        Role::Journal => Err("it is a journal device, which Stripewise does not use".to_owned()),
+        // A spare that was just being taken up: it has nothing of the array's data yet.
+        (Role::Spare | Role::Active(_), Role::Spare) => Ok(Part::Spare { index }),
+        (Role::Journal, _) => Err("it is a journal device, which Stripewise does not use".to_owned()),
         _ => Err("it failed and is not current; add it anew to use it".to_owned()),
     }
 }
 
 fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
-    if own.events + 1 >= fresh.events {
+    if own.events.saturating_add(1) >= fresh.events {
         return Ok(());
     }
     Err(format!(
@@ -211,16 +214,15 @@ fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), Stri
 }
 
 fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geometry) -> Part {
-    let done_sectors = own.recovery_offset_sectors;
-    let filling = own.features.contains(Features::RECOVERY_OFFSET)
-        && done_sectors < geometry.member_bytes() / SECTOR_BYTES;
-    if filling {
-        let replacing = own.features.contains(Features::REPLACEMENT);
-        return Part::Incoming { slot, index, done_sectors, replacing };
+    if !own.features.contains(Features::RECOVERY_OFFSET) {
+        return Part::Active { slot, index };
     }
-    Part::Active { slot, index }
+    let done_sectors = own.recovery_offset_sectors.min(geometry.member_bytes() / SECTOR_BYTES);
+    let replacing = own.features.contains(Features::REPLACEMENT);
+    Part::Incoming { slot, index, done_sectors, replacing }
 }
 
+/// One member for a role. Of two that are being filled the further one counts.
 fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result<(), AssembleError> {
     if let Part::Active { slot, index } = part
         && let Some(other) = chosen.active(slot.0)
@@ -231,8 +233,30 @@ fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result
             role: slot.0 as u16,
         });
     }
+    if let Part::Incoming { slot, index, .. } = part
+        && chosen.parts.iter().any(|p| matches!(p, Part::Incoming { slot: s, .. } if *s == slot))
+    {
+        let reason = "another member is being filled for the same role".to_owned();
+        chosen.excluded.push(Excluded { name: name(&examined[index]), reason });
+        return Ok(());
+    }
     chosen.parts.push(part);
     Ok(())
+}
+
+/// A filled member whose role nobody else holds is the role's member: a crash fell between its last checkpoint and
+/// the change that says so.
+fn promote_complete(chosen: &mut Chosen) {
+    let all_sectors = chosen.geometry.member_bytes() / SECTOR_BYTES;
+    let held: Vec<bool> = (0..chosen.geometry.members()).map(|slot| chosen.active(slot).is_some()).collect();
+    for part in &mut chosen.parts {
+        if let Part::Incoming { slot, index, done_sectors, .. } = *part
+            && done_sectors == all_sectors
+            && !held[slot.0]
+        {
+            *part = Part::Active { slot, index };
+        }
+    }
 }
 
 /// A member left out as failed that itself thinks a chosen one failed: both sides went on.

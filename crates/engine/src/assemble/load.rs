@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
-    extension::{Header, SuperblockOrigin},
-    md::{Role, bitmap::BitmapSuperblock},
+    extension::{ExtensionError, Header, MapKind, SuperblockOrigin},
+    md::{Features, Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
 
@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     enroll,
-    error::ArrayError,
     examine::{Examination, read_block},
-    geometry::Level,
+    geometry::{Level, MemberIndex},
     intent::{Intent, Pages, RegionMap},
     ledger::{Entry, Ledger, Standing},
     topology::{Incoming, Member, Recorded, SlotState, Topology},
@@ -29,6 +28,43 @@ pub(super) struct Loaded {
     pub(super) ledger: Ledger,
     pub(super) intent: Option<Intent>,
     pub(super) bitmap_offsets: BTreeMap<u32, u64>,
+}
+
+/// Refuses what could not be kept whole by writing: unknown features, a log, md's bad blocks.
+pub(super) fn check_writable(
+    examined: &[Examination],
+    chosen: &Chosen,
+    options: &AssembleOptions,
+) -> Result<(), AssembleError> {
+    if options.read_only {
+        return Ok(());
+    }
+    for part in &chosen.parts {
+        let (Part::Active { index, .. } | Part::Incoming { index, .. } | Part::Spare { index }) = *part;
+        if let Some(reason) = unwritable(&examined[index]) {
+            let member = examined[index].device.info().name.clone();
+            return Err(AssembleError::Unsupported { member, reason });
+        }
+    }
+    Ok(())
+}
+
+fn unwritable(examination: &Examination) -> Option<String> {
+    if examination.superblock.features.contains(Features::BAD_BLOCKS) {
+        return Some(
+            "its md bad-block log is in use, and Stripewise does not read it; let the kernel's md rewrite those blocks \
+             (a repair), or open the array read-only"
+                .to_owned(),
+        );
+    }
+    match &examination.extension {
+        Err(error @ ExtensionError::Unusable(_)) => Some(error.to_string()),
+        Ok((header, _)) if header.bitmap.map_kind != MapKind::Linear || header.log.length_bytes != 0 => Some(
+            "its extension area has a bitmap or log of a kind that this version does not know".to_owned(),
+        ),
+        Ok((header, _)) => header.check_writable().err().map(|error| error.to_string()),
+        Err(_) => None,
+    }
 }
 
 pub(super) async fn load(
@@ -54,17 +90,41 @@ pub(super) async fn load(
         entries.push(entry);
     }
     let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync() };
+    let standings: Vec<_> =
+        ledger.entries.iter().map(|entry| (entry.member.clone(), entry.standing)).collect();
+    standings.iter().for_each(|(member, standing)| ledger.set_standing(member, *standing));
     forget_absent(&mut ledger, chosen);
-    let topology = Topology { slots, failed: false, recorded: Recorded::already() };
+    let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
     let intent = load_intent(examined, chosen, region_bytes, ledger.clean).await?;
-    let stale = intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
+    let first_stale = intent.as_ref().and_then(|intent| Some((intent, intent.stale_regions().next()?)));
+    let stale = first_stale.is_some();
+    if let Some((intent, region)) = first_stale {
+        hold_back(&mut topology, &mut ledger, chosen, intent.map.stripes_of(region).start);
+    }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
     if stale && needs_parity && !options.force && !options.read_only {
         return Err(AssembleError::DirtyDegraded);
     }
     Ok(Loaded { topology, ledger, intent, bitmap_offsets })
+}
+
+/// Members that are being filled may differ from the others where a resync is due: they are filled again from there.
+fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, first_stale_stripe: u64) {
+    let limit = first_stale_stripe * chosen.geometry.chunk_bytes() as u64 / SECTOR_BYTES;
+    for (index, slot) in topology.slots.iter_mut().enumerate() {
+        let Some(incoming) = slot.incoming.clone().filter(|i| i.done_stripes() > first_stale_stripe) else {
+            continue;
+        };
+        let standing = Standing::Incoming {
+            slot: MemberIndex(index),
+            done_sectors: limit,
+            replacing: slot.primary.is_some(),
+        };
+        ledger.set_standing(&incoming.member, standing);
+        slot.incoming = Some(Incoming::new(incoming.member.clone(), first_stale_stripe));
+    }
 }
 
 /// The region size in use, from whatever header has one.
@@ -98,7 +158,12 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
     let mut superblock = superblock.clone();
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
     let header = match extension {
-        Ok((header, _)) => Some(header.clone()),
+        Ok((header, _)) => {
+            let mut header = header.clone();
+            // What is on disk is what the next write must name as the one before.
+            header.expect_superblock(&examined[index].superblock.encode());
+            Some(header)
+        }
         // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
         Err(_) => enroll::header_for(&superblock, &chosen.geometry, region_bytes, device.info().media),
     };
@@ -139,7 +204,7 @@ async fn load_intent(
     let map = RegionMap::new(&chosen.geometry, region_bytes);
     let uuid = examined[chosen.freshest].superblock.array_uuid;
     let mut pages = Pages::new(uuid, map.regions(), !clean);
-    let missing = load_pages(examined, chosen, &mut pages).await?;
+    let missing = load_pages(examined, chosen, &mut pages).await;
     if clean {
         pages.clear_all();
         return Ok(Some(Intent::new(map, pages)));
@@ -159,11 +224,7 @@ async fn load_intent(
 }
 
 /// Loads every page from all members that hold it, and names the pages that none does.
-async fn load_pages(
-    examined: &[Examination],
-    chosen: &Chosen,
-    pages: &mut Pages,
-) -> Result<Vec<usize>, AssembleError> {
+async fn load_pages(examined: &[Examination], chosen: &Chosen, pages: &mut Pages) -> Vec<usize> {
     let mut missing = Vec::new();
     for index in 0..pages.count() {
         let mut found = false;
@@ -173,14 +234,13 @@ async fn load_pages(
             }
             let read = async |slot| {
                 let offset = header.bitmap.offset_bytes + slot_offset_bytes(index as u32, slot);
-                read_block(&examination.device, offset).await.map_err(|error| {
-                    AssembleError::Array(ArrayError::Io {
-                        member: examination.device.info().name.clone(),
-                        error,
-                    })
-                })
+                read_block(&examination.device, offset).await
             };
-            let (a, b) = (read(Slot::A).await?, read(Slot::B).await?);
+            // A copy that cannot be read may have been the only current one.
+            let (Ok(a), Ok(b)) = (read(Slot::A).await, read(Slot::B).await) else {
+                missing.push(index);
+                continue;
+            };
             let page: Result<_, NoPage> = newest(&a, &b, header.array_uuid, index as u32);
             if let Ok(page) = page {
                 pages.load(examination.superblock.dev_number, &page.page, page.slot);
@@ -191,5 +251,5 @@ async fn load_pages(
             missing.push(index);
         }
     }
-    Ok(missing)
+    missing
 }

@@ -85,16 +85,6 @@ pub enum AssembleError {
         /// What it is.
         reason: String,
     },
-    /// Members do not agree on the shape.
-    #[error("{a} and {b} disagree on the array's {field}; one of them is damaged or from another time")]
-    Disagree {
-        /// One.
-        a: String,
-        /// The other.
-        b: String,
-        /// What differs.
-        field: &'static str,
-    },
     /// The shape is impossible.
     #[error("the superblock describes an impossible array: {0}")]
     Geometry(#[from] GeometryError),
@@ -176,6 +166,7 @@ pub async fn assemble(
         return Err(AssembleError::NoMember(unusable));
     }
     let chosen = choose(&examined, unusable, options)?;
+    load::check_writable(&examined, &chosen, options)?;
     open(env, &examined, chosen, options).await
 }
 
@@ -188,7 +179,8 @@ async fn open(
     let loaded = load::load(examined, &chosen, options).await?;
     let scrub = interrupted_scrub(examined, &chosen);
     let superblock = &examined[chosen.freshest].superblock;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new_cyclic(|me| Shared {
+        me: me.clone(),
         env: env.clone(),
         geometry: chosen.geometry,
         uuid: superblock.array_uuid,
@@ -204,17 +196,22 @@ async fn open(
         closing: AtomicBool::new(false),
         read_only: options.read_only,
         requests: Requests::default(),
+        background: Requests::default(),
+        holders_changed: AtomicBool::new(false),
         healing: Mutex::new(BTreeSet::new()),
     });
     let array = Array { shared: shared.clone() };
     if options.read_only {
         return Ok(array);
     }
-    // Who is left out, and that we are here, is on disk before anything is served.
-    shared.record(|_| ()).await?;
-    if let Some(intent) = &shared.intent {
-        intent.rewrite(&*shared).await;
+    // Pages first: once the superblocks are ours, the pages count. Then who is left out, and that we are here, before
+    // anything is served.
+    if let Some(intent) = &shared.intent
+        && !intent.rewrite(&*shared).await
+    {
+        return Err(ArrayError::Failed.into());
     }
+    shared.record(|_| ()).await?;
     if let Some(request) = scrub {
         shared.jobs.request(request);
     }

@@ -31,6 +31,9 @@ impl Shared {
     ) -> Result<Filled<'_>, ArrayError> {
         let rows = self.lock_stripes(stripes.clone()).await;
         let topology = self.topology.load_full();
+        if !topology.is_incoming(slot, incoming) {
+            return Err(gone(incoming));
+        }
         let content = match self.fill_at_once(&topology, slot, &stripes).await {
             Some(content) => content,
             None => self.fill_by_stripe(&topology, slot, &stripes).await?,
@@ -39,7 +42,7 @@ impl Shared {
         let written = incoming.member.write(start, smallvec![content.freeze()], WriteFlags::default()).await;
         if let Err(error) = written {
             self.fail_all(vec![(incoming.member.clone(), error)]).await?;
-            return Err(ArrayError::Io { member: incoming.member.name().to_owned(), error });
+            return Err(gone(incoming));
         }
         Ok(Filled { stripes, _rows: rows })
     }
@@ -112,12 +115,15 @@ impl Shared {
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
-        let done_stripes = incoming.done_stripes();
+        let done_sectors = self.sectors_before(StripeIndex(incoming.done_stripes()));
         self.flush_incoming(incoming).await?;
-        let replacing = self.topology.load().slots[slot.0].primary.is_some();
-        let done_sectors = self.sectors_before(StripeIndex(done_stripes));
-        self.record(|ledger| {
+        self.change_state(|ledger, topology| {
+            if !topology.is_incoming(slot, incoming) {
+                return Err(gone(incoming));
+            }
+            let replacing = topology.slots[slot.0].primary.is_some();
             ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors, replacing });
+            Ok(None)
         })
         .await
     }
@@ -127,47 +133,44 @@ impl Shared {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.fail_all(vec![(incoming.member.clone(), error)]).await?;
-                Err(ArrayError::Io { member: incoming.member.name().to_owned(), error })
+                Err(gone(incoming))
             }
         }
     }
 
     /// The incoming member is complete: it becomes the slot's member, durably, and a replaced one leaves.
+    ///
+    /// That it is complete is written down first, as a change of its own: a crash in the middle of the second change
+    /// then finds a whole member, whichever superblock counts.
     pub(super) async fn promote(
         &self,
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
-        self.flush_incoming(incoming).await?;
-        let failed = {
-            let mut ledger = self.ledger.lock().await;
-            let topology = self.topology.load_full();
-            let still_there = topology.slots[slot.0]
-                .incoming
-                .as_ref()
-                .is_some_and(|current| Arc::ptr_eq(current, incoming));
-            if !still_there {
-                return Err(ArrayError::Io {
-                    member: incoming.member.name().to_owned(),
-                    error: stripewise_device::IoError::new(stripewise_device::IoErrorKind::Gone),
-                });
+        self.checkpoint(slot, incoming).await?;
+        self.change_state(|ledger, topology| {
+            if !topology.is_incoming(slot, incoming) {
+                return Err(gone(incoming));
             }
-            let mut next = (*topology).clone();
+            let mut next = topology.clone();
             let replaced = next.slots[slot.0].primary.replace(incoming.member.clone());
             next.slots[slot.0].incoming = None;
             if let Some(replaced) = replaced {
                 ledger.set_standing(&replaced, Standing::Faulty);
             }
             ledger.set_standing(&incoming.member, Standing::Active(slot));
-            self.topology.store(Arc::new(next));
-            ledger.write_all(self.env.wall_clock_us()).await
-        };
-        if !failed.is_empty() {
-            self.fail_all(failed).await?;
-        }
+            Ok(Some(next))
+        })
+        .await?;
         if let Some(intent) = &self.intent {
             intent.rewrite(self).await;
         }
         Ok(())
     }
+}
+
+/// The incoming member failed, or was taken out, while it was being filled.
+fn gone(incoming: &Incoming) -> ArrayError {
+    let member = incoming.member.name().to_owned();
+    ArrayError::Member { member, problem: "it failed or was taken out while it was being filled".to_owned() }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, StreamExt, future::select, stream};
 use stripewise_device::Timestamp;
 use stripewise_format::extension::{Job, JobKind as DiskJobKind};
 
@@ -30,17 +30,18 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a job writes down where it stands.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
+const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
+
 /// Clears the bitmap lazily and heals blocks until the array closes.
 pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
-    loop {
+    for round in 1.. {
         shared.env.sleep(HOUSEKEEPING_INTERVAL).await;
+        let _working = shared.background.enter();
         if shared.closing.load(Ordering::Acquire) || shared.topology.load().failed {
             return;
         }
-        shared.heal_noted().await;
-        if let Some(intent) = &shared.intent {
-            intent.clear_idle(&*shared).await;
-        }
+        shared.keep_house(round).await;
     }
 }
 
@@ -48,10 +49,13 @@ pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
 pub(crate) async fn run_jobs(shared: Arc<Shared>) {
     loop {
         let seen = shared.jobs.wishes();
-        if shared.closing.load(Ordering::Acquire) {
-            return;
-        }
-        let ran = !shared.topology.load().failed && shared.run_next_job().await;
+        let ran = {
+            let _working = shared.background.enter();
+            if shared.closing.load(Ordering::Acquire) {
+                return;
+            }
+            !shared.topology.load().failed && shared.run_next_job().await
+        };
         if !ran {
             shared.jobs.wished(seen).await;
         }
@@ -72,15 +76,27 @@ impl From<ArrayError> for Ended {
     }
 }
 
-/// What steers a walk's speed.
-struct Pace {
-    speed: Speed,
-}
-
 impl Shared {
+    async fn keep_house(&self, round: u64) {
+        self.heal_noted().await;
+        if let Some(intent) = &self.intent {
+            if self.holders_changed.swap(false, Ordering::AcqRel) {
+                intent.rewrite(self).await;
+            }
+            intent.clear_idle(self).await;
+        }
+        if round.is_multiple_of(READ_ERROR_HALF_LIFE_ROUNDS) {
+            for member in self.topology.load().members() {
+                let halve = |errors: u32| Some(errors / 2);
+                let _ = member.read_errors.fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve);
+            }
+        }
+    }
+
     /// Runs the most urgent job. False if there was nothing to do, or it was refused for now.
     async fn run_next_job(self: &Arc<Self>) -> bool {
-        if self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some()) {
+        let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
+        if stale && !self.last_resync_failed() {
             return self.resync().await;
         }
         self.take_up_spares().await;
@@ -96,13 +112,21 @@ impl Shared {
         }
     }
 
+    /// A resync that could not read everything is not tried again at once, and does not keep a rebuild waiting.
+    fn last_resync_failed(&self) -> bool {
+        let failed = |job: JobReport| matches!(job.outcome, Some(JobOutcome::Failed(_)));
+        self.jobs.last().is_some_and(|job| job.kind == JobKind::Resync && failed(job))
+    }
+
     fn next_incoming(&self) -> Option<(MemberIndex, Arc<Incoming>)> {
         let topology = self.topology.load();
-        topology
-            .slots
-            .iter()
-            .enumerate()
-            .find_map(|(index, slot)| Some((MemberIndex(index), slot.incoming.clone()?)))
+        let filling = topology.slots.iter().enumerate().filter_map(|(index, slot)| {
+            Some((slot.primary.is_some(), MemberIndex(index), slot.incoming.clone()?))
+        });
+        // Vacant roles first: a replaced member still serves.
+        filling
+            .min_by_key(|(replacing, slot, _)| (*replacing, *slot))
+            .map(|(_, slot, incoming)| (slot, incoming))
     }
 
     fn start_job(&self, kind: JobKind, slot: Option<MemberIndex>, total_stripes: u64, done_stripes: u64) {
@@ -135,13 +159,17 @@ impl Shared {
         let mut pace = self.pace();
         let mut result = Ok(());
         for region in regions {
-            result = self.verify_range(intent.map.stripes_of(region), true, &mut pace, false).await;
-            if result.is_err() {
-                break;
+            match self.verify_range(intent.map.stripes_of(region), true, &mut pace, false).await {
+                Ok(()) => intent.resynced(region),
+                // What cannot be read stays marked; the other regions are gone on with.
+                Err(Ended::Failed(error @ ArrayError::Unreadable { .. })) => {
+                    result = Err(Ended::Failed(error))
+                }
+                Err(ended) => return self.end_job(Err(ended)),
             }
-            intent.resynced(region);
         }
-        self.end_job(result)
+        self.end_job(result);
+        true
     }
 
     async fn scrub(&self, request: Request) {
@@ -182,8 +210,8 @@ impl Shared {
         }
     }
 
-    fn pace(&self) -> Pace {
-        Pace { speed: Speed::new(self.env.now(), self.requests.served()) }
+    fn pace(&self) -> Speed {
+        Speed::new(self.env.now(), self.requests.served())
     }
 
     /// Batches, each given out when the job may go on with it: not paused, not stopped, within the speed limits. The
@@ -191,7 +219,7 @@ impl Shared {
     fn paced<'a>(
         &'a self,
         stripes: Range<u64>,
-        pace: &'a mut Pace,
+        pace: &'a mut Speed,
     ) -> impl Stream<Item = Result<Range<u64>, Ended>> + 'a {
         let batches = batches(stripes, self.geometry.chunk_bytes());
         stream::unfold((batches, pace, false), async move |(mut batches, pace, ended)| {
@@ -203,13 +231,13 @@ impl Shared {
     }
 
     /// Waits until a batch may start.
-    async fn gate(&self, batch: &Range<u64>, pace: &mut Pace) -> Result<(), Ended> {
+    async fn gate(&self, batch: &Range<u64>, pace: &mut Speed) -> Result<(), Ended> {
         let range = self.member_range(batch);
         let (now, served) = (self.env.now(), self.requests.served());
-        let rest = pace.speed.after_batch(now, range.end - range.start, served, self.jobs.limits());
-        self.jobs.update(|job| job.bytes_per_s = pace.speed.bytes_per_s);
+        let rest = pace.after_batch(now, range.end - range.start, served, self.jobs.limits());
+        self.jobs.update(|job| job.bytes_per_s = pace.bytes_per_s);
         if let Some(rest) = rest {
-            self.env.sleep(rest).await;
+            self.rest(rest).await;
         }
         loop {
             let seen = self.jobs.changes();
@@ -223,6 +251,12 @@ impl Shared {
         }
     }
 
+    /// Sleeps, unless something is asked of the job meanwhile: a stop, a pause, another limit.
+    async fn rest(&self, duration: Duration) {
+        let asked = pin!(self.jobs.changed(self.jobs.changes()));
+        let _ = select(self.env.sleep(duration), asked).await;
+    }
+
     fn count_done(&self, batch: &Range<u64>) {
         self.jobs.update(|job| job.done_stripes += batch.end - batch.start);
     }
@@ -231,24 +265,28 @@ impl Shared {
         &self,
         stripes: Range<u64>,
         mend: bool,
-        pace: &mut Pace,
+        pace: &mut Speed,
         is_scrub: bool,
     ) -> Result<(), Ended> {
         let verify = async |batch: Result<Range<u64>, Ended>| {
             let batch = batch?;
-            let verified = self.verify(batch.clone(), mend).await?;
-            Ok::<_, Ended>((batch, verified))
+            Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))
         };
+        let mut unreadable = Ok(());
         let mut work = pin!(self.paced(stripes, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
         while let Some(done) = work.next().await {
             let (batch, verified) = done?;
-            self.jobs.update(|job| verified.mismatches.into_iter().for_each(|m| job.add_mismatch(m)));
+            match verified {
+                Ok(found) => self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m))),
+                Err(error @ ArrayError::Unreadable { .. }) => unreadable = Err(Ended::Failed(error)),
+                Err(error) => return Err(error.into()),
+            }
             self.count_done(&batch);
             if is_scrub && self.redundancy_waits() {
                 return Err(Ended::Yielded);
             }
         }
-        Ok(())
+        unreadable
     }
 
     /// Whether a rebuild could start.

@@ -13,13 +13,9 @@ use crate::{
     error::ArrayError,
     geometry::{Geometry, StripeIndex},
     recovery::recover_data,
-    rows::BLOCK_BYTES,
+    rows::{BLOCK_BYTES, RowSet},
+    topology::Topology,
 };
-
-/// What one batch of a verifying job found.
-pub(super) struct Verified {
-    pub(super) mismatches: Vec<Mismatch>,
-}
 
 /// A redundant column and what it should hold.
 struct Expected {
@@ -98,52 +94,75 @@ fn differing(found: &[u8], expected: &[u8]) -> Vec<Range<usize>> {
 
 impl Shared {
     /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees.
-    pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Result<Verified, ArrayError> {
+    ///
+    /// # Errors
+    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: these stripes are not verified.
+    pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Result<Vec<Mismatch>, ArrayError> {
         let _rows = self.lock_stripes(stripes.clone()).await;
         let topology = self.topology.load_full();
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_| true).await;
-        let mut verified = Verified { mismatches: Vec::new() };
-        if !failed.is_empty() {
-            drop(_rows);
-            self.find_bad_blocks(stripes).await;
-            return Ok(verified);
-        }
+        let mut mismatches = Vec::new();
         for stripe in stripes.map(StripeIndex) {
-            let mut rows = 0;
-            let mut extents = SmallVec::new();
-            for Expected { column, content } in expected(&self.geometry, &chunks, stripe) {
-                let found = chunks.of_member(stripe, self.geometry.member_of(stripe, column));
-                let runs = differing(found.expect("only present columns are checked"), &content);
-                rows = rows.max(runs.iter().map(|run| run.len().div_ceil(BLOCK_BYTES)).sum::<usize>());
-                extents.extend(runs.into_iter().map(|run| WriteExtent {
-                    column,
-                    start: run.start,
-                    bufs: smallvec![content.slice(run)],
-                }));
-            }
-            if rows > 0 {
-                verified.mismatches.push(Mismatch { stripe: stripe.0, rows: rows as u32 });
-            }
-            if mend && !extents.is_empty() {
-                self.write_out(&topology, stripe, extents, WriteFlags::default()).await?;
-            }
+            let found = match failed.is_empty() {
+                true => self.verify_stripe(&topology, &chunks, stripe, mend).await?,
+                false => self.verify_around_bad_blocks(stripe, mend).await?,
+            };
+            mismatches.extend(found);
         }
-        Ok(verified)
+        Ok(mismatches)
     }
 
-    /// A batch could not be read: finds the chunks that fail one by one and heals them from the others.
-    async fn find_bad_blocks(&self, stripes: Range<u64>) {
-        for stripe in stripes.map(StripeIndex) {
-            let topology = self.topology.load_full();
-            for column in 0..self.geometry.members() {
-                let Some(member) = topology.reader(&self.geometry, stripe, column) else { continue };
-                let buf = IoBuf::with_len(self.geometry.chunk_len(stripe));
-                let done = member.read(self.geometry.chunk_start(stripe), smallvec![buf]).await;
-                if let Err(error) = done.result {
-                    self.note_read_error(&member.clone(), stripe, column, error).await;
-                }
+    /// Verifies one stripe of what was read.
+    async fn verify_stripe(
+        &self,
+        topology: &Topology,
+        chunks: &Chunks,
+        stripe: StripeIndex,
+        mend: bool,
+    ) -> Result<Option<Mismatch>, ArrayError> {
+        let mut rows = 0;
+        let mut extents = SmallVec::new();
+        for Expected { column, content } in expected(&self.geometry, chunks, stripe) {
+            let found = chunks.of_member(stripe, self.geometry.member_of(stripe, column));
+            let runs = differing(found.expect("only present columns are checked"), &content);
+            rows = rows.max(runs.iter().map(|run| run.len().div_ceil(BLOCK_BYTES)).sum::<usize>());
+            extents.extend(runs.into_iter().map(|run| WriteExtent {
+                column,
+                start: run.start,
+                bufs: smallvec![content.slice(run)],
+            }));
+        }
+        if mend && !extents.is_empty() {
+            self.write_out(topology, stripe, extents, WriteFlags::default()).await?;
+        }
+        Ok((rows > 0).then_some(Mismatch { stripe: stripe.0, rows: rows as u32 }))
+    }
+
+    /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first.
+    async fn verify_around_bad_blocks(
+        &self,
+        stripe: StripeIndex,
+        mend: bool,
+    ) -> Result<Option<Mismatch>, ArrayError> {
+        let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
+        let columns: SmallVec<[usize; 8]> = (0..self.geometry.members()).collect();
+        let topology = self.topology.load_full();
+        let (_, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_| true).await;
+        for (member, error) in &failed {
+            if let Some(reader) = topology.slots[member.0].primary.clone() {
+                let column = self.geometry.column_of(stripe, *member);
+                self.note_read_error(&reader, stripe, column, *error).await;
             }
         }
-        self.heal_noted().await;
+        // A member may have been dropped for it.
+        let topology = self.topology.load_full();
+        if !failed.is_empty() && !self.read_only {
+            self.heal_rows(&topology, stripe, &columns, rows).await?;
+        }
+        let (chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_| true).await;
+        if !failed.is_empty() {
+            return Err(ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() });
+        }
+        self.verify_stripe(&topology, &chunks, stripe, mend).await
     }
 }

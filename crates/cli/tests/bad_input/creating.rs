@@ -1,0 +1,177 @@
+//! Devices that an array cannot, or should not, be made of.
+
+use std::os::unix::fs::FileExt;
+
+use crate::common::{KIB, Loop, MIB, Mounted, Sandbox, can_run, tool};
+
+#[test]
+fn members_that_are_too_small() {
+    let sandbox = Sandbox::new();
+    let mut members = sandbox.members(2, 24 * MIB);
+    members.push(sandbox.member("tiny", 64 * KIB));
+    sandbox.fails(1, "create a --level 5", &members, &["0 bytes of data"]);
+    members[2] = sandbox.member("empty", 0);
+    sandbox.fails(1, "create a --level 5", &members, &["0 bytes of data"]);
+    members[2] = sandbox.member("small", 8 * MIB);
+    let words: [&str; 2] = [&members[2], "give a larger one or a smaller --size"];
+    sandbox.fails(1, "create a --level 5 --size 16M", &members, &words);
+}
+
+#[test]
+fn members_of_different_size_give_what_the_smallest_has() {
+    let sandbox = Sandbox::new();
+    let members = [("a", 40), ("b", 24), ("c", 32)].map(|(name, mib)| sandbox.member(name, mib * MIB));
+    sandbox.ok("create a --level 5", &members);
+    let status = sandbox.status("a");
+    let member_bytes = status["member_bytes"].as_u64().unwrap();
+    assert!((20 * MIB..24 * MIB).contains(&member_bytes), "{status}");
+    sandbox.ok("fail a", &members[..1]);
+    let small = sandbox.member("small", 16 * MIB);
+    sandbox.fails(1, "add a", &[&small], &[&small, "give a larger one"]);
+}
+
+#[test]
+fn shapes_that_are_impossible() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.fails(1, "create a --level 6", &members, &["level 6 needs 4"]);
+    sandbox.fails(1, "create a --level 5", &members[..1], &["level 5 needs 2"]);
+    for chunk in ["2K", "48K", "2M", "0"] {
+        let words = ["power of two from 4K to 1M"];
+        sandbox.fails(1, &format!("create a --level 5 --chunk {chunk}"), &members, &words);
+    }
+    sandbox.fails(1, "create a --level 5 -n 5", &members, &["--raid-devices 5", "3 are given"]);
+    sandbox.fails(1, "create a --level 5 --size 0", &members, &["0 bytes"]);
+    sandbox.fails(1, "create a --level 5 --uuid nonsense", &members, &["--uuid"]);
+    for region in ["0", "3M", "1"] {
+        sandbox.fails(
+            1,
+            &format!("create a --level 5 --bitmap-chunk {region}"),
+            &members,
+            &["--bitmap-chunk"],
+        );
+    }
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0), "a refused creation wrote");
+}
+
+#[test]
+fn more_missing_than_the_level_tolerates() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    for (level, missing, tolerated) in [(0, 1, 0), (4, 2, 1), (5, 2, 1), (6, 3, 2)] {
+        let line = format!("create a --level {level} {}", "missing ".repeat(missing));
+        let words = [&*format!("{missing} members are missing"), &format!("tolerates {tolerated}")];
+        sandbox.fails(1, &line, &members, &words);
+    }
+    sandbox.fails(1, "create a --level 1", &["missing"; 3], &["every member is missing", "at least one"]);
+}
+
+#[test]
+fn one_device_for_two_roles() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(2, 24 * MIB);
+    let link = sandbox.path("link");
+    std::os::unix::fs::symlink(&members[0], &link).unwrap();
+    let twice = [&members[0], &members[1], &members[0]];
+    sandbox.fails(1, "create a --level 5", &twice, &[&members[0], "is given twice"]);
+    let linked = [&members[0], &members[1], &link];
+    sandbox.fails(1, "create a --level 5", &linked, &[&members[0], &link, "same device"]);
+    let hard = sandbox.path("hard");
+    std::fs::hard_link(&members[0], &hard).unwrap();
+    sandbox.fails(1, "create a --level 5", &[&members[0], &members[1], &hard], &[&hard, "in use"]);
+}
+
+#[test]
+fn things_that_are_no_devices() {
+    let sandbox = Sandbox::new();
+    let mut members = sandbox.members(2, 24 * MIB);
+    members.push("/dev/null".to_owned());
+    let words = ["/dev/null", "not a block device or regular file"];
+    sandbox.fails(1, "create a --level 5", &members, &words);
+    sandbox.fails(1, "assemble a", &members, &words);
+    members[2] = sandbox.folder().to_str().unwrap().to_owned();
+    sandbox.fails(
+        1,
+        "create a --level 5",
+        &members,
+        &[&members[2].clone(), "not a block device or regular file"],
+    );
+    members[2] = sandbox.path("absent");
+    sandbox.fails(1, "create a --level 5", &members, &[&members[2].clone(), "No such file"]);
+    // A fifo has no end to wait for.
+    members[2] = sandbox.path("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &members[2],
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    sandbox.fails(
+        1,
+        "create a --level 5",
+        &members,
+        &[&members[2].clone(), "not a block device or regular file"],
+    );
+    sandbox.fails(1, "examine", &members[2..], &[&members[2].clone(), "not a block device or regular file"]);
+}
+
+#[test]
+fn devices_that_hold_something_take_force() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let file = |index: usize| std::fs::File::options().write(true).open(&members[index]).unwrap();
+    if can_run(&["mkfs.ext4"], false) {
+        tool("mkfs.ext4", &["-q", &members[0]]);
+    } else {
+        file(0).write_all_at(&[0x53, 0xef], 0x438).unwrap();
+    }
+    file(1).write_all_at(&[0x55, 0xaa], 510).unwrap();
+    file(2).write_all_at(b"EFI PART", 512).unwrap();
+    let before: Vec<_> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
+    let words = ["ext2/3/4", "MBR partition table", "GPT partition table", &members[0], "--force"];
+    sandbox.fails(1, "create a --level 5", &members, &words);
+    let after: Vec<_> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
+    assert!(before == after, "a refused creation wrote");
+    sandbox.ok("create a --level 5 --force", &members);
+    sandbox.done("stop a");
+    sandbox.fails(1, "create b --level 5", &members, &["an md array member (metadata 1.2)", "--force"]);
+    sandbox.ok("assemble a", &members);
+}
+
+#[test]
+fn a_mounted_device_is_refused_whatever_is_said() {
+    if !can_run(&["losetup", "mkfs.ext4", "mount"], true) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let mut members = sandbox.members(3, 24 * MIB);
+    let device = Loop::new(&members[0]);
+    tool("mkfs.ext4", &["-q", &device.0]);
+    let point = sandbox.folder().join("mnt");
+    let mounted = Mounted::new(&[&device.0], &point);
+    std::fs::write(point.join("precious"), b"data").unwrap();
+    members[0] = device.0.clone();
+    let words = [&device.0, "in use (mounted", "unmount"];
+    sandbox.fails(1, "create a --level 5 --force", &members, &words.map(|word| word as &str));
+    assert_eq!(std::fs::read(point.join("precious")).unwrap(), b"data");
+    mounted.unmount();
+    tool("fsck.ext4", &["-fn", &device.0]);
+}
+
+#[test]
+fn members_of_a_running_array_are_in_use() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let words: [&str; 2] = [&members[0], "in use"];
+    sandbox.fails(1, "create b --level 5 --force", &members, &words);
+    sandbox.fails(1, "assemble b", &members, &words);
+    let more: Vec<_> = ["x", "y"].iter().map(|name| sandbox.member(name, 24 * MIB)).collect();
+    sandbox.ok("create c --level 1 --assume-clean", &more);
+    sandbox.fails(1, "add c --force", &members[..1], &words);
+    sandbox.fails(1, "add a --force", &members[..1], &[&members[0], "in"]);
+    sandbox.fails(1, "create a --level 1", &[sandbox.member("z", 24 * MIB)], &["'a' is running already"]);
+    sandbox.done("detail a --test");
+}

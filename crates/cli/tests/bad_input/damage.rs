@@ -1,0 +1,127 @@
+//! Metadata that went bad, and members that lost their end.
+
+use std::os::unix::fs::FileExt;
+
+use stripewise::format::{
+    extension::{ExtensionLayout, HeaderCopy},
+    md::{SUPERBLOCK_SECTOR, Superblock},
+    media::{BLOCK_LEN, SECTOR_BYTES},
+};
+
+use crate::common::{Client, MIB, Sandbox, noise};
+
+const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_SECTOR * SECTOR_BYTES;
+
+struct Stopped {
+    sandbox: Sandbox,
+    members: Vec<String>,
+    data: Vec<u8>,
+}
+
+fn stopped() -> Stopped {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let data = noise(13, 8 << 20);
+    Client::connect(&sandbox.serve("a")).write(0, &data).unwrap();
+    sandbox.done("stop a");
+    Stopped { sandbox, members, data }
+}
+
+impl Stopped {
+    fn scribble(&self, member: usize, offset_bytes: u64, bytes: &[u8]) {
+        let file = std::fs::File::options().write(true).open(&self.members[member]).unwrap();
+        file.write_all_at(bytes, offset_bytes).unwrap();
+        file.sync_all().unwrap();
+    }
+
+    fn header_offset_bytes(&self, member: usize, copy: HeaderCopy) -> u64 {
+        let mut block = [0; BLOCK_LEN];
+        let file = std::fs::File::open(&self.members[member]).unwrap();
+        file.read_exact_at(&mut block, SUPERBLOCK_BYTES).unwrap();
+        let superblock = Superblock::decode(&block, SUPERBLOCK_SECTOR).unwrap();
+        ExtensionLayout::for_superblock(&superblock).unwrap().header_offset_bytes(copy)
+    }
+
+    fn assert_holds(&self) {
+        let client = Client::connect(&self.sandbox.serve("a"));
+        assert!(client.read(0, self.data.len()).unwrap() == self.data);
+        drop(client);
+        self.sandbox.done("serve a --stop");
+    }
+}
+
+#[test]
+fn a_damaged_superblock_costs_its_member_only() {
+    for damage in [&[0u8; 256][..], &[0xff; 4096], &[0x5a; 1]] {
+        let array = stopped();
+        array.scribble(1, SUPERBLOCK_BYTES + 100, damage);
+        let words = [&*array.members[1], "1 members are absent", "--run"];
+        array.sandbox.fails(1, "assemble a", &array.members, &words);
+        array.sandbox.fails(1, "examine", &array.members[1..2], &[&array.members[1]]);
+        array.sandbox.ok("assemble a --run", &array.members);
+        array.assert_holds();
+        array.sandbox.ok("add a --force --wait", &array.members[1..2]);
+        array.assert_holds();
+        array.sandbox.assert_consistent("a");
+    }
+}
+
+#[test]
+fn either_copy_of_the_extension_header_is_enough() {
+    for copy in [HeaderCopy::A, HeaderCopy::B] {
+        let array = stopped();
+        for member in 0..array.members.len() {
+            array.scribble(member, array.header_offset_bytes(member, copy) + 40, &[0xa5; 100]);
+        }
+        let shown = array.sandbox.ok("examine", &array.members);
+        assert_eq!(shown.matches("one copy needs mending").count(), 4, "{shown}");
+        array.sandbox.ok("assemble a", &array.members);
+        assert_eq!(array.sandbox.status("a")["state"], "clean");
+        array.assert_holds();
+        array.sandbox.done("stop a");
+        let shown = array.sandbox.ok("examine", &array.members);
+        assert_eq!(shown.matches("both copies good").count(), 4, "{shown}");
+    }
+}
+
+#[test]
+fn both_copies_gone_is_a_plain_md_member() {
+    let array = stopped();
+    for copy in [HeaderCopy::A, HeaderCopy::B] {
+        array.scribble(2, array.header_offset_bytes(2, copy), &[0; BLOCK_LEN]);
+    }
+    array.sandbox.ok("assemble a", &array.members);
+    array.assert_holds();
+    array.sandbox.assert_consistent("a");
+}
+
+#[test]
+fn a_truncated_member_is_left_out() {
+    let array = stopped();
+    let file = std::fs::File::options().write(true).open(&array.members[3]).unwrap();
+    file.set_len(12 * MIB).unwrap();
+    let words = [&*array.members[3], "truncated", "--run"];
+    array.sandbox.fails(1, "assemble a", &array.members, &words);
+    array.sandbox.ok("assemble a --run", &array.members);
+    array.assert_holds();
+    array.sandbox.done("stop a");
+    file.set_len(0).unwrap();
+    array.sandbox.ok("assemble a", &array.members);
+    array.assert_holds();
+}
+
+#[test]
+fn superblocks_that_disagree_on_the_shape() {
+    let array = stopped();
+    let mut block = [0; BLOCK_LEN];
+    let file = std::fs::File::open(&array.members[0]).unwrap();
+    file.read_exact_at(&mut block, SUPERBLOCK_BYTES).unwrap();
+    let mut superblock = Superblock::decode(&block, SUPERBLOCK_SECTOR).unwrap();
+    superblock.chunk_sectors *= 2;
+    array.scribble(0, SUPERBLOCK_BYTES, &superblock.encode());
+    let words = [&*array.members[0], "disagree on the array's chunk"];
+    array.sandbox.fails(1, "assemble a", &array.members, &words);
+    array.sandbox.ok("assemble a --run", &array.members[1..]);
+    array.assert_holds();
+}

@@ -1,0 +1,109 @@
+//! Members that fail in the middle of work: gone, cut off, out of room below.
+
+use std::thread;
+
+use crate::common::{Client, MIB, Mounted, Sandbox, can_run, noise};
+
+/// Writes pieces in turn until something has happened, and returns the contents that were acknowledged.
+fn write_until(client: &Client, content: &mut [u8], happened: impl Fn() -> bool) {
+    const PIECE: usize = 96 << 10;
+    let mut random = fastrand::Rng::with_seed(17);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !happened() {
+        assert!(std::time::Instant::now() < deadline, "it did not happen");
+        for _ in 0..20 {
+            let at = random.usize(..(content.len() - PIECE) / 512) * 512;
+            random.fill(&mut content[at..at + PIECE]);
+            client.write(at as u64, &content[at..at + PIECE]).unwrap();
+            let back = random.usize(..(content.len() - PIECE) / 512) * 512;
+            assert!(client.read(back as u64, PIECE).unwrap() == content[back..back + PIECE], "at {back}");
+        }
+    }
+}
+
+/// Everything is as it was written, also after the next assembly without the lost member.
+fn assert_all(sandbox: &Sandbox, client: Client, content: &[u8], left: &[String]) {
+    assert!(client.read(0, content.len()).unwrap() == content);
+    assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(1));
+    drop(client);
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", left);
+    assert!(Client::connect(&sandbox.serve("a")).read(0, content.len()).unwrap() == content);
+}
+
+#[test]
+fn a_member_truncated_under_load() {
+    for level in [4, 5, 6] {
+        let sandbox = Sandbox::new();
+        let members = sandbox.members(4, 24 * MIB);
+        sandbox.ok(&format!("create a --level {level} --assume-clean"), &members);
+        let client = Client::connect(&sandbox.serve("a"));
+        let mut content = noise(3, 20 << 20);
+        client.write(0, &content).unwrap();
+        let victim = members[0].clone();
+        let cut = thread::spawn(move || {
+            thread::sleep(std::time::Duration::from_millis(30));
+            std::fs::File::options().write(true).open(victim).unwrap().set_len(0).unwrap();
+        });
+        write_until(&client, &mut content, || sandbox.member_state("a", &members[0]).unwrap() == "faulty");
+        cut.join().unwrap();
+        let log = sandbox.log("a");
+        assert!(log.contains("member failed and is dropped") && log.contains(&members[0]), "{log}");
+        assert_all(&sandbox, client, &content, &members[1..]);
+    }
+}
+
+#[test]
+fn a_member_whose_file_system_is_full() {
+    if !can_run(&["mount"], true) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let _full = Mounted::new(&["-t", "tmpfs", "-o", "size=6m", "none"], &sandbox.folder().join("full"));
+    let mut members = sandbox.members(3, 24 * MIB);
+    members.insert(1, sandbox.member("full/m", 24 * MIB));
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut content = vec![0; 40 << 20];
+    write_until(&client, &mut content, || sandbox.member_state("a", &members[1]).unwrap() == "faulty");
+    let log = sandbox.log("a");
+    assert!(log.contains("no space left under the device") && log.contains(&members[1]), "{log}");
+    members.remove(1);
+    assert_all(&sandbox, client, &content, &members);
+}
+
+#[test]
+fn a_file_system_that_fills_up_under_one_of_several_members() {
+    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let image = sandbox.member("image", 16 * MIB);
+    crate::common::tool("mkfs.ext4", &["-q", "-m", "0", &image]);
+    let mounted = Mounted::new(&["-o", "loop", &image], &sandbox.folder().join("full"));
+    let mut members = sandbox.members(2, 24 * MIB);
+    members.push(sandbox.member("full/m", 24 * MIB));
+    sandbox.ok("create a --level 1 --assume-clean", &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut content = vec![0; 20 << 20];
+    write_until(&client, &mut content, || sandbox.member_state("a", &members[2]).unwrap() == "faulty");
+    assert!(sandbox.log("a").contains("no space left under the device"));
+    sandbox.ok("remove a", &members[2..]);
+    assert_all(&sandbox, client, &content, &members[..2]);
+    mounted.unmount();
+}
+
+#[test]
+fn a_member_deleted_while_it_is_used_stays_good() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    std::fs::remove_file(&members[0]).unwrap();
+    let client = Client::connect(&sandbox.serve("a"));
+    let data = noise(2, 4 << 20);
+    client.write(0, &data).unwrap();
+    assert!(client.read(0, data.len()).unwrap() == data);
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.ok("remove a", &members[..1]);
+    assert!(client.read(0, data.len()).unwrap() == data);
+}
