@@ -99,15 +99,19 @@ impl Ledger {
         }
     }
 
-    /// The lowest device number that no member has, present or absent: a failed member that comes back must not be
-    /// taken for the one that has its number now.
+    /// A device number for a new member: one that no member has, present or absent, as long as the table has such;
+    /// then one of a lost member, which its event count keeps out should it come back.
     pub(crate) fn free_dev_number(&self) -> u32 {
         let roles = self.roles();
-        let used = |number: u32| {
-            self.entries.iter().any(|entry| entry.member.dev_number == number)
-                || matches!(roles.of(number), Some(Role::Active(_) | Role::Faulty))
+        let attached = |number: u32| self.entries.iter().any(|entry| entry.member.dev_number == number);
+        let free = |lost_too: bool| {
+            (0..roles.max_dev()).find(|number| match roles.of(*number) {
+                Some(Role::Spare) => !attached(*number),
+                Some(Role::Faulty) => lost_too && !attached(*number),
+                _ => false,
+            })
         };
-        (0..).find(|number| !used(*number)).expect("there are fewer members than numbers")
+        free(false).or_else(|| free(true)).unwrap_or_else(|| roles.max_dev())
     }
 
     /// Writes everybody's metadata with the next event count and returns the members that could not take it.

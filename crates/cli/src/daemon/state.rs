@@ -135,13 +135,14 @@ impl DaemonState {
 
     fn scrub(&self, action: ScrubAction) -> Result<(), ArrayError> {
         match action {
-            ScrubAction::Start => self.array.start_scrub(false),
-            ScrubAction::Repair => self.array.start_scrub(true),
-            ScrubAction::Pause => Ok(self.array.pause_jobs()),
-            ScrubAction::Resume => Ok(self.array.resume_jobs()),
-            ScrubAction::Stop => Ok(self.array.stop_job()),
-            ScrubAction::Status => Ok(()),
+            ScrubAction::Start => self.array.start_scrub(false)?,
+            ScrubAction::Repair => self.array.start_scrub(true)?,
+            ScrubAction::Pause => self.array.pause_jobs(),
+            ScrubAction::Resume => self.array.resume_jobs(),
+            ScrubAction::Stop => self.array.stop_job(),
+            ScrubAction::Status => {}
         }
+        Ok(())
     }
 
     fn set_speed(&self, min: Option<u64>, max: Option<u64>) {

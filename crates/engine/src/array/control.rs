@@ -6,6 +6,7 @@ use std::{
 };
 
 use stripewise_device::{Device, IoError, IoErrorKind};
+use stripewise_format::md::Role;
 
 use super::{Array, Shared, detached::Detached, failure::Limit};
 use crate::{

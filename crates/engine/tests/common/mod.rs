@@ -121,6 +121,8 @@ pub struct Lab {
     pub model: Arc<parking_lot_free::Cell<Model>>,
 }
 
+pub mod faulty;
+
 /// A tiny lock for the model, so that tasks can share it.
 pub mod parking_lot_free {
     use std::sync::Mutex;

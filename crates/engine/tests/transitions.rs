@@ -1,0 +1,242 @@
+//! Changes of an array's state, cut short at any step, or with members failing in the middle of them.
+//!
+//! Each of these windows was open once; a review found them by following every await.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    Lab, MEMBER_BYTES, Shape,
+    faulty::{bench, latent_error, write_error},
+};
+use stripewise_device::{Device, IoBuf, WriteFlags};
+use stripewise_engine::{ArrayReport, AssembleOptions, JobOutcome, MemberState, geometry::Level};
+use stripewise_sim::SimMember;
+
+const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
+const MIRROR: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
+const FORCE: AssembleOptions = AssembleOptions { run: true, force: true, read_only: false };
+
+fn report(lab: &Lab) -> ArrayReport {
+    let array = lab.array.clone();
+    lab.world.run(async move { array.report().await })
+}
+
+/// The members in sync, by role.
+fn by_role(lab: &Lab, all: &[Arc<SimMember>]) -> Vec<Arc<SimMember>> {
+    let report = report(lab);
+    let in_sync = report.members.iter().filter(|m| m.state == MemberState::InSync);
+    let mut members: Vec<_> = in_sync.map(|m| (m.slot.unwrap(), m.name.clone())).collect();
+    members.sort();
+    members.iter().map(|(_, name)| all.iter().find(|m| m.info().name == *name).unwrap().clone()).collect()
+}
+
+/// A member full of garbage where the data will be.
+fn garbage(lab: &mut Lab) -> Arc<SimMember> {
+    let spare = lab.world.add_member("spare", MEMBER_BYTES);
+    spare.poke(1 << 20, &vec![0xee; 1 << 20]);
+    spare
+}
+
+#[test]
+fn a_crash_at_any_step_of_taking_up_a_spare_never_passes_garbage_for_data() {
+    for step in (0..700).step_by(9) {
+        let mut lab = Lab::new(step, RAID5);
+        lab.run_clients(2, 10);
+        let array = lab.array.clone();
+        lab.world.run(async move { array.flush().await }).unwrap();
+        lab.model.with(|model| model.settle_all());
+        let spare = garbage(&mut lab);
+        let (array, device) = (lab.array.clone(), spare.clone() as Arc<dyn Device>);
+        lab.world.env().spawn(Box::pin(async move {
+            array.fail("m2").await.unwrap();
+            let _ = array.add(device).await;
+        }));
+        lab.world.run_steps(step);
+        lab.world.crash();
+        lab.members.push(spare);
+        lab.assemble_all(FORCE).unwrap_or_else(|e| panic!("step {step}: {e}"));
+        let content = lab.read_all();
+        lab.model.with(|model| model.adopt(&content));
+        lab.wait_for_jobs();
+        lab.check_all();
+        let members = by_role(&lab, &lab.members);
+        if members.len() == RAID5.members {
+            lab.check_parity(&members);
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_replacement_under_load_loses_nothing() {
+    for shape in [RAID5, RAID6, MIRROR] {
+        for seed in 0..60 {
+            let mut lab = Lab::new(1000 + seed, shape);
+            lab.run_clients(2, 5);
+            let spare = garbage(&mut lab);
+            let (array, device) = (lab.array.clone(), spare.clone() as Arc<dyn Device>);
+            lab.world.env().spawn(Box::pin(async move {
+                if array.add(device).await.is_ok() {
+                    let _ = array.replace("m1", "spare").await;
+                }
+            }));
+            lab.start_clients(3, 1000);
+            lab.world.run_steps(seed * 40 + lab.world.random(40));
+            lab.world.crash();
+            lab.members.push(spare);
+            lab.assemble_all(AssembleOptions { run: true, ..Default::default() })
+                .unwrap_or_else(|e| panic!("{shape:?} seed {seed}: {e}"));
+            let content = lab.read_all();
+            lab.model.with(|model| model.adopt(&content));
+            lab.wait_for_jobs();
+            assert_eq!(report(&lab).degraded(), 0, "{shape:?} seed {seed}: no member has failed");
+            lab.check_all();
+            let members = by_role(&lab, &lab.members);
+            lab.check_parity(&members);
+        }
+    }
+}
+
+#[test]
+fn a_member_that_fails_while_it_is_filled_does_not_come_back_as_good() {
+    let mut bench = bench(1, RAID5);
+    bench.fill(3);
+    let (device, sim, faults) = bench.spare("spare");
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        array.set_speed_limits(stripewise_engine::SpeedLimits {
+            min_bytes_per_s: 1 << 20,
+            max_bytes_per_s: 1 << 20,
+        });
+        array.fail("m1").await.unwrap();
+        array.add(device).await.unwrap();
+    });
+    bench.world.run_for(Duration::from_millis(500));
+    faults.add(write_error());
+    bench.world.run_for(Duration::from_secs(10));
+    bench.fill(4);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.stop().await }).unwrap();
+    bench.sims.push(sim);
+    let array = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() }).unwrap();
+    let capacity = array.geometry().capacity_bytes() as usize;
+    let found = bench.world.run(async move { array.read(0, IoBuf::with_len(capacity)).await }).unwrap();
+    assert!(found.iter().all(|b| *b == 4));
+}
+
+#[test]
+fn a_spare_takes_over_when_a_member_fails_by_itself() {
+    let mut bench = bench(2, RAID5);
+    bench.fill(5);
+    let (device, _sim, _faults) = bench.spare("spare");
+    let array = bench.array.clone();
+    bench.world.run(async move { array.add(device).await }).unwrap();
+    bench.faults[2].set_gone(true);
+    bench.write(0, 6, 65536).unwrap();
+    let array = bench.array.clone();
+    bench.world.run(async move { array.wait_for_jobs().await });
+    assert_eq!(bench.array.last_job().unwrap().outcome, Some(JobOutcome::Done));
+    assert!(bench.in_sync().iter().all(|in_sync| *in_sync));
+}
+
+#[test]
+fn a_double_loss_of_a_clean_array_leaves_members_that_can_be_put_together_again() {
+    let bench = bench(3, RAID5);
+    bench.fill(7);
+    // Until the array is clean again.
+    bench.world.run_for(Duration::from_secs(5));
+    bench.faults[1].set_gone(true);
+    bench.faults[2].set_gone(true);
+    for _ in 0..10 {
+        // A client that tries again and again must not push the superblocks ahead of the lost members'.
+        bench.write(0, 8, 4096).unwrap_err();
+    }
+    bench.world.crash();
+    let array = bench.assemble(0..4, FORCE).unwrap();
+    let found = bench.world.run(async move { array.read(65536, IoBuf::with_len(65536)).await }).unwrap();
+    assert!(found.iter().all(|b| *b == 7));
+}
+
+#[test]
+fn two_members_that_vanish_together_under_load_hang_nobody() {
+    for seed in 0..20 {
+        let bench = bench(100 + seed, RAID6);
+        bench.fill(1);
+        let writers: Vec<_> = (0..8u64)
+            .map(|i| {
+                let array = bench.array.clone();
+                async move {
+                    for round in 0..20 {
+                        let data = IoBuf::copy_of(&vec![round; 8192]).freeze();
+                        array.write(i * 65536, data, WriteFlags::default()).await.unwrap();
+                    }
+                }
+            })
+            .collect();
+        bench.world.env().spawn({
+            let (a, b, env) = (bench.faults[0].clone(), bench.faults[3].clone(), bench.world.env());
+            let delay = Duration::from_micros(bench.world.random(3000));
+            Box::pin(async move {
+                env.sleep(delay).await;
+                a.set_gone(true);
+                b.set_gone(true);
+            })
+        });
+        bench.world.run(async move {
+            futures_util::future::join_all(writers).await;
+        });
+        bench.world.run_for(Duration::from_secs(1));
+        bench.write(0, 9, 65536).unwrap();
+        assert_eq!(bench.in_sync(), [false, true, true, false, true], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
+    for seed in 0..10 {
+        let bench = bench(200 + seed, RAID5);
+        bench.fill(2);
+        let array = bench.array.clone();
+        bench.world.env().spawn(Box::pin(async move {
+            for i in 0..100u64 {
+                let data = IoBuf::copy_of(&[i as u8; 4096]).freeze();
+                let _ = array.write(i * 12288, data, WriteFlags::default()).await;
+            }
+        }));
+        bench.world.run_steps(500 + bench.world.random(1000));
+        bench.world.crash();
+        // A latent error where the resync will read; healed by writing.
+        let faulty = stripewise_device::wrap::Fault::new(common::faulty::Shared(bench.sims[1].clone()));
+        faulty.1.add(latent_error((1 << 20) + 4096..(1 << 20) + 4608));
+        let mut devices = common::devices(&bench.sims);
+        devices[1] = Arc::new(faulty.0);
+        let env = bench.world.env();
+        let array = bench.world.run(async move {
+            let array = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await.unwrap();
+            array.wait_for_jobs().await;
+            array
+        });
+        let snapshots: Vec<_> = bench.sims.iter().map(|sim| sim.snapshot()).collect();
+        common::check_parity(array.geometry(), &snapshots.iter().map(|s| s.bytes()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_write_whose_caller_goes_away_is_whole() {
+    let lab = Lab::new(9, RAID5);
+    lab.run_clients(2, 10);
+    let array = lab.array.clone();
+    lab.world.run(async move {
+        for i in 0..40u64 {
+            let data = IoBuf::copy_of(&vec![i as u8; 20_480]).freeze();
+            drop(array.write(i * 8192, data, WriteFlags::default()));
+        }
+        array.flush().await.unwrap();
+    });
+    lab.stop();
+    lab.check_parity(&lab.members);
+}
