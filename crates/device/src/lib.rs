@@ -2,7 +2,7 @@
 //!
 //! * [`Device`]: a member's bytes; [`Env`]: clock, tasks, randomness.
 //! * [`buf`]: owned, aligned, pooled buffers that I/O can hold on to.
-//! * [`memory`]: a member in memory. [`file`]: a block device or regular file over io_uring.
+//! * [`memory`]: a member in memory. [`mod@file`]: a block device or regular file over io_uring.
 //! * [`wrap`]: small layers over any member (count, trace, delay, fault) that stack freely.
 //! * [`uring`]: the thread-per-core executor whose reactor is io_uring.
 //!

@@ -16,17 +16,23 @@ const WRITERS: u64 = 12;
 const LARGE_SECTORS: usize = 1024;
 const SMALL_SECTORS: usize = 24;
 
-/// Requests that were acknowledged.
-pub(crate) async fn write_until_gone(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, seed: u64) -> u64 {
-    let writers = (0..WRITERS).map(|index| writer(client.clone(), model.clone(), seed + index));
+/// Writes to sectors of `span`. How many requests were acknowledged.
+pub(crate) async fn write_until_gone(
+    client: Arc<NbdClient>,
+    model: Arc<Mutex<Model>>,
+    span: Range<usize>,
+    seed: u64,
+) -> u64 {
+    let seeds = (0..WRITERS).map(|index| seed.wrapping_add(index));
+    let writers = seeds.map(|seed| writer(client.clone(), model.clone(), span.clone(), seed));
     join_all(writers).await.into_iter().sum()
 }
 
-async fn writer(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, seed: u64) -> u64 {
+async fn writer(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, span: Range<usize>, seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut acknowledged = 0;
     loop {
-        let range = pick(&mut random, &model);
+        let range = pick(&mut random, &model, &span);
         let done = match random.u8(0..16) {
             0 | 1 => read(&client, &model, range.clone()).await,
             2 => zero(&client, &model, range.clone(), random.bool()).await,
@@ -42,13 +48,13 @@ async fn writer(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, seed: u64) -> 
 }
 
 /// A range that nobody else uses now. Writers meet in the same stripes often: half of them stay near the start.
-fn pick(random: &mut fastrand::Rng, model: &Mutex<Model>) -> Range<usize> {
+fn pick(random: &mut fastrand::Rng, model: &Mutex<Model>, span: &Range<usize>) -> Range<usize> {
     let mut model = model.lock().unwrap();
     loop {
         let longest = if random.u8(0..12) == 0 { LARGE_SECTORS } else { SMALL_SECTORS };
         let len = random.usize(1..=longest);
-        let span = if random.bool() { model.len() } else { model.len() / 16 };
-        let start = random.usize(..span - len);
+        let width = if random.bool() { span.len() } else { (span.len() / 16).max(2 * LARGE_SECTORS) };
+        let start = span.start + random.usize(..width.min(span.len()) - len);
         if model.take(start..start + len) {
             return start..start + len;
         }

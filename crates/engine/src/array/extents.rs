@@ -106,7 +106,7 @@ mod tests {
         let expected = [(10, false), (10, true), (10, false), (10, true)];
         let expected: Vec<_> = expected.map(|(len_bytes, is_hole)| Extent { len_bytes, is_hole }).into();
         assert_eq!(extents, expected);
-        add_parts(&mut extents, &vec![0..100], 0..5);
+        add_parts(&mut extents, &Holes::from([Range { start: 0, end: 100 }]), 0..5);
         assert_eq!(extents.last(), Some(&Extent { len_bytes: 15, is_hole: true }), "neighbours are joined");
     }
 }
