@@ -19,9 +19,13 @@ pub enum IoErrorKind {
     Other,
 }
 
+fn errno_text(errno: i32) -> String {
+    if errno == 0 { String::new() } else { format!(" (errno {errno})") }
+}
+
 /// A failed member I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{} (errno {errno})", self.describe())]
+#[error("{}{}", self.describe(), errno_text(*errno))]
 pub struct IoError {
     /// What kind of failure this is.
     pub kind: IoErrorKind,
