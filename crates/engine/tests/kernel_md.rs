@@ -110,9 +110,9 @@ fn to_the_kernel_and_back(level: Level, count: usize, lost: usize) {
     stop_here(&runtime, &array);
 }
 
-/// The kernel's, here and back.
-fn from_the_kernel_and_back(level: Level, count: usize, bitmap: bool) {
-    let scratch = Scratch::new(&format!("kernels-{}-{bitmap}", level.number()));
+/// The kernel's, here and back; `lost` of its members fail under the kernel.
+fn from_the_kernel_and_back(level: Level, count: usize, bitmap: bool, lost: usize) {
+    let scratch = Scratch::new(&format!("kernels-{}-{bitmap}-{lost}", level.number()));
     let members: Vec<PathBuf> = (0..count).map(|i| scratch.member(&format!("m{i}"), MEMBER_BYTES)).collect();
     let data = pattern(DATA_BYTES);
     let source = scratch.file("source", &data);
@@ -120,9 +120,15 @@ fn from_the_kernel_and_back(level: Level, count: usize, bitmap: bool) {
     with_source.push(source);
     let bitmap = if bitmap { "--bitmap=internal" } else { "" };
     let chunk = if level == Level::Raid1 { "" } else { "--chunk=64" };
+    let fail: String = devices(lost)
+        .split(' ')
+        .filter(|d| !d.is_empty())
+        .map(|d| format!("mdadm /dev/md0 --fail {d}\n"))
+        .collect();
     let script = format!(
         "mdadm --create /dev/md0 --run --level={} --raid-devices={count} {chunk} {bitmap} {}\n\
          mdadm --wait /dev/md0 || true\n\
+         {fail}\
          dd if=/dev/ubd{} of=/dev/md0 bs=1M count=16 conv=fsync 2>/dev/null\n\
          mdadm --stop /dev/md0\n",
         level.number(),
@@ -132,6 +138,8 @@ fn from_the_kernel_and_back(level: Level, count: usize, bitmap: bool) {
     println!("{}", guest(&scratch, &with_source, &script));
     let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
     let array = assemble_here(&runtime, &members, AssembleOptions::default());
+    let asked = array.clone();
+    assert_eq!(runtime.block_on(async move { asked.report().await }).degraded(), lost);
     assert!(read_here(&runtime, &array, DATA_BYTES) == data, "what the kernel wrote is here");
     let mut now = data;
     now[5 << 20..][..1 << 20].fill(0xaa);
@@ -139,11 +147,12 @@ fn from_the_kernel_and_back(level: Level, count: usize, bitmap: bool) {
     stop_here(&runtime, &array);
     drop(array);
     let expected = sha256(&scratch.file("expected", &now));
+    let (run, check) = if lost == 0 { ("", CHECK) } else { ("--run", "") };
     let script = format!(
-        "mdadm --assemble /dev/md0 {}\n\
+        "mdadm --assemble {run} /dev/md0 {}\n\
          test \"$(cat /sys/block/md0/md/sync_action)\" = idle\n\
          ! dmesg | grep 'out of date'\n\
-         {CHECK}\
+         {check}\
          test \"$(dd if=/dev/md0 bs=1M count=16 2>/dev/null | sha256sum | cut -d' ' -f1)\" = {expected}\n\
          mdadm --stop /dev/md0\n",
         devices(count)
@@ -172,9 +181,18 @@ fn degraded_arrays_of_ours_run_under_the_kernel_and_come_back() {
 #[test]
 fn arrays_of_the_kernels_run_here_and_go_back() {
     if guest_is_here() {
-        from_the_kernel_and_back(Level::Raid4, 4, false);
-        from_the_kernel_and_back(Level::Raid5, 5, true);
-        from_the_kernel_and_back(Level::Raid6, 6, false);
-        from_the_kernel_and_back(Level::Raid1, 2, true);
+        from_the_kernel_and_back(Level::Raid4, 4, false, 0);
+        from_the_kernel_and_back(Level::Raid5, 5, true, 0);
+        from_the_kernel_and_back(Level::Raid6, 6, false, 0);
+        from_the_kernel_and_back(Level::Raid1, 2, true, 0);
+    }
+}
+
+#[test]
+fn degraded_arrays_of_the_kernels_run_here_and_go_back() {
+    if guest_is_here() {
+        from_the_kernel_and_back(Level::Raid4, 4, false, 1);
+        from_the_kernel_and_back(Level::Raid5, 5, false, 1);
+        from_the_kernel_and_back(Level::Raid6, 6, true, 2);
     }
 }
