@@ -97,7 +97,7 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
         None => rundir::array_names()?,
     };
     for name in names {
-        client::ask(&name, &Request::Stop { force: args.force })?;
+        client::stop(&name, args.force)?;
     }
     Ok(ExitCode::SUCCESS)
 }
