@@ -147,7 +147,7 @@ async fn write_metadata(env: &EnvHandle, options: &CreateOptions) -> Result<(), 
     let in_sync = options.assume_clean || missing == tolerated;
     let mut ledger = new_ledger(env, options, &geometry, in_sync)?;
     for entry in &ledger.entries {
-        enroll::wipe_pages(entry).await?;
+        enroll::blank(entry).await?;
     }
     // With no valid page but a dirty superblock, opening takes every region for stale: that is the first resync.
     let failed = ledger.write_all(env.wall_clock_us()).await;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use stripewise_device::{Device, Env, MediaKind};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
-    extension::{BitmapDescriptor, ExtensionLayout, Header, MapKind, MemberClass},
+    extension::{AREA_START_BYTES, BitmapDescriptor, ExtensionLayout, Header, MapKind, MemberClass},
     md::{Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
-    media::{BLOCK_LEN, SECTOR_BYTES},
+    media::{BLOCK_BYTES, SECTOR_BYTES},
 };
 use uuid::Uuid;
 
@@ -24,6 +24,8 @@ const REGION_BYTES_MIN: u64 = 1 << 20;
 const REGION_BYTES_MAX: u64 = 64 << 20;
 /// How many regions a small array's members are cut into.
 const REGIONS_AIM: u64 = 1024;
+/// Bytes blanked by one write.
+const BLANK_BYTES_MAX: u64 = 1 << 20;
 
 /// A device with metadata in hand, not yet written.
 pub(crate) struct Enrolled {
@@ -156,14 +158,22 @@ pub(crate) fn spare(
     Ok(Enrolled { entry, bitmap_offset_bytes })
 }
 
-/// Blanks the bitmap's pages, so that nothing an earlier array left there is ever taken for ours. A page that was
-/// never written since counts as "everything may disagree".
-pub(crate) async fn wipe_pages(entry: &Entry) -> Result<(), ArrayError> {
-    let Some(header) = entry.header.as_ref().filter(|h| h.bitmap.page_count > 0) else { return Ok(()) };
-    for index in 0..header.bitmap.page_count {
-        for slot in [Slot::A, Slot::B] {
-            let offset = header.bitmap.offset_bytes + slot_offset_bytes(index, slot);
-            write_durably(&entry.member, offset, &[0; BLOCK_LEN])
+/// Blanks what an earlier use of the device may have left around the superblock: signatures of file systems and
+/// partition tables, which others would still find, and bitmap pages, which must never be taken for ours. A page that
+/// was never written since counts as "everything may disagree".
+pub(crate) async fn blank(entry: &Entry) -> Result<(), ArrayError> {
+    let superblock_start = entry.superblock.super_offset_sectors * SECTOR_BYTES;
+    let mut ranges = vec![0..superblock_start, superblock_start + BLOCK_BYTES..AREA_START_BYTES];
+    if let Some(header) = entry.header.as_ref().filter(|h| h.bitmap.page_count > 0) {
+        let start = header.bitmap.offset_bytes;
+        ranges.push(start..start + slot_offset_bytes(header.bitmap.page_count, Slot::A));
+    }
+    let data_start = entry.member.data_offset_bytes;
+    for range in ranges {
+        let end = range.end.min(data_start);
+        for start in (range.start..end).step_by(BLANK_BYTES_MAX as usize) {
+            let zeroes = vec![0; (end - start).min(BLANK_BYTES_MAX) as usize];
+            write_durably(&entry.member, start, &zeroes)
                 .await
                 .map_err(|error| ArrayError::Io { member: entry.member.name().to_owned(), error })?;
         }

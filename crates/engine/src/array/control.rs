@@ -222,16 +222,18 @@ impl Shared {
         if self.read_only {
             return Err(ArrayError::ReadOnly);
         }
-        let mut enrolled = {
+        let tentative = {
             let ledger = self.ledger.lock().await;
-            enroll::spare(&self.geometry, &ledger, device, &*self.env)?
+            enroll::spare(&self.geometry, &ledger, device.clone(), &*self.env)?
         };
-        enroll::wipe_pages(&enrolled.entry).await?;
+        enroll::blank(&tentative.entry).await?;
         self.change_state(|ledger, _| {
-            let name = enrolled.entry.member.name().to_owned();
+            let name = device.info().name.clone();
             if ledger.entries.iter().any(|entry| entry.member.name() == name) {
                 return Err(problem(&name, "it is in this array already"));
             }
+            // Its number is chosen here, under the lock: another device may have been added meanwhile.
+            let mut enrolled = enroll::spare(&self.geometry, ledger, device, &*self.env)?;
             if let Some(offset) = enrolled.bitmap_offset_bytes {
                 self.bitmap_offsets.write().insert(enrolled.entry.member.dev_number, offset);
             }
