@@ -316,7 +316,7 @@ pub(crate) struct ServeArgs {
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
     /// Listen on this unix socket.
-    #[arg(long, short = 'U', conflicts_with = "bind", required_unless_present_any = ["bind", "stop"])]
+    #[arg(long, short = 'U', conflicts_with = "bind")]
     pub(crate) unix: Option<PathBuf>,
     /// Listen on this address and port, such as 127.0.0.1:10809.
     #[arg(long, short)]

@@ -42,6 +42,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");
     }
+    for device in &status.left_out {
+        let _ = writeln!(text, "      left out: {device}");
+    }
     text
 }
 

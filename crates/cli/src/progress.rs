@@ -19,9 +19,8 @@ pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
     } else {
         ProgressDrawTarget::hidden()
     };
-    let style = ProgressStyle::with_template(
-        "{msg:>10} [{bar:32}] {percent:>3}% {binary_bytes_per_sec:>12} {bytes}/{total_bytes} ETA {eta}",
-    );
+    let style =
+        ProgressStyle::with_template("{msg:>9} [{wide_bar}] {percent:>3}% {binary_bytes_per_sec} ETA {eta}");
     ProgressBar::with_draw_target(Some(total), target)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
         .with_message(what.into())
@@ -52,7 +51,10 @@ pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
 
 fn show(bar: &mut Option<(String, ProgressBar)>, job: &JobStatus) {
     if bar.as_ref().is_none_or(|(kind, _)| *kind != job.kind) {
-        *bar = Some((job.kind.clone(), bytes_bar(job.total_bytes, job.kind.clone())));
+        // What was done before we looked counts neither for speed nor for the time to go.
+        let new = bytes_bar(job.total_bytes, job.kind.clone()).with_position(job.done_bytes);
+        new.reset_eta();
+        *bar = Some((job.kind.clone(), new));
     }
     if let Some((_, bar)) = bar {
         bar.set_position(job.done_bytes);

@@ -81,6 +81,8 @@ pub(crate) struct ArrayStatus {
     pub(crate) last_scrub: Option<JobStatus>,
     pub(crate) speed_min_bytes_per_s: u64,
     pub(crate) speed_max_bytes_per_s: u64,
+    /// Devices that were given and take no part, with the reason.
+    pub(crate) left_out: Vec<String>,
     pub(crate) attached: Option<String>,
     pub(crate) exports: Vec<String>,
     pub(crate) counters: BTreeMap<String, u64>,
@@ -129,7 +131,7 @@ impl From<&JobReport> for JobStatus {
     fn from(job: &JobReport) -> Self {
         let (done_bytes, total_bytes) =
             (job.done_stripes * job.chunk_bytes, job.total_stripes * job.chunk_bytes);
-        let eta_s = (job.bytes_per_s > 0 && !job.paused)
+        let eta_s = (job.bytes_per_s > 0 && !job.paused && job.outcome.is_none())
             .then(|| total_bytes.saturating_sub(done_bytes) / job.bytes_per_s);
         Self {
             kind: job.kind.name().to_owned(),

@@ -85,10 +85,9 @@ impl Ledger {
 
     /// Lets go of a member.
     pub(crate) fn forget(&mut self, member: &Arc<Member>) {
-        let was_faulty = self.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Faulty);
         self.entries.retain(|entry| !Arc::ptr_eq(&entry.member, member));
-        // The number of a failed member stays marked: its device may come back with an old superblock.
-        self.set_role(member.dev_number, if was_faulty { Role::Faulty } else { Role::Spare });
+        // Its number stays marked: the device may come back with the superblock it has now.
+        self.set_role(member.dev_number, Role::Faulty);
     }
 
     /// Says in everybody's table what a device number does.

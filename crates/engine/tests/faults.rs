@@ -173,6 +173,8 @@ fn two_halves_of_an_array_are_not_put_together() {
     let run = AssembleOptions { run: true, ..Default::default() };
     for half in [[0], [1]] {
         lab.assemble(&half, run).unwrap();
+        let content = lab.read_all();
+        lab.model.with(|model| model.adopt_anything(&content));
         lab.run_clients(1, 5);
         lab.stop();
     }

@@ -19,7 +19,7 @@ use crate::{
     daemon::{DaemonSpec, Opening, start_daemon},
     demo, output, progress,
     protocol::{Reply, Request},
-    rundir,
+    rundir, sizes,
 };
 
 /// Runs one command.
@@ -103,6 +103,19 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn speed(args: &SpeedArgs) -> anyhow::Result<ExitCode> {
+    if let (Some(min), Some(max @ 1..)) = (args.min, args.max)
+        && min > max
+    {
+        bail!("--min is above --max");
+    }
+    if args.min.is_none() && args.max.is_none() {
+        let status = client::status(&args.name)?;
+        let (min, max) = (status.speed_min_bytes_per_s, status.speed_max_bytes_per_s);
+        let max =
+            if max == u64::MAX { "no limit".to_owned() } else { format!("{}/s", sizes::format_size(max)) };
+        println!("{}: min {}/s, max {max}", args.name, sizes::format_size(min));
+        return Ok(ExitCode::SUCCESS);
+    }
     let max_bytes_per_s = args.max.map(|max| if max == 0 { u64::MAX } else { max });
     done(&args.name, &Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s })
 }
@@ -117,7 +130,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     if args.stop {
         return done(&args.name, &Request::Unserve { address });
     }
-    let Some(address) = address else { bail!("give --unix or --bind") };
+    let Some(address) = address else { bail!("say where: --unix PATH or --bind HOST:PORT") };
     exported(&args.name, &Request::Serve { address, read_only: args.read_only })
 }
 

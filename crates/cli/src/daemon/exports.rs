@@ -1,10 +1,13 @@
 //! How an array leaves its daemon: as a block device, and over NBD.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, bail};
 use stripewise::export::{
-    attach::{self, AttachMethod, AttachOptions, Attachment, DetachMode},
+    attach::{self, AttachMethod, AttachOptions, Attachment, BlockUser, DetachMode},
     nbd::{Endpoint, Export, Limits, NbdAddress, Server},
 };
 
@@ -19,6 +22,17 @@ const LINK_DIR: &str = "/dev/stripewise";
 pub(crate) struct Exports {
     attached: Option<Attached>,
     servers: Vec<Server>,
+}
+
+/// What to do about users of a block device that is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Users {
+    /// They keep it; the command fails.
+    Refuse,
+    /// File systems are unmounted; whoever else uses it keeps it.
+    Unmount,
+    /// It is taken from them.
+    Force,
 }
 
 struct Attached {
@@ -46,7 +60,7 @@ impl Exports {
     /// Makes a block device and returns its path.
     pub(super) fn attach(&mut self, state: &DaemonState, method: Option<&str>) -> anyhow::Result<String> {
         if let Some(attached) = &self.attached {
-            bail!("it is attached already, at {}", attached.attachment.block_path().display());
+            bail!("it is attached already, at {}", attached.path());
         }
         let mut options = AttachOptions::new(run_dir(), &state.name);
         options.method = method.map(parse_method).transpose()?;
@@ -57,13 +71,17 @@ impl Exports {
         Ok(attached.path())
     }
 
-    /// Takes the block device away; by force also from its users.
-    pub(super) fn detach(&mut self, force: bool) -> anyhow::Result<()> {
+    /// Takes the block device away, with or without its users' consent.
+    pub(super) fn detach(&mut self, users: Users) -> anyhow::Result<()> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
+        if users == Users::Unmount {
+            attached.unmount();
+        }
         let mut result = attached.attachment.detach(DetachMode::Refuse);
-        if result.is_err() && force {
-            // What file systems hold of it is written out as far as it will go.
-            rustix::fs::sync();
+        if result.is_err() && users == Users::Force {
+            // What file systems hold of it is written out as far as it will go, by a process of its own: a thread of
+            // this one that waited for writes that this process serves could not be killed.
+            let _ = Command::new("sync").status();
             result = attached.attachment.detach(DetachMode::Force);
         }
         result?;
@@ -105,9 +123,9 @@ impl Exports {
     }
 
     /// Ends every export.
-    pub(super) fn end_all(&mut self, state: &DaemonState, force: bool) -> anyhow::Result<()> {
+    pub(super) fn end_all(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<()> {
         if self.attached.is_some() {
-            self.detach(force)?;
+            self.detach(users)?;
         }
         self.unserve(state, None)
     }
@@ -122,6 +140,16 @@ impl Exports {
 }
 
 impl Attached {
+    /// Unmounts what is mounted from it, as far as nobody works there.
+    fn unmount(&self) {
+        for user in self.attachment.users() {
+            if let BlockUser::Mount(place) = user {
+                tracing::info!(place = %place.display(), "unmounting");
+                let _ = Command::new("umount").arg(place).status();
+            }
+        }
+    }
+
     /// The link's path where there is one, as it says what it is.
     fn path(&self) -> String {
         self.link.as_deref().unwrap_or_else(|| self.attachment.block_path()).display().to_string()

@@ -31,6 +31,8 @@ use crate::{
 
 /// Runs the daemon to its end: the body of the hidden `daemon` command.
 pub(crate) fn run() -> anyhow::Result<()> {
+    // Away from the terminal that started it.
+    let _ = rustix::process::setsid();
     let spec: DaemonSpec =
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: an orderly stop.
+//! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first; if somebody works on them, only
+//! a second signal takes the disk from under them.
 
 use std::{sync::Arc, thread};
 
@@ -8,20 +9,23 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::state::DaemonState;
+use super::{exports::Users, state::DaemonState};
 
 /// Stops the daemon on a signal. SIGHUP is ignored: the terminal that started it may close.
 pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("watching for signals")?;
     let state = state.clone();
     thread::Builder::new().name("stripewise-signals".into()).spawn(move || {
+        let mut users = Users::Unmount;
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
             tracing::info!(signal, "stopping");
-            match state.stop(true) {
+            let result = state.stop(users);
+            state.end_if_stopped();
+            match result {
                 Ok(()) => return,
-                // Perhaps the next signal finds it free.
-                Err(error) => tracing::error!("{error:#}"),
+                Err(error) => tracing::error!("{error:#}; another signal stops it by force"),
             }
+            users = Users::Force;
         }
     })?;
     Ok(())

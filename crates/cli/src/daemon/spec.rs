@@ -3,7 +3,6 @@
 use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
-    os::unix::process::CommandExt,
     process::{Command, Stdio},
 };
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     protocol::{ArrayStatus, Reply},
-    rundir::make_run_dir,
+    rundir::{make_run_dir, restrict},
 };
 
 /// Everything a daemon needs to begin.
@@ -48,12 +47,12 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     let log_path = make_run_dir()?.join(format!("{}.log", spec.name));
     let log = File::options().create(true).append(true).open(&log_path);
     let log = log.with_context(|| format!("{}: cannot open the log", log_path.display()))?;
+    restrict(&log_path)?;
     let mut child = Command::new(std::env::current_exe().context("finding this program's own path")?)
         .arg("daemon")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(log)
-        .process_group(0)
         .current_dir("/")
         .spawn()
         .context("starting the daemon")?;

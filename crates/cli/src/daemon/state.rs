@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use stripewise::{Array, ArrayError, Device, Host, SpeedLimits};
 
-use super::exports::Exports;
+use super::exports::{Exports, Users};
 use crate::{
     probe::probe,
     protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, Reply, Request, ScrubAction, state_name},
@@ -56,15 +56,12 @@ impl DaemonState {
         }
     }
 
-    /// Ends exports and array. With `force` also what is still in use.
-    pub(super) fn stop(&self, force: bool) -> anyhow::Result<()> {
-        self.exports().end_all(self, force)?;
+    /// Ends exports and array.
+    pub(super) fn stop(&self, users: Users) -> anyhow::Result<()> {
+        self.exports().end_all(self, users)?;
         let array = self.array.clone();
         let result = self.host.block_on(async move { array.stop().await });
         self.stopped.store(true, Ordering::Release);
-        if force {
-            self.end_if_stopped();
-        }
         result.context("the array was stopped, but")
     }
 
@@ -97,12 +94,12 @@ impl DaemonState {
             Request::Attach { method } => {
                 return self.exports().attach(self, method.as_deref()).map(Reply::Export);
             }
-            Request::Detach { force } => self.exports().detach(force)?,
+            Request::Detach { force } => self.exports().detach(users_for(force))?,
             Request::Serve { address, read_only } => {
                 return self.exports().serve(self, &address, read_only).map(Reply::Export);
             }
             Request::Unserve { address } => self.exports().unserve(self, address.as_deref())?,
-            Request::Stop { force } => self.stop(force)?,
+            Request::Stop { force } => self.stop(users_for(force))?,
         }
         Ok(Reply::Done)
     }
@@ -188,6 +185,7 @@ impl DaemonState {
             last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: limits.max_bytes_per_s,
+            left_out: report.excluded.iter().map(|e| format!("{}: {}", e.name, e.reason)).collect(),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),
             counters: self
@@ -210,6 +208,10 @@ impl DaemonState {
     pub(super) fn device(&self) -> Arc<dyn Device> {
         Arc::new(self.array.device())
     }
+}
+
+fn users_for(force: bool) -> Users {
+    if force { Users::Force } else { Users::Refuse }
 }
 
 /// Members are known by their canonical paths.

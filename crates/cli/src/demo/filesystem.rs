@@ -64,6 +64,14 @@ impl OnFileSystem {
         Ok(())
     }
 
+    /// Writes the file system's cache out, from a process of its own: a thread of this one that waited for writes
+    /// that this process serves could not be killed.
+    fn sync_command(&self) -> Command {
+        let mut command = Command::new("sync");
+        command.arg("--file-system").arg(&self.mount_point);
+        command
+    }
+
     fn target(&self, index: usize) -> PathBuf {
         self.mount_point.join(format!("d{}", index / 100)).join(format!("f{index}"))
     }
@@ -110,16 +118,13 @@ impl Store for OnFileSystem {
             if before_half && copied >= half {
                 before_half = false;
                 // Writes are under way when it happens: the cache is being written out.
-                let flushing = std::fs::File::open(&self.mount_point)?;
-                std::thread::scope(|scope| {
-                    scope.spawn(|| rustix::fs::syncfs(&flushing));
-                    std::thread::sleep(std::time::Duration::from_millis(30));
-                    at_half();
-                });
+                let mut flushing = self.sync_command().spawn().context("sync")?;
+                std::thread::sleep(std::time::Duration::from_millis(30));
+                at_half();
+                flushing.wait()?;
             }
         }
-        rustix::fs::syncfs(std::fs::File::open(&self.mount_point)?)?;
-        Ok(())
+        command(&mut self.sync_command())
     }
 
     fn verify(&mut self, tree: &Tree) -> anyhow::Result<()> {

@@ -46,7 +46,8 @@ trait Store {
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         signal_hook::flag::register(signal, interrupted.clone())?;
     }
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);

@@ -14,7 +14,7 @@ use crate::{
     error::ArrayError,
     geometry::{Level, MemberIndex, StripeIndex},
     jobs::{JobKind, JobReport, SpeedLimits},
-    ledger::Standing,
+    ledger::{Ledger, Standing},
     topology::{Incoming, Member, Place},
 };
 
@@ -70,7 +70,7 @@ impl Array {
         &self,
         command: impl Future<Output = T> + Send + 'static,
     ) -> Detached<T> {
-        Detached::start(self.env().clone(), command)
+        Detached::start(self.env(), command)
     }
 
     /// Starts a check or a repair of the whole array.
@@ -154,6 +154,14 @@ impl Array {
     }
 }
 
+/// Refuses a device that the array has already.
+fn not_attached(ledger: &Ledger, name: &str) -> Result<(), ArrayError> {
+    match ledger.entries.iter().any(|entry| entry.member.name() == name) {
+        true => Err(problem(name, "it is in this array already")),
+        false => Ok(()),
+    }
+}
+
 fn problem(member: &str, problem: &str) -> ArrayError {
     ArrayError::Member { member: member.to_owned(), problem: problem.to_owned() }
 }
@@ -224,14 +232,13 @@ impl Shared {
         }
         let tentative = {
             let ledger = self.ledger.lock().await;
+            not_attached(&ledger, &device.info().name)?;
             enroll::spare(&self.geometry, &ledger, device.clone(), &*self.env)?
         };
         enroll::blank(&tentative.entry).await?;
         self.change_state(|ledger, _| {
             let name = device.info().name.clone();
-            if ledger.entries.iter().any(|entry| entry.member.name() == name) {
-                return Err(problem(&name, "it is in this array already"));
-            }
+            not_attached(ledger, &name)?;
             // Its number is chosen here, under the lock: another device may have been added meanwhile.
             let mut enrolled = enroll::spare(&self.geometry, ledger, device, &*self.env)?;
             if let Some(offset) = enrolled.bitmap_offset_bytes {

@@ -1,58 +1,73 @@
 //! Requests that go to their end whatever their caller does.
 //!
-//! A request that was dropped half way would let go of its rows and its intent while its I/O is under way. So
-//! everything that changes data or state runs in one of these.
+//! A request that was dropped half way would let go of its rows and its intent while its I/O is under way; one that
+//! is not polled would keep them while others wait. So everything that changes data or state starts at once, and what
+//! is not done by then goes on as a task of its own. Must be called on a worker of the array's environment.
 
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use futures_util::task::noop_waker_ref;
+use parking_lot::Mutex;
 use stripewise_device::{BoxFuture, EnvHandle};
 
-/// A request that goes to its end whatever its caller does: started at once, and handed to a task of its own if it is
-/// dropped before it is done.
-pub(crate) struct Detached<T: Send + 'static> {
-    request: Option<BoxFuture<T>>,
-    done: Option<T>,
-    env: EnvHandle,
+/// The outcome of a request that goes to its end by itself.
+pub(crate) struct Detached<T>(State<T>);
+
+enum State<T> {
+    /// It was done at once.
+    Done(Option<T>),
+    /// It runs as a task.
+    Running(Arc<Mutex<Outcome<T>>>),
+}
+
+struct Outcome<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
 }
 
 impl<T: Send + Unpin + 'static> Detached<T> {
-    pub(crate) fn start(env: EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         let mut request: BoxFuture<T> = Box::pin(request);
-        // The waker of this first step goes nowhere; whoever awaits polls again with their own.
-        match request.as_mut().poll(&mut Context::from_waker(noop_waker_ref())) {
-            Poll::Ready(value) => Self { request: None, done: Some(value), env },
-            Poll::Pending => Self { request: Some(request), done: None, env },
+        // The waker of this first step goes nowhere; the task polls again with its own.
+        if let Poll::Ready(value) = request.as_mut().poll(&mut Context::from_waker(noop_waker_ref())) {
+            return Self(State::Done(Some(value)));
         }
+        let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
+        let result = outcome.clone();
+        env.spawn(Box::pin(async move {
+            let value = request.await;
+            let waker = {
+                let mut outcome = result.lock();
+                outcome.value = Some(value);
+                outcome.waker.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        }));
+        Self(State::Running(outcome))
     }
 }
 
-impl<T: Send + Unpin + 'static> Future for Detached<T> {
+impl<T: Unpin> Future for Detached<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        if let Some(value) = self.done.take() {
-            return Poll::Ready(value);
-        }
-        let request = self.request.as_mut().expect("a request is polled until it is done");
-        let poll = request.as_mut().poll(cx);
-        if poll.is_ready() {
-            self.request = None;
-        }
-        poll
-    }
-}
-
-impl<T: Send + 'static> Drop for Detached<T> {
-    fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.env.spawn(Box::pin(async move {
-                request.await;
-            }));
+        match &mut self.0 {
+            State::Done(value) => Poll::Ready(value.take().expect("a request is polled until it is done")),
+            State::Running(outcome) => {
+                let mut outcome = outcome.lock();
+                match outcome.value.take() {
+                    Some(value) => Poll::Ready(value),
+                    None => {
+                        outcome.waker = Some(cx.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            }
         }
     }
 }

@@ -47,7 +47,7 @@ impl ArrayDevice {
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> IoFuture<T> {
-        let detached = Detached::start(self.array.env().clone(), request);
+        let detached = Detached::start(self.array.env(), request);
         IoFuture::boxed(detached)
     }
 }

@@ -88,7 +88,7 @@ impl Shared {
         limit: Limit,
     ) -> Result<(), ArrayError> {
         let Some(shared) = self.me.upgrade() else { return Err(ArrayError::Closed) };
-        Detached::start(self.env.clone(), async move { shared.fail_now(failed, limit).await }).await
+        Detached::start(&self.env, async move { shared.fail_now(failed, limit).await }).await
     }
 
     async fn fail_now(&self, failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
@@ -103,10 +103,6 @@ impl Shared {
             Err(error) => Err(error),
         };
         recorded.set();
-        drop(ledger);
-        self.holders_changed.store(true, Ordering::Release);
-        // A spare may take the vacant role.
-        self.jobs.poke();
         result
     }
 
@@ -143,6 +139,10 @@ impl Shared {
         next.recorded = recorded.clone();
         self.topology.store(Arc::new(next));
         dropped.iter().for_each(|member| ledger.set_standing(member, Standing::Faulty));
+        self.holders_changed.store(true, Ordering::Release);
+        // A spare may take the vacant role.
+        self.member_dropped.store(true, Ordering::Release);
+        self.jobs.poke();
         Ok(true)
     }
 

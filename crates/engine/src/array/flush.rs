@@ -12,7 +12,7 @@ impl Array {
     /// [`ArrayError::Failed`] when so many members cannot flush that data may be lost.
     pub fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let shared = self.shared.clone();
-        Detached::start(self.env().clone(), async move { shared.flush_request().await })
+        Detached::start(self.env(), async move { shared.flush_request().await })
     }
 }
 

@@ -37,6 +37,7 @@ pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState};
 pub(crate) use write::touched_rows;
 
 use crate::{
+    assemble::Excluded,
     error::ArrayError,
     geometry::{Geometry, StripeIndex},
     intent::Intent,
@@ -74,12 +75,16 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) closing: AtomicBool,
     pub(crate) read_only: bool,
+    /// Devices that were given and take no part, for people.
+    pub(crate) excluded: Vec<Excluded>,
     /// Requests being served, for stopping and for background jobs that give way.
     pub(crate) requests: Requests,
     /// The array's own tasks at work: stopping waits for them too.
     pub(crate) background: Requests,
     /// A member that may have held bitmap pages was dropped: they are due to be written to others.
     pub(crate) holders_changed: AtomicBool,
+    /// A member was dropped since the last job began: a rebuild may be due.
+    pub(crate) member_dropped: AtomicBool,
     /// Blocks that failed to be read and await healing, as (stripe, column).
     pub(crate) healing: Mutex<std::collections::BTreeSet<(u64, usize)>>,
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Array;
 use crate::{
+    assemble::Excluded,
     geometry::{Geometry, MemberIndex},
     jobs::JobReport,
     ledger::Standing,
@@ -84,6 +85,8 @@ pub struct ArrayReport {
     pub events: u64,
     /// Regions of the write-intent bitmap, and how many are marked. None: the level has none.
     pub bitmap: Option<BitmapReport>,
+    /// Devices that were given when the array was opened and take no part.
+    pub excluded: Vec<Excluded>,
     /// The job under way.
     pub job: Option<JobReport>,
 }
@@ -153,6 +156,7 @@ impl Array {
                 regions: intent.map.regions(),
                 marked: intent.marked_regions(),
             }),
+            excluded: shared.excluded.clone(),
             job: shared.jobs.current(),
         }
     }

@@ -43,7 +43,7 @@ impl Array {
         flags: WriteFlags,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let shared = self.shared.clone();
-        Detached::start(self.env().clone(), async move { shared.write(offset_bytes, data, flags).await })
+        Detached::start(self.env(), async move { shared.write(offset_bytes, data, flags).await })
     }
 }
 

@@ -27,7 +27,7 @@ impl Array {
         flags: ZeroFlags,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let shared = self.shared.clone();
-        Detached::start(self.env().clone(), async move {
+        Detached::start(self.env(), async move {
             shared.write_zeroes_request(offset_bytes, len_bytes, flags).await
         })
     }
@@ -43,10 +43,7 @@ impl Array {
         len_bytes: u64,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let shared = self.shared.clone();
-        Detached::start(
-            self.env().clone(),
-            async move { shared.discard_request(offset_bytes, len_bytes).await },
-        )
+        Detached::start(self.env(), async move { shared.discard_request(offset_bytes, len_bytes).await })
     }
 }
 

@@ -31,6 +31,13 @@ pub(super) enum Part {
     Spare { index: usize },
 }
 
+impl Part {
+    fn index(&self) -> usize {
+        let (Self::Active { index, .. } | Self::Incoming { index, .. } | Self::Spare { index }) = *self;
+        index
+    }
+}
+
 /// The members chosen, and the array that they make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
@@ -83,6 +90,7 @@ pub fn choose(
             Err(reason) => chosen.excluded.push(Excluded { name: name(&examined[index]), reason }),
         }
     }
+    without_repeated_numbers(&mut chosen, examined);
     promote_complete(&mut chosen);
     check_split(examined, &chosen, options)?;
     check_enough(&chosen, superblock, options)?;
@@ -186,7 +194,10 @@ fn classify(
             Ok(active_part(own, index, MemberIndex(usize::from(slot)), geometry))
         }
         // A spare that was just being taken up: it has nothing of the array's data yet.
-        (Role::Spare | Role::Active(_), Role::Spare) => Ok(Part::Spare { index }),
+        (Role::Spare | Role::Active(_), Role::Spare) => {
+            check_current(fresh, own)?;
+            Ok(Part::Spare { index })
+        }
         (Role::Journal, _) => Err("it is a journal device, which Stripewise does not use".to_owned()),
         _ => Err("it failed and is not current; add it anew to use it".to_owned()),
     }
@@ -220,6 +231,24 @@ fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geo
     let done_sectors = own.recovery_offset_sectors.min(geometry.member_bytes() / SECTOR_BYTES);
     let replacing = own.features.contains(Features::REPLACEMENT);
     Part::Incoming { slot, index, done_sectors, replacing }
+}
+
+/// Device numbers are what roles are looked up by: of two members with one number, which only a spare that was removed
+/// or absent can come to have, the one with more events counts.
+fn without_repeated_numbers(chosen: &mut Chosen, examined: &[Examination]) {
+    let superblock = |part: &Part| &examined[part.index()].superblock;
+    let parts = std::mem::take(&mut chosen.parts);
+    for part in parts {
+        let same = |p: &Part| superblock(p).dev_number == superblock(&part).dev_number;
+        let Some(at) = chosen.parts.iter().position(same) else {
+            chosen.parts.push(part);
+            continue;
+        };
+        let newer = superblock(&part).events > superblock(&chosen.parts[at]).events;
+        let out = if newer { std::mem::replace(&mut chosen.parts[at], part) } else { part };
+        let reason = "another member has its device number by now; add it anew to use it".to_owned();
+        chosen.excluded.push(Excluded { name: name(&examined[out.index()]), reason });
+    }
 }
 
 /// One member for a role. Of two that are being filled the further one counts.

@@ -195,9 +195,11 @@ async fn open(
         stats: Stats::default(),
         closing: AtomicBool::new(false),
         read_only: options.read_only,
+        excluded: chosen.excluded,
         requests: Requests::default(),
         background: Requests::default(),
         holders_changed: AtomicBool::new(false),
+        member_dropped: AtomicBool::new(false),
         healing: Mutex::new(BTreeSet::new()),
     });
     let array = Array { shared: shared.clone() };

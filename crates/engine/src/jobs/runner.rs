@@ -3,7 +3,10 @@
 use std::{
     ops::Range,
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -76,6 +79,26 @@ impl From<ArrayError> for Ended {
     }
 }
 
+/// One walk over the stripes. It is never dropped with batches under way, whose writes would go on without their
+/// rows: it is halted, and drained.
+struct Walk {
+    halted: AtomicBool,
+    /// Whether it gives way to a rebuild.
+    yields: bool,
+}
+
+impl Walk {
+    fn new(yields: bool) -> Self {
+        Self { halted: AtomicBool::new(false), yields }
+    }
+
+    /// No new batches; what is under way is waited for.
+    fn halt(&self, result: Result<(), Ended>) -> Result<(), Ended> {
+        self.halted.store(true, Ordering::Release);
+        result
+    }
+}
+
 impl Shared {
     async fn keep_house(&self, round: u64) {
         self.heal_noted().await;
@@ -95,6 +118,7 @@ impl Shared {
 
     /// Runs the most urgent job. False if there was nothing to do, or it was refused for now.
     async fn run_next_job(self: &Arc<Self>) -> bool {
+        self.member_dropped.store(false, Ordering::Release);
         let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
         if stale && !self.last_resync_failed() {
             return self.resync().await;
@@ -219,19 +243,21 @@ impl Shared {
     fn paced<'a>(
         &'a self,
         stripes: Range<u64>,
+        walk: &'a Walk,
         pace: &'a mut Speed,
     ) -> impl Stream<Item = Result<Range<u64>, Ended>> + 'a {
         let batches = batches(stripes, self.geometry.chunk_bytes());
         stream::unfold((batches, pace, false), async move |(mut batches, pace, ended)| {
-            let batch = if ended { None } else { batches.next() }?;
-            let gate = self.gate(&batch, pace).await;
+            let over = ended || walk.halted.load(Ordering::Acquire);
+            let batch = if over { None } else { batches.next() }?;
+            let gate = self.gate(&batch, walk, pace).await;
             let ended = gate.is_err();
             Some((gate.map(|()| batch), (batches, pace, ended)))
         })
     }
 
     /// Waits until a batch may start.
-    async fn gate(&self, batch: &Range<u64>, pace: &mut Speed) -> Result<(), Ended> {
+    async fn gate(&self, batch: &Range<u64>, walk: &Walk, pace: &mut Speed) -> Result<(), Ended> {
         let range = self.member_range(batch);
         let (now, served) = (self.env.now(), self.requests.served());
         let rest = pace.after_batch(now, range.end - range.start, served, self.jobs.limits());
@@ -243,6 +269,9 @@ impl Shared {
             let seen = self.jobs.changes();
             if self.closing.load(Ordering::Acquire) || self.jobs.stop_requested() {
                 return Err(Ended::Stopped);
+            }
+            if walk.yields && self.redundancy_waits() {
+                return Err(Ended::Yielded);
             }
             if !self.jobs.is_paused() {
                 return Ok(());
@@ -272,26 +301,29 @@ impl Shared {
             let batch = batch?;
             Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))
         };
-        let mut unreadable = Ok(());
-        let mut work = pin!(self.paced(stripes, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
+        let walk = Walk::new(is_scrub);
+        let mut result = Ok(());
+        let mut work = pin!(self.paced(stripes, &walk, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
         while let Some(done) = work.next().await {
-            let (batch, verified) = done?;
-            match verified {
-                Ok(found) => self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m))),
-                Err(error @ ArrayError::Unreadable { .. }) => unreadable = Err(Ended::Failed(error)),
-                Err(error) => return Err(error.into()),
-            }
-            self.count_done(&batch);
-            if is_scrub && self.redundancy_waits() {
-                return Err(Ended::Yielded);
+            match done {
+                Ok((batch, Ok(found))) => {
+                    self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m)));
+                    self.count_done(&batch);
+                }
+                Ok((batch, Err(error @ ArrayError::Unreadable { .. }))) => {
+                    self.count_done(&batch);
+                    result = result.and(Err(Ended::Failed(error)));
+                }
+                Ok((_, Err(error))) => result = walk.halt(Err(error.into())),
+                Err(ended) => result = walk.halt(Err(ended)),
             }
         }
-        unreadable
+        result
     }
 
     /// Whether a rebuild could start.
     fn redundancy_waits(&self) -> bool {
-        self.next_incoming().is_some()
+        self.member_dropped.load(Ordering::Acquire) || self.next_incoming().is_some()
     }
 
     async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) -> bool {
@@ -311,29 +343,36 @@ impl Shared {
     ) -> Result<(), Ended> {
         let mut pace = self.pace();
         let mut next_checkpoint = self.env.now();
+        let walk = Walk::new(false);
+        let mut result = Ok(());
         {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let mut work = pin!(self.paced(stripes, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT));
+            let mut work = pin!(self.paced(stripes, &walk, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT));
             while let Some(filled) = work.next().await {
-                let filled = match filled {
-                    Ok(filled) => filled,
-                    Err(ended) => {
-                        // What is filled so far is kept for the next opening.
-                        self.checkpoint(slot, incoming).await?;
-                        return Err(ended);
+                match filled {
+                    // Behind a batch that failed, others do not count.
+                    Ok(_) if result.is_err() => continue,
+                    Ok(filled) => {
+                        incoming.advance(filled.stripes.end);
+                        self.count_done(&filled.stripes);
                     }
-                };
-                incoming.advance(filled.stripes.end);
-                self.count_done(&filled.stripes);
-                drop(filled);
+                    Err(ended) => result = walk.halt(Err(ended)),
+                }
                 let now = self.env.now();
-                if now >= next_checkpoint {
-                    self.checkpoint(slot, incoming).await?;
+                if result.is_ok() && now >= next_checkpoint {
+                    if let Err(error) = self.checkpoint(slot, incoming).await {
+                        result = walk.halt(Err(error.into()));
+                    }
                     next_checkpoint = Timestamp(now.0 + CHECKPOINT_INTERVAL.as_nanos() as u64);
                 }
             }
+        }
+        if result.is_err() {
+            // What is filled so far is kept for the next opening.
+            self.checkpoint(slot, incoming).await?;
+            return result;
         }
         self.promote(slot, incoming).await?;
         Ok(())
