@@ -76,10 +76,10 @@ impl Device for ArrayDevice {
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        let array = self.array.clone();
-        self.run(
-            async move { array.write_zeroes(offset_bytes, len_bytes, flags).await.map_err(IoError::from) },
-        )
+        let shared = self.array.shared.clone();
+        self.run(async move {
+            shared.write_zeroes_request(offset_bytes, len_bytes, flags).await.map_err(IoError::from)
+        })
     }
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {

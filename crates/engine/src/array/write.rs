@@ -125,7 +125,7 @@ impl Shared {
             let fetched = match self.fetch(&topology, stripe, &plan).await {
                 Ok(fetched) => fetched,
                 Err(failed) => {
-                    self.note_unreadable(&topology, stripe, failed, &mut unreadable).await?;
+                    self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
                     continue;
                 }
             };
@@ -186,7 +186,7 @@ impl Shared {
         stripe: StripeIndex,
         failed: Vec<(usize, IoError)>,
         unreadable: &mut Unreadable,
-    ) -> Result<(), ArrayError> {
+    ) {
         for (column, error) in failed {
             let member = topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
             self.note_read_error(&member, stripe, column, error).await;
@@ -194,7 +194,6 @@ impl Shared {
                 unreadable.push(column);
             }
         }
-        Ok(())
     }
 
     fn lost(&self, stripe: StripeIndex) -> ArrayError {

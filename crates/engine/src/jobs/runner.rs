@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// Runs the most urgent job. False if there was nothing to do, or it was refused for now.
+    /// Runs the most urgent job. False if there was nothing to do, or the job ended before it was done.
     async fn run_next_job(self: &Arc<Self>) -> bool {
         self.member_dropped.store(false, Ordering::Release);
         let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
