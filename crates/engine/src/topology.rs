@@ -203,6 +203,13 @@ impl Topology {
         }
     }
 
+    /// With another member in sync for a slot, and none being filled.
+    pub(crate) fn with_primary(&self, slot: MemberIndex, member: &Arc<Member>) -> Self {
+        let mut next = self.clone();
+        next.slots[slot.0] = SlotState { primary: Some(member.clone()), incoming: None };
+        next
+    }
+
     /// Whether this is the incoming member of that role.
     pub(crate) fn is_incoming(&self, slot: MemberIndex, incoming: &Arc<Incoming>) -> bool {
         self.slots[slot.0].incoming.as_ref().is_some_and(|current| Arc::ptr_eq(current, incoming))

@@ -8,7 +8,7 @@ use stripewise_format::{
     media::SECTOR_BYTES,
 };
 
-use super::{AssembleError, AssembleOptions};
+use super::{AssembleError, AssembleOptions, force};
 use crate::{
     examine::{Examination, ExamineError},
     geometry::{Geometry, Level, MemberIndex},
@@ -32,7 +32,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    fn index(&self) -> usize {
+    pub(super) fn index(&self) -> usize {
         let (Self::Active { index, .. } | Self::Incoming { index, .. } | Self::Spare { index }) = *self;
         index
     }
@@ -57,6 +57,11 @@ impl Chosen {
             Part::Active { slot: s, index } if s.0 == slot => Some(*index),
             _ => None,
         })
+    }
+
+    /// Roles that have an active member.
+    pub(super) fn active_count(&self) -> usize {
+        (0..self.geometry.members()).filter(|slot| self.active(*slot).is_some()).count()
     }
 }
 
@@ -92,12 +97,15 @@ pub fn choose(
     }
     without_repeated_numbers(&mut chosen, examined);
     promote_complete(&mut chosen);
+    if options.force {
+        force::take_stale(&mut chosen, examined);
+    }
     check_split(examined, &chosen, options)?;
     check_enough(&chosen, superblock, options)?;
     Ok(chosen)
 }
 
-fn name(examination: &Examination) -> String {
+pub(super) fn name(examination: &Examination) -> String {
     examination.device.info().name.clone()
 }
 
@@ -143,7 +151,7 @@ fn geometry(examined: &[Examination], freshest: usize) -> Result<Geometry, Assem
 }
 
 /// What differs between two superblocks that may not, whoever is newer.
-fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
+pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
     let differences = [
         (a.level != b.level, "level"),
         (a.layout != b.layout, "layout"),
@@ -214,7 +222,7 @@ fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
 }
 
 /// A member whose device has become too short is not trusted with anything.
-fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
+pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
     let need =
         examination.superblock.data_offset_sectors.saturating_mul(SECTOR_BYTES) + geometry.member_bytes();
     let have = examination.device.info().size_bytes;
@@ -319,7 +327,7 @@ fn check_split(
 
 fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) -> Result<(), AssembleError> {
     let of = chosen.geometry.members();
-    let have = (0..of).filter(|slot| chosen.active(*slot).is_some()).count();
+    let have = chosen.active_count();
     let need = of - chosen.geometry.parity_columns();
     if have < need {
         return Err(AssembleError::TooFew { have, of, need, excluded: chosen.excluded.clone() });
