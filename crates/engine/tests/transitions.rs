@@ -210,7 +210,7 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
         bench.world.run_steps(500 + bench.world.random(1000));
         bench.world.crash();
         // A latent error where the resync will read; healed by writing.
-        let faulty = stripewise_device::wrap::Fault::new(common::faulty::Shared(bench.sims[1].clone()));
+        let faulty = stripewise_device::wrap::Fault::new(bench.sims[1].clone());
         faulty.1.add(latent_error((1 << 20) + 4096..(1 << 20) + 4608));
         let mut devices = common::devices(&bench.sims);
         devices[1] = Arc::new(faulty.0);

@@ -4,9 +4,11 @@
 //! unflushed writes, all come from one generator. [`World::trace_hash`] proves it. The engine that runs here is the
 //! one that users run; only [`stripewise_device::Env`] and [`stripewise_device::Device`] are others.
 
+mod events;
 mod executor;
 mod member;
 mod world;
 
-pub use member::{MemberSnapshot, SimMember};
+pub use events::{Event, EventKind};
+pub use member::{Lie, MemberSnapshot, SimMember};
 pub use world::World;

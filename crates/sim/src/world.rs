@@ -11,7 +11,11 @@ use std::{
 use parking_lot::Mutex;
 use stripewise_device::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
 
-use crate::{executor::Executor, member::SimMember};
+use crate::{
+    events::{Event, EventLog},
+    executor::Executor,
+    member::SimMember,
+};
 
 /// Civil time at the start of every world: 2026-01-01.
 const EPOCH_US: u64 = 1_767_225_600_000_000;
@@ -20,12 +24,13 @@ const EPOCH_US: u64 = 1_767_225_600_000_000;
 pub struct World {
     executor: Arc<Executor>,
     members: Vec<Arc<SimMember>>,
+    events: Arc<EventLog>,
 }
 
 impl World {
     /// A world whose every choice follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { executor: Executor::new(seed), members: Vec::new() }
+        Self { executor: Executor::new(seed), members: Vec::new(), events: Arc::default() }
     }
 
     /// The environment for an engine in this world.
@@ -35,7 +40,8 @@ impl World {
 
     /// Adds a zeroed member with 512-byte logical blocks.
     pub fn add_member(&mut self, name: impl Into<String>, size_bytes: u64) -> Arc<SimMember> {
-        let member = Arc::new(SimMember::new(name.into(), size_bytes, self.executor.clone()));
+        let (executor, events) = (self.executor.clone(), self.events.clone());
+        let member = Arc::new(SimMember::new(name.into(), self.members.len(), size_bytes, executor, events));
         self.members.push(member.clone());
         member
     }
@@ -96,6 +102,16 @@ impl World {
     /// A hash of everything that members were asked so far: equal for equal seeds.
     pub fn trace_hash(&self) -> u64 {
         self.executor.trace()
+    }
+
+    /// From now on the last requests to members are kept, for [`World::events`].
+    pub fn keep_events(&self) {
+        self.events.turn_on();
+    }
+
+    /// The last requests to members, oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.events.all()
     }
 
     /// The virtual clock.
