@@ -4,6 +4,7 @@
 //! unflushed writes, all come from one generator. [`World::trace_hash`] proves it. The engine that runs here is the
 //! one that users run; only [`stripewise_device::Env`] and [`stripewise_device::Device`] are others.
 
+pub mod check;
 mod events;
 mod executor;
 mod member;
