@@ -350,3 +350,28 @@ fn force_takes_the_least_stale_member_where_too_few_are_left() {
     });
     assert!(stale.map(read).any(|content| content.iter().all(|b| *b == 1)), "the stale one what it was");
 }
+
+/// Each opening raises the event count, and a crash in the middle leaves some members behind. Once members that were
+/// one behind became two behind with the second crash, and were left out as stale.
+#[test]
+fn an_opening_may_be_cut_short_any_number_of_times() {
+    for seed in 0..60 {
+        let mut lab = Lab::new(500 + seed, RAID5);
+        lab.run_clients(2, 5);
+        for _ in 0..8 {
+            lab.world.crash();
+            let devices = common::devices(&lab.members);
+            let env = lab.world.env();
+            lab.world.env().spawn(Box::pin(async move {
+                let _ = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await;
+            }));
+            lab.world.run_steps(lab.world.random(160));
+        }
+        lab.world.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let content = lab.read_all();
+        lab.model.with(|model| model.adopt(&content));
+        lab.wait_for_jobs();
+        lab.check_parity(&lab.members);
+    }
+}

@@ -8,6 +8,7 @@ pub mod check;
 mod events;
 mod executor;
 mod member;
+pub mod story;
 mod world;
 
 pub use events::{Event, EventKind};

@@ -56,18 +56,45 @@ impl World {
     /// # Panics
     /// If everything waits and nothing can happen any more.
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
-        let slot = Arc::new(Mutex::new(None));
-        let result = slot.clone();
-        self.executor.spawn(Box::pin(async move {
-            let value = future.await;
-            *result.lock() = Some(value);
-        }));
+        let slot = self.start(future);
         loop {
             if let Some(value) = slot.lock().take() {
                 return value;
             }
             assert!(self.executor.step(None), "deadlock: every task waits and no timer is set");
         }
+    }
+
+    /// As [`World::run`], with a bound: None if so many steps were not enough, or everything waits.
+    pub fn run_within<T: Send + 'static>(
+        &self,
+        steps: u64,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let slot = self.start(future);
+        for _ in 0..steps {
+            if let Some(value) = slot.lock().take() {
+                return Some(value);
+            }
+            if !self.executor.step(None) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Starts a future; its result will be in the slot.
+    pub fn start<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Arc<Mutex<Option<T>>> {
+        let slot = Arc::new(Mutex::new(None));
+        let result = slot.clone();
+        self.executor.spawn(Box::pin(async move {
+            let value = future.await;
+            *result.lock() = Some(value);
+        }));
+        slot
     }
 
     /// Lets time pass, with whatever happens in it.

@@ -76,6 +76,23 @@ impl Shared {
         .await
     }
 
+    /// Brings members level that a crash left an event behind, before the count is raised: with two crashes in a row
+    /// they would be two behind, and stale.
+    pub(crate) async fn catch_up(&self) -> Result<(), ArrayError> {
+        let mut ledger = self.ledger.lock().await;
+        let failed = ledger.write_behind(self.env.wall_clock_us()).await;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let recorded = Recorded::pending();
+        let result = match self.drop_members(&mut ledger, failed, &recorded, Limit::GiveUp) {
+            Ok(_) => self.write_down(&mut ledger, &recorded).await,
+            Err(error) => Err(error),
+        };
+        recorded.set();
+        result
+    }
+
     /// Writes the ledger to all members, dropping those that cannot take it, until all that remain have.
     async fn write_down(&self, ledger: &mut Ledger, recorded: &Recorded) -> Result<(), ArrayError> {
         loop {

@@ -215,6 +215,7 @@ async fn open(
     {
         return Err(ArrayError::Failed.into());
     }
+    shared.catch_up().await?;
     shared.record(|_| ()).await?;
     if let Some(request) = scrub {
         shared.jobs.request(request);

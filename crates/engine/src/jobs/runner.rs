@@ -201,7 +201,11 @@ impl Shared {
         self.start_job(request.kind, None, stripes, request.start_stripe);
         let mend = request.kind == JobKind::Repair;
         let mut pace = self.pace();
-        let result = self.verify_range(request.start_stripe..stripes, mend, &mut pace, true).await;
+        let mut result = self.verify_range(request.start_stripe..stripes, mend, &mut pace, true).await;
+        if mend && let Err(error) = self.flush().await {
+            // What was mended is for good only when it is on the medium.
+            result = result.and(Err(error.into()));
+        }
         let start_stripe = self.jobs.current().map_or(0, |job| job.done_stripes);
         if matches!(result, Err(Ended::Yielded)) {
             self.jobs.request(Request { start_stripe, ..request });

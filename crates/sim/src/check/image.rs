@@ -194,6 +194,15 @@ impl<'a> Image<'a> {
         current.then_some((role, own.filled))
     }
 
+    /// Whether a member belongs, in sync or as one that is being filled or waits: it is up to date with the others, and
+    /// they do not call it faulty.
+    pub fn belongs(&self, member: usize) -> bool {
+        let fresh = self.freshest();
+        self.superblock(member).is_some_and(|own| {
+            own.array == fresh.array && own.events + 1 >= fresh.events && !fresh.calls_faulty(own.number)
+        })
+    }
+
     /// The members in sync, by role.
     pub fn in_sync(&self) -> Vec<Option<usize>> {
         let mut by_role = vec![None; self.freshest().layout.members];

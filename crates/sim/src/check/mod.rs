@@ -11,7 +11,7 @@ mod sectors;
 
 use std::fmt;
 
-pub use sectors::{Moment, SECTOR_BYTES, Sectors, WriteTicket};
+pub use sectors::{Moment, ReadTicket, SECTOR_BYTES, Sectors, WriteTicket};
 
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! later one, begun after it had ended, is acknowledged (for reads) or durable (for what a crash leaves). Writes that
 //! overlap in time may win in any order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
@@ -28,6 +28,10 @@ pub struct Sectors {
     sectors: Vec<SmallVec<[Version; 2]>>,
     /// Sectors with more than one version.
     open: BTreeSet<usize>,
+    /// Sectors of which nothing is promised until they are next written for certain, and since when.
+    wild: BTreeMap<usize, u64>,
+    /// Reads under way, by when they began: they may see what has been replaced since.
+    reads: BTreeSet<u64>,
     clock: u64,
     next_value: u64,
 }
@@ -40,9 +44,13 @@ pub struct WriteTicket {
     begun: u64,
 }
 
-/// When a flush or a read began.
+/// When a flush began.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment(u64);
+
+/// When a read began.
+#[derive(Debug)]
+pub struct ReadTicket(u64);
 
 impl Sectors {
     /// A zeroed array.
@@ -52,6 +60,8 @@ impl Sectors {
         Self {
             sectors: vec![SmallVec::from_elem(zeroed, 1); count],
             open: BTreeSet::new(),
+            wild: BTreeMap::new(),
+            reads: BTreeSet::new(),
             clock: 1,
             next_value: 0,
         }
@@ -111,9 +121,16 @@ impl Sectors {
         }
     }
 
-    /// A flush, or a read, begins.
-    pub fn begin(&mut self) -> Moment {
+    /// A flush begins.
+    pub fn begin_flush(&mut self) -> Moment {
         Moment(self.tick())
+    }
+
+    /// A read begins.
+    pub fn begin_read(&mut self) -> ReadTicket {
+        let begun = self.tick();
+        self.reads.insert(begun);
+        ReadTicket(begun)
     }
 
     /// The flush was acknowledged: what had been acknowledged before it began is durable.
@@ -127,28 +144,35 @@ impl Sectors {
         }
     }
 
-    /// Forgets versions that a durable one has replaced.
+    /// Forgets versions that a durable one has replaced, unless a read under way may still see them.
     fn prune(&mut self, sector: usize) {
+        if !self.reads.is_empty() {
+            return;
+        }
         let versions = &mut self.sectors[sector];
-        let newest_durable = versions.iter().filter(|v| v.durable).map(|v| v.begun).max().unwrap_or(0);
-        versions.retain(|version| version.ended.is_none_or(|end| end > newest_durable));
+        let newest = newest_durable(versions);
+        versions.retain(|version| version.ended.is_none_or(|end| end > newest));
         if versions.len() == 1 && versions[0].durable {
             self.open.remove(&sector);
+            if self.wild.get(&sector).is_some_and(|since| *since < versions[0].begun) {
+                self.wild.remove(&sector);
+            }
         }
     }
 
-    /// Checks what a read found that began at `ticket` and ends now.
+    /// Checks what a read found that ends now.
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
-    pub fn check_read(&self, ticket: Moment, first: usize, content: &[u8]) -> Result<(), Violation> {
+    pub fn end_read(&mut self, ticket: ReadTicket, first: usize, content: &[u8]) -> Result<(), Violation> {
+        self.reads.remove(&ticket.0);
         for (sector, found) in (first..).zip(content.chunks(SECTOR_BYTES)) {
             let versions = &self.sectors[sector];
             let seen_before = |v: &&Version| v.acknowledged && v.ended.is_some_and(|end| end <= ticket.0);
             let newest = versions.iter().filter(seen_before).map(|v| v.begun).max().unwrap_or(0);
             let value = tag(found);
             let fits = |v: &Version| v.value == value && v.ended.is_none_or(|end| end > newest);
-            if !versions.iter().any(fits) {
+            if !versions.iter().any(fits) && !self.wild.contains_key(&sector) {
                 return Err(self.wrong(sector, value, "a read"));
             }
         }
@@ -158,10 +182,12 @@ impl Sectors {
     /// Power failed: what was under way may have arrived or not, and nobody was told.
     pub fn crash(&mut self) {
         let now = self.tick();
-        for sector in &self.open {
-            for version in &mut self.sectors[*sector] {
+        self.reads.clear();
+        for sector in self.open.iter().copied().collect::<Vec<_>>() {
+            for version in &mut self.sectors[sector] {
                 version.ended.get_or_insert(now);
             }
+            self.prune(sector);
         }
     }
 
@@ -170,17 +196,23 @@ impl Sectors {
         self.open.iter().copied()
     }
 
-    /// After a crash: what is found must be allowed, and is what is there from now on. What is found in `forgiven`
-    /// sectors is taken as it is.
+    /// Nothing is promised of these sectors until they are next written for certain: what the failure model calls the
+    /// write hole, or what a lying member did.
+    pub fn forgive(&mut self, sectors: impl IntoIterator<Item = usize>) {
+        let now = self.tick();
+        self.wild.extend(sectors.into_iter().map(|sector| (sector, now)));
+    }
+
+    /// After a crash: what is found must be allowed, and is what is there from now on.
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
-    pub fn adopt(&mut self, content: &[u8], forgiven: &BTreeSet<usize>) -> Result<(), Violation> {
+    pub fn adopt(&mut self, content: &[u8]) -> Result<(), Violation> {
         let (begun, ended) = (self.tick(), self.tick());
         for (sector, found) in content.chunks(SECTOR_BYTES).enumerate() {
             let value = tag(found);
             let allowed = self.sectors[sector].iter().any(|version| version.value == value);
-            if !allowed && !forgiven.contains(&sector) {
+            if !allowed && !self.wild.contains_key(&sector) {
                 return Err(self.wrong(sector, value, "after the crash"));
             }
             if self.open.contains(&sector) || !allowed {
@@ -218,6 +250,11 @@ fn show(value: u64) -> String {
     }
 }
 
+/// When the newest version began that is durable.
+fn newest_durable(versions: &[Version]) -> u64 {
+    versions.iter().filter(|version| version.durable).map(|version| version.begun).max().unwrap_or(0)
+}
+
 /// The value a sector holds, the same all over; a sector that is none of ours has a value that no write gives.
 fn tag(sector: &[u8]) -> u64 {
     let words =
@@ -250,11 +287,13 @@ mod tests {
         let mut copy = Sectors {
             sectors: sectors.sectors.clone(),
             open: sectors.open.clone(),
+            wild: BTreeMap::new(),
+            reads: BTreeSet::new(),
             clock: sectors.clock,
             next_value: sectors.next_value,
         };
         copy.crash();
-        copy.adopt(bytes, &BTreeSet::new()).is_ok()
+        copy.adopt(bytes).is_ok()
     }
 
     #[test]
@@ -264,16 +303,16 @@ mod tests {
         for bytes in [vec![0; 512], a, b.clone()] {
             assert!(allowed_after_crash(&sectors, &bytes));
         }
-        let read = sectors.begin();
-        assert!(sectors.check_read(read, 0, &b).is_ok());
-        assert!(sectors.check_read(read, 0, &[0; 512]).is_err(), "a read sees what was acknowledged");
+        let (read, again) = (sectors.begin_read(), sectors.begin_read());
+        assert!(sectors.end_read(read, 0, &b).is_ok());
+        assert!(sectors.end_read(again, 0, &[0; 512]).is_err(), "a read sees what was acknowledged");
     }
 
     #[test]
     fn a_flush_covers_what_was_acknowledged_before_it() {
         let mut sectors = Sectors::new(512);
         let a = write(&mut sectors, false);
-        let flush = sectors.begin();
+        let flush = sectors.begin_flush();
         let b = write(&mut sectors, false);
         sectors.end_flush(flush);
         assert!(!allowed_after_crash(&sectors, &[0; 512]));
@@ -294,12 +333,21 @@ mod tests {
     }
 
     #[test]
+    fn a_read_under_way_may_see_what_is_replaced_meanwhile() {
+        let mut sectors = Sectors::new(512);
+        let read = sectors.begin_read();
+        write(&mut sectors, true);
+        assert!(sectors.end_read(read, 0, &[0; 512]).is_ok());
+        assert!(!allowed_after_crash(&sectors, &[0; 512]));
+    }
+
+    #[test]
     fn a_write_that_failed_is_never_certain() {
         let mut sectors = Sectors::new(512);
         let a = content(&mut sectors, 0);
         let ticket = sectors.begin_write(0, &a);
         sectors.end_write(ticket, false, true);
-        let flush = sectors.begin();
+        let flush = sectors.begin_flush();
         sectors.end_flush(flush);
         assert!(allowed_after_crash(&sectors, &a) && allowed_after_crash(&sectors, &[0; 512]));
         let b = write(&mut sectors, true);

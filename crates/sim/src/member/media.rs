@@ -74,6 +74,11 @@ impl Media {
         &self.current
     }
 
+    /// As [`Media::bytes`]; only for looking.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.current
+    }
+
     /// Changes bytes for good, behind everybody's back.
     pub(super) fn poke(&mut self, offset: usize, bytes: &[u8]) {
         self.current[offset..offset + bytes.len()].copy_from_slice(bytes);

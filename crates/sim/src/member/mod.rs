@@ -8,7 +8,7 @@ mod media;
 use std::{sync::Arc, time::Duration};
 
 use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use stripewise_device::{
     Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
     WriteFlags, ZeroFlags, bufs_len,
@@ -41,7 +41,14 @@ struct State {
 struct Temper {
     /// Times the usual latency.
     slowness: u32,
-    lie: Option<Lie>,
+    /// A lie for the next write from some byte on.
+    lie: Option<(u64, Lie)>,
+}
+
+impl Temper {
+    fn take_lie(&mut self, offset_bytes: u64) -> Option<Lie> {
+        self.lie.take_if(|(from_bytes, _)| *from_bytes <= offset_bytes).map(|(_, lie)| lie)
+    }
 }
 
 /// What a member may do to a write that it acknowledges.
@@ -90,12 +97,12 @@ impl SimMember {
 
     /// What reads would see now.
     pub fn snapshot(&self) -> MemberSnapshot {
-        self.with_bytes(|bytes| MemberSnapshot(bytes.to_vec()))
+        MemberSnapshot(self.bytes().to_vec())
     }
 
-    /// Looks at what reads would see now, without a copy.
-    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        look(self.state.media.lock().bytes())
+    /// What reads would see now, without a copy. Requests wait while it is held.
+    pub fn bytes(&self) -> MappedMutexGuard<'_, [u8]> {
+        MutexGuard::map(self.state.media.lock(), Media::bytes_mut)
     }
 
     /// Changes bytes behind everybody's back: a bit flip, a foreign write.
@@ -108,9 +115,9 @@ impl SimMember {
         self.state.temper.lock().slowness = times;
     }
 
-    /// The next write is acknowledged and does something else.
-    pub fn lie_once(&self, lie: Lie) {
-        self.state.temper.lock().lie = Some(lie);
+    /// The next write at or behind `from_bytes` is acknowledged and does something else.
+    pub fn lie_once(&self, from_bytes: u64, lie: Lie) {
+        self.state.temper.lock().lie = Some((from_bytes, lie));
     }
 
     /// Whether a lie that was asked for is still to be told.
@@ -141,7 +148,7 @@ impl SimMember {
             return IoFuture::ready(Err(error));
         }
         let latency = self.state.latency();
-        let lie = self.state.temper.lock().lie.take();
+        let lie = self.state.temper.lock().take_lie(offset_bytes);
         let target = match lie {
             Some(Lie::Lost) => {
                 return IoFuture::boxed(async move {
