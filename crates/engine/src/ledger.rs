@@ -15,7 +15,11 @@ use stripewise_format::{
     media::{BLOCK_LEN, Block, SECTOR_BYTES},
 };
 
-use crate::{geometry::MemberIndex, topology::Member};
+use crate::{
+    geometry::MemberIndex,
+    mutants::{Mutant, lives},
+    topology::Member,
+};
 
 /// The longest that mdadm makes its bitmap; the extension area begins behind it.
 const MD_BITMAP_BYTES_MAX: usize = 128 << 10;
@@ -115,7 +119,7 @@ impl Ledger {
 
     /// Writes everybody's metadata with the next event count and returns the members that could not take it.
     pub(crate) async fn write_all(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
-        self.events += 1;
+        self.events += u64::from(!lives(Mutant::EventsNotRaised));
         self.write_where(|_| true, wall_clock_us).await
     }
 

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     geometry::{Geometry, MemberIndex, StripeIndex},
+    mutants::{Mutant, lives},
     plan::Presence,
 };
 
@@ -77,7 +78,7 @@ impl Incoming {
     }
 
     fn covers(&self, stripe: StripeIndex) -> bool {
-        stripe.0 < self.done_stripes()
+        lives(Mutant::ReadIncompleteMember) || stripe.0 < self.done_stripes()
     }
 }
 
@@ -159,6 +160,7 @@ impl Topology {
     ) -> impl Iterator<Item = &Arc<Member>> + use<'_> {
         let slot = &self.slots[geometry.member_of(stripe, column).0];
         let incoming = slot.incoming.as_ref().filter(move |incoming| incoming.covers(stripe));
+        let incoming = incoming.filter(|_| !lives(Mutant::WritesPassIncoming));
         slot.primary.iter().chain(incoming.map(|incoming| &incoming.member))
     }
 

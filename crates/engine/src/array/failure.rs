@@ -10,6 +10,7 @@ use crate::{
     geometry::StripeIndex,
     intent::{Holder, IntentDisk},
     ledger::{FailedMember, Ledger, Standing},
+    mutants::{Mutant, lives},
     topology::{Member, Place, Recorded, Topology},
 };
 
@@ -79,6 +80,9 @@ impl Shared {
     /// Brings members level that a crash left an event behind, before the count is raised: with two crashes in a row
     /// they would be two behind, and stale.
     pub(crate) async fn catch_up(&self) -> Result<(), ArrayError> {
+        if lives(Mutant::NoCatchUp) {
+            return Ok(());
+        }
         let mut ledger = self.ledger.lock().await;
         let failed = ledger.write_behind(self.env.wall_clock_us()).await;
         if failed.is_empty() {
@@ -134,7 +138,9 @@ impl Shared {
         }
         let recorded = Recorded::pending();
         let result = match self.drop_members(&mut ledger, failed, &recorded, limit) {
-            Ok(true) if !self.read_only => self.write_down(&mut ledger, &recorded).await,
+            Ok(true) if !self.read_only && !lives(Mutant::FailureNotRecorded) => {
+                self.write_down(&mut ledger, &recorded).await
+            }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };

@@ -12,6 +12,7 @@ use super::{AssembleError, AssembleOptions, force};
 use crate::{
     examine::{Examination, ExamineError},
     geometry::{Geometry, Level, MemberIndex},
+    mutants::{Mutant, lives},
 };
 
 /// A device that was given and does not take part.
@@ -191,6 +192,7 @@ fn classify(
         return Err(format!("it disagrees on the array's {field}; it is damaged or from another time"));
     }
     let role = fresh.roles.of(own.dev_number).unwrap_or(Role::Spare);
+    let role = if lives(Mutant::UseStaleMember) { own.role() } else { role };
     match (role, own.role()) {
         (Role::Active(slot), Role::Active(own_slot)) if usize::from(slot) < geometry.members() => {
             check_current(fresh, own)?;
@@ -212,7 +214,7 @@ fn classify(
 }
 
 fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
-    if own.events.saturating_add(1) >= fresh.events {
+    if own.events.saturating_add(1) >= fresh.events || lives(Mutant::UseStaleMember) {
         return Ok(());
     }
     Err(format!(

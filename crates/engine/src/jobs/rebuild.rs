@@ -11,6 +11,7 @@ use crate::{
     geometry::{MemberIndex, StripeIndex},
     ledger::Standing,
     locks::RowGuard,
+    mutants::{Mutant, lives},
     recovery::{self, Sources},
     topology::{Incoming, Member, Topology},
 };
@@ -29,7 +30,8 @@ impl Shared {
         incoming: &Arc<Incoming>,
         stripes: Range<u64>,
     ) -> Result<Filled<'_>, ArrayError> {
-        let rows = self.lock_stripes(stripes.clone()).await;
+        let locked = if lives(Mutant::RebuildUnlocked) { 0..0 } else { stripes.clone() };
+        let rows = self.lock_stripes(locked).await;
         let topology = self.topology.load_full();
         if !topology.is_incoming(slot, incoming) {
             return Err(gone(incoming));
@@ -129,6 +131,9 @@ impl Shared {
     }
 
     async fn flush_incoming(&self, incoming: &Arc<Incoming>) -> Result<(), ArrayError> {
+        if lives(Mutant::PromoteWithoutFlush) {
+            return Ok(());
+        }
         match incoming.member.device.flush().await {
             Ok(()) => Ok(()),
             Err(error) => {

@@ -15,6 +15,7 @@ use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 pub use action::Action;
@@ -199,6 +200,11 @@ impl Story {
 
     /// Clients work while an operator and bad luck do their part.
     fn busy_time(&mut self) -> Result<(), Violation> {
+        if self.rng.u8(..4) == 0 {
+            // The array keeps house every second: clients are to be at work just then.
+            let millis = self.rng.u64(980..1000);
+            self.world.run_for(Duration::from_millis(millis));
+        }
         self.start_clients();
         for _ in 0..self.rng.usize(1..=4) {
             let steps = [20, 100, 300, 800][self.rng.usize(..4)];

@@ -18,6 +18,8 @@ struct Standings {
     belonging: Vec<String>,
     /// Roles that have a member in sync.
     in_sync: Vec<bool>,
+    /// Whether blocks of some unit cannot be read; they may be healed before anybody looks again.
+    bad_blocks: bool,
 }
 
 impl Story {
@@ -111,11 +113,13 @@ impl Story {
 
     /// What the superblocks say of the units.
     fn standings(&mut self) -> Standings {
+        let bad_blocks = self.lost.iter().any(|unit| !self.units[*unit].faults.is_quiet());
         let standings = self.with_image(|image, units| {
             let belonging = (0..units.len()).filter(|index| image.belongs(*index));
             Standings {
                 belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
                 in_sync: image.in_sync().iter().map(Option::is_some).collect(),
+                bad_blocks,
             }
         });
         standings.unwrap_or_default()
@@ -132,11 +136,10 @@ impl Story {
                 return Err(Checker::Currency.violation(what));
             }
         }
-        // A bad block where parity may be wrong is as a lost one there.
-        let bad_blocks = self.lost.iter().any(|unit| !self.units[*unit].faults.is_quiet());
         // A role that was vacant may have been filled by now, from what the hole left.
         let vacant = |role: usize| !report.in_sync[role] || before.in_sync.get(role) != Some(&true);
-        self.forgive_hole(|role| bad_blocks || vacant(role) && self.shape.level.number() != 1);
+        // A bad block where parity may be wrong is as a lost one there.
+        self.forgive_hole(|role| before.bad_blocks || vacant(role) && self.shape.level.number() != 1);
         let content = self.read_all()?;
         self.desk.sectors.lock().adopt(&content)
     }

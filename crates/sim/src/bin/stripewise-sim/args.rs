@@ -20,6 +20,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Tell one story, with everything that happened in it.
     Replay(ReplayArgs),
+    /// Let deliberate bugs of the engine loose, one after the other: each must be found.
+    #[cfg(feature = "mutants")]
+    Mutants(MutantsArgs),
 }
 
 /// Which stories.
@@ -102,6 +105,17 @@ pub(crate) struct ReplayArgs {
     pub(crate) events: usize,
     #[command(flatten)]
     pub(crate) story: StoryArgs,
+}
+
+#[cfg(feature = "mutants")]
+#[derive(Debug, Args)]
+pub(crate) struct MutantsArgs {
+    /// Seeds within which a mutant must be found.
+    #[arg(long, default_value_t = 500)]
+    pub(crate) seeds: u64,
+    /// Threads; as many as there are cores, if left out.
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
 }
 
 fn parse_level(text: &str) -> Result<Level, String> {

@@ -1,6 +1,8 @@
 //! `stripewise-sim`: tells stories of arrays from seeds, in search of one that ends badly.
 
 mod args;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod replay;
 mod run;
 mod shrink;
@@ -16,6 +18,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(&args),
+        #[cfg(feature = "mutants")]
+        Command::Mutants(args) => mutants::mutants(&args),
     };
     if result { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
