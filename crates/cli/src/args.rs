@@ -78,6 +78,12 @@ pub(crate) enum Command {
     /// The array's own process; started by create and assemble.
     #[command(hide = true)]
     Daemon,
+    /// What works on the demo's files; started by demo.
+    #[command(hide = true)]
+    DemoWorker {
+        /// The demo's folder.
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@
 mod common;
 
 mod arrays;
+mod demo;
 mod exports;
 mod jobs;
 mod members;
