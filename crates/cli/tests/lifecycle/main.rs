@@ -11,3 +11,4 @@ mod exports;
 mod jobs;
 mod members;
 mod process;
+mod unit;
