@@ -6,6 +6,7 @@
 
 mod executor;
 mod member;
+pub mod model;
 mod world;
 
 pub use member::{MemberSnapshot, SimMember};
