@@ -4,9 +4,11 @@
 //! time. `ModelledDisk` puts one under the `Device` trait. No model is fitted to a figure that
 //! the laboratory claims to reproduce; each parameter names its source.
 
+pub mod hdd;
+
 use std::fmt;
 
-use stripewise_device::Timestamp;
+use stripewise_device::{MediaKind, Timestamp};
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,11 @@ pub struct ModelRequest {
 pub trait DiskModel: Send + 'static {
     /// Usable size in bytes.
     fn capacity_bytes(&self) -> u64;
+
+    /// What operating systems take it for.
+    fn media(&self) -> MediaKind {
+        MediaKind::Unknown
+    }
 
     /// A request arrives.
     fn submit(&mut self, now: Timestamp, request: ModelRequest);
