@@ -5,8 +5,10 @@
 //! one that users run; only [`stripewise_device::Env`] and [`stripewise_device::Device`] are others.
 
 mod executor;
+pub mod load;
 mod member;
 pub mod model;
+mod timers;
 mod world;
 
 pub use member::{MemberSnapshot, SimMember};

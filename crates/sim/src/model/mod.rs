@@ -1,13 +1,17 @@
 //! Disks whose every request takes the time that a real one would take, in virtual time.
 //!
 //! A [`DiskModel`] is a pure state machine: it knows neither contents nor engine nor executor, only requests and
-//! time. `ModelledDisk` puts one under the `Device` trait. No model is fitted to a figure that
+//! time. [`ModelledDisk`] puts one under the `Device` trait. No model is fitted to a figure that
 //! the laboratory claims to reproduce; each parameter names its source.
 
+mod contents;
+mod device;
 pub mod hdd;
 
 use std::fmt;
 
+pub use contents::Contents;
+pub use device::{DiskOptions, ModelledDisk};
 use stripewise_device::{MediaKind, Timestamp};
 
 /// What a request asks for.
