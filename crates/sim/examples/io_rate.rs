@@ -1,7 +1,7 @@
 //! How many device I/Os are simulated in a second of real time, on one core: level 5 of 4+1 modelled hard disks,
 //! random writes of 4 KiB, 32 under way.
 //!
-//! `cargo run --release -p stripewise-sim --example io_rate [client writes]`
+//! `cargo run --release -p stripewise-sim --example io_rate [client writes] [wd|cheetah|exos]`
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,6 +23,7 @@ const METADATA_BYTES: u64 = 256 << 20;
 
 fn main() {
     let writes = std::env::args().nth(1).map_or(200_000, |text| text.parse().expect("a number of writes"));
+    let params = drive(&std::env::args().nth(2).unwrap_or_else(|| "wd".to_owned()));
     let mut world = World::new(1);
     world.set_steps_max(u64::MAX);
     let options = DiskOptions {
@@ -30,9 +31,8 @@ fn main() {
         size_bytes: Some(12_250_000_896),
         ..DiskOptions::default()
     };
-    let disks: Vec<_> = (0..5)
-        .map(|i| world.add_disk(format!("disk{i}"), Hdd::new(HddParams::wd_caviar_black_640()), options))
-        .collect();
+    let disks: Vec<_> =
+        (0..5).map(|i| world.add_disk(format!("disk{i}"), Hdd::new(params.clone()), options)).collect();
     let array = create(&world, &disks);
     let device: Arc<dyn Device> = Arc::new(array.device());
     run(&world, &device, writes / 10); // warms up caches and marks regions
@@ -49,6 +49,14 @@ fn main() {
         per_s / GOAL_PER_S,
         world.trace_hash(),
     );
+}
+
+fn drive(name: &str) -> HddParams {
+    match name {
+        "cheetah" => HddParams::seagate_cheetah_15k4_73(),
+        "exos" => HddParams::seagate_exos_x18(),
+        _ => HddParams::wd_caviar_black_640(),
+    }
 }
 
 fn create(world: &World, disks: &[Arc<ModelledDisk>]) -> Array {

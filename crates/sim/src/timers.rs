@@ -113,3 +113,57 @@ impl Timers {
         self.wakers.iter_mut().filter_map(Option::take).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::task::noop_waker;
+
+    use super::*;
+
+    fn due(timers: &mut Timers, now: u64) -> Vec<&'static str> {
+        std::iter::from_fn(|| timers.pop_due(Timestamp(now)))
+            .map(|due| match due {
+                Due::Waker(_) => "waker",
+                Due::Event(_) => "event",
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_was_taken_back_does_not_come_up() {
+        let mut timers = Timers::default();
+        let early = timers.add_waker(Timestamp(10), noop_waker());
+        timers.add_waker(Timestamp(30), noop_waker());
+        assert_eq!(timers.next(), Some(Timestamp(10)));
+        *timers.waker_mut(early) = None;
+        assert_eq!(timers.next(), Some(Timestamp(30)));
+        assert!(due(&mut timers, 29).is_empty());
+        assert_eq!(due(&mut timers, 30), ["waker"]);
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn a_source_has_one_event_at_a_time() {
+        let mut timers = Timers::default();
+        let source = timers.add_source();
+        timers.arm(source, Some(Timestamp(20)));
+        timers.arm(source, Some(Timestamp(10)));
+        timers.add_waker(Timestamp(10), noop_waker());
+        timers.arm(source, Some(Timestamp(10)));
+        assert_eq!(due(&mut timers, 10), ["event", "waker"]);
+        assert_eq!(timers.next(), None, "the event at 20 is out of date");
+        timers.arm(source, Some(Timestamp(20)));
+        timers.arm(source, None);
+        assert!(due(&mut timers, 100).is_empty());
+    }
+
+    #[test]
+    fn all_wakers_can_be_taken_and_events_stay() {
+        let mut timers = Timers::default();
+        let source = timers.add_source();
+        timers.arm(source, Some(Timestamp(5)));
+        timers.add_waker(Timestamp(1), noop_waker());
+        assert_eq!(timers.take_wakers().len(), 1);
+        assert_eq!(timers.next(), Some(Timestamp(5)));
+    }
+}

@@ -154,12 +154,11 @@ fn traces_are_replayed_at_their_times() {
     assert!((2.0..2.1).contains(&report.elapsed.as_secs_f64()));
 }
 
-/// Level 5, 4+1, on disks of the papers' partitions.
-fn array(world: &mut World, contents: Contents) -> Array {
+/// Level 5, 4+1, on the first 256 MiB of five disks.
+fn array(world: &mut World) -> Array {
     let members = (0..5)
         .map(|i| {
-            let options =
-                DiskOptions { contents, size_bytes: Some(12_250_000_896), ..DiskOptions::default() };
+            let options = DiskOptions { size_bytes: Some(256 << 20), ..DiskOptions::default() };
             let model = Hdd::new(HddParams::wd_caviar_black_640());
             world.add_disk(format!("disk{i}"), model, options) as Arc<dyn Device>
         })
@@ -175,12 +174,41 @@ fn the_engine_runs_on_modelled_disks() {
     let mut hashes = Vec::new();
     for _ in 0..2 {
         let mut world = World::new(1);
-        let array = array(&mut world, Contents::Sparse);
-        let load = Load { depth: 32, stop: Stop::Requests(500), ..Load::default() };
+        let array = array(&mut world);
+        let sizes = Sizes::Range { from: 4096, to: 1 << 20, step: 4096 };
+        let load = Load { depth: 32, sizes, stop: Stop::Requests(500), ..Load::default() };
         let report = run(&world, Arc::new(array.device()), load);
-        // Two reads and two writes for each write of a client.
-        assert!((50.0..800.0).contains(&report.requests_per_s()), "{report}");
+        assert_eq!((report.writes.requests, report.writes.errors), (500, 0));
         hashes.push(world.trace_hash());
+        array.start_scrub(false).unwrap();
+        let on = array.clone();
+        world.run(async move { on.wait_for_jobs().await });
+        let scrub = array.last_scrub().unwrap();
+        assert!(scrub.done_stripes == scrub.total_stripes && scrub.mismatched_rows == 0, "{scrub:?}");
     }
     assert_eq!(hashes[0], hashes[1]);
+}
+
+#[test]
+fn close_writes_are_slower_than_contiguous_ones() {
+    // The stride benchmark of msc-ct Fig. 8 on the disk of its Fig. 9(a), as a load.
+    let seconds = |stride: u64| {
+        let mut world = World::new(1);
+        let model = Hdd::new(HddParams::seagate_cheetah_15k4_73());
+        let disk =
+            world.add_disk("disk", model, DiskOptions { contents: Contents::None, ..DiskOptions::default() });
+        let load = Load {
+            depth: 32,
+            offsets: Offsets::Stride { bytes: stride * 4096 },
+            span_bytes: Some(64 << 20),
+            stop: Stop::Span,
+            ..Load::default()
+        };
+        let report = run(&world, disk, load);
+        assert_eq!(report.writes.requests, (16384_u64).div_ceil(stride));
+        report.elapsed.as_secs_f64()
+    };
+    let contiguous = seconds(1);
+    assert!(seconds(2) > 2.0 * contiguous && seconds(4) > 1.2 * contiguous);
+    assert!(seconds(64) < contiguous);
 }

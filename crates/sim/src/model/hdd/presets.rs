@@ -3,6 +3,10 @@
 //! Published numbers come from the makers' data sheets and manuals. Where none is published, the value says from what
 //! it was derived, or that it is typical; none was chosen to make a figure come out.
 //!
+//! Looked up when this was written: the numbers of WD400BB, Ultrastar DC HC310, Savvio 10K.1 and Hitachi 7K1000.C, the
+//! Exos X18's 270 MB/s, the WD6401AALS' capacity, buffer and queue depth. The other published numbers of the three
+//! drives are cited from knowledge of their sheets and manuals, and want comparing with them.
+//!
 //! Sectors per track follow from published sustained rates: a track and its skew pass in revolution + skew, so
 //! sectors = rate * (revolution + skew) / 512.
 

@@ -33,6 +33,11 @@ impl ReadCache {
         Some((index, self.segments[index].end))
     }
 
+    /// Where a segment's run begins.
+    pub(super) fn start_of(&self, segment: usize) -> u64 {
+        self.segments[segment].start
+    }
+
     /// A host read ended: its data goes to the segment it continues, or to a new one.
     pub(super) fn store(&mut self, lba: u64, end: u64) -> Stored {
         let continued = self

@@ -161,10 +161,11 @@ impl Hdd {
     /// Reads whose data was read ahead meanwhile need the medium no longer, or for their end only.
     fn serve_from_ahead(&mut self) {
         let Some(Ahead { segment, next, .. }) = self.ahead else { return };
-        let Self { queue, reads, mechanism, host, completions, counters, .. } = self;
+        let held = self.reads.start_of(segment)..next;
+        let Self { queue, mechanism, host, completions, counters, .. } = self;
         queue.serve_reads(|command| {
             let Target { lba, end, earliest, .. } = command.target;
-            if lba >= next || reads.find(lba).is_none_or(|(holder, _)| holder != segment) {
+            if !held.contains(&lba) {
                 return false;
             }
             if end > next {
