@@ -318,3 +318,98 @@ fn a_published_random_read_rate_comes_out() {
     let per_second = 10_000e9 / time as f64;
     assert!((per_second / 170.0 - 1.0).abs() < 0.05, "{per_second} reads/s");
 }
+
+/// Random requests at random times, near and far, to drives of every kind of buffer and queue.
+fn anything_goes(seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let params = HddParams {
+        queue_depth: rng.usize(1..=32),
+        read_segments: rng.usize(1..=8),
+        segment_sectors: rng.u64(8..=2048),
+        read_ahead: [ReadAhead::Off, ReadAhead::Always, ReadAhead::AfterSequential][rng.usize(..3)],
+        write_cache: rng.bool(),
+        write_cache_sectors: rng.u64(8..=4096),
+        ..presets()[rng.usize(..3)].clone()
+    };
+    let mut host = Loop::new(params.clone());
+    let span = if rng.bool() { params.sectors } else { 100_000 };
+    let mut lba = 0;
+    let mut now = Timestamp(0);
+    while host.done.len() < 400 {
+        if host.sent < 400 && rng.u8(..3) > 0 {
+            let sectors = if rng.u8(..10) == 0 { rng.u64(1..=4000) } else { rng.u64(1..=64) };
+            lba = match rng.u8(..4) {
+                0 => rng.u64(..span - sectors),
+                1 => lba + rng.u64(..100),
+                _ => lba,
+            };
+            lba = lba.min(span - sectors);
+            let op = [READ, WRITE, FUA, ModelOp::Flush, ModelOp::Discard]
+                [[0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4][rng.usize(..11)]];
+            host.now = now;
+            host.send(op, lba * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            lba += sectors;
+        } else {
+            let pause = [0, 1000, 100_000, 20_000_000][rng.usize(..4)];
+            let until = Timestamp(now.0 + rng.u64(..=pause));
+            while let Some(next) = host.drive.next_event()
+                && next <= until
+            {
+                assert!(next >= now, "seed {seed}: events do not lie in the past");
+                now = next;
+                host.drive.advance(now, &mut host.done);
+            }
+            now = until;
+            assert!(host.drive.next_event().is_some() || host.done.len() as u64 == host.sent, "seed {seed}");
+            assert!(
+                now < Timestamp(400 * 1_000_000_000),
+                "seed {seed}: {} of {}",
+                host.done.len(),
+                host.sent
+            );
+        }
+    }
+    let mut ids: Vec<_> = host.done.iter().map(|(id, _)| *id).collect();
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..400), "seed {seed}: each request completes once");
+    assert!(host.done.is_sorted_by_key(|(_, at)| *at), "seed {seed}");
+    let quickest = u64::from(params.command_ns + params.status_ns);
+    let enough = |(id, at): &(u64, Timestamp)| at.0 - host.started[*id as usize].0 >= quickest;
+    assert!(host.done.iter().all(enough), "seed {seed}");
+    while let Some(next) = host.drive.next_event() {
+        host.drive.advance(next, &mut host.done);
+    }
+    assert!(
+        host.drive.writes.is_empty() && host.drive.queue.is_empty(),
+        "seed {seed}: all is written in the end"
+    );
+}
+
+#[test]
+fn a_flush_leaves_nothing_behind_that_was_complete_before() {
+    for seed in 0..100 {
+        let mut rng = Rng::with_seed(seed);
+        let params = HddParams { write_cache_sectors: 1024, ..HddParams::wd_caviar_black_640() };
+        let mut host = Loop::new(params);
+        for _ in 0..20 {
+            let blocks: Vec<_> = (0..rng.u64(1..100)).map(|_| rng.u64(..4000) * BLOCK).collect();
+            host.run(8, blocks.iter().map(|at| (WRITE, *at, BLOCK)));
+            host.send(ModelOp::Flush, 0, 0);
+            let flush = host.sent - 1;
+            // Others beside, elsewhere.
+            (0..10).for_each(|_| host.send(WRITE, rng.u64(5000..9000) * BLOCK, BLOCK));
+            while !host.done.iter().any(|(id, _)| *id == flush) {
+                host.wait();
+            }
+            let sectors = |at: &u64| at / SECTOR_BYTES..(at + BLOCK) / SECTOR_BYTES;
+            let left =
+                blocks.iter().map(sectors).find(|range| host.drive.writes.holds(range.start, range.end));
+            assert_eq!(left, None, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn whatever_is_asked_is_done_once() {
+    (0..300).for_each(anything_goes);
+}

@@ -86,6 +86,7 @@ impl WriteCache {
         }
         self.sectors += stop - start;
         self.add(mechanism.target(start, stop, true, earliest), epoch);
+        self.retire_epochs();
     }
 
     fn add(&mut self, target: Target, epoch: u64) {
@@ -144,10 +145,15 @@ impl WriteCache {
         let (target, epoch) = self.being_written.take().expect("a write was begun");
         self.sectors -= target.sectors();
         self.uncount(epoch);
+        self.retire_epochs();
     }
 
     fn uncount(&mut self, epoch: u64) {
         self.epochs[(epoch - self.first_epoch) as usize] -= 1;
+    }
+
+    /// Forgets the oldest epochs of which nothing is left, but not the current one.
+    fn retire_epochs(&mut self) {
         while self.epochs.len() > 1 && self.epochs[0] == 0 {
             self.epochs.pop_front();
             self.first_epoch += 1;
@@ -162,10 +168,7 @@ impl WriteCache {
     pub(super) fn close_epoch(&mut self) -> u64 {
         let closed = self.epoch();
         self.epochs.push_back(0);
-        if self.epochs[0] == 0 {
-            self.epochs.pop_front();
-            self.first_epoch += 1;
-        }
+        self.retire_epochs();
         closed
     }
 
