@@ -83,7 +83,8 @@ impl Default for Load {
 /// Source data beyond the longest request, so that successive writes differ.
 const SOURCE_BYTES: u64 = 1 << 20;
 
-/// Runs a load to its end. Must be awaited on a task of the environment.
+/// Runs a load to its end. Must be awaited on a task of the environment. In virtual time, a load that ends by time
+/// needs requests that take some: over a device that is always ready the clock stands still.
 ///
 /// # Panics
 /// If the load does not fit the device: a span beyond its end, or a request longer than the span.

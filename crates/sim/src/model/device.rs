@@ -9,7 +9,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use slab::Slab;
 use stripewise_device::{
     Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, Timestamp, WriteBufs,
     WriteFlags, ZeroFlags, bufs_len,
@@ -18,6 +17,7 @@ use stripewise_device::{
 use super::{
     DiskModel, ModelCounters, ModelOp, ModelRequest,
     contents::{Contents, Pages},
+    requests::{Data, Outcome, RequestId, Requests},
 };
 use crate::{executor::Executor, timers::EventSource};
 
@@ -54,35 +54,10 @@ pub struct ModelledDisk {
 struct State {
     model: Box<dyn DiskModel>,
     pages: Pages,
-    requests: Slab<Request>,
-    /// Grows with each power failure; what the model says of requests of an earlier life means nothing.
-    life: u32,
+    requests: Requests,
     /// Room for what completes at one time.
     done: Vec<(u64, Timestamp)>,
     wakers: Vec<Waker>,
-}
-
-/// A request from its call until its future has been told.
-struct Request {
-    offset_bytes: u64,
-    len_bytes: u64,
-    data: Data,
-    progress: Progress,
-}
-
-enum Data {
-    None,
-    Read(ReadBufs),
-    Write(WriteBufs),
-    Zero,
-}
-
-enum Progress {
-    /// Under way; whoever waits is woken.
-    UnderWay(Option<Waker>),
-    /// Under way, and nobody will ask.
-    Abandoned,
-    Done,
 }
 
 impl ModelledDisk {
@@ -102,8 +77,7 @@ impl ModelledDisk {
         let state = State {
             model: Box::new(model),
             pages: Pages::new(options.contents),
-            requests: Slab::new(),
-            life: 0,
+            requests: Requests::default(),
             done: Vec::new(),
             wakers: Vec::new(),
         };
@@ -129,11 +103,7 @@ impl ModelledDisk {
 
     /// Requests under way end without effect.
     pub(crate) fn lose_power(&self) {
-        let requests = {
-            let mut state = self.state.lock();
-            state.life += 1;
-            std::mem::take(&mut state.requests)
-        };
+        let requests = self.state.lock().requests.forget_all();
         drop(requests);
     }
 
@@ -152,16 +122,13 @@ impl ModelledDisk {
     fn submit<T>(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> Pending<T> {
         let now = self.executor.now();
         let mut state = self.state.lock();
-        let progress = Progress::UnderWay(None);
-        let slot = state.requests.insert(Request { offset_bytes, len_bytes, data, progress });
-        let life = state.life;
-        let id = u64::from(life) << 32 | slot as u64;
+        let id = state.requests.add(offset_bytes, len_bytes, data);
         state.model.submit(now, ModelRequest { id, op, offset_bytes, len_bytes });
         let next = state.model.next_event();
         drop(state);
         self.executor.arm(self.source, next, &[now.0, trace_word(op, offset_bytes, len_bytes)]);
         let disk = self.me.upgrade().expect("a disk that is asked exists");
-        Pending { disk, slot, life, told: false, result: PhantomData }
+        Pending { disk, id, told: false, result: PhantomData }
     }
 
     fn submit_plain(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> Completion {
@@ -189,7 +156,8 @@ impl EventSource for ModelledDisk {
         let mut done = std::mem::take(&mut state.done);
         let mut wakers = std::mem::take(&mut state.wakers);
         state.model.advance(now, &mut done);
-        wakers.extend(done.iter().filter_map(|(id, _)| state.complete(*id)));
+        let State { requests, pages, .. } = &mut *state;
+        wakers.extend(done.iter().filter_map(|(id, _)| requests.complete(*id, pages)));
         let (next, last) = (state.model.next_event(), done.last().map_or(0, |(id, _)| *id));
         drop(state);
         self.executor.arm(self.source, next, &[now.0, last]);
@@ -200,114 +168,32 @@ impl EventSource for ModelledDisk {
     }
 }
 
-impl State {
-    /// A request takes effect. Returns who waits for it.
-    fn complete(&mut self, id: u64) -> Option<Waker> {
-        if (id >> 32) as u32 != self.life {
-            return None;
-        }
-        let slot = id as u32 as usize;
-        let request = &mut self.requests[slot];
-        request.take_effect(&mut self.pages);
-        match std::mem::replace(&mut request.progress, Progress::Done) {
-            Progress::UnderWay(waker) => waker,
-            Progress::Abandoned => {
-                self.requests.remove(slot);
-                None
-            }
-            Progress::Done => unreachable!("a model completes each request once"),
-        }
-    }
-}
-
-impl Request {
-    fn take_effect(&mut self, pages: &mut Pages) {
-        let mut at = self.offset_bytes;
-        match &mut self.data {
-            Data::None => {}
-            Data::Zero => pages.zero(at, self.len_bytes),
-            Data::Read(bufs) => {
-                for buf in bufs {
-                    pages.read(at, buf);
-                    at += buf.len() as u64;
-                }
-            }
-            Data::Write(bufs) => {
-                for buf in std::mem::take(bufs) {
-                    pages.write(at, &buf);
-                    at += buf.len() as u64;
-                }
-            }
-        }
-    }
-}
-
 /// A request of which somebody wants to hear.
 struct Pending<T> {
     disk: Arc<ModelledDisk>,
-    slot: usize,
-    life: u32,
-    /// The caller has the result, and the slot may be another request's.
+    id: RequestId,
+    /// The caller has the result, and the id may be another request's.
     told: bool,
     result: PhantomData<fn() -> T>,
-}
-
-/// What a finished request gives to its caller.
-trait Outcome {
-    fn of(request: Request) -> Self;
-}
-
-impl Outcome for ReadDone {
-    fn of(request: Request) -> Self {
-        let Data::Read(bufs) = request.data else { unreachable!("a read keeps its buffers") };
-        Self { result: Ok(()), bufs }
-    }
-}
-
-impl Outcome for Result<(), IoError> {
-    fn of(_: Request) -> Self {
-        Ok(())
-    }
 }
 
 impl<T: Outcome> Future for Pending<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Self { disk, slot, life, told, .. } = self.get_mut();
-        let mut state = disk.state.lock();
-        if state.life != *life {
-            return Poll::Pending;
-        }
-        match &mut state.requests[*slot].progress {
-            Progress::UnderWay(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
-            Progress::UnderWay(waker) => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            Progress::Done => {
-                *told = true;
-                Poll::Ready(T::of(state.requests.remove(*slot)))
-            }
-            Progress::Abandoned => unreachable!("only a dropped future abandons its request"),
-        }
+        let Self { disk, id, told, .. } = self.get_mut();
+        let done = disk.state.lock().requests.poll(*id, cx.waker());
+        *told = done.is_some();
+        done.map_or(Poll::Pending, |request| Poll::Ready(T::of(request)))
     }
 }
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        if self.told {
-            return;
+        if !self.told {
+            let rest = self.disk.state.lock().requests.abandon(self.id);
+            drop(rest);
         }
-        let mut state = self.disk.state.lock();
-        if state.life != self.life {
-            return;
-        }
-        let progress = &mut state.requests[self.slot].progress;
-        let before = std::mem::replace(progress, Progress::Abandoned);
-        let request = matches!(before, Progress::Done).then(|| state.requests.remove(self.slot));
-        drop(state);
-        drop((before, request));
     }
 }
 

@@ -7,6 +7,7 @@
 mod contents;
 mod device;
 pub mod hdd;
+mod requests;
 
 use std::fmt;
 
