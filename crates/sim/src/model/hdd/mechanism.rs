@@ -139,7 +139,9 @@ impl Mechanism {
         let begin = self.reach(moment, target);
         self.count(moment, target, begin, counters);
         let end = begin + self.pass_ns(target);
-        self.settle_at(target.end, end, target.write);
+        let left = u64::from(target.place.track_sectors - target.place.sector);
+        let last = if target.sectors() <= left { target.place } else { self.geometry.locate(target.end - 1) };
+        self.settle_at(&last, target.end, end, target.write);
         counters.transfer_ns += end - begin;
         end
     }
@@ -160,9 +162,8 @@ impl Mechanism {
         counters.missed_rotations += u64::from(missed);
     }
 
-    /// The head is where the sector before `lba` has passed.
-    fn settle_at(&mut self, lba: u64, at: u64, write: bool) {
-        let last = self.geometry.locate(lba - 1);
+    /// The head is on the track of `last`, where the sector before `lba` has passed.
+    fn settle_at(&mut self, last: &Place, lba: u64, at: u64, write: bool) {
         self.cylinder = last.cylinder;
         self.head = last.head;
         self.stream = Some(Stream { lba, at, write, through: lba });
@@ -179,7 +180,8 @@ impl Mechanism {
         let Some(time_ns) = (now - stream.at).checked_sub(u64::from(crossing)) else { return 0 };
         let (count, spent) = self.geometry.passed(&place, time_ns, max);
         if count > 0 {
-            self.settle_at(stream.lba + count, stream.at + u64::from(crossing) + spent, false);
+            let last = self.geometry.locate(stream.lba + count - 1);
+            self.settle_at(&last, stream.lba + count, stream.at + u64::from(crossing) + spent, false);
             self.read_through(stream.through);
         }
         count

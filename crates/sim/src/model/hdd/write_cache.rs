@@ -30,6 +30,14 @@ pub(super) struct WriteCache {
     first_epoch: u64,
 }
 
+/// A run chosen to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NextRun {
+    lba: u64,
+    /// It is the first that the sweep has not passed.
+    first: bool,
+}
+
 struct Run {
     target: Target,
     /// The epoch of its oldest data.
@@ -95,15 +103,15 @@ impl WriteCache {
     }
 
     /// The run to write next, cheapest within the window; but the window's first no later than after as many others.
-    pub(super) fn cheapest(&self, mechanism: &Mechanism, moment: &Moment) -> Option<Choice<u64>> {
-        let mut best: Option<Choice<u64>> = None;
-        for (lba, run) in self.window() {
+    pub(super) fn cheapest(&self, mechanism: &Mechanism, moment: &Moment) -> Option<Choice<NextRun>> {
+        let mut best: Option<Choice<NextRun>> = None;
+        for (place, (lba, run)) in self.window().enumerate() {
             if run.target.earliest > moment.now {
                 continue;
             }
             let price_ns = price_ns(mechanism, moment, &run.target, moment.now);
             if best.is_none_or(|best| price_ns < best.price_ns) {
-                best = Some(Choice { what: *lba, price_ns });
+                best = Some(Choice { what: NextRun { lba: *lba, first: place == 0 }, price_ns });
             }
             if self.passed_over >= WINDOW {
                 break;
@@ -113,7 +121,9 @@ impl WriteCache {
     }
 
     fn window(&self) -> impl Iterator<Item = (&u64, &Run)> {
-        self.runs.range(self.sweep..).chain(self.runs.range(..self.sweep)).take(WINDOW)
+        // The beginning is looked up only if the end does not fill the window.
+        let beginning = std::iter::once_with(|| self.runs.range(..self.sweep)).flatten();
+        self.runs.range(self.sweep..).chain(beginning).take(WINDOW)
     }
 
     /// When the first run of the window has arrived.
@@ -122,15 +132,15 @@ impl WriteCache {
     }
 
     /// Begins to write a run, or its beginning if it is long.
-    pub(super) fn begin(&mut self, mechanism: &Mechanism, lba: u64) -> Target {
+    pub(super) fn begin(&mut self, mechanism: &Mechanism, next: NextRun) -> Target {
         assert!(self.being_written.is_none(), "one write at a time");
-        let first = self.window().next().map(|(lba, _)| *lba);
-        let Run { mut target, epoch } = self.runs.remove(&lba).expect("a run that was chosen is buffered");
+        let Run { mut target, epoch } =
+            self.runs.remove(&next.lba).expect("a run that was chosen is buffered");
         let cut = target.end.min(target.lba + ACCESS_SECTORS_MAX);
         if cut < target.end {
             self.add(mechanism.target(cut, target.end, true, target.earliest), epoch);
         }
-        if first == Some(lba) {
+        if next.first {
             (self.sweep, self.passed_over) = (cut, 0);
         } else {
             self.passed_over += 1;
