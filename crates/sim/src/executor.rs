@@ -1,153 +1,197 @@
 //! A single-threaded executor with a virtual clock, whose choices come from a seed.
 
-use std::{collections::BTreeMap, sync::Arc, task::Waker, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+    time::Duration,
+};
 
 use async_task::{Runnable, Task};
 use fastrand::Rng;
 use parking_lot::Mutex;
+use slab::Slab;
 use stripewise_device::{BoxFuture, Timestamp};
 
-/// The largest number of steps one run may take: a bound against tasks that never sleep.
+use crate::timers::{Due, EventSource, Timers};
+
+/// The largest number of steps one run may take unless told otherwise: a bound against tasks that never sleep.
 const STEPS_MAX: u64 = 500_000_000;
 
 pub(crate) struct Executor {
+    /// Nanoseconds. Outside of the lock, because it is looked at so often; only the executor's thread changes it.
+    now: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     rng: Rng,
-    now: Timestamp,
     ready: Vec<Runnable>,
-    timers: BTreeMap<(Timestamp, u64), Waker>,
-    next_timer: u64,
-    tasks: BTreeMap<u64, Task<()>>,
+    timers: Timers,
+    sources: Vec<Arc<dyn EventSource>>,
+    tasks: Slab<(u64, Option<Task<()>>)>,
     next_task: u64,
     steps: u64,
+    steps_max: u64,
     trace: u64,
+    /// Room for what is due at one time.
+    due: Vec<Due>,
 }
 
 impl Executor {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         Arc::new(Self {
+            now: AtomicU64::new(0),
             state: Mutex::new(State {
                 rng: Rng::with_seed(seed),
-                now: Timestamp::default(),
                 ready: Vec::new(),
-                timers: BTreeMap::new(),
-                next_timer: 0,
-                tasks: BTreeMap::new(),
+                timers: Timers::default(),
+                sources: Vec::new(),
+                tasks: Slab::new(),
                 next_task: 0,
                 steps: 0,
+                steps_max: STEPS_MAX,
                 trace: 0xcbf2_9ce4_8422_2325,
+                due: Vec::new(),
             }),
         })
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.state.lock().now
+        Timestamp(self.now.load(Ordering::Relaxed))
     }
 
     pub(crate) fn with_rng<R>(&self, f: impl FnOnce(&mut Rng) -> R) -> R {
         f(&mut self.state.lock().rng)
     }
 
-    /// Mixes an event into the trace's hash (FNV-1a).
+    /// Mixes an event into the trace's hash.
     pub(crate) fn note(&self, event: u64) {
-        let mut state = self.state.lock();
-        for byte in event.to_le_bytes() {
-            state.trace = (state.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.state.lock().note(event);
     }
 
     pub(crate) fn trace(&self) -> u64 {
         self.state.lock().trace
     }
 
+    pub(crate) fn set_steps_max(&self, steps_max: u64) {
+        self.state.lock().steps_max = steps_max;
+    }
+
     pub(crate) fn spawn(self: &Arc<Self>, task: BoxFuture<()>) {
-        let id = {
+        let key = {
             let mut state = self.state.lock();
             state.next_task += 1;
-            state.next_task
+            let order = state.next_task;
+            state.tasks.insert((order, None))
         };
         let (registry, ready) = (self.clone(), self.clone());
         let wrapped = async move {
             task.await;
-            let own = registry.state.lock().tasks.remove(&id);
-            own.into_iter().for_each(Task::detach);
+            let own = registry.state.lock().tasks.try_remove(key);
+            own.and_then(|(_, task)| task).into_iter().for_each(Task::detach);
         };
         let (runnable, task) =
             async_task::spawn(wrapped, move |runnable| ready.state.lock().ready.push(runnable));
-        self.state.lock().tasks.insert(id, task);
-        runnable.schedule();
-    }
-
-    /// Registers a waker for a time; returns the key to take it back with.
-    pub(crate) fn add_timer(&self, deadline: Timestamp, waker: Waker) -> (Timestamp, u64) {
         let mut state = self.state.lock();
-        state.next_timer += 1;
-        let key = (deadline, state.next_timer);
-        state.timers.insert(key, waker);
-        key
+        state.tasks[key].1 = Some(task);
+        state.ready.push(runnable);
     }
 
-    pub(crate) fn remove_timer(&self, key: (Timestamp, u64)) {
-        let waker = self.state.lock().timers.remove(&key);
-        drop(waker);
+    /// Registers a waker for a time; returns the slot to change it or take it back by.
+    pub(crate) fn add_timer(&self, deadline: Timestamp, waker: Waker) -> usize {
+        self.state.lock().timers.add_waker(deadline, waker)
+    }
+
+    /// Another waker, or none, for a timer that has not come up.
+    pub(crate) fn change_timer(&self, slot: usize, waker: Option<Waker>) {
+        let old = std::mem::replace(self.state.lock().timers.waker_mut(slot), waker);
+        drop(old);
+    }
+
+    /// Adds a source of events; returns its number.
+    pub(crate) fn add_source(&self, source: impl FnOnce(usize) -> Arc<dyn EventSource>) {
+        let mut state = self.state.lock();
+        let number = state.timers.add_source();
+        state.sources.push(source(number));
+    }
+
+    /// Notes what happened at a source, and when its next event is.
+    pub(crate) fn arm(&self, source: usize, next: Option<Timestamp>, events: &[u64]) {
+        let mut state = self.state.lock();
+        events.iter().for_each(|event| state.note(*event));
+        state.timers.arm(source, next);
     }
 
     /// Runs one ready task, chosen by the seed, or lets time pass to the next timer. False: nothing is left.
     pub(crate) fn step(&self, until: Option<Timestamp>) -> bool {
-        let (runnable, wakers) = {
-            let mut state = self.state.lock();
-            state.steps += 1;
-            assert!(state.steps < STEPS_MAX, "the simulation does not come to an end");
-            if state.ready.is_empty() {
-                let Some((&(deadline, _), _)) = state.timers.first_key_value() else { return false };
-                if until.is_some_and(|until| deadline > until) {
-                    return false;
-                }
-                state.now = state.now.max(deadline);
-                (None, state.due_wakers())
-            } else {
-                let count = state.ready.len();
-                let chosen = state.rng.usize(..count);
-                (Some(state.ready.swap_remove(chosen)), Vec::new())
-            }
-        };
-        wakers.into_iter().for_each(Waker::wake);
-        if let Some(runnable) = runnable {
+        let mut state = self.state.lock();
+        state.steps += 1;
+        assert!(state.steps < state.steps_max, "the simulation does not come to an end");
+        if !state.ready.is_empty() {
+            let count = state.ready.len();
+            let chosen = state.rng.usize(..count);
+            let runnable = state.ready.swap_remove(chosen);
+            drop(state);
             runnable.run();
+            return true;
         }
+        let Some(deadline) = state.timers.next() else { return false };
+        if until.is_some_and(|until| deadline > until) {
+            return false;
+        }
+        let now = self.now().max(deadline);
+        self.now.store(now.0, Ordering::Relaxed);
+        let mut due = std::mem::take(&mut state.due);
+        due.extend(std::iter::from_fn(|| state.timers.pop_due(now)));
+        drop(state);
+        due.drain(..).for_each(|due| self.set_off(due, now));
+        self.state.lock().due = due;
         true
     }
 
+    fn set_off(&self, due: Due, now: Timestamp) {
+        match due {
+            Due::Waker(waker) => waker.wake(),
+            Due::Event(source) => {
+                let source = self.state.lock().sources[source].clone();
+                source.fire(now);
+            }
+        }
+    }
+
     pub(crate) fn advance_to(&self, time: Timestamp) {
-        let mut state = self.state.lock();
-        state.now = state.now.max(time);
+        self.now.fetch_max(time.0, Ordering::Relaxed);
     }
 
     /// Drops every task where it stands, as a power loss does.
     pub(crate) fn drop_all(&self) {
         loop {
-            let (tasks, timers, ready) = {
+            let (mut tasks, wakers, ready) = {
                 let mut state = self.state.lock();
-                let state = &mut *state;
-                (
-                    std::mem::take(&mut state.tasks),
-                    std::mem::take(&mut state.timers),
-                    std::mem::take(&mut state.ready),
-                )
+                let tasks: Vec<_> =
+                    std::mem::take(&mut state.tasks).into_iter().map(|(_, task)| task).collect();
+                (tasks, state.timers.take_wakers(), std::mem::take(&mut state.ready))
             };
-            if tasks.is_empty() && timers.is_empty() && ready.is_empty() {
+            if tasks.is_empty() && wakers.is_empty() && ready.is_empty() {
                 return;
             }
-            // Cancelled tasks schedule themselves once more, to drop their futures.
+            // Cancelled tasks schedule themselves once more, to drop their futures; the oldest first.
+            tasks.sort_by_key(|(order, _)| *order);
             drop(tasks);
-            drop(timers);
+            drop(wakers);
             for runnable in ready {
                 runnable.run();
             }
         }
+    }
+
+    /// Lets go of the sources, which hold the executor in turn.
+    pub(crate) fn drop_sources(&self) {
+        let sources = std::mem::take(&mut self.state.lock().sources);
+        drop(sources);
     }
 
     /// The clock after some time.
@@ -157,8 +201,8 @@ impl Executor {
 }
 
 impl State {
-    fn due_wakers(&mut self) -> Vec<Waker> {
-        let later = self.timers.split_off(&(Timestamp(self.now.0 + 1), 0));
-        std::mem::replace(&mut self.timers, later).into_values().collect()
+    fn note(&mut self, event: u64) {
+        // A word-wise FNV: the rotation brings high bits back down, where the multiplication spreads them.
+        self.trace = (self.trace ^ event).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     events::{Event, EventLog},
     executor::Executor,
     member::SimMember,
+    model::{DiskModel, DiskOptions, ModelledDisk},
 };
 
 /// Civil time at the start of every world: 2026-01-01.
@@ -24,13 +25,14 @@ const EPOCH_US: u64 = 1_767_225_600_000_000;
 pub struct World {
     executor: Arc<Executor>,
     members: Vec<Arc<SimMember>>,
+    disks: Vec<Arc<ModelledDisk>>,
     events: Arc<EventLog>,
 }
 
 impl World {
     /// A world whose every choice follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { executor: Executor::new(seed), members: Vec::new(), events: Arc::default() }
+        Self { executor: Executor::new(seed), members: Vec::new(), disks: Vec::new(), events: Arc::default() }
     }
 
     /// The environment for an engine in this world.
@@ -44,6 +46,18 @@ impl World {
         let member = Arc::new(SimMember::new(name.into(), self.members.len(), size_bytes, executor, events));
         self.members.push(member.clone());
         member
+    }
+
+    /// Adds a disk that takes as long as its model says.
+    pub fn add_disk(
+        &mut self,
+        name: impl Into<String>,
+        model: impl DiskModel,
+        options: DiskOptions,
+    ) -> Arc<ModelledDisk> {
+        let disk = ModelledDisk::add(name.into(), model, options, &self.executor);
+        self.disks.push(disk.clone());
+        disk
     }
 
     /// The members, in the order they were added.
@@ -118,7 +132,14 @@ impl World {
     pub fn crash(&self) {
         // Members first: requests that tasks drop must not count as completed.
         self.members.iter().for_each(|member| member.lose_power());
+        self.disks.iter().for_each(|disk| disk.lose_power());
         self.executor.drop_all();
+    }
+
+    /// How many steps of the scheduler a run may take, before it counts as one that does not come to an end. Half a
+    /// billion unless changed: an I/O takes a few.
+    pub fn set_steps_max(&self, steps_max: u64) {
+        self.executor.set_steps_max(steps_max);
     }
 
     /// A number from the world's seed, for the test's own choices.
@@ -150,7 +171,9 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.members.iter().for_each(|member| member.end());
+        self.disks.iter().for_each(|disk| disk.lose_power());
         self.executor.drop_all();
+        self.executor.drop_sources();
     }
 }
 
@@ -184,7 +207,7 @@ impl Env for SimEnv {
 pub(crate) struct SimSleep {
     executor: Arc<Executor>,
     deadline: Timestamp,
-    timer: Option<(Timestamp, u64)>,
+    timer: Option<usize>,
 }
 
 impl SimSleep {
@@ -198,21 +221,25 @@ impl Future for SimSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(timer) = self.timer.take() {
-            self.executor.remove_timer(timer);
-        }
         if self.executor.now() >= self.deadline {
             return Poll::Ready(());
         }
-        self.timer = Some(self.executor.add_timer(self.deadline, cx.waker().clone()));
+        let waker = cx.waker().clone();
+        match self.timer {
+            Some(timer) => self.executor.change_timer(timer, Some(waker)),
+            None => self.timer = Some(self.executor.add_timer(self.deadline, waker)),
+        }
         Poll::Pending
     }
 }
 
 impl Drop for SimSleep {
     fn drop(&mut self) {
-        if let Some(timer) = self.timer.take() {
-            self.executor.remove_timer(timer);
+        // A timer whose time has come has given its slot away.
+        if let Some(timer) = self.timer
+            && self.executor.now() < self.deadline
+        {
+            self.executor.change_timer(timer, None);
         }
     }
 }

@@ -1,0 +1,91 @@
+//! How many device I/Os are simulated in a second of real time, on one core: level 5 of 4+1 modelled hard disks,
+//! random writes of 4 KiB, 32 under way.
+//!
+//! `cargo run --release -p stripewise-sim --example io_rate [client writes] [wd|cheetah|exos]`
+
+use std::{sync::Arc, time::Instant};
+
+use stripewise_device::Device;
+use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_sim::{
+    World,
+    load::{self, Load, Stop},
+    model::{
+        Contents, DiskOptions, ModelledDisk,
+        hdd::{Hdd, HddParams},
+    },
+};
+
+/// What the laboratory needs to run the papers' experiments in minutes.
+const GOAL_PER_S: f64 = 500_000.0;
+/// Metadata before an array's data, kept so that the engine finds its superblocks and bitmap.
+const METADATA_BYTES: u64 = 256 << 20;
+
+fn main() {
+    let writes = std::env::args().nth(1).map_or(200_000, |text| text.parse().expect("a number of writes"));
+    let params = drive(&std::env::args().nth(2).unwrap_or_else(|| "wd".to_owned()));
+    let mut world = World::new(1);
+    world.set_steps_max(u64::MAX);
+    let options = DiskOptions {
+        contents: Contents::First(METADATA_BYTES),
+        size_bytes: Some(12_250_000_896),
+        ..DiskOptions::default()
+    };
+    let disks: Vec<_> =
+        (0..5).map(|i| world.add_disk(format!("disk{i}"), Hdd::new(params.clone()), options)).collect();
+    let array = create(&world, &disks);
+    let device: Arc<dyn Device> = Arc::new(array.device());
+    run(&world, &device, writes / 10); // warms up caches and marks regions
+    let before = device_ios(&disks);
+    let (start, cpu_start, virtual_start) = (Instant::now(), cpu_seconds(), world.now());
+    let report = run(&world, &device, writes);
+    let (seconds, core_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu_start);
+    let ios = device_ios(&disks) - before;
+    let per_s = ios as f64 / core_seconds;
+    println!("{report}");
+    println!("{}", disks[0].counters());
+    println!(
+        "virtual: {:.1} s; trace {:016x}",
+        world.now().since(virtual_start).as_secs_f64(),
+        world.trace_hash()
+    );
+    println!("real: {seconds:.2} s, {core_seconds:.2} s of them on a core");
+    println!("{ios} device I/Os: {:.0} a second, {per_s:.0} a second of a core", ios as f64 / seconds);
+    println!("{:.2} of the goal of {GOAL_PER_S:.0}", per_s / GOAL_PER_S);
+}
+
+/// What this thread had of a core so far; on a machine with other work, wall time says less.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
+}
+
+fn drive(name: &str) -> HddParams {
+    match name {
+        "cheetah" => HddParams::seagate_cheetah_15k4_73(),
+        "exos" => HddParams::seagate_exos_x18(),
+        _ => HddParams::wd_caviar_black_640(),
+    }
+}
+
+fn create(world: &World, disks: &[Arc<ModelledDisk>]) -> Array {
+    let members = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+    let mut options = CreateOptions::new("sim:rate", Level::Raid5, members);
+    options.assume_clean = true;
+    let env = world.env();
+    world.run(async move { Array::create(env, options).await }).expect("the disks are as an array needs them")
+}
+
+fn run(world: &World, device: &Arc<dyn Device>, writes: u64) -> load::LoadReport {
+    let load = Load { depth: 32, stop: Stop::Requests(writes), ..Load::default() };
+    let (env, device) = (world.env(), device.clone());
+    world.run(async move { load::run(env, device, load).await })
+}
+
+fn device_ios(disks: &[Arc<ModelledDisk>]) -> u64 {
+    let count = |disk: &Arc<ModelledDisk>| {
+        let counters = disk.counters();
+        ["reads", "writes", "flushes"].iter().filter_map(|name| counters.find(name)).sum::<u64>()
+    };
+    disks.iter().map(count).sum()
+}

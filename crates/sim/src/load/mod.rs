@@ -1,0 +1,18 @@
+//! Client load over any device: closed loops with distributions of place and size, or the replay of a trace.
+//!
+//! Needs nothing but an environment and a device, so the same load runs in virtual time over modelled disks and in
+//! real time over real ones. Latencies are what a client sees, from the call to the end of the request.
+
+mod clients;
+mod gather;
+mod math;
+mod offsets;
+mod report;
+mod sizes;
+mod trace;
+
+pub use clients::{Load, Stop, run};
+pub use offsets::Offsets;
+pub use report::{LoadReport, OpReport};
+pub use sizes::Sizes;
+pub use trace::{Trace, TraceError, TraceOp, TraceRequest, replay};

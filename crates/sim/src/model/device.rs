@@ -1,0 +1,234 @@
+//! A disk model as a `Device` in a simulated world.
+
+use std::{
+    future::Future,
+    marker::PhantomData,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::Mutex;
+use stripewise_device::{
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, Timestamp, WriteBufs,
+    WriteFlags, ZeroFlags, bufs_len,
+};
+
+use super::{
+    DiskModel, ModelCounters, ModelOp, ModelRequest,
+    contents::{Contents, Pages},
+    requests::{Data, Outcome, RequestId, Requests},
+};
+use crate::{executor::Executor, timers::EventSource};
+
+/// How a modelled disk is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// What is kept of what is written.
+    pub contents: Contents,
+    /// Only the first so many bytes, as a partition; all if not given.
+    pub size_bytes: Option<u64>,
+    /// 512 or 4096.
+    pub logical_block_bytes: u32,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self { contents: Contents::Sparse, size_bytes: None, logical_block_bytes: 512 }
+    }
+}
+
+/// A device that takes the time its model says.
+///
+/// Contents change when a request completes. A power failure of the world forgets requests under way and keeps all
+/// that had completed: for what real disks lose then, there is [`SimMember`](crate::SimMember).
+pub struct ModelledDisk {
+    info: DeviceInfo,
+    executor: Arc<Executor>,
+    /// Its number among the executor's sources.
+    source: usize,
+    me: Weak<Self>,
+    state: Mutex<State>,
+}
+
+struct State {
+    model: Box<dyn DiskModel>,
+    pages: Pages,
+    requests: Requests,
+    /// Room for what completes at one time.
+    done: Vec<(u64, Timestamp)>,
+    wakers: Vec<Waker>,
+}
+
+impl ModelledDisk {
+    pub(crate) fn add(
+        name: String,
+        model: impl DiskModel,
+        options: DiskOptions,
+        executor: &Arc<Executor>,
+    ) -> Arc<Self> {
+        let capacity_bytes = model.capacity_bytes();
+        let info = DeviceInfo {
+            name,
+            size_bytes: options.size_bytes.unwrap_or(capacity_bytes).min(capacity_bytes),
+            logical_block_bytes: options.logical_block_bytes,
+            media: model.media(),
+        };
+        let state = State {
+            model: Box::new(model),
+            pages: Pages::new(options.contents),
+            requests: Requests::default(),
+            done: Vec::new(),
+            wakers: Vec::new(),
+        };
+        let mut added = None;
+        executor.add_source(|source| {
+            let disk = Arc::new_cyclic(|me| Self {
+                info,
+                executor: executor.clone(),
+                source,
+                me: me.clone(),
+                state: Mutex::new(state),
+            });
+            added = Some(disk.clone());
+            disk
+        });
+        added.expect("a source is made when it is added")
+    }
+
+    /// What the model has counted.
+    pub fn counters(&self) -> ModelCounters {
+        self.state.lock().model.counters()
+    }
+
+    /// Requests under way end without effect.
+    pub(crate) fn lose_power(&self) {
+        let requests = self.state.lock().requests.forget_all();
+        drop(requests);
+    }
+
+    fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
+        let block = u64::from(self.info.logical_block_bytes);
+        let inside = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= self.info.size_bytes);
+        if !inside {
+            return Err(IoError::new(IoErrorKind::Truncated));
+        }
+        if !offset_bytes.is_multiple_of(block) || !len_bytes.is_multiple_of(block) {
+            return Err(IoError::new(IoErrorKind::Refused));
+        }
+        Ok(())
+    }
+
+    fn submit<T>(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> Pending<T> {
+        let now = self.executor.now();
+        let mut state = self.state.lock();
+        let id = state.requests.add(offset_bytes, len_bytes, data);
+        state.model.submit(now, ModelRequest { id, op, offset_bytes, len_bytes });
+        let next = state.model.next_event();
+        drop(state);
+        self.executor.arm(self.source, next, &[now.0, trace_word(op, offset_bytes, len_bytes)]);
+        let disk = self.me.upgrade().expect("a disk that is asked exists");
+        Pending { disk, id, told: false, result: PhantomData }
+    }
+
+    fn submit_plain(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> Completion {
+        match self.check(offset_bytes, len_bytes) {
+            Ok(()) => IoFuture::boxed(self.submit::<Result<(), IoError>>(op, offset_bytes, len_bytes, data)),
+            Err(error) => IoFuture::ready(Err(error)),
+        }
+    }
+}
+
+fn trace_word(op: ModelOp, offset_bytes: u64, len_bytes: u64) -> u64 {
+    let kind = match op {
+        ModelOp::Read => 1,
+        ModelOp::Write { fua: false } => 2,
+        ModelOp::Write { fua: true } => 3,
+        ModelOp::Flush => 4,
+        ModelOp::Discard => 5,
+    };
+    kind << 60 ^ offset_bytes.rotate_left(8) ^ len_bytes
+}
+
+impl EventSource for ModelledDisk {
+    fn fire(&self, now: Timestamp) {
+        let mut state = self.state.lock();
+        let mut done = std::mem::take(&mut state.done);
+        let mut wakers = std::mem::take(&mut state.wakers);
+        state.model.advance(now, &mut done);
+        let State { requests, pages, .. } = &mut *state;
+        wakers.extend(done.iter().filter_map(|(id, _)| requests.complete(*id, pages)));
+        let (next, last) = (state.model.next_event(), done.last().map_or(0, |(id, _)| *id));
+        drop(state);
+        self.executor.arm(self.source, next, &[now.0, last]);
+        wakers.drain(..).for_each(Waker::wake);
+        done.clear();
+        let mut state = self.state.lock();
+        (state.done, state.wakers) = (done, wakers);
+    }
+}
+
+/// A request of which somebody wants to hear.
+struct Pending<T> {
+    disk: Arc<ModelledDisk>,
+    id: RequestId,
+    /// The caller has the result, and the id may be another request's.
+    told: bool,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T: Outcome> Future for Pending<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Self { disk, id, told, .. } = self.get_mut();
+        let done = disk.state.lock().requests.poll(*id, cx.waker());
+        *told = done.is_some();
+        done.map_or(Poll::Pending, |request| Poll::Ready(T::of(request)))
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        if !self.told {
+            let rest = self.disk.state.lock().requests.abandon(self.id);
+            drop(rest);
+        }
+    }
+}
+
+impl Device for ModelledDisk {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        let len_bytes = bufs_len(&into) as u64;
+        match self.check(offset_bytes, len_bytes) {
+            Ok(()) => IoFuture::boxed(self.submit::<ReadDone>(
+                ModelOp::Read,
+                offset_bytes,
+                len_bytes,
+                Data::Read(into),
+            )),
+            Err(error) => IoFuture::ready(ReadDone { result: Err(error), bufs: into }),
+        }
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        let len_bytes = bufs_len(&from) as u64;
+        self.submit_plain(ModelOp::Write { fua: flags.fua }, offset_bytes, len_bytes, Data::Write(from))
+    }
+
+    fn flush(&self) -> Completion {
+        self.submit_plain(ModelOp::Flush, 0, 0, Data::None)
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
+        self.submit_plain(ModelOp::Write { fua: false }, offset_bytes, len_bytes, Data::Zero)
+    }
+
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        self.submit_plain(ModelOp::Discard, offset_bytes, len_bytes, Data::Zero)
+    }
+}

@@ -1,0 +1,92 @@
+//! The part of the buffer that holds what was read: segments, each a run of sectors, the least recently used reused.
+
+/// Segments of one drive.
+pub(super) struct ReadCache {
+    segments: Vec<Segment>,
+    segment_sectors: u64,
+    clock: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Segment {
+    start: u64,
+    end: u64,
+    used: u64,
+}
+
+/// What a read left behind.
+pub(super) struct Stored {
+    pub(super) segment: usize,
+    /// It went on where an earlier read had ended, or begun inside it.
+    pub(super) sequential: bool,
+}
+
+impl ReadCache {
+    pub(super) fn new(segments: usize, segment_sectors: u64) -> Self {
+        Self { segments: vec![Segment::default(); segments], segment_sectors, clock: 0 }
+    }
+
+    /// The segment that holds the sector, and where it ends.
+    pub(super) fn find(&mut self, lba: u64) -> Option<(usize, u64)> {
+        let index = self.segments.iter().position(|segment| segment.start <= lba && lba < segment.end)?;
+        self.touch(index);
+        Some((index, self.segments[index].end))
+    }
+
+    /// Where a segment's run begins.
+    pub(super) fn start_of(&self, segment: usize) -> u64 {
+        self.segments[segment].start
+    }
+
+    /// A host read ended: its data goes to the segment it continues, or to a new one.
+    pub(super) fn store(&mut self, lba: u64, end: u64) -> Stored {
+        let continued = self
+            .segments
+            .iter()
+            .position(|segment| segment.start <= lba && lba <= segment.end && segment.end > 0);
+        match continued {
+            Some(segment) => {
+                self.extend_to(segment, end);
+                self.touch(segment);
+                Stored { segment, sequential: true }
+            }
+            None => {
+                let segment = self.oldest();
+                self.segments[segment] = Segment { start: lba, end: lba, used: 0 };
+                self.extend_to(segment, end);
+                self.touch(segment);
+                Stored { segment, sequential: false }
+            }
+        }
+    }
+
+    /// The segment's run reaches up to `end` now; its beginning makes room.
+    pub(super) fn extend_to(&mut self, segment: usize, end: u64) {
+        let segment = &mut self.segments[segment];
+        segment.end = segment.end.max(end);
+        segment.start = segment.start.max(segment.end.saturating_sub(self.segment_sectors));
+    }
+
+    /// The range is being overwritten. What lies before it stays, or if that is nothing, what lies behind.
+    pub(super) fn overwrite(&mut self, lba: u64, end: u64) {
+        for segment in &mut self.segments {
+            if segment.start < end && lba < segment.end {
+                if lba > segment.start {
+                    segment.end = lba;
+                } else {
+                    segment.start = end.min(segment.end);
+                }
+            }
+        }
+    }
+
+    fn touch(&mut self, index: usize) {
+        self.clock += 1;
+        self.segments[index].used = self.clock;
+    }
+
+    fn oldest(&self) -> usize {
+        let used = |index: &usize| self.segments[*index].used;
+        (0..self.segments.len()).min_by_key(used).expect("a drive has at least one segment")
+    }
+}

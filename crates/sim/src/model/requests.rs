@@ -1,0 +1,140 @@
+//! The requests that a modelled disk has taken, from the call until the caller has been told.
+
+use std::task::Waker;
+
+use slab::Slab;
+use stripewise_device::{IoError, ReadBufs, ReadDone, WriteBufs};
+
+use super::contents::Pages;
+
+/// A request's name for the model: the disk's life in the upper half, a slot in the lower.
+pub(super) type RequestId = u64;
+
+/// Requests by slot.
+#[derive(Default)]
+pub(super) struct Requests {
+    slots: Slab<Request>,
+    /// Grows with each power failure; what the model says of requests of an earlier life means nothing.
+    life: u32,
+}
+
+/// One request.
+pub(super) struct Request {
+    offset_bytes: u64,
+    len_bytes: u64,
+    data: Data,
+    progress: Progress,
+}
+
+/// What a request reads into or writes.
+pub(super) enum Data {
+    None,
+    Read(ReadBufs),
+    Write(WriteBufs),
+    Zero,
+}
+
+enum Progress {
+    /// Under way; whoever waits is woken.
+    UnderWay(Option<Waker>),
+    /// Under way, and nobody will ask.
+    Abandoned,
+    Done,
+}
+
+impl Requests {
+    pub(super) fn add(&mut self, offset_bytes: u64, len_bytes: u64, data: Data) -> RequestId {
+        let progress = Progress::UnderWay(None);
+        let slot = self.slots.insert(Request { offset_bytes, len_bytes, data, progress });
+        u64::from(self.life) << 32 | slot as u64
+    }
+
+    /// The slot of a request of this life.
+    fn slot(&self, id: RequestId) -> Option<usize> {
+        ((id >> 32) as u32 == self.life).then_some(id as u32 as usize)
+    }
+
+    /// A request takes effect. Returns who waits for it.
+    pub(super) fn complete(&mut self, id: RequestId, pages: &mut Pages) -> Option<Waker> {
+        let slot = self.slot(id)?;
+        let request = &mut self.slots[slot];
+        request.take_effect(pages);
+        match std::mem::replace(&mut request.progress, Progress::Done) {
+            Progress::UnderWay(waker) => waker,
+            Progress::Abandoned => {
+                self.slots.remove(slot);
+                None
+            }
+            Progress::Done => unreachable!("a model completes each request once"),
+        }
+    }
+
+    /// A request that is done, for good; else `waker` is woken when it is. One of an earlier life never is.
+    pub(super) fn poll(&mut self, id: RequestId, waker: &Waker) -> Option<Request> {
+        let slot = self.slot(id)?;
+        match &mut self.slots[slot].progress {
+            Progress::Done => Some(self.slots.remove(slot)),
+            Progress::UnderWay(Some(own)) if own.will_wake(waker) => None,
+            Progress::UnderWay(own) => {
+                *own = Some(waker.clone());
+                None
+            }
+            Progress::Abandoned => unreachable!("only a dropped future abandons its request"),
+        }
+    }
+
+    /// Nobody will ask for the request any more; what can go is returned, to be dropped outside of locks.
+    pub(super) fn abandon(&mut self, id: RequestId) -> Option<(Option<Waker>, Option<Request>)> {
+        let slot = self.slot(id)?;
+        match std::mem::replace(&mut self.slots[slot].progress, Progress::Abandoned) {
+            Progress::UnderWay(waker) => Some((waker, None)),
+            _ => Some((None, Some(self.slots.remove(slot)))),
+        }
+    }
+
+    /// A power failure: none of these will be heard of again.
+    pub(super) fn forget_all(&mut self) -> Slab<Request> {
+        self.life += 1;
+        std::mem::take(&mut self.slots)
+    }
+}
+
+impl Request {
+    fn take_effect(&mut self, pages: &mut Pages) {
+        let mut at = self.offset_bytes;
+        match &mut self.data {
+            Data::None => {}
+            Data::Zero => pages.zero(at, self.len_bytes),
+            Data::Read(bufs) => {
+                for buf in bufs {
+                    pages.read(at, buf);
+                    at += buf.len() as u64;
+                }
+            }
+            Data::Write(bufs) => {
+                for buf in std::mem::take(bufs) {
+                    pages.write(at, &buf);
+                    at += buf.len() as u64;
+                }
+            }
+        }
+    }
+}
+
+/// What a finished request gives to its caller.
+pub(super) trait Outcome {
+    fn of(request: Request) -> Self;
+}
+
+impl Outcome for ReadDone {
+    fn of(request: Request) -> Self {
+        let Data::Read(bufs) = request.data else { unreachable!("a read keeps its buffers") };
+        Self { result: Ok(()), bufs }
+    }
+}
+
+impl Outcome for Result<(), IoError> {
+    fn of(_: Request) -> Self {
+        Ok(())
+    }
+}

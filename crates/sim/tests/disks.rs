@@ -1,0 +1,214 @@
+//! Modelled disks as devices, alone and under the engine, with loads.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use smallvec::smallvec;
+use stripewise_device::{Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags};
+use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_sim::{
+    World,
+    load::{self, Load, LoadReport, Offsets, Sizes, Stop, Trace},
+    model::{
+        Contents, DiskOptions, ModelledDisk,
+        hdd::{Hdd, HddParams},
+    },
+};
+
+fn world(seed: u64, options: DiskOptions) -> (World, Arc<ModelledDisk>) {
+    let mut world = World::new(seed);
+    let disk = world.add_disk("disk", Hdd::new(HddParams::wd_caviar_black_640()), options);
+    (world, disk)
+}
+
+fn run(world: &World, device: Arc<dyn Device>, load: Load) -> LoadReport {
+    let env = world.env();
+    world.run(async move { load::run(env, device, load).await })
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let (world, disk) = world(1, DiskOptions::default());
+    let on = disk.clone();
+    world.run(async move {
+        let data = IoBuf::copy_of(&[7; 8192]).freeze();
+        on.write(1 << 30, smallvec![data.slice(0..4096), data.slice(4096..8192)], WriteFlags::default())
+            .await
+            .unwrap();
+        on.write_zeroes((1 << 30) + 4096, 512, ZeroFlags::default()).await.unwrap();
+        let found = on.read((1 << 30) - 512, smallvec![IoBuf::with_len(512), IoBuf::with_len(8192)]).await;
+        found.result.unwrap();
+        assert!(found.bufs[0][..] == [0; 512] && found.bufs[1][..4096] == [7; 4096]);
+        assert!(found.bufs[1][4096..4608] == [0; 512] && found.bufs[1][4608..] == [7; 3584]);
+        on.flush().await.unwrap();
+    });
+    assert!(world.now().0 > 1_000_000, "time has passed");
+}
+
+#[test]
+fn a_partition_ends_where_it_ends() {
+    let (world, disk) = world(1, DiskOptions { size_bytes: Some(12_250_000_896), ..DiskOptions::default() });
+    assert_eq!(disk.info().size_bytes, 12_250_000_896);
+    let on = disk.clone();
+    let error =
+        world.run(async move { on.read(12_250_000_896, smallvec![IoBuf::with_len(512)]).await.result });
+    assert_eq!(error.unwrap_err().kind, IoErrorKind::Truncated);
+    let error = world.run(async move { disk.write(5, smallvec![], WriteFlags::default()).await });
+    assert_eq!(error.unwrap_err().kind, IoErrorKind::Refused);
+}
+
+#[test]
+fn a_dropped_write_is_done_all_the_same() {
+    let (world, disk) = world(1, DiskOptions::default());
+    let on = disk.clone();
+    world.run(async move {
+        drop(on.write(0, smallvec![IoBuf::copy_of(&[7; 512]).freeze()], WriteFlags::default()));
+        assert!(
+            on.read(4096, smallvec![IoBuf::with_len(512)]).now_or_never().is_none(),
+            "under way, then dropped"
+        );
+    });
+    world.run_for(Duration::from_secs(1));
+    let found = world.run(async move { disk.read(0, smallvec![IoBuf::with_len(512)]).await });
+    assert_eq!(found.bufs[0][..], [7; 512]);
+}
+
+#[test]
+fn power_failures_forget_what_was_under_way() {
+    let (world, disk) = world(1, DiskOptions::default());
+    let on = disk.clone();
+    world.env().spawn(Box::pin(async move {
+        let data = IoBuf::copy_of(&[7; 512]).freeze();
+        on.write(1 << 20, smallvec![data.clone()], WriteFlags { fua: true }).await.unwrap();
+        on.write(1 << 30, smallvec![data], WriteFlags { fua: true }).await.unwrap();
+    }));
+    while disk.counters().find("writes") != Some(2) {
+        world.run_steps(1);
+    }
+    world.crash();
+    let read = |at| {
+        let on = disk.clone();
+        world.run(async move { on.read(at, smallvec![IoBuf::with_len(512)]).await }).bufs[0][0]
+    };
+    assert_eq!((read(1 << 20), read(1 << 30)), (7, 0));
+}
+
+#[test]
+fn loads_are_the_same_for_a_seed() {
+    let run_with = |seed| {
+        let (world, disk) = world(seed, DiskOptions::default());
+        let load = Load {
+            clients: 3,
+            depth: 4,
+            offsets: Offsets::Zipf { theta: 0.99 },
+            sizes: Sizes::Weighted(vec![(4096, 3), (65536, 1)]),
+            read_percent: 70,
+            stop: Stop::Requests(2000),
+            ..Load::default()
+        };
+        let report = run(&world, disk.clone(), load);
+        (world.trace_hash(), world.now(), disk.counters(), report.to_string())
+    };
+    assert_eq!(run_with(1), run_with(1));
+    assert_ne!(run_with(1).0, run_with(2).0);
+}
+
+#[test]
+fn reports_add_up() {
+    let (world, disk) = world(1, DiskOptions { contents: Contents::None, ..DiskOptions::default() });
+    let load = Load { read_percent: 50, depth: 4, stop: Stop::Requests(500), ..Load::default() };
+    let report = run(&world, disk.clone(), load);
+    assert_eq!(report.reads.requests + report.writes.requests, 500);
+    assert_eq!((report.reads.bytes + report.writes.bytes, report.reads.errors), (500 * 4096, 0));
+    assert_eq!(report.elapsed.as_nanos(), u128::from(world.now().0));
+    assert!(report.reads.latency_ns.value_at_quantile(0.5) > 1_000_000, "a disk, not memory");
+
+    let thinking = Load {
+        think: Duration::from_millis(50),
+        stop: Stop::Time(Duration::from_secs(2)),
+        ..Load::default()
+    };
+    let report = run(&world, disk.clone(), thinking);
+    assert!((38..=40).contains(&report.writes.requests), "{} in 2 s", report.writes.requests);
+
+    let warm = Load {
+        warm_up: Duration::from_secs(1),
+        stop: Stop::Time(Duration::from_secs(3)),
+        read_percent: 100,
+        ..Load::default()
+    };
+    let report = run(&world, disk, warm);
+    assert!((1.9..2.1).contains(&report.elapsed.as_secs_f64()), "{:?}", report.elapsed);
+}
+
+#[test]
+fn traces_are_replayed_at_their_times() {
+    let (world, disk) = world(1, DiskOptions::default());
+    let trace: Trace =
+        "0 W 0 4096\n1000000 R 1073741824 4096\n1000000 R 2147483648 4096\n2000000 F".parse().unwrap();
+    let env = world.env();
+    let report = world.run(async move { load::replay(env, disk, &trace).await });
+    assert_eq!((report.reads.requests, report.writes.requests, report.flushes.requests), (2, 1, 1));
+    assert!((2.0..2.1).contains(&report.elapsed.as_secs_f64()));
+}
+
+/// Level 5, 4+1, on the first 256 MiB of five disks.
+fn array(world: &mut World) -> Array {
+    let members = (0..5)
+        .map(|i| {
+            let options = DiskOptions { size_bytes: Some(256 << 20), ..DiskOptions::default() };
+            let model = Hdd::new(HddParams::wd_caviar_black_640());
+            world.add_disk(format!("disk{i}"), model, options) as Arc<dyn Device>
+        })
+        .collect();
+    let mut options = CreateOptions::new("sim:disks", Level::Raid5, members);
+    options.assume_clean = true;
+    let env = world.env();
+    world.run(async move { Array::create(env, options).await }).unwrap()
+}
+
+#[test]
+fn the_engine_runs_on_modelled_disks() {
+    let mut hashes = Vec::new();
+    for _ in 0..2 {
+        let mut world = World::new(1);
+        let array = array(&mut world);
+        let sizes = Sizes::Range { from: 4096, to: 1 << 20, step: 4096 };
+        let load = Load { depth: 32, sizes, stop: Stop::Requests(500), ..Load::default() };
+        let report = run(&world, Arc::new(array.device()), load);
+        assert_eq!((report.writes.requests, report.writes.errors), (500, 0));
+        hashes.push(world.trace_hash());
+        array.start_scrub(false).unwrap();
+        let on = array.clone();
+        world.run(async move { on.wait_for_jobs().await });
+        let scrub = array.last_scrub().unwrap();
+        assert!(scrub.done_stripes == scrub.total_stripes && scrub.mismatched_rows == 0, "{scrub:?}");
+    }
+    assert_eq!(hashes[0], hashes[1]);
+}
+
+#[test]
+fn close_writes_are_slower_than_contiguous_ones() {
+    // The stride benchmark of msc-ct Fig. 8 on the disk of its Fig. 9(a), as a load.
+    let seconds = |stride: u64| {
+        let mut world = World::new(1);
+        let model = Hdd::new(HddParams::seagate_cheetah_15k4_73());
+        let disk =
+            world.add_disk("disk", model, DiskOptions { contents: Contents::None, ..DiskOptions::default() });
+        let load = Load {
+            depth: 32,
+            offsets: Offsets::Stride { bytes: stride * 4096 },
+            span_bytes: Some(64 << 20),
+            stop: Stop::Span,
+            ..Load::default()
+        };
+        let report = run(&world, disk, load);
+        assert_eq!(report.writes.requests, (16384_u64).div_ceil(stride));
+        report.elapsed.as_secs_f64()
+    };
+    let contiguous = seconds(1);
+    assert!(seconds(2) > 2.0 * contiguous && seconds(4) > 1.2 * contiguous);
+    assert!(seconds(64) < contiguous);
+}
