@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     geometry::StripeIndex,
-    mutants::{Mutant, lives},
+    mutants::{self, Mutant, lives},
     rows::RowSet,
 };
 
@@ -81,7 +81,7 @@ impl RowLocks {
 
     /// Locks rows of a stripe. Dropping the guard unlocks them.
     pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_> {
-        let rows = if lives(Mutant::ForgetRowLock) { RowSet::EMPTY } else { rows };
+        let stripe = if lives(Mutant::ForgetRowLock) { StripeIndex(mutants::unique()) } else { stripe };
         LockRows { locks: self, stripe, rows, state: LockState::New }
     }
 

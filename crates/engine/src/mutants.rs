@@ -115,6 +115,12 @@ pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
 }
 
+/// A number that nobody else has: for a lock that excludes nobody.
+pub(crate) fn unique() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX / 2);
+    LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
 /// Whether a mutant lives: without the feature, none does.
 #[cfg(not(feature = "mutants"))]
 pub(crate) const fn lives(_: Mutant) -> bool {

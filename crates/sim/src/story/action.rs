@@ -129,7 +129,8 @@ impl Story {
     /// A unit that the array may lose now.
     fn victim(&mut self) -> Option<usize> {
         let unit = self.any_unit();
-        let tolerable = self.lost.len() < self.shape.tolerance() || self.lost.contains(&unit);
+        let losses = self.lost.len() + self.losses_before;
+        let tolerable = losses < self.shape.tolerance() || self.lost.contains(&unit);
         tolerable.then(|| {
             self.lost.insert(unit);
             // Before a resync has passed, what the hole had on the lost member is not promised.
@@ -171,6 +172,7 @@ impl Story {
         } else {
             return;
         };
+        self.losses_before += usize::from(self.lost.remove(&unit));
         self.units[unit].faults.clear();
         self.units[unit].has_superblock = false;
         let (array, device) = (self.array().clone(), self.units[unit].device.clone());

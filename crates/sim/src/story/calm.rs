@@ -33,7 +33,17 @@ impl Story {
         if report.degraded() == 0 {
             let units = &self.units;
             self.lost.retain(|unit| !units[*unit].faults.is_quiet());
+            self.losses_before = 0;
         }
+        self.say(|story| {
+            let members = report.members.iter().map(|m| format!("{} {}", m.name, m.state.name()));
+            let lost: Vec<&str> = story.lost.iter().map(|unit| story.units[*unit].name()).collect();
+            let members = members.collect::<Vec<_>>().join(", ");
+            format!(
+                "members: {members}; not to be counted on: {}",
+                if lost.is_empty() { "none".to_owned() } else { lost.join(", ") }
+            )
+        });
         self.check_content()?;
         self.check_redundancy()?;
         if report.degraded() == 0 && self.lost.is_empty() { self.scrub() } else { Ok(()) }

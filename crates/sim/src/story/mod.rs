@@ -135,6 +135,8 @@ struct Story {
     desk: Arc<Desk>,
     /// Units that have failed, or may, since all was well.
     lost: BTreeSet<usize>,
+    /// Losses of units that were added again since: they may stand elsewhere now, and be lost once more.
+    losses_before: usize,
     /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
     hole: BTreeSet<usize>,
     outcome: Outcome,
@@ -159,6 +161,7 @@ impl Story {
             array: None,
             desk,
             lost: BTreeSet::new(),
+            losses_before: 0,
             hole: BTreeSet::new(),
             outcome: Outcome::default(),
         };
