@@ -16,7 +16,7 @@ use rustix::{
 
 /// How long a name may stay locked before it counts as taken: a killed process lets go of its files a moment after it
 /// seems to be gone.
-const TAKEN_WAIT: Duration = Duration::from_millis(500);
+const TAKEN_WAIT: Duration = Duration::from_secs(3);
 const TAKEN_POLL: Duration = Duration::from_millis(5);
 
 /// A name that is this process's. Its lock file goes with it.
