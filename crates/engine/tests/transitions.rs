@@ -47,9 +47,7 @@ fn a_crash_at_any_step_of_taking_up_a_spare_never_passes_garbage_for_data() {
     for step in (0..700).step_by(9) {
         let mut lab = Lab::new(step, RAID5);
         lab.run_clients(2, 10);
-        let array = lab.array.clone();
-        lab.world.run(async move { array.flush().await }).unwrap();
-        lab.model.with(|model| model.settle_all());
+        lab.flush();
         let spare = garbage(&mut lab);
         let (array, device) = (lab.array.clone(), spare.clone() as Arc<dyn Device>);
         lab.world.env().spawn(Box::pin(async move {
@@ -57,11 +55,10 @@ fn a_crash_at_any_step_of_taking_up_a_spare_never_passes_garbage_for_data() {
             let _ = array.add(device).await;
         }));
         lab.world.run_steps(step);
-        lab.world.crash();
+        lab.crash();
         lab.members.push(spare);
         lab.assemble_all(FORCE).unwrap_or_else(|e| panic!("step {step}: {e}"));
-        let content = lab.read_all();
-        lab.model.with(|model| model.adopt(&content));
+        lab.adopt();
         lab.wait_for_jobs();
         lab.check_all();
         let members = by_role(&lab, &lab.members);
@@ -86,12 +83,11 @@ fn a_crash_at_any_step_of_a_replacement_under_load_loses_nothing() {
             }));
             lab.start_clients(3, 1000);
             lab.world.run_steps(seed * 40 + lab.world.random(40));
-            lab.world.crash();
+            lab.crash();
             lab.members.push(spare);
             lab.assemble_all(AssembleOptions { run: true, ..Default::default() })
                 .unwrap_or_else(|e| panic!("{shape:?} seed {seed}: {e}"));
-            let content = lab.read_all();
-            lab.model.with(|model| model.adopt(&content));
+            lab.adopt();
             lab.wait_for_jobs();
             assert_eq!(report(&lab).degraded(), 0, "{shape:?} seed {seed}: no member has failed");
             lab.check_all();
@@ -220,8 +216,7 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
             array.wait_for_jobs().await;
             array
         });
-        let snapshots: Vec<_> = bench.sims.iter().map(|sim| sim.snapshot()).collect();
-        common::check_parity(array.geometry(), &snapshots.iter().map(|s| s.bytes()).collect::<Vec<_>>());
+        common::check_parity(array.geometry(), &bench.sims);
     }
 }
 
@@ -359,7 +354,7 @@ fn an_opening_may_be_cut_short_any_number_of_times() {
         let mut lab = Lab::new(500 + seed, RAID5);
         lab.run_clients(2, 5);
         for _ in 0..8 {
-            lab.world.crash();
+            lab.crash();
             let devices = common::devices(&lab.members);
             let env = lab.world.env();
             lab.world.env().spawn(Box::pin(async move {
@@ -367,10 +362,9 @@ fn an_opening_may_be_cut_short_any_number_of_times() {
             }));
             lab.world.run_steps(lab.world.random(160));
         }
-        lab.world.crash();
+        lab.crash();
         lab.assemble_all(AssembleOptions::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        let content = lab.read_all();
-        lab.model.with(|model| model.adopt(&content));
+        lab.adopt();
         lab.wait_for_jobs();
         lab.check_parity(&lab.members);
     }
