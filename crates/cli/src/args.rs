@@ -24,6 +24,9 @@ pub(crate) enum Command {
     /// Start an array from its members.
     Assemble(AssembleArgs),
     /// Stop an array and leave it clean.
+    ///
+    /// Its block device is detached and its NBD servers end. Of an array whose daemon was killed, what is left is
+    /// cleared away.
     Stop(StopArgs),
     /// Show running arrays, as /proc/mdstat does.
     Status(StatusArgs),
@@ -41,15 +44,21 @@ pub(crate) enum Command {
     Replace(ReplaceArgs),
     /// Check redundancy, or mend it.
     Scrub(ScrubArgs),
-    /// Limit the speed of background jobs, per member.
+    /// Limit the speed of background jobs, per member; print the limits where none is given.
+    ///
+    /// Limits hold until the array stops: they are not kept on its members.
     Speed(SpeedArgs),
     /// Wait until no background job is under way.
     Wait(NameArgs),
     /// Make a block device of an array.
+    ///
+    /// It is there until it is detached or the array stops: attach it again after an assembly.
     Attach(AttachArgs),
     /// Take the block device away.
     Detach(DetachArgs),
     /// Serve an array over NBD.
+    ///
+    /// It is served until `--stop` or until the array stops: serve it again after an assembly.
     Serve(ServeArgs),
     /// See it work: make an array, break it, repair it, check every byte. Takes under a minute.
     Demo(DemoArgs),
@@ -69,6 +78,12 @@ pub(crate) enum Command {
     /// The array's own process; started by create and assemble.
     #[command(hide = true)]
     Daemon,
+    /// What works on the demo's files; started by demo.
+    #[command(hide = true)]
+    DemoWorker {
+        /// The demo's folder.
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,7 +126,7 @@ pub(crate) struct CreateArgs {
     /// The array's name.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-    /// RAID level.
+    /// RAID level: 0 (stripe), 1 (mirror), 4, 5 or 6; also as raid0 to raid6, stripe or mirror.
     #[arg(long, short, value_parser = parse_level)]
     pub(crate) level: i32,
     /// Members of the complete array; all devices given, if left out.
@@ -153,7 +168,7 @@ pub(crate) struct CreateArgs {
     /// Say what would be done and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Worker threads.
+    /// Worker threads of the array's daemon, while it runs.
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
     /// Block devices or files, by role; the word `missing` for a member to be added later.
@@ -175,7 +190,7 @@ pub(crate) struct AssembleArgs {
     /// Write nothing.
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
-    /// Worker threads.
+    /// Worker threads of the array's daemon, while it runs.
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
     /// The members, in any order.
@@ -191,7 +206,7 @@ pub(crate) struct StopArgs {
     /// Every running array.
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
-    /// Also if its block device is in use.
+    /// Also if its block device is in use: what its users have not written out is lost to them.
     #[arg(long, short)]
     pub(crate) force: bool,
 }
@@ -271,7 +286,7 @@ pub(crate) struct ScrubArgs {
     /// What to do.
     #[arg(value_enum)]
     pub(crate) action: ScrubAction,
-    /// Wait until it is done; exit with 1 if anything disagreed.
+    /// Wait until it is done; exit with 1 if anything disagreed, as `status` does.
     #[arg(long, short = 'W')]
     pub(crate) wait: bool,
 }
@@ -305,7 +320,7 @@ pub(crate) struct DetachArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-    /// Even if it is in use.
+    /// Even if it is in use: what its users have not written out is lost to them.
     #[arg(long, short)]
     pub(crate) force: bool,
 }

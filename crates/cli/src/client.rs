@@ -13,6 +13,7 @@ use rustix::{
 };
 
 use crate::{
+    daemon, errors,
     protocol::{ArrayStatus, Reply, Request},
     rundir::socket_path,
 };
@@ -25,22 +26,27 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends one request and returns the daemon's answer; its error becomes ours.
 pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
-    let path = socket_path(name);
-    let mut stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => anyhow!("{name}: no such array is running; `stripewise status` lists those that are"),
-        ErrorKind::ConnectionRefused => {
-            anyhow!("{name}: its daemon has died; assemble the array again: it resyncs only what was being written")
+    let mut stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            anyhow!("{name}: no such array is running; `stripewise status` lists those that are")
         }
-        _ => anyhow!("{name}: {}: {error}", path.display()),
+        ErrorKind::ConnectionRefused => anyhow!(
+            "{name}: its daemon has died; assemble the array again: it resyncs only what was being written (`stripewise \
+             stop {name}` clears what is left of it)"
+        ),
+        _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
     })?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
     let mut answer = String::new();
-    BufReader::new(stream)
-        .read_line(&mut answer)
-        .with_context(|| format!("{name}: no answer from its daemon"))?;
+    BufReader::new(stream).read_line(&mut answer).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => {
+            anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
+        }
+        _ => anyhow!("{name}: no answer from its daemon: {error}"),
+    })?;
     if answer.is_empty() {
         bail!("{name}: its daemon ended before it answered; see its log");
     }
@@ -50,8 +56,46 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     }
 }
 
+/// Refuses the name of a running array. Only a first look, so that it is told before anything else that is wrong; the
+/// daemon decides. A socket alone says nothing: that of a killed daemon takes connections for a moment more.
+pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
+    match status(name) {
+        Ok(_) => bail!("{}", daemon::taken(name)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Whether an array's daemon was killed.
+fn is_dead(name: &str) -> bool {
+    UnixStream::connect(socket_path(name)).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// Stops all that run; one that cannot be stopped does not keep the others.
+pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
+    let failed: Vec<_> = names.iter().filter_map(|name| stop(name, force).err()).collect();
+    match failed.iter().map(errors::line).reduce(|all, one| format!("{all}\nstripewise: {one}")) {
+        None => Ok(()),
+        Some(text) => bail!(text),
+    }
+}
+
+/// Clears away what a killed daemon left.
+fn bury(name: &str, force: bool) -> anyhow::Result<()> {
+    let kept = daemon::clear_remains(name, force)?;
+    eprintln!(
+        "stripewise: {name}: its daemon had died; assemble the array again, it resyncs only what was being written"
+    );
+    if kept.is_empty() {
+        return Ok(());
+    }
+    bail!("{name}: unmount or close what fails every request now: {}", kept.join("; "))
+}
+
 /// Stops an array and waits for its daemon's end: until then name and members are still taken.
-pub(crate) fn stop(name: &str, force: bool) -> anyhow::Result<()> {
+fn stop(name: &str, force: bool) -> anyhow::Result<()> {
+    if is_dead(name) {
+        return bury(name, force);
+    }
     let pid = Pid::from_raw(status(name)?.pid.cast_signed());
     // Taken before, so that it can never be another process. None where the daemon's process cannot be seen from here.
     let daemon = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());

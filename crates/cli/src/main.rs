@@ -9,6 +9,8 @@ mod client;
 mod commands;
 mod daemon;
 mod demo;
+mod errors;
+mod given;
 mod output;
 mod probe;
 mod progress;
@@ -16,7 +18,10 @@ mod protocol;
 mod rundir;
 mod sizes;
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -31,16 +36,37 @@ fn log_level(command: &args::Command) -> &'static str {
     }
 }
 
+/// Whether a command is over when nobody reads what it prints any more, as in `stripewise status | head -1`. A daemon
+/// goes on, and the demo and its worker must take down what was set up.
+fn ends_with_its_reader(command: &args::Command) -> bool {
+    use args::Command::{Daemon, Demo, DemoWorker};
+    !matches!(command, Daemon | Demo(_) | DemoWorker { .. })
+}
+
+/// Rust's runtime ignores SIGPIPE, which makes a panic of it in `println!`.
+fn end_on_sigpipe() -> std::io::Result<()> {
+    let always = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGPIPE, always).map(drop)
+}
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let filter =
         EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(log_level(&cli.command)));
-    let colors = std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
+    // A daemon has its caller's terminal only until it has a log.
+    let is_daemon = matches!(cli.command, args::Command::Daemon);
+    let colors =
+        !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors).init();
+    if ends_with_its_reader(&cli.command)
+        && let Err(error) = end_on_sigpipe()
+    {
+        tracing::warn!(%error, "cannot watch for SIGPIPE");
+    }
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stripewise: {error:#}");
+            eprintln!("stripewise: {}", errors::line(&error));
             ExitCode::FAILURE
         }
     }

@@ -11,17 +11,45 @@ use stripewise::{ArrayReport, JobOutcome, JobReport, MediaKind, MemberState};
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub(crate) enum Request {
     Status,
-    Add { device: String, force: bool },
-    Fail { member: String },
-    Remove { member: String },
-    Replace { member: String, with: String, force: bool },
-    Scrub { action: ScrubAction },
-    Speed { min_bytes_per_s: Option<u64>, max_bytes_per_s: Option<u64> },
-    Attach { method: Option<String> },
-    Detach { force: bool },
-    Serve { address: String, read_only: bool },
-    Unserve { address: Option<String> },
-    Stop { force: bool },
+    Add {
+        device: String,
+        force: bool,
+    },
+    Fail {
+        member: String,
+    },
+    Remove {
+        member: String,
+    },
+    Replace {
+        member: String,
+        with: String,
+        force: bool,
+    },
+    Scrub {
+        action: ScrubAction,
+    },
+    /// What is none stays as it is; a maximum of 0 is no limit.
+    Speed {
+        min_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
+    },
+    Attach {
+        method: Option<String>,
+    },
+    Detach {
+        force: bool,
+    },
+    Serve {
+        address: String,
+        read_only: bool,
+    },
+    Unserve {
+        address: Option<String>,
+    },
+    Stop {
+        force: bool,
+    },
 }
 
 /// What to do with scrubs and other background jobs.
@@ -80,7 +108,8 @@ pub(crate) struct ArrayStatus {
     pub(crate) last_job: Option<JobStatus>,
     pub(crate) last_scrub: Option<JobStatus>,
     pub(crate) speed_min_bytes_per_s: u64,
-    pub(crate) speed_max_bytes_per_s: u64,
+    /// None for no limit.
+    pub(crate) speed_max_bytes_per_s: Option<u64>,
     /// Devices that were given and take no part, with the reason.
     pub(crate) left_out: Vec<String>,
     pub(crate) attached: Option<String>,

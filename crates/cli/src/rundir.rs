@@ -2,10 +2,10 @@
 //! `STRIPEWISE_RUN_DIR` says.
 
 use std::{
-    fs::{DirBuilder, Permissions},
+    fs::DirBuilder,
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
-    path::{Path, PathBuf},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::PathBuf,
 };
 
 use anyhow::{Context, bail};
@@ -61,6 +61,11 @@ pub(crate) fn socket_path(name: &str) -> PathBuf {
     run_dir().join(format!("{name}.sock"))
 }
 
+/// The log of an array's daemon.
+pub(crate) fn log_path(name: &str) -> PathBuf {
+    run_dir().join(format!("{name}.log"))
+}
+
 /// The names of all arrays that have a control socket, in order.
 pub(crate) fn array_names() -> anyhow::Result<Vec<String>> {
     let dir = run_dir();
@@ -75,11 +80,6 @@ pub(crate) fn array_names() -> anyhow::Result<Vec<String>> {
         .collect();
     names.sort();
     Ok(names)
-}
-
-/// Makes a file accessible to its owner only.
-pub(crate) fn restrict(path: &Path) -> io::Result<()> {
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))
 }
 
 #[cfg(test)]

@@ -70,6 +70,34 @@ fn the_two_commands_are_what_they_say() {
 }
 
 #[test]
+fn the_command_is_installed_and_completed_as_it_says() {
+    let text = readme();
+    let folder = tempfile::tempdir().unwrap();
+    // This is what the first line builds, wherever cargo puts it here.
+    let install = blocks(&text, "sh install").remove(0).replace("cargo build --release\n", "");
+    let install = install.replace("target/release/stripewise", env!("CARGO_BIN_EXE_stripewise"));
+    let named = |from: &str| text.split(from).nth(1).unwrap().split('`').next().unwrap().replace('\n', " ");
+    let man = format!("stripewise man{}", named("`stripewise man"));
+    let completions = format!("stripewise completions{}", named("`stripewise completions"));
+    let mut script = [install, man, completions].join("\n");
+    for place in ["/usr/local/bin/", "/usr/local/share/man/man1", "/etc/bash_completion.d/"] {
+        assert!(script.contains(place), "{script}");
+        let there = folder.path().join(place.trim_matches('/'));
+        std::fs::create_dir_all(&there).unwrap();
+        script = script.replace(place, &format!("{}/", there.display()));
+    }
+    let bin = folder.path().join("usr/local/bin");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh").args(["-ec", &script]).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
+    for made in ["bin/stripewise", "share/man/man1/stripewise-create.1"] {
+        assert!(folder.path().join("usr/local").join(made).exists(), "{made}");
+    }
+    let completed = std::fs::read_to_string(folder.path().join("etc/bash_completion.d/stripewise")).unwrap();
+    assert!(completed.contains("assemble"));
+}
+
+#[test]
 fn the_commands_for_disks_work_in_order() {
     let required = std::env::var("STRIPEWISE_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
     let root = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();

@@ -1,5 +1,7 @@
 //! The `Device` trait: one member's bytes, and the shapes of its requests.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::{IoBuf, IoError, IoFuture, SharedBuf};
@@ -120,5 +122,36 @@ pub trait Device: Send + Sync + 'static {
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         let _ = offset_bytes;
         IoFuture::ready(Ok(vec![Extent { len_bytes, is_hole: false }]))
+    }
+}
+
+/// A shared device is a device: layers can be put around one that somebody else holds too.
+impl<D: Device + ?Sized> Device for Arc<D> {
+    fn info(&self) -> &DeviceInfo {
+        (**self).info()
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        (**self).read(offset_bytes, into)
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        (**self).write(offset_bytes, from, flags)
+    }
+
+    fn flush(&self) -> Completion {
+        (**self).flush()
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+        (**self).write_zeroes(offset_bytes, len_bytes, flags)
+    }
+
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        (**self).discard(offset_bytes, len_bytes)
+    }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        (**self).extents(offset_bytes, len_bytes)
     }
 }

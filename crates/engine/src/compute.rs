@@ -11,6 +11,7 @@ use stripewise_parity as parity;
 
 use crate::{
     geometry::StripeSpan,
+    mutants::{Mutant, lives},
     plan::{Band, Cycle, Plan, StripeState},
     recovery::recover_data,
     rows::{BLOCK_BYTES, RowSet},
@@ -157,6 +158,9 @@ fn merge_block(column: usize, row: usize, old: &[u8], new: &NewData<'_>) -> Shar
     let dirty = new.dirty_bytes(column);
     let dirty = dirty.start.max(block.start)..dirty.end.min(block.end);
     let mut buf = IoBuf::copy_of(old);
+    if lives(Mutant::PartialBlockZeroed) {
+        buf.fill(0);
+    }
     buf[dirty.start - block.start..dirty.end - block.start].copy_from_slice(new.bytes(column, &dirty));
     buf.freeze()
 }
@@ -255,7 +259,11 @@ fn update_parity(scope: &Scope<'_>, columns: &[usize], old_parity: &mut [Runs]) 
     let dirty =
         (0..scope.state.data_columns).filter(|c| scope.state.columns[*c].dirty.contains(scope.rows.start));
     for column in dirty {
+        if lives(Mutant::ParityNotUpdated) {
+            continue;
+        }
         let (old, new) = (scope.old(column), scope.content(column));
+        let column = column + usize::from(lives(Mutant::WrongQCoefficient));
         match old_parity {
             [p, q] => parity::pq_update(part_mut(p, &scope.rows), part_mut(q, &scope.rows), column, old, new),
             [one] if is_q(scope, columns[0]) => {

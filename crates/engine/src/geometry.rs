@@ -8,7 +8,10 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::rows::{BLOCK_BYTES, ROWS_MAX};
+use crate::{
+    mutants::{Mutant, lives},
+    rows::{BLOCK_BYTES, ROWS_MAX},
+};
 
 /// The index of a stripe, from the start of the members' data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,6 +250,9 @@ impl Geometry {
     }
 
     fn p_member(&self, stripe: StripeIndex) -> usize {
+        if lives(Mutant::WrongParityRotation) && stripe.0 >= self.members as u64 {
+            return (stripe.0 % self.members as u64) as usize;
+        }
         self.members - 1 - (stripe.0 % self.members as u64) as usize
     }
 

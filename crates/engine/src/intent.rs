@@ -17,13 +17,15 @@ use std::{
 
 use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
 use parking_lot::Mutex;
-use stripewise_device::IoError;
+use smallvec::smallvec;
+use stripewise_device::{IoBuf, IoError, WriteFlags};
 use stripewise_format::bitmap::{Page, REGIONS_PER_PAGE, Slot, pages_for_regions, slot_offset_bytes};
 use uuid::Uuid;
 
 use crate::{
     geometry::{Geometry, StripeIndex},
     ledger::write_durably,
+    mutants::{Mutant, lives},
     topology::Member,
 };
 
@@ -147,7 +149,14 @@ impl Pages {
                 let offset = holder.bitmap_offset_bytes + slot_offset_bytes(index as u32, *newest);
                 let member = holder.member.clone();
                 writes.push(async move {
-                    let result = write_durably(&member, offset, &block).await;
+                    let result = if lives(Mutant::IntentNotDurable) {
+                        member
+                            .device
+                            .write(offset, smallvec![IoBuf::copy_of(&block).freeze()], WriteFlags::default())
+                            .await
+                    } else {
+                        write_durably(&member, offset, &block).await
+                    };
                     result.err().map(|error| (member, error))
                 });
             }
@@ -227,7 +236,7 @@ impl Intent {
         let mut wanted = std::mem::take(&mut *self.wanted.lock());
         wanted.push(region);
         if !pages.marked_dirty {
-            if !disk.record_clean(false).await {
+            if !lives(Mutant::SkipDirtyMark) && !disk.record_clean(false).await {
                 return Err(IntentFailed);
             }
             pages.marked_dirty = true;
@@ -236,6 +245,9 @@ impl Intent {
         let mut dirty_pages: Vec<_> = wanted.iter().map(|region| place(*region).0).collect();
         dirty_pages.sort_unstable();
         dirty_pages.dedup();
+        if lives(Mutant::SkipIntent) {
+            dirty_pages.clear();
+        }
         let failed = pages.write(&dirty_pages, &disk.holders()).await;
         if !failed.is_empty() && !disk.fail_members(failed).await {
             return Err(IntentFailed);
@@ -256,7 +268,7 @@ impl Intent {
         if idle.is_empty() && !self.could_be_clean() {
             return;
         }
-        if !disk.flush_members().await {
+        if !lives(Mutant::ClearWithoutFlush) && !disk.flush_members().await {
             return;
         }
         let mut pages = self.pages.lock().await;
@@ -276,6 +288,9 @@ impl Intent {
     /// Whether the region is marked and idle; else takes note that it was used.
     fn note_idle(&self, region: usize) -> bool {
         let state = self.regions[region].load(Ordering::Acquire);
+        if lives(Mutant::ClearBusyRegion) {
+            return state & (DURABLE | STALE) == DURABLE;
+        }
         if state & (DURABLE | STALE) != DURABLE || state & COUNT != 0 {
             return false;
         }
@@ -283,6 +298,9 @@ impl Intent {
     }
 
     fn try_clear(&self, region: usize) -> bool {
+        if lives(Mutant::ClearBusyRegion) {
+            return self.regions[region].fetch_and(!DURABLE, Ordering::AcqRel) & DURABLE != 0;
+        }
         self.regions[region].compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -297,7 +315,7 @@ impl Intent {
 
     /// Whether parity agrees with data in this stripe, but for writes of this opening.
     pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
-        !self.is_stale(self.map.region_of(stripe))
+        lives(Mutant::StaleParityTrusted) || !self.is_stale(self.map.region_of(stripe))
     }
 
     /// Whether a region must be resynced.

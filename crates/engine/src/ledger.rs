@@ -15,7 +15,11 @@ use stripewise_format::{
     media::{BLOCK_LEN, Block, SECTOR_BYTES},
 };
 
-use crate::{geometry::MemberIndex, topology::Member};
+use crate::{
+    geometry::MemberIndex,
+    mutants::{Mutant, lives},
+    topology::Member,
+};
 
 /// The longest that mdadm makes its bitmap; the extension area begins behind it.
 const MD_BITMAP_BYTES_MAX: usize = 128 << 10;
@@ -115,12 +119,26 @@ impl Ledger {
 
     /// Writes everybody's metadata with the next event count and returns the members that could not take it.
     pub(crate) async fn write_all(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
-        self.events += 1;
+        self.events += u64::from(!lives(Mutant::EventsNotRaised));
+        self.write_where(|_| true, wall_clock_us).await
+    }
+
+    /// Writes the metadata of members that are an event behind, as it is, and returns those that could not take it.
+    pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
+        let events = self.events;
+        self.write_where(|entry| entry.superblock.events < events, wall_clock_us).await
+    }
+
+    async fn write_where(
+        &mut self,
+        wanted: impl Fn(&Entry) -> bool,
+        wall_clock_us: u64,
+    ) -> Vec<FailedMember> {
         let (events, clean) = (self.events, self.clean);
         let writes: Vec<_> = self
             .entries
             .iter_mut()
-            .filter(|entry| entry.standing != Standing::Faulty)
+            .filter(|entry| entry.standing != Standing::Faulty && wanted(entry))
             .map(|entry| entry.write(events, clean, wall_clock_us))
             .collect();
         join_all(writes).await.into_iter().flatten().collect()

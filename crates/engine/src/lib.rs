@@ -7,6 +7,7 @@
 //! * [`Array`]: requests of clients and commands of operators. [`assemble()`], [`CreateOptions`]: how one is opened.
 //! * [`examine()`]: what lies on a device.
 //! * jobs: resync, rebuild, replace, check, repair.
+//! * [`mutants`]: deliberate bugs, for the simulator to find; none in a shipped build.
 
 mod array;
 mod assemble;
@@ -20,6 +21,7 @@ mod intent;
 mod jobs;
 mod ledger;
 mod locks;
+pub mod mutants;
 pub mod plan;
 mod recovery;
 pub mod rows;

@@ -13,7 +13,11 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{geometry::StripeIndex, rows::RowSet};
+use crate::{
+    geometry::StripeIndex,
+    mutants::{self, Mutant, lives},
+    rows::RowSet,
+};
 
 /// Buckets of the table: enough that two of the requests in flight rarely share one.
 const BUCKETS_DEFAULT: usize = 1024;
@@ -77,6 +81,7 @@ impl RowLocks {
 
     /// Locks rows of a stripe. Dropping the guard unlocks them.
     pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_> {
+        let stripe = if lives(Mutant::ForgetRowLock) { StripeIndex(mutants::unique()) } else { stripe };
         LockRows { locks: self, stripe, rows, state: LockState::New }
     }
 

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     geometry::{Geometry, MemberIndex, StripeIndex},
+    mutants::{Mutant, lives},
     plan::Presence,
 };
 
@@ -77,7 +78,7 @@ impl Incoming {
     }
 
     fn covers(&self, stripe: StripeIndex) -> bool {
-        stripe.0 < self.done_stripes()
+        lives(Mutant::ReadIncompleteMember) || stripe.0 < self.done_stripes()
     }
 }
 
@@ -159,6 +160,7 @@ impl Topology {
     ) -> impl Iterator<Item = &Arc<Member>> + use<'_> {
         let slot = &self.slots[geometry.member_of(stripe, column).0];
         let incoming = slot.incoming.as_ref().filter(move |incoming| incoming.covers(stripe));
+        let incoming = incoming.filter(|_| !lives(Mutant::WritesPassIncoming));
         slot.primary.iter().chain(incoming.map(|incoming| &incoming.member))
     }
 
@@ -201,6 +203,13 @@ impl Topology {
             Place::Primary(slot) => self.slots[slot.0].primary = None,
             Place::Incoming(slot) => self.slots[slot.0].incoming = None,
         }
+    }
+
+    /// With another member in sync for a slot, and none being filled.
+    pub(crate) fn with_primary(&self, slot: MemberIndex, member: &Arc<Member>) -> Self {
+        let mut next = self.clone();
+        next.slots[slot.0] = SlotState { primary: Some(member.clone()), incoming: None };
+        next
     }
 
     /// Whether this is the incoming member of that role.

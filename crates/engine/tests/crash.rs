@@ -38,26 +38,6 @@ fn crashes_lose_nothing_flushed_and_leave_parity_right() {
     }
 }
 
-/// `STRIPEWISE_SEED=N`: one run, for replaying a failure.
-#[test]
-#[ignore = "for replaying a seed"]
-fn one_seed() {
-    let seed = std::env::var("STRIPEWISE_SEED").expect("STRIPEWISE_SEED=N").parse().unwrap();
-    crash_and_check(seed);
-}
-
-/// `STRIPEWISE_SEEDS=A..B`: many runs.
-#[test]
-#[ignore = "long"]
-fn many_seeds() {
-    let range = std::env::var("STRIPEWISE_SEEDS").unwrap_or_else(|_| "0..1000".to_owned());
-    let (from, to) = range.split_once("..").expect("STRIPEWISE_SEEDS=A..B");
-    let seeds = from.parse().unwrap()..to.parse::<u64>().unwrap();
-    let count = seeds.end - seeds.start;
-    seeds.for_each(crash_and_check);
-    println!("{count} seeds, {} power failures, no violation", count * 3);
-}
-
 #[test]
 fn only_marked_regions_are_resynced() {
     let mut lab = Lab::new(5, SHAPES[3]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{
     Lab, MEMBER_BYTES, Shape, devices,
-    faulty::{Shared, bench, latent_error, write_error},
+    faulty::{bench, latent_error, write_error},
 };
 use stripewise_device::{Device, IoBuf, wrap::TraceEvent};
 use stripewise_engine::{
@@ -207,7 +207,7 @@ fn foreign_and_repeated_members_are_named() {
     let copy = here.add_member("copy", MEMBER_BYTES);
     copy.poke(0, others[0].snapshot().bytes());
     let _ = copy;
-    let same = try_with(Arc::new(Shared(bench_a.sims[1].clone())));
+    let same = try_with(Arc::new(bench_a.sims[1].clone()));
     assert!(matches!(same, AssembleError::SameMember { .. }), "{same}");
 }
 

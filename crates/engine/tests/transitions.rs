@@ -12,8 +12,8 @@ use common::{
     Lab, MEMBER_BYTES, Shape,
     faulty::{bench, latent_error, write_error},
 };
-use stripewise_device::{Device, IoBuf, WriteFlags};
-use stripewise_engine::{ArrayReport, AssembleOptions, JobOutcome, MemberState, geometry::Level};
+use stripewise_device::{Device, IoBuf, WriteFlags, wrap::FaultRule};
+use stripewise_engine::{ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState, geometry::Level};
 use stripewise_sim::SimMember;
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
@@ -210,7 +210,7 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
         bench.world.run_steps(500 + bench.world.random(1000));
         bench.world.crash();
         // A latent error where the resync will read; healed by writing.
-        let faulty = stripewise_device::wrap::Fault::new(common::faulty::Shared(bench.sims[1].clone()));
+        let faulty = stripewise_device::wrap::Fault::new(bench.sims[1].clone());
         faulty.1.add(latent_error((1 << 20) + 4096..(1 << 20) + 4608));
         let mut devices = common::devices(&bench.sims);
         devices[1] = Arc::new(faulty.0);
@@ -239,4 +239,139 @@ fn a_write_whose_caller_goes_away_is_whole() {
     });
     lab.stop();
     lab.check_parity(&lab.members);
+}
+
+/// A degraded array with a replacement under way, and the faults of the member that is to take over.
+fn replacing_while_degraded() -> (common::faulty::Bench, Arc<stripewise_device::wrap::Faults>) {
+    let mut bench = bench(11, RAID5);
+    bench.fill(3);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.fail("m0").await }).unwrap();
+    // One spare goes to the vacant role, and fails; the other replaces a living member.
+    let (first, _sim, gone) = bench.spare("first");
+    let (second, _sim, faults) = bench.spare("second");
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        array.pause_jobs();
+        array.add(first).await.unwrap();
+        array.add(second).await.unwrap();
+        array.replace("m1", "second").await.unwrap();
+    });
+    gone.set_gone(true);
+    bench.array.resume_jobs();
+    (bench, faults)
+}
+
+/// How a replacement ends whose new member does not take its next superblock after so many steps.
+fn a_replacement_that_fails_after(steps: u64) -> JobOutcome {
+    let (bench, faults) = replacing_while_degraded();
+    bench.world.run_steps(steps);
+    faults.add(FaultRule { range_bytes: 4096..4608, times: 1, ..write_error() });
+    let array = bench.array.clone();
+    bench.world.run(async move { array.wait_for_jobs().await });
+    bench.fill(4);
+    assert!(bench.read(0, 1 << 20).unwrap().iter().all(|b| *b == 4), "after {steps} steps");
+    bench.array.last_job().unwrap().outcome.unwrap()
+}
+
+/// Once the new member failed only to take the superblock that made it the role's member, and the array gave up
+/// although the old one was good.
+#[test]
+fn a_replacement_that_fails_at_any_step_costs_a_degraded_array_nothing() {
+    let (bench, _) = replacing_while_degraded();
+    let replaced = |_: &u64| {
+        bench.world.run_steps(1);
+        bench.array.last_job().is_some_and(|job| job.kind == JobKind::Replace)
+    };
+    let steps = (1..).find(replaced).unwrap();
+    let outcomes: Vec<_> = (0..steps).map(a_replacement_that_fails_after).collect();
+    assert!(outcomes.iter().any(|outcome| matches!(outcome, JobOutcome::Failed(_))));
+    assert!(outcomes.contains(&JobOutcome::Done), "and some came too late to matter");
+}
+
+#[test]
+fn nothing_is_written_once_an_array_has_stopped() {
+    for steps in (0..400).step_by(4) {
+        let mut bench = bench(300 + steps, RAID5);
+        bench.fill(1);
+        let (device, sim, _faults) = bench.spare("spare");
+        let array = bench.array.clone();
+        bench.world.env().spawn(Box::pin(async move {
+            let _ = array.add(device).await;
+            let _ = array.fail("m2").await;
+            let _ = array.remove("m2").await;
+        }));
+        bench.world.run_steps(steps);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.stop().await }).unwrap();
+        let content = |bench: &common::faulty::Bench| {
+            let all = bench.sims.iter().chain([&sim]);
+            all.map(|member| member.snapshot().bytes().to_vec()).collect::<Vec<_>>()
+        };
+        let stopped = content(&bench);
+        bench.world.run_for(Duration::from_secs(2));
+        assert!(stopped == content(&bench), "after {steps} steps");
+    }
+}
+
+#[test]
+fn force_takes_the_least_stale_member_where_too_few_are_left() {
+    let bench = bench(7, RAID5);
+    bench.fill(1);
+    bench.faults[3].set_gone(true);
+    bench.fill(2);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.stop().await }).unwrap();
+    let given = |members: [usize; 3], options| {
+        let devices = members.map(|i| bench.sims[i].clone() as Arc<dyn Device>).to_vec();
+        let env = bench.world.env();
+        bench.world.run(async move { stripewise_engine::assemble(env, devices, &options).await })
+    };
+    let run = AssembleOptions { run: true, ..Default::default() };
+    let refused = given([0, 1, 3], run).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("m3") && refused.contains("add it anew"), "{refused}");
+    let array = given([0, 1, 3], FORCE).unwrap();
+    let chunk_on = |member: usize| {
+        let geometry = array.geometry();
+        let column =
+            (0..3).find(|c| geometry.member_of(stripewise_engine::geometry::StripeIndex(0), *c).0 == member);
+        column.map(|column| column as u64 * geometry.chunk_bytes() as u64)
+    };
+    let read = |offset: u64| {
+        let array = array.clone();
+        bench.world.run(async move { array.read(offset, IoBuf::with_len(4096)).await }).unwrap().to_vec()
+    };
+    assert!(read(chunk_on(0).unwrap()).iter().all(|b| *b == 2), "current members tell what is current");
+    let stale = (0..4).filter_map(|stripe| {
+        let geometry = array.geometry();
+        let index = stripewise_engine::geometry::StripeIndex(stripe);
+        let column = (0..3).find(|c| geometry.member_of(index, *c).0 == 3)? as u64;
+        Some(stripe * 3 * geometry.chunk_bytes() as u64 + column * geometry.chunk_bytes() as u64)
+    });
+    assert!(stale.map(read).any(|content| content.iter().all(|b| *b == 1)), "the stale one what it was");
+}
+
+/// Each opening raises the event count, and a crash in the middle leaves some members behind. Once members that were
+/// one behind became two behind with the second crash, and were left out as stale.
+#[test]
+fn an_opening_may_be_cut_short_any_number_of_times() {
+    for seed in 0..60 {
+        let mut lab = Lab::new(500 + seed, RAID5);
+        lab.run_clients(2, 5);
+        for _ in 0..8 {
+            lab.world.crash();
+            let devices = common::devices(&lab.members);
+            let env = lab.world.env();
+            lab.world.env().spawn(Box::pin(async move {
+                let _ = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await;
+            }));
+            lab.world.run_steps(lab.world.random(160));
+        }
+        lab.world.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let content = lab.read_all();
+        lab.model.with(|model| model.adopt(&content));
+        lab.wait_for_jobs();
+        lab.check_parity(&lab.members);
+    }
 }

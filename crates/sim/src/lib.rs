@@ -8,13 +8,18 @@
 //! * [`SimMember`]: for correctness. Random latencies, a volatile cache, power failures.
 //! * [`model`]: for performance. Modelled disks, whose contents survive what they would not in reality.
 //! * [`load`]: clients, for either, and for devices in real time.
+//! * [`story`], [`check`]: arrays that live and die by a seed, and those who look at what is left.
 
+pub mod check;
+mod events;
 mod executor;
 pub mod load;
 mod member;
 pub mod model;
+pub mod story;
 mod timers;
 mod world;
 
-pub use member::{MemberSnapshot, SimMember};
+pub use events::{Event, EventKind};
+pub use member::{Lie, MemberSnapshot, SimMember};
 pub use world::World;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use stripewise_device::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
 
 use crate::{
+    events::{Event, EventLog},
     executor::Executor,
     member::SimMember,
     model::{DiskModel, DiskOptions, ModelledDisk},
@@ -25,12 +26,13 @@ pub struct World {
     executor: Arc<Executor>,
     members: Vec<Arc<SimMember>>,
     disks: Vec<Arc<ModelledDisk>>,
+    events: Arc<EventLog>,
 }
 
 impl World {
     /// A world whose every choice follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { executor: Executor::new(seed), members: Vec::new(), disks: Vec::new() }
+        Self { executor: Executor::new(seed), members: Vec::new(), disks: Vec::new(), events: Arc::default() }
     }
 
     /// The environment for an engine in this world.
@@ -40,7 +42,8 @@ impl World {
 
     /// Adds a zeroed member with 512-byte logical blocks.
     pub fn add_member(&mut self, name: impl Into<String>, size_bytes: u64) -> Arc<SimMember> {
-        let member = Arc::new(SimMember::new(name.into(), size_bytes, self.executor.clone()));
+        let (executor, events) = (self.executor.clone(), self.events.clone());
+        let member = Arc::new(SimMember::new(name.into(), self.members.len(), size_bytes, executor, events));
         self.members.push(member.clone());
         member
     }
@@ -67,18 +70,45 @@ impl World {
     /// # Panics
     /// If everything waits and nothing can happen any more.
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
-        let slot = Arc::new(Mutex::new(None));
-        let result = slot.clone();
-        self.executor.spawn(Box::pin(async move {
-            let value = future.await;
-            *result.lock() = Some(value);
-        }));
+        let slot = self.start(future);
         loop {
             if let Some(value) = slot.lock().take() {
                 return value;
             }
             assert!(self.executor.step(None), "deadlock: every task waits and no timer is set");
         }
+    }
+
+    /// As [`World::run`], with a bound: None if so many steps were not enough, or everything waits.
+    pub fn run_within<T: Send + 'static>(
+        &self,
+        steps: u64,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let slot = self.start(future);
+        for _ in 0..steps {
+            if let Some(value) = slot.lock().take() {
+                return Some(value);
+            }
+            if !self.executor.step(None) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Starts a future; its result will be in the slot.
+    pub fn start<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Arc<Mutex<Option<T>>> {
+        let slot = Arc::new(Mutex::new(None));
+        let result = slot.clone();
+        self.executor.spawn(Box::pin(async move {
+            let value = future.await;
+            *result.lock() = Some(value);
+        }));
+        slot
     }
 
     /// Lets time pass, with whatever happens in it.
@@ -120,6 +150,16 @@ impl World {
     /// A hash of everything that members were asked so far: equal for equal seeds.
     pub fn trace_hash(&self) -> u64 {
         self.executor.trace()
+    }
+
+    /// From now on the last requests to members are kept, for [`World::events`].
+    pub fn keep_events(&self) {
+        self.events.turn_on();
+    }
+
+    /// The last requests to members, oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.events.all()
     }
 
     /// The virtual clock.

@@ -8,10 +8,14 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use super::{absolute_path, print_json};
+use serde_json::json;
+
+use super::print_json;
 use crate::{
     args::CreateArgs,
+    client,
     daemon::{CreateSpec, DaemonSpec, Opening, start_daemon},
+    given::{absolute_path, check_given_once},
     output,
     probe::probe,
 };
@@ -22,10 +26,11 @@ const MISSING: &str = "missing";
 pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> {
     let spec = spec(args)?;
     let Opening::Create(create) = &spec.opening else { bail!("not a creation") };
+    client::check_name(&args.name)?;
+    check_given_once(devices(create))?;
     check_contents(args, create)?;
     if args.dry_run {
-        println!("would make raid{} '{}' of {}", create.level, args.name, args.devices.join(" "));
-        return Ok(ExitCode::SUCCESS);
+        return dry_run(args, create, json);
     }
     let status = start_daemon(&spec)?;
     if json {
@@ -34,6 +39,20 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
         print!("{}", output::mdstat(&status))
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what would be done.
+fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        print_json(&json!({ "name": args.name, "would_create": create }))?;
+    } else {
+        println!("would make raid{} '{}' of {}", create.level, args.name, args.devices.join(" "));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn devices(create: &CreateSpec) -> impl Iterator<Item = &String> {
+    create.members.iter().flatten().chain(&create.spares)
 }
 
 fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
@@ -71,7 +90,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
 /// Refuses devices that hold something, unless told otherwise.
 fn check_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<()> {
     let mut holding = Vec::new();
-    for device in spec.members.iter().flatten().chain(&spec.spares) {
+    for device in devices(spec) {
         let found = probe(Path::new(device)).with_context(|| format!("{device}: cannot be looked at"))?;
         if !found.is_empty() {
             holding.push(format!("{device} holds {}", found.join(" and ")));

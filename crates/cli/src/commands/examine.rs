@@ -10,7 +10,7 @@ use stripewise::{
 };
 
 use super::print_json;
-use crate::{args::ExamineArgs, probe::probe, sizes::format_size};
+use crate::{args::ExamineArgs, errors, probe::probe, sizes::format_size};
 
 #[derive(Serialize)]
 struct Examined {
@@ -45,7 +45,7 @@ pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
             Ok(examined) => found.push(examined),
             Err(error) => {
                 failed = true;
-                eprintln!("stripewise: {error:#}{}", holds(path));
+                eprintln!("stripewise: {}{}", errors::line(&error), holds(path));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::print_json;
 use crate::{
     args::{DetailArgs, StatusArgs},
-    client, output, rundir,
+    client, errors, output, rundir,
 };
 
 pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -17,7 +17,7 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
         match client::status(&name) {
             Ok(status) => found.push(status),
             Err(error) => {
-                eprintln!("stripewise: {error:#}");
+                eprintln!("stripewise: {}", errors::line(&error));
                 failed = true;
             }
         }
@@ -25,6 +25,9 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
     if json {
         print_json(&found)?;
     } else {
+        if found.is_empty() && !failed {
+            eprintln!("no array is running");
+        }
         found.iter().for_each(|status| println!("{}", output::mdstat(status)));
     }
     Ok(if failed && !all { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -41,7 +44,7 @@ pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> 
     let status = match client::status(&args.name) {
         Ok(status) => status,
         Err(error) if args.test => {
-            eprintln!("stripewise: {error:#}");
+            eprintln!("stripewise: {}", errors::line(&error));
             return Ok(CANNOT_TELL.into());
         }
         Err(error) => return Err(error),

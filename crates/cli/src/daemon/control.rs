@@ -3,12 +3,19 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
+};
+
+use anyhow::Context;
+use rustix::{
+    fs::Mode,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
 };
 
 use super::state::DaemonState;
@@ -18,15 +25,40 @@ use crate::protocol::{Reply, Request};
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Connections served at the same time; more are closed at once.
 const CONNECTIONS_MAX: usize = 16;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+/// How long to wait when the system has no descriptors or memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Makes the control socket. Linux gives the socket file the mode of the socket's own inode, so there is no moment in
+/// which others could connect.
+pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    let listening = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        rustix::io::Result::Ok(socket)
+    };
+    Ok(listening().with_context(|| format!("{}: cannot listen there", path.display()))?.into())
+}
 
 /// Serves the socket on threads of its own. They are never on the data path.
 pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow::Result<()> {
     let state = state.clone();
     let open = Arc::new(AtomicUsize::new(0));
     thread::Builder::new().name("stripewise-control".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming() {
+            let stream = match stream {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a command");
+                    thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                }
+            };
             if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
                 open.fetch_sub(1, Ordering::AcqRel);
                 continue;

@@ -5,9 +5,9 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use stripewise::export::{
-    attach::{self, AttachMethod, AttachOptions, Attachment, BlockUser, DetachMode},
+    attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, DetachMode},
     nbd::{Endpoint, Export, Limits, NbdAddress, Server},
 };
 
@@ -41,16 +41,13 @@ struct Attached {
     link: Option<PathBuf>,
 }
 
-/// Removes what a daemon of this name left when it was killed.
-pub(super) fn clean_stale(run_dir: &Path, name: &str) {
-    match attach::clean_stale(run_dir) {
-        Ok(cleaned) => tracing::debug!(?cleaned, "looked for remains of killed daemons"),
-        Err(error) => tracing::warn!(%error, "remains of a killed daemon could not be removed"),
-    }
-    remove_link(&Path::new(LINK_DIR).join(name));
+/// The link by which an array's block device is known.
+fn link_path(name: &str) -> PathBuf {
+    Path::new(LINK_DIR).join(name)
 }
 
-fn remove_link(link: &Path) {
+pub(super) fn remove_link(name: &str) {
+    let link = link_path(name);
     if link.is_symlink() {
         let _ = std::fs::remove_file(link);
     }
@@ -72,7 +69,7 @@ impl Exports {
     }
 
     /// Takes the block device away, with or without its users' consent.
-    pub(super) fn detach(&mut self, users: Users) -> anyhow::Result<()> {
+    pub(super) fn detach(&mut self, name: &str, users: Users) -> anyhow::Result<()> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
         if users == Users::Unmount {
             attached.unmount();
@@ -84,8 +81,15 @@ impl Exports {
             let _ = Command::new("sync").status();
             result = attached.attachment.detach(DetachMode::Force);
         }
-        result?;
-        attached.link.iter().for_each(|link| remove_link(link));
+        result.map_err(|error| match error {
+            AttachError::InUse { .. } if users == Users::Refuse => anyhow!(
+                "{error}, or give --force to take it from them: what they have not written out is lost then"
+            ),
+            other => other.into(),
+        })?;
+        if attached.link.is_some() {
+            remove_link(name);
+        }
         self.attached = None;
         Ok(())
     }
@@ -125,13 +129,24 @@ impl Exports {
     /// Ends every export.
     pub(super) fn end_all(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<()> {
         if self.attached.is_some() {
-            self.detach(users)?;
+            self.detach(&state.name, users)?;
         }
         self.unserve(state, None)
     }
 
     pub(super) fn attached(&self) -> Option<String> {
         self.attached.as_ref().map(Attached::path)
+    }
+
+    /// Whether a device is this array's own block device: as its member it would wait for itself.
+    pub(super) fn is_own(&self, device: &Path) -> bool {
+        let Some(attached) = &self.attached else { return false };
+        // A partition's node begins with its disk's.
+        let disk = attached.attachment.block_path().as_os_str().as_encoded_bytes();
+        device.canonicalize().is_ok_and(|node| {
+            let rest = node.as_os_str().as_encoded_bytes().strip_prefix(disk);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"p"))
+        })
     }
 
     pub(super) fn addresses(&self, name: &str) -> Vec<String> {
@@ -161,8 +176,8 @@ fn uri_of(server: &Server, name: &str) -> String {
 }
 
 fn make_link(name: &str, block_path: &Path) -> Option<PathBuf> {
-    let link = Path::new(LINK_DIR).join(name);
-    remove_link(&link);
+    let link = link_path(name);
+    remove_link(name);
     let made = std::fs::create_dir_all(LINK_DIR).and_then(|()| std::os::unix::fs::symlink(block_path, &link));
     made.ok().map(|()| link)
 }

@@ -4,29 +4,36 @@
 //! one line of JSON on standard output: the array's status, or the error. From then on the daemon is on its own; it
 //! ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
 
+mod caller;
 mod control;
 mod exports;
+mod log;
+mod name;
 mod open;
+mod remains;
 mod signals;
 mod spec;
 mod state;
 
 use std::{
-    fs::File,
     io::{self, Write},
     os::unix::net::UnixListener,
-    path::Path,
     sync::Arc,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
+use log::Log;
+use name::NameLock;
+pub(crate) use name::taken;
+pub(crate) use remains::clear as clear_remains;
 pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, start_daemon};
 use state::DaemonState;
 
 use crate::{
+    errors,
     protocol::Reply,
-    rundir::{make_run_dir, restrict, socket_path},
+    rundir::{make_run_dir, socket_path},
 };
 
 /// Runs the daemon to its end: the body of the hidden `daemon` command.
@@ -36,12 +43,20 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let spec: DaemonSpec =
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
-        Ok((state, listener, _lock)) => {
-            answer(&Reply::Status(Box::new(state.status())))?;
-            serve(&state, listener)
+        Ok(started) => {
+            answer(&Reply::Status(Box::new(started.state.status())))?;
+            caller::let_go().context("letting go of the caller")?;
+            serve(&started.state, started.listener)
         }
-        Err(error) => answer(&Reply::Error(format!("{error:#}"))),
+        Err(error) => answer(&Reply::Error(errors::line(&error))),
     }
+}
+
+/// An array that is open, not yet served.
+struct Started {
+    state: Arc<DaemonState>,
+    listener: UnixListener,
+    _name: NameLock,
 }
 
 /// One line for the command that waits; it may have gone meanwhile.
@@ -53,28 +68,14 @@ fn answer(reply: &Reply) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, UnixListener, File)> {
-    let dir = make_run_dir()?;
-    let lock = lock_name(&dir, &spec.name)?;
-    let path = socket_path(&spec.name);
-    // The lock says that no daemon lives behind an old socket.
-    let _ = std::fs::remove_file(&path);
-    exports::clean_stale(&dir, &spec.name);
-    let state = open::open(spec)?;
-    let listener = UnixListener::bind(&path).with_context(|| format!("{}: cannot bind", path.display()))?;
-    restrict(&path)?;
-    Ok((state, listener, lock))
-}
-
-/// Holds the array's name as long as this process lives.
-fn lock_name(dir: &Path, name: &str) -> anyhow::Result<File> {
-    let path = dir.join(format!("{name}.lock"));
-    let file = File::create(&path).with_context(|| format!("{}: cannot create", path.display()))?;
-    restrict(&path)?;
-    if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("an array named '{name}' is running already; choose another name or stop that one");
-    }
-    Ok(file)
+fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
+    let name = NameLock::take(&make_run_dir()?, &spec.name)?;
+    let log = Log::begin(&spec.name)?;
+    // The name says that no daemon lives behind what is found of it.
+    remains::clear_under_lock(&spec.name);
+    let opened = open::open(spec).and_then(|state| Ok((state, control::bind(&socket_path(&spec.name))?)));
+    let (state, listener) = opened.inspect_err(|_| log.forget())?;
+    Ok(Started { state, listener, _name: name })
 }
 
 fn serve(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow::Result<()> {

@@ -1,8 +1,8 @@
 //! Opening the array that a daemon is for.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use stripewise::{
     Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, geometry::Level, uring::RuntimeOptions,
 };
@@ -14,7 +14,6 @@ use super::{
 
 /// Opens members and array.
 pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
-    check_given_once(&spec.opening)?;
     let runtime = RuntimeOptions { threads: spec.threads, ..RuntimeOptions::default() };
     let host = Host::start(&HostOptions { runtime }).context(
         "io_uring cannot be used here (see /proc/sys/kernel/io_uring_disabled, seccomp filters and locked memory)",
@@ -27,24 +26,6 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
         }
     };
     Ok(DaemonState::new(spec.name.clone(), host, array))
-}
-
-/// One device under two paths, told before the second opening finds it "in use" by the first.
-fn check_given_once(opening: &Opening) -> anyhow::Result<()> {
-    let given: Vec<&String> = match opening {
-        Opening::Create(create) => create.members.iter().flatten().chain(&create.spares).collect(),
-        Opening::Assemble { devices, .. } => devices.iter().collect(),
-    };
-    let mut seen = BTreeMap::new();
-    for path in given {
-        let Ok(canonical) = std::fs::canonicalize(path) else { continue };
-        match seen.insert(canonical, path) {
-            Some(first) if first == path => bail!("{path} is given twice; give every device once"),
-            Some(first) => bail!("{first} and {path} are the same device; give every device once"),
-            None => {}
-        }
-    }
-    Ok(())
 }
 
 fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {

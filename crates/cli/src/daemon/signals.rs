@@ -1,7 +1,7 @@
-//! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first; if somebody works on them, only
-//! a second signal takes the disk from under them.
+//! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first. While somebody works on them the
+//! daemon goes on trying, and only a second signal takes the disk from under them.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
 use anyhow::Context;
 use signal_hook::{
@@ -10,23 +10,39 @@ use signal_hook::{
 };
 
 use super::{exports::Users, state::DaemonState};
+use crate::errors;
+
+/// How often a stop that was asked for is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Stops the daemon on a signal. SIGHUP is ignored: the terminal that started it may close.
 pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("watching for signals")?;
     let state = state.clone();
     thread::Builder::new().name("stripewise-signals".into()).spawn(move || {
-        let mut users = Users::Unmount;
-        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
-            tracing::info!(signal, "stopping");
-            let result = state.stop(users);
-            state.end_if_stopped();
-            match result {
-                Ok(()) => return,
-                Err(error) => tracing::error!("{error:#}; another signal stops it by force"),
+        let stops = |signal: &i32| *signal != SIGHUP;
+        let mut asked = 0;
+        while asked == 0 {
+            asked = signals.wait().filter(stops).count();
+        }
+        tracing::info!("stopping");
+        let mut told = 0;
+        while let Err(error) = try_to_stop(&state, asked) {
+            if told < asked {
+                tracing::error!("{}; another signal stops it by force", errors::line(&error));
+                told = asked;
             }
-            users = Users::Force;
+            thread::sleep(RETRY);
+            asked += signals.pending().filter(stops).count();
         }
     })?;
     Ok(())
+}
+
+/// Stops, by force if it was asked for more than once.
+fn try_to_stop(state: &DaemonState, asked: usize) -> anyhow::Result<()> {
+    let users = if asked > 1 { Users::Force } else { Users::Unmount };
+    let result = state.stop(users);
+    state.end_if_stopped();
+    result
 }

@@ -1,7 +1,6 @@
 //! What a daemon is to open, and how it is started.
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
 };
@@ -9,9 +8,10 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
+use super::caller;
 use crate::{
     protocol::{ArrayStatus, Reply},
-    rundir::{make_run_dir, restrict},
+    rundir::log_path,
 };
 
 /// Everything a daemon needs to begin.
@@ -44,15 +44,11 @@ pub(crate) struct CreateSpec {
 
 /// Starts a daemon in the background and waits until its array is open.
 pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
-    let log_path = make_run_dir()?.join(format!("{}.log", spec.name));
-    let log = File::options().create(true).append(true).open(&log_path);
-    let log = log.with_context(|| format!("{}: cannot open the log", log_path.display()))?;
-    restrict(&log_path)?;
+    caller::keep_descriptors().context("keeping this command's files from the daemon")?;
     let mut child = Command::new(std::env::current_exe().context("finding this program's own path")?)
         .arg("daemon")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(log)
         .current_dir("/")
         .spawn()
         .context("starting the daemon")?;
@@ -66,6 +62,6 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     match serde_json::from_str(&line) {
         Ok(Reply::Status(status)) => Ok(*status),
         Ok(Reply::Error(message)) => bail!("{message}"),
-        _ => bail!("the daemon ended before the array was open; see {}", log_path.display()),
+        _ => bail!("the daemon ended before the array was open; see {}", log_path(&spec.name).display()),
     }
 }

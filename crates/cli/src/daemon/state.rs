@@ -13,6 +13,7 @@ use stripewise::{Array, ArrayError, Device, Host, SpeedLimits};
 
 use super::exports::{Exports, Users};
 use crate::{
+    errors,
     probe::probe,
     protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, Reply, Request, ScrubAction, state_name},
 };
@@ -71,7 +72,7 @@ impl DaemonState {
 
     /// Answers one request.
     pub(super) fn answer(&self, request: Request) -> Reply {
-        self.try_answer(request).unwrap_or_else(|error| Reply::Error(format!("{error:#}")))
+        self.try_answer(request).unwrap_or_else(|error| Reply::Error(errors::line(&error)))
     }
 
     fn try_answer(&self, request: Request) -> anyhow::Result<Reply> {
@@ -94,7 +95,7 @@ impl DaemonState {
             Request::Attach { method } => {
                 return self.exports().attach(self, method.as_deref()).map(Reply::Export);
             }
-            Request::Detach { force } => self.exports().detach(users_for(force))?,
+            Request::Detach { force } => self.exports().detach(&self.name, users_for(force))?,
             Request::Serve { address, read_only } => {
                 return self.exports().serve(self, &address, read_only).map(Reply::Export);
             }
@@ -112,6 +113,9 @@ impl DaemonState {
     }
 
     fn add(&self, device: &str, force: bool) -> anyhow::Result<()> {
+        if self.exports().is_own(Path::new(device)) {
+            bail!("{device} is this array itself; it cannot be a member of its own");
+        }
         let found = probe(Path::new(device)).with_context(|| device.to_owned())?;
         if !force && !found.is_empty() {
             bail!("{device} holds {}; give --force to overwrite it", found.join(" and "));
@@ -146,7 +150,11 @@ impl DaemonState {
         let now = self.array.speed_limits();
         self.array.set_speed_limits(SpeedLimits {
             min_bytes_per_s: min.unwrap_or(now.min_bytes_per_s),
-            max_bytes_per_s: max.unwrap_or(now.max_bytes_per_s),
+            max_bytes_per_s: match max {
+                Some(0) => u64::MAX,
+                Some(max) => max,
+                None => now.max_bytes_per_s,
+            },
         });
     }
 
@@ -184,7 +192,7 @@ impl DaemonState {
             last_job: self.array.last_job().as_ref().map(JobStatus::from),
             last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
             speed_min_bytes_per_s: limits.min_bytes_per_s,
-            speed_max_bytes_per_s: limits.max_bytes_per_s,
+            speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
             left_out: report.excluded.iter().map(|e| format!("{}: {}", e.name, e.reason)).collect(),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),

@@ -1,6 +1,7 @@
 //! A real file system on the attached array.
 
 use std::{
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -12,25 +13,28 @@ use stripewise::{
     export::attach::{AttachOptions, Attachment, DetachMode, attach},
 };
 
-use super::{
-    Store,
-    tree::{Tree, checksum_of},
-};
+use super::{MOUNT_POINT, Store, story::Story, tree::Tree, worker::FileWorker};
 
 /// File systems to try, in order: the maker, and what `mount -t` calls it.
 const KINDS: [(&str, &[&str]); 3] =
     [("ext4", &["-q", "-F"]), ("xfs", &["-q", "-f"]), ("btrfs", &["-q", "-f"])];
 
 /// The array attached, with a mounted file system. Dropping it takes both down.
-pub(super) struct OnFileSystem {
+pub(super) struct OnFileSystem<'a> {
     attachment: Attachment,
     mount_point: PathBuf,
     kind: &'static str,
     mounted: bool,
+    worker: &'a mut FileWorker,
 }
 
-impl OnFileSystem {
-    pub(super) fn open(host: &Host, array: &Array, folder: &Path) -> anyhow::Result<Self> {
+impl<'a> OnFileSystem<'a> {
+    pub(super) fn open(
+        host: &Host,
+        array: &Array,
+        folder: &Path,
+        worker: &'a mut FileWorker,
+    ) -> anyhow::Result<Self> {
         ensure!(rustix::process::geteuid().is_root(), "mounting needs root");
         let (kind, options) = KINDS
             .into_iter()
@@ -38,9 +42,9 @@ impl OnFileSystem {
             .context("no mkfs.ext4, mkfs.xfs or mkfs.btrfs for a file system that this kernel knows")?;
         let options_of_attach = AttachOptions::new(folder, "demo");
         let attachment = attach(Arc::new(array.device()), host.runtime(), &options_of_attach)?;
-        let mount_point = folder.join("mnt");
+        let mount_point = folder.join(MOUNT_POINT);
         std::fs::create_dir(&mount_point)?;
-        let mut store = Self { attachment, mount_point, kind, mounted: false };
+        let mut store = Self { attachment, mount_point, kind, mounted: false, worker };
         let mut mkfs = Command::new(format!("mkfs.{kind}"));
         command(mkfs.args(options).arg(store.attachment.block_path()))?;
         store.mount()?;
@@ -68,7 +72,7 @@ impl OnFileSystem {
     /// that this process serves could not be killed.
     fn sync_command(&self) -> Command {
         let mut command = Command::new("sync");
-        command.arg("--file-system").arg(&self.mount_point);
+        command.arg("--file-system").arg(&self.mount_point).process_group(0);
         command
     }
 
@@ -89,31 +93,30 @@ fn is_installed(kind: &str) -> bool {
     probe.is_ok()
 }
 
-/// Runs a command; its output becomes the error.
+/// Runs a command; its output becomes the error. It is away from the terminal, whose Ctrl-C is for the demo: a `mount`
+/// that was interrupted would leave it unclear whether there is a mount.
 fn command(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| program.clone())?;
+    let output = command.process_group(0).output().with_context(|| program.clone())?;
     if output.status.success() {
         return Ok(());
     }
     bail!("{program}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
 }
 
-impl Store for OnFileSystem {
+impl Store for OnFileSystem<'_> {
     fn describe(&self) -> String {
         format!("attached as {} and mounted with {}", self.attachment.block_path().display(), self.kind)
     }
 
-    fn copy_in(&mut self, tree: &Tree, at_half: &mut dyn FnMut()) -> anyhow::Result<()> {
+    fn copy_in(&mut self, tree: &Tree, story: &Story, at_half: &mut dyn FnMut()) -> anyhow::Result<()> {
         let half = tree.bytes() / 2;
         let mut copied = 0;
         let mut before_half = true;
         for (index, file) in tree.files.iter().enumerate() {
+            story.check()?;
             let target = self.target(index);
-            if index % 100 == 0 {
-                std::fs::create_dir(target.parent().unwrap_or(&self.mount_point))?;
-            }
-            std::fs::copy(&file.path, &target).with_context(|| target.display().to_string())?;
+            self.worker.copy(&file.path, &target).with_context(|| target.display().to_string())?;
             copied += file.bytes;
             if before_half && copied >= half {
                 before_half = false;
@@ -127,13 +130,14 @@ impl Store for OnFileSystem {
         command(&mut self.sync_command())
     }
 
-    fn verify(&mut self, tree: &Tree) -> anyhow::Result<()> {
+    fn verify(&mut self, tree: &Tree, story: &Story) -> anyhow::Result<()> {
         // A new mount has no cached pages: every byte comes from the array.
         self.unmount()?;
         self.mount()?;
         for (index, file) in tree.files.iter().enumerate() {
+            story.check()?;
             let target = self.target(index);
-            let found = checksum_of(&target).with_context(|| target.display().to_string())?;
+            let found = self.worker.checksum(&target).with_context(|| target.display().to_string())?;
             ensure!(
                 found == (file.bytes, file.checksum),
                 "{} is not {}",
@@ -150,7 +154,7 @@ impl Store for OnFileSystem {
     }
 }
 
-impl Drop for OnFileSystem {
+impl Drop for OnFileSystem<'_> {
     fn drop(&mut self) {
         if self.mounted {
             let _ = command(Command::new("umount").arg("--lazy").arg(&self.mount_point));

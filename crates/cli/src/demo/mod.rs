@@ -2,12 +2,13 @@
 //!
 //! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies while that is
 //! written; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is stopped. Without
-//! root or FUSE the tree goes over NBD instead, through the built-in client.
+//! root or FUSE the tree goes over NBD instead, through the built-in client. However it ends, nothing of it is left.
 
 mod filesystem;
 mod raw;
 mod story;
 mod tree;
+mod worker;
 
 use std::{
     path::{Path, PathBuf},
@@ -23,28 +24,31 @@ use stripewise::{
     wrap::{Fault, Faults},
 };
 
-use self::{filesystem::OnFileSystem, raw::OverNbd, story::Story, tree::Tree};
-use crate::{args::DemoArgs, progress::bytes_bar, sizes::format_size};
+pub(crate) use self::worker::work;
+use self::{filesystem::OnFileSystem, raw::OverNbd, story::Story, tree::Tree, worker::FileWorker};
+use crate::{args::DemoArgs, errors, progress::bytes_bar, sizes::format_size};
 
 /// Members: four for data, one for parity.
 const MEMBERS: usize = 5;
 /// The member that dies.
 const VICTIM: usize = 1;
+/// The folder in the demo's folder on which its file system is mounted.
+const MOUNT_POINT: &str = "mnt";
 
 /// A place on the array that takes a tree of files.
 trait Store {
     /// What it is, for the story.
     fn describe(&self) -> String;
     /// Copies every file in. `at_half` is called once in the middle, while the copy goes on.
-    fn copy_in(&mut self, tree: &Tree, at_half: &mut dyn FnMut()) -> anyhow::Result<()>;
+    fn copy_in(&mut self, tree: &Tree, story: &Story, at_half: &mut dyn FnMut()) -> anyhow::Result<()>;
     /// Reads every file from the array (not from caches) and compares checksums.
-    fn verify(&mut self, tree: &Tree) -> anyhow::Result<()>;
+    fn verify(&mut self, tree: &Tree, story: &Story) -> anyhow::Result<()>;
     /// Lets go of the array.
     fn close(&mut self) -> anyhow::Result<()>;
 }
 
 /// Runs the demo.
-pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &DemoArgs, json: bool) -> anyhow::Result<ExitCode> {
     let interrupted = Arc::new(AtomicBool::new(false));
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
@@ -55,11 +59,12 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         .prefix("stripewise-demo-")
         .tempdir_in(&parent)
         .with_context(|| format!("{}: no folder can be made there", parent.display()))?;
-    let mut story = Story::begin(interrupted);
-    let result = play(args, folder.path(), &mut story);
+    let mut worker = FileWorker::start(folder.path())?;
+    let story = Story::begin(interrupted, json);
+    let result = play(args, folder.path(), &mut worker, &story);
     match &result {
         Ok(()) => story.tell("all checks passed; everything is cleaned up"),
-        Err(error) => story.tell(format!("FAILED: {error:#}")),
+        Err(error) => story.tell(format!("FAILED: {}", errors::line(error))),
     }
     folder.close().context("removing the members")?;
     result.map(|()| ExitCode::SUCCESS)
@@ -87,23 +92,23 @@ impl Members {
     }
 }
 
-fn play(args: &DemoArgs, folder: &Path, story: &mut Story) -> anyhow::Result<()> {
-    let tree = Tree::gather(Path::new("/usr"), args.data, folder)?;
+fn play(args: &DemoArgs, folder: &Path, worker: &mut FileWorker, story: &Story) -> anyhow::Result<()> {
+    let tree = Tree::gather(Path::new("/usr"), args.data, folder, story)?;
     // Room for the tree and a file system's own needs over four data members.
     let bytes = (tree.bytes() * 2 / (MEMBERS as u64 - 1)).max(96 << 20).next_multiple_of(1 << 20);
     let mut members = Members { folder: folder.to_owned(), bytes, faults: Vec::new() };
     let host = Host::start(&HostOptions::default()).context("starting io_uring")?;
     let array = make_array(&host, &mut members, story)?;
-    let mut store = open_store(&host, &array, folder)?;
+    let mut store = open_store(&host, &array, folder, worker)?;
     story.tell(format!("{} on it", store.describe()));
     story.check()?;
     copy_and_break(&mut *store, &tree, &members, story)?;
     story.check()?;
-    store.verify(&tree)?;
+    store.verify(&tree, story)?;
     ensure!(degraded(&host, &array) == 1, "the dead member should have been dropped");
     story.tell(format!("degraded [U_UUU], and all {} checksums are right", tree.files.len()));
     repair(&host, &array, &mut members, story)?;
-    store.verify(&tree)?;
+    store.verify(&tree, story)?;
     story.tell("checksums are right after the rebuild");
     scrub(&host, &array, story)?;
     store.close()?;
@@ -133,11 +138,16 @@ fn make_array(host: &Host, members: &mut Members, story: &Story) -> anyhow::Resu
 }
 
 /// A file system on a block device where that can be had, else the array over NBD.
-fn open_store(host: &Host, array: &Array, folder: &Path) -> anyhow::Result<Box<dyn Store>> {
-    match OnFileSystem::open(host, array, folder) {
+fn open_store<'a>(
+    host: &Host,
+    array: &Array,
+    folder: &Path,
+    worker: &'a mut FileWorker,
+) -> anyhow::Result<Box<dyn Store + 'a>> {
+    match OnFileSystem::open(host, array, folder, worker) {
         Ok(store) => Ok(Box::new(store)),
         Err(error) => {
-            eprintln!("         (no file system here: {error:#}; going over NBD instead)");
+            eprintln!("         (no file system here: {}; going over NBD instead)", errors::line(&error));
             Ok(Box::new(OverNbd::open(host, array, folder)?))
         }
     }
@@ -154,7 +164,7 @@ fn copy_and_break(
         members.faults[VICTIM].set_gone(true);
         story.tell(format!("member {VICTIM} dies in the middle of it: every I/O to it fails from now on"));
     };
-    store.copy_in(tree, &mut kill)?;
+    store.copy_in(tree, story, &mut kill)?;
     story.tell("the copy has ended all the same");
     Ok(())
 }

@@ -11,7 +11,7 @@ use stripewise::{
 };
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Store, tree::Tree};
+use super::{Store, story::Story, tree::Tree};
 
 /// Files lie on multiples of this in the stream.
 const ALIGN: usize = 4096;
@@ -39,11 +39,12 @@ impl Store for OverNbd {
         "served over NBD, with the built-in client".to_owned()
     }
 
-    fn copy_in(&mut self, tree: &Tree, at_half: &mut dyn FnMut()) -> anyhow::Result<()> {
+    fn copy_in(&mut self, tree: &Tree, story: &Story, at_half: &mut dyn FnMut()) -> anyhow::Result<()> {
         let half = tree.bytes() / 2;
         let mut at = 0u64;
         let mut before_half = true;
         for file in &tree.files {
+            story.check()?;
             let content = fs::read(&file.path)?;
             let mut buf = IoBuf::zeroed(content.len().next_multiple_of(ALIGN));
             buf[..content.len()].copy_from_slice(&content);
@@ -68,9 +69,10 @@ impl Store for OverNbd {
         Ok(())
     }
 
-    fn verify(&mut self, tree: &Tree) -> anyhow::Result<()> {
+    fn verify(&mut self, tree: &Tree, story: &Story) -> anyhow::Result<()> {
         let mut at = 0u64;
         for file in &tree.files {
+            story.check()?;
             let len = (file.bytes as usize).next_multiple_of(ALIGN);
             let client = self.client.clone();
             let done =

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Display,
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,20 +11,29 @@ use std::{
 };
 
 use anyhow::bail;
+use serde_json::json;
 
 /// Tells what happens, with the seconds since the start.
 pub(super) struct Story {
     started: Instant,
     interrupted: Arc<AtomicBool>,
+    json: bool,
 }
 
 impl Story {
-    pub(super) fn begin(interrupted: Arc<AtomicBool>) -> Self {
-        Self { started: Instant::now(), interrupted }
+    pub(super) fn begin(interrupted: Arc<AtomicBool>, json: bool) -> Self {
+        Self { started: Instant::now(), interrupted, json }
     }
 
+    /// One line. Nobody may be listening any more: that is no reason to leave everything standing.
     pub(super) fn tell(&self, what: impl Display) {
-        println!("[{:5.1} s] {what}", self.started.elapsed().as_secs_f64());
+        let seconds = self.started.elapsed().as_secs_f64();
+        let line = if self.json {
+            json!({ "seconds": seconds, "event": what.to_string() }).to_string()
+        } else {
+            format!("[{seconds:5.1} s] {what}")
+        };
+        let _ = writeln!(std::io::stdout(), "{line}");
     }
 
     /// Ends the demo if somebody pressed Ctrl-C; what was set up is taken down on the way out.

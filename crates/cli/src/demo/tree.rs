@@ -9,6 +9,8 @@ use std::{
 use anyhow::Context;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::story::Story;
+
 /// Folders looked into at most: a bound for huge trees.
 const FOLDERS_MAX: usize = 20_000;
 /// Files larger than this are passed over: many small ones say more.
@@ -30,7 +32,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Gathers files of at least `bytes` in all. What the folder does not give is made in `scratch`.
-    pub(super) fn gather(root: &Path, bytes: u64, scratch: &Path) -> anyhow::Result<Self> {
+    pub(super) fn gather(root: &Path, bytes: u64, scratch: &Path, story: &Story) -> anyhow::Result<Self> {
         let mut tree = Self { files: Vec::new() };
         let mut folders = vec![root.to_owned()];
         let mut seen = 0;
@@ -38,6 +40,7 @@ impl Tree {
             && tree.bytes() < bytes
             && seen < FOLDERS_MAX
         {
+            story.check()?;
             seen += 1;
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
             for entry in entries.flatten() {
@@ -49,6 +52,7 @@ impl Tree {
             }
         }
         while tree.bytes() < bytes {
+            story.check()?;
             let path = scratch.join(format!("made{}", tree.files.len()));
             make_file(&path).with_context(|| path.display().to_string())?;
             tree.take(path);

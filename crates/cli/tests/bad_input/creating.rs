@@ -78,7 +78,48 @@ fn one_device_for_two_roles() {
     sandbox.fails(1, "create a --level 5", &linked, &[&members[0], &link, "same device"]);
     let hard = sandbox.path("hard");
     std::fs::hard_link(&members[0], &hard).unwrap();
-    sandbox.fails(1, "create a --level 5", &[&members[0], &members[1], &hard], &[&hard, "in use"]);
+    let hardlinked = [&members[0], &members[1], &hard];
+    sandbox.fails(1, "create a --level 5", &hardlinked, &[&members[0], &hard, "same device"]);
+    // Also where they hold something, which is the other thing to say about them.
+    sandbox.ok("create a --level 1 --assume-clean", &members);
+    sandbox.fails(1, "create b --level 5", &twice, &[&members[0], "is given twice"]);
+    let fresh = sandbox.member("fresh", 24 * MIB);
+    sandbox.fails(1, "add a", &[&fresh, &fresh], &[&fresh, "is given twice"]);
+    assert_eq!(sandbox.member_state("a", &fresh), None, "a refused command added the first");
+    sandbox.fails(1, "replace a", &[&members[0], "--with", &members[0]], &[&members[0], "is given twice"]);
+}
+
+#[test]
+fn the_name_of_a_running_array_is_told_before_anything_about_devices() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    for line in ["create a --level 5", "create a --level 5 --dry-run", "assemble a"] {
+        let said = sandbox.fails(1, line, &members, &["an array named 'a' is running already"]);
+        assert!(!said.contains(&members[0]), "{said}");
+    }
+    sandbox.done("detail a --test");
+}
+
+#[test]
+fn a_command_that_fails_leaves_nothing_in_the_run_directory() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let left = || -> Vec<_> {
+        let entries = std::fs::read_dir(sandbox.run_dir()).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    sandbox.fails(1, "create a --level 6", &members, &["level 6 needs 4"]);
+    sandbox.fails(1, "assemble a", &members, &["no member was found"]);
+    assert_eq!(left(), [""; 0]);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("scrub a start --wait");
+    sandbox.done("stop a");
+    assert_eq!(left(), ["a.log"], "the log tells how it went");
+    let log = sandbox.log("a");
+    sandbox.fails(1, "assemble a", &members[..1], &["1 of 3 members are usable"]);
+    assert_eq!(left(), ["a.log"]);
+    assert!(sandbox.log("a").starts_with(&log), "an earlier array's log stays");
 }
 
 #[test]
@@ -115,6 +156,8 @@ fn things_that_are_no_devices() {
         &[&members[2].clone(), "not a block device or regular file"],
     );
     sandbox.fails(1, "examine", &members[2..], &[&members[2].clone(), "not a block device or regular file"]);
+    let said = sandbox.fails(1, "examine", &["absent"], &["absent: No such file"]);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }
 
 #[test]

@@ -65,6 +65,32 @@ fn clients_that_connect_and_say_nothing() {
 }
 
 #[test]
+fn a_daemon_without_descriptors_waits_for_some() {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let sandbox = array();
+    let pid = sandbox.pid("a");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    // The daemon has our limits.
+    let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
+    let waiting = control(&sandbox);
+    let began = cpu_ticks(pid);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(cpu_ticks(pid) - began < 30, "it does not spin");
+    assert!(sandbox.log("a").contains("could not accept a command"));
+    prlimit(Some(pid), Resource::Nofile, before).unwrap();
+    drop(waiting);
+    sandbox.done("detail a --test");
+}
+
+/// Hundredths of a second that a process has computed.
+fn cpu_ticks(pid: rustix::process::Pid) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
+    let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
 fn a_client_killed_in_the_middle_of_a_request() {
     let sandbox = array();
     let socket = sandbox.path("a.nbd");

@@ -85,6 +85,9 @@ fn a_dry_run_writes_nothing() {
     let members = sandbox.members(3, 24 * MIB);
     let said = sandbox.ok("create a --level 5 --dry-run", &members);
     assert!(said.contains("would make raid5 'a'"), "{said}");
+    let told: serde_json::Value =
+        serde_json::from_str(&sandbox.ok("--json create a --level 5 --dry-run", &members)).unwrap();
+    assert_eq!((&told["name"], &told["would_create"]["members"][2]), (&"a".into(), &(*members[2]).into()));
     assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
     sandbox.fails(1, "detail a", &[""; 0], &["a: no such array is running", "stripewise status"]);
 }

@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-use crate::common::{MIB, Mounted, Sandbox, can_run, noise, tool};
+use crate::common::{MIB, Mounted, Sandbox, can_run, eventually, noise, tool};
 
 fn array() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -27,8 +27,10 @@ fn a_file_system_lives_on_the_attached_array() {
     let mounted = Mounted::new(&[&device], &point);
     let data = noise(9, 20 << 20);
     std::fs::write(point.join("data"), &data).unwrap();
-    sandbox.fails(1, "detach a", &[""; 0], &["in use", "mnt"]);
-    sandbox.fails(1, "stop a", &[""; 0], &["in use"]);
+    let said = sandbox.fails(1, "detach a", &[""; 0], &["in use", "mnt", "--force"]);
+    assert!(!said.contains("lazily"), "there is no such option: {said}");
+    sandbox.fails(1, "stop a", &[""; 0], &["in use", "--force"]);
+    sandbox.fails(1, "add a --force", &[&device], &["this array itself"]);
     assert!(std::fs::read(point.join("data")).unwrap() == data, "a refused stop did harm");
     mounted.unmount();
     tool("fsck.ext4", &["-fn", &device]);
@@ -52,6 +54,58 @@ fn stopping_detaches_what_nobody_uses() {
     assert!(!Path::new(place.trim()).is_symlink());
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
     assert!(!mounts.contains(sandbox.folder().to_str().unwrap()), "{mounts}");
+}
+
+#[test]
+fn what_a_killed_daemon_leaves_is_cleared_by_a_stop() {
+    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let sandbox = array();
+    let place = sandbox.done("attach a --method fuse");
+    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
+    tool("mkfs.ext4", &["-q", &device]);
+    let mounted = Mounted::new(&[&device], &sandbox.folder().join("mnt"));
+    sandbox.signal(sandbox.pid("a"), rustix::process::Signal::KILL);
+    sandbox.fails(1, "stop a", &[""; 0], &["its daemon had died", "unmount", &device, "mnt"]);
+    assert_eq!(std::fs::read_dir(sandbox.run_dir()).unwrap().count(), 1, "only the log is left");
+    mounted.unmount();
+    let backing = format!("/sys/block/{}/loop", device.trim_start_matches("/dev/"));
+    eventually("the loop device has gone", || !Path::new(&backing).exists());
+    assert!(!Path::new(place.trim()).is_symlink());
+    sandbox.fails(1, "stop a", &[""; 0], &["no such array is running"]);
+}
+
+#[test]
+fn a_sigterm_unmounts_and_waits_for_those_who_work_there() {
+    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let sandbox = array();
+    let place = sandbox.done("attach a");
+    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
+    tool("mkfs.ext4", &["-q", &device]);
+    let point = sandbox.folder().join("mnt");
+    let _mounted = Mounted::new(&[&device], &point);
+    let open = std::fs::File::create(point.join("open")).unwrap();
+    let pid = sandbox.pid("a");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("it has tried", || sandbox.log("a").contains("another signal stops it by force"));
+    sandbox.done("detail a --test");
+    drop(open);
+    eventually("it has ended", || crate::common::has_ended(pid));
+    assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
+}
+
+#[test]
+fn programs_are_told_where_an_array_is() {
+    let sandbox = array();
+    let served = sandbox.json(&format!("serve a --unix {}", sandbox.path("s")));
+    assert_eq!(served["uri"], sandbox.status("a")["exports"][0]);
+    if !can_run(&["losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    assert_eq!(sandbox.json("attach a")["device"], sandbox.status("a")["attached"]);
 }
 
 #[test]

@@ -41,6 +41,8 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     sandbox.done("scrub a start");
     let job = || sandbox.status("a")["job"].clone();
     eventually("it is under way", || job()["kind"] == "check" && job()["done_bytes"].as_u64() > Some(0));
+    assert!(sandbox.done("scrub a status").contains("under way, mismatch_cnt 0"));
+    assert!(sandbox.json("scrub a status")["outcome"].is_null());
     sandbox.fails(1, "scrub a start", &[""; 0], &["a check is under way", "stop it first"]);
     sandbox.done("scrub a pause");
     assert_eq!(job()["paused"], true);
@@ -55,7 +57,20 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     eventually("it has ended", || job().is_null());
     assert_eq!(sandbox.json("scrub a status")["outcome"], "stopped");
     sandbox.done("speed a --min 1G --max 0");
+    assert_eq!(sandbox.json("wait a")["last_scrub"]["outcome"], "stopped");
     sandbox.assert_consistent("a");
+}
+
+#[test]
+fn no_limit_is_none_in_any_language() {
+    let (sandbox, _) = array(24 * MIB);
+    assert!(sandbox.done("speed a").contains("no limit"));
+    assert!(sandbox.json("speed a")["max_bytes_per_s"].is_null());
+    assert!(sandbox.status("a")["speed_max_bytes_per_s"].is_null());
+    sandbox.done("speed a --max 2G");
+    assert_eq!(sandbox.json("speed a")["max_bytes_per_s"], 2u64 << 30);
+    sandbox.done("speed a --max 0");
+    assert!(sandbox.json("speed a")["max_bytes_per_s"].is_null());
 }
 
 #[test]

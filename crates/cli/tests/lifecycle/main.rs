@@ -6,7 +6,9 @@
 mod common;
 
 mod arrays;
+mod demo;
 mod exports;
 mod jobs;
 mod members;
 mod process;
+mod unit;

@@ -1,10 +1,10 @@
 //! The daemon as a process, and what the binary prints about itself.
 
-use std::os::unix::fs::PermissionsExt;
+use std::{os::unix::fs::PermissionsExt, process::Stdio, time::Duration};
 
 use rustix::process::Signal;
 
-use crate::common::{Client, MIB, Sandbox, noise};
+use crate::common::{Client, MIB, Sandbox, noise, run_bounded};
 
 fn array() -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
@@ -35,7 +35,7 @@ fn sigterm_and_sigint_leave_the_array_clean() {
 fn sighup_is_no_reason_to_stop() {
     let (sandbox, _) = array();
     rustix::process::kill_process(sandbox.pid("a"), Signal::HUP).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(100));
     sandbox.done("detail a --test");
 }
 
@@ -52,6 +52,53 @@ fn what_is_in_the_run_directory_is_its_owners() {
 }
 
 #[test]
+fn a_daemon_keeps_nothing_of_its_caller() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let held = sandbox.path("held");
+    // The shell's descriptor 9 is not closed on exec: as with flock(1), whoever has it holds the lock.
+    let script = format!("exec 9>{held}; exec \"$@\"");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script, "sh"]).arg(sandbox.command().get_program());
+    command.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members);
+    let run_dir = sandbox.run_dir();
+    let said = run_bounded(command.env("STRIPEWISE_RUN_DIR", run_dir), Duration::from_secs(60));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let folder = format!("/proc/{}/fd", sandbox.pid("a").as_raw_nonzero());
+    let open: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name(), std::fs::read_link(entry.path()).ok()?)))
+        .collect();
+    assert!(open.iter().all(|(_, to)| *to != *held), "{open:?}");
+    let standard = |number: &str| open.iter().find(|(name, _)| name == number).unwrap().1.to_str().unwrap();
+    assert_eq!((standard("0"), standard("1")), ("/dev/null", "/dev/null"));
+    assert!(standard("2").ends_with("run/a.log"), "{open:?}");
+}
+
+#[test]
+fn nobody_reads_what_is_printed() {
+    let (sandbox, _) = array();
+    let mut child = sandbox.command();
+    let mut child =
+        child.arg("detail").arg("a").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "no panic");
+}
+
+#[test]
+fn one_that_cannot_be_stopped_does_not_keep_the_others() {
+    let (sandbox, _) = array();
+    let more: Vec<_> = ["x", "y"].iter().map(|name| sandbox.member(name, 24 * MIB)).collect();
+    sandbox.ok("create b --level 1 --assume-clean", &more);
+    // A name that only looks like an array's.
+    std::fs::write(sandbox.run_dir().join("0.sock"), "").unwrap();
+    sandbox.run("stop --all", &[""; 0]);
+    assert!(!sandbox.run_dir().join("a.sock").exists() && !sandbox.run_dir().join("b.sock").exists());
+}
+
+#[test]
 fn a_killed_daemon_is_named_and_its_array_assembled_again() {
     let (sandbox, members) = array();
     sandbox.signal(sandbox.pid("a"), Signal::KILL);
@@ -59,6 +106,9 @@ fn a_killed_daemon_is_named_and_its_array_assembled_again() {
     sandbox.fails(4, "detail a --test", &[""; 0], &["daemon has died"]);
     sandbox.ok("assemble a", &members);
     sandbox.done("detail a --test");
+    sandbox.signal(sandbox.pid("a"), Signal::KILL);
+    sandbox.done("stop a");
+    sandbox.fails(1, "detail a", &[""; 0], &["no such array"]);
 }
 
 #[test]
@@ -81,6 +131,7 @@ fn completions_and_man_pages_are_made() {
     sandbox.ok("man", &[sandbox.path("man")]);
     let page = std::fs::read_to_string(sandbox.folder().join("man/stripewise-create.1")).unwrap();
     assert!(page.contains("assume\\-clean"), "{page}");
+    assert!(page.contains("<DEVICES>..."), "more than one is given: {page}");
     assert!(sandbox.folder().join("man/stripewise.1").exists());
     assert!(
         !sandbox.folder().join("man/stripewise-daemon.1").exists(),

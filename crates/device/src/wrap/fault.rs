@@ -58,6 +58,17 @@ impl Faults {
         self.state.lock().gone = gone;
     }
 
+    /// Whether no fault is left to inject.
+    pub fn is_quiet(&self) -> bool {
+        let state = self.state.lock();
+        !state.gone && state.rules.iter().all(|rule| rule.times == 0)
+    }
+
+    /// Forgets all faults; a vanished device is back.
+    pub fn clear(&self) {
+        *self.state.lock() = State::default();
+    }
+
     fn check(&self, operation: Operation, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
         let mut state = self.state.lock();
         if state.gone {

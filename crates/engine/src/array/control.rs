@@ -65,23 +65,31 @@ impl Array {
         Ok(())
     }
 
-    /// Runs a command to its end even if its caller goes away.
+    /// Runs a command to its end even if its caller goes away. Stopping waits for it.
     fn run<T: Send + Unpin + 'static>(
         &self,
-        command: impl Future<Output = T> + Send + 'static,
-    ) -> Detached<T> {
-        Detached::start(self.env(), command)
+        command: impl Future<Output = Result<T, ArrayError>> + Send + 'static,
+    ) -> Detached<Result<T, ArrayError>> {
+        let shared = self.shared.clone();
+        Detached::start(self.env(), async move {
+            let _working = shared.background.enter();
+            if shared.closing.load(Ordering::Acquire) {
+                return Err(ArrayError::Closed);
+            }
+            command.await
+        })
     }
 
     /// Starts a check or a repair of the whole array.
     ///
     /// # Errors
-    /// [`ArrayError::Busy`] if a job is under way; [`ArrayError::Unsupported`] for level 0.
+    /// [`ArrayError::Busy`] if a job is under way; [`ArrayError::Unsupported`] for level 0; [`ArrayError::ReadOnly`],
+    /// since also a check writes down where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
         if self.shared.geometry.parity_columns() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
         }
-        if mend && self.shared.read_only {
+        if self.shared.read_only {
             return Err(ArrayError::ReadOnly);
         }
         if let Some(job) = self.shared.jobs.current() {
@@ -132,11 +140,14 @@ impl Array {
         self.shared.jobs.set_limits(limits);
     }
 
-    /// Waits until no job is under way or due.
+    /// Waits until no job is under way or due. A read-only array has none.
     pub async fn wait_for_jobs(&self) {
+        if self.shared.read_only {
+            return;
+        }
         loop {
             let seen = self.shared.jobs.changes();
-            if !self.shared.job_is_due().await || self.shared.closing.load(Ordering::Acquire) {
+            if !self.shared.jobs.is_due() || self.shared.closing.load(Ordering::Acquire) {
                 return;
             }
             self.shared.jobs.changed(seen).await;
@@ -150,7 +161,7 @@ impl Array {
     /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
     pub async fn stop(&self) -> Result<(), ArrayError> {
         let shared = self.shared.clone();
-        self.run(async move { shared.stop().await }).await
+        Detached::start(self.env(), async move { shared.stop().await }).await
     }
 }
 
@@ -302,25 +313,6 @@ impl Shared {
                 return;
             }
         }
-    }
-
-    /// Whether a job runs, or would if the runner had looked already.
-    async fn job_is_due(&self) -> bool {
-        let topology = self.topology.load_full();
-        if topology.failed || self.read_only {
-            return self.jobs.current().is_some();
-        }
-        let failed_last =
-            self.jobs.last().is_some_and(|job| job.outcome != Some(crate::jobs::JobOutcome::Done));
-        let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
-        let filling = topology.slots.iter().any(|slot| slot.incoming.is_some());
-        let vacant = topology.degraded() > 0 && {
-            let ledger = self.ledger.lock().await;
-            ledger.entries.iter().any(|entry| entry.standing == Standing::Spare)
-        };
-        self.jobs.current().is_some()
-            || self.jobs.has_request()
-            || (!failed_last && (stale || filling || vacant))
     }
 
     /// Sectors of each member below a stripe.

@@ -10,7 +10,8 @@ use crate::{
     geometry::StripeIndex,
     intent::{Holder, IntentDisk},
     ledger::{FailedMember, Ledger, Standing},
-    topology::{Member, Recorded, Topology},
+    mutants::{Mutant, lives},
+    topology::{Member, Place, Recorded, Topology},
 };
 
 /// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20). The count is halved
@@ -34,6 +35,16 @@ impl Shared {
         &self,
         change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
     ) -> Result<(), ArrayError> {
+        self.change_state_then(change, |_| None).await
+    }
+
+    /// As [`Shared::change_state`], with a topology that counts only once the change is on all members that remain:
+    /// `then` makes it from the one of that moment, in which a member may have failed meanwhile.
+    pub(crate) async fn change_state_then(
+        &self,
+        change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
+        then: impl FnOnce(&Topology) -> Option<Topology>,
+    ) -> Result<(), ArrayError> {
         if self.read_only {
             return Err(ArrayError::ReadOnly);
         }
@@ -48,6 +59,11 @@ impl Shared {
             self.topology.store(Arc::new(next));
         }
         let result = self.write_down(&mut ledger, &recorded).await;
+        if result.is_ok()
+            && let Some(next) = then(&self.topology.load())
+        {
+            self.topology.store(Arc::new(next));
+        }
         recorded.set();
         result
     }
@@ -59,6 +75,26 @@ impl Shared {
             Ok(None)
         })
         .await
+    }
+
+    /// Brings members level that a crash left an event behind, before the count is raised: with two crashes in a row
+    /// they would be two behind, and stale.
+    pub(crate) async fn catch_up(&self) -> Result<(), ArrayError> {
+        if lives(Mutant::NoCatchUp) {
+            return Ok(());
+        }
+        let mut ledger = self.ledger.lock().await;
+        let failed = ledger.write_behind(self.env.wall_clock_us()).await;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let recorded = Recorded::pending();
+        let result = match self.drop_members(&mut ledger, failed, &recorded, Limit::GiveUp) {
+            Ok(_) => self.write_down(&mut ledger, &recorded).await,
+            Err(error) => Err(error),
+        };
+        recorded.set();
+        result
     }
 
     /// Writes the ledger to all members, dropping those that cannot take it, until all that remain have.
@@ -88,7 +124,11 @@ impl Shared {
         limit: Limit,
     ) -> Result<(), ArrayError> {
         let Some(shared) = self.me.upgrade() else { return Err(ArrayError::Closed) };
-        Detached::start(&self.env, async move { shared.fail_now(failed, limit).await }).await
+        let drop_them = async move {
+            let _working = shared.background.enter();
+            shared.fail_now(failed, limit).await
+        };
+        Detached::start(&self.env, drop_them).await
     }
 
     async fn fail_now(&self, failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
@@ -98,7 +138,9 @@ impl Shared {
         }
         let recorded = Recorded::pending();
         let result = match self.drop_members(&mut ledger, failed, &recorded, limit) {
-            Ok(true) if !self.read_only => self.write_down(&mut ledger, &recorded).await,
+            Ok(true) if !self.read_only && !lives(Mutant::FailureNotRecorded) => {
+                self.write_down(&mut ledger, &recorded).await
+            }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
@@ -125,7 +167,7 @@ impl Shared {
             }
             place.into_iter().for_each(|place| next.remove(place));
             tracing::warn!(member = member.name(), %error, "member failed");
-            dropped.push(member);
+            dropped.push((member, place));
         }
         if dropped.is_empty() {
             return Ok(false);
@@ -137,8 +179,11 @@ impl Shared {
             return Err(ArrayError::Failed);
         }
         next.recorded = recorded.clone();
+        for (member, place) in dropped {
+            ledger.set_standing(&member, Standing::Faulty);
+            place.into_iter().for_each(|place| settle_slot(ledger, &next, place));
+        }
         self.topology.store(Arc::new(next));
-        dropped.iter().for_each(|member| ledger.set_standing(member, Standing::Faulty));
         self.holders_changed.store(true, Ordering::Release);
         // A spare may take the vacant role.
         self.member_dropped.store(true, Ordering::Release);
@@ -175,7 +220,23 @@ impl Shared {
             let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;
             return;
         }
-        self.healing.lock().insert((stripe.0, column));
+        if !self.read_only {
+            self.healing.lock().insert((stripe.0, column));
+        }
+    }
+}
+
+/// A member that left changes what the other of its slot is: one whose replacement failed stays, and one that is
+/// being filled replaces nobody any more.
+fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
+    let (Place::Primary(index) | Place::Incoming(index)) = left;
+    let slot = &topology.slots[index.0];
+    if let Some(primary) = &slot.primary {
+        ledger.set_standing(primary, Standing::Active(index));
+    }
+    let Some(incoming) = slot.incoming.as_ref().and_then(|i| ledger.entry_mut(&i.member)) else { return };
+    if let Standing::Incoming { replacing, .. } = &mut incoming.standing {
+        *replacing = slot.primary.is_some();
     }
 }
 

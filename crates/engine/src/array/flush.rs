@@ -3,7 +3,10 @@
 use smallvec::SmallVec;
 
 use super::{Array, Shared, detached::Detached};
-use crate::error::ArrayError;
+use crate::{
+    error::ArrayError,
+    mutants::{Mutant, lives},
+};
 
 impl Array {
     /// Makes every write acknowledged before this call durable.
@@ -31,8 +34,8 @@ impl Shared {
         if topology.failed {
             return Err(ArrayError::Failed);
         }
-        let flushes: SmallVec<[_; 8]> =
-            topology.members().map(|member| (member, member.device.flush())).collect();
+        let flushed = topology.members().skip(usize::from(lives(Mutant::FlushSkipsMember)));
+        let flushes: SmallVec<[_; 8]> = flushed.map(|member| (member, member.device.flush())).collect();
         let mut failed = Vec::new();
         for (member, flush) in flushes {
             if let Err(error) = flush.await {

@@ -10,6 +10,7 @@ use crate::{
     compute::WriteExtent,
     error::ArrayError,
     geometry::StripeIndex,
+    mutants::{Mutant, lives},
     recovery::{self, Columns, Sources},
     rows::{BLOCK_BYTES, RowSet},
     topology::Topology,
@@ -173,6 +174,9 @@ impl Shared {
                 continue;
             }
             self.recover(stripe, column, bytes.clone(), &mut content).await?;
+            if lives(Mutant::HealWithZeroes) {
+                content.fill(0);
+            }
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             self.write_out(topology, stripe, smallvec![extent], WriteFlags::default()).await?;
             self.stats.count_healed();

@@ -12,6 +12,7 @@ use crate::{
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     intent::IntentGuard,
+    mutants::{Mutant, lives},
     plan::{self, Plan, Presence, StripeState},
     rows::RowSet,
     topology::{Member, Topology},
@@ -130,7 +131,10 @@ impl Shared {
                 }
             };
             self.stats.count_plan(&plan);
-            let extents = compute::compute(&plan, &state, &new, fetched);
+            let mut extents = compute::compute(&plan, &state, &new, fetched);
+            if lives(Mutant::DropParityWrite) {
+                extents.retain(|extent| extent.column < self.geometry.data_columns());
+            }
             self.write_out(&topology, stripe, extents, flags).await?;
             return Ok(());
         }
@@ -209,6 +213,7 @@ impl Shared {
         extents: SmallVec<[WriteExtent; 8]>,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
+        let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
         let mut writes: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
         for extent in extents {

@@ -10,7 +10,13 @@ use smallvec::SmallVec;
 use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags, ZeroFlags};
 
 use super::{Array, Shared, detached::Detached, write::STRIPES_IN_FLIGHT};
-use crate::{error::ArrayError, geometry::StripeIndex, rows::RowSet, topology::Member};
+use crate::{
+    error::ArrayError,
+    geometry::StripeIndex,
+    mutants::{Mutant, lives},
+    rows::RowSet,
+    topology::Member,
+};
 
 /// Zeroes written by one plain write.
 const ZERO_WRITE_BYTES_MAX: u64 = 1 << 20;
@@ -117,7 +123,8 @@ impl Shared {
         }
         let start = self.geometry.chunk_start(stripe);
         let mut started: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
-        for column in 0..self.geometry.members() {
+        let skipped = if lives(Mutant::ZeroSkipsParity) { self.geometry.parity_columns() } else { 0 };
+        for column in 0..self.geometry.members() - skipped {
             for member in topology.writers(&self.geometry, stripe, column) {
                 started.push((member, member.write_zeroes(start, len as u64, flags)));
             }

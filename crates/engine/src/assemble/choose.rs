@@ -8,10 +8,11 @@ use stripewise_format::{
     media::SECTOR_BYTES,
 };
 
-use super::{AssembleError, AssembleOptions};
+use super::{AssembleError, AssembleOptions, force};
 use crate::{
     examine::{Examination, ExamineError},
     geometry::{Geometry, Level, MemberIndex},
+    mutants::{Mutant, lives},
 };
 
 /// A device that was given and does not take part.
@@ -32,7 +33,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    fn index(&self) -> usize {
+    pub(super) fn index(&self) -> usize {
         let (Self::Active { index, .. } | Self::Incoming { index, .. } | Self::Spare { index }) = *self;
         index
     }
@@ -57,6 +58,11 @@ impl Chosen {
             Part::Active { slot: s, index } if s.0 == slot => Some(*index),
             _ => None,
         })
+    }
+
+    /// Roles that have an active member.
+    pub(super) fn active_count(&self) -> usize {
+        (0..self.geometry.members()).filter(|slot| self.active(*slot).is_some()).count()
     }
 }
 
@@ -92,12 +98,15 @@ pub fn choose(
     }
     without_repeated_numbers(&mut chosen, examined);
     promote_complete(&mut chosen);
+    if options.force {
+        force::take_stale(&mut chosen, examined);
+    }
     check_split(examined, &chosen, options)?;
     check_enough(&chosen, superblock, options)?;
     Ok(chosen)
 }
 
-fn name(examination: &Examination) -> String {
+pub(super) fn name(examination: &Examination) -> String {
     examination.device.info().name.clone()
 }
 
@@ -143,7 +152,7 @@ fn geometry(examined: &[Examination], freshest: usize) -> Result<Geometry, Assem
 }
 
 /// What differs between two superblocks that may not, whoever is newer.
-fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
+pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
     let differences = [
         (a.level != b.level, "level"),
         (a.layout != b.layout, "layout"),
@@ -183,6 +192,7 @@ fn classify(
         return Err(format!("it disagrees on the array's {field}; it is damaged or from another time"));
     }
     let role = fresh.roles.of(own.dev_number).unwrap_or(Role::Spare);
+    let role = if lives(Mutant::UseStaleMember) { own.role() } else { role };
     match (role, own.role()) {
         (Role::Active(slot), Role::Active(own_slot)) if usize::from(slot) < geometry.members() => {
             check_current(fresh, own)?;
@@ -204,7 +214,7 @@ fn classify(
 }
 
 fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
-    if own.events.saturating_add(1) >= fresh.events {
+    if own.events.saturating_add(1) >= fresh.events || lives(Mutant::UseStaleMember) {
         return Ok(());
     }
     Err(format!(
@@ -214,7 +224,7 @@ fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
 }
 
 /// A member whose device has become too short is not trusted with anything.
-fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
+pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
     let need =
         examination.superblock.data_offset_sectors.saturating_mul(SECTOR_BYTES) + geometry.member_bytes();
     let have = examination.device.info().size_bytes;
@@ -319,7 +329,7 @@ fn check_split(
 
 fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) -> Result<(), AssembleError> {
     let of = chosen.geometry.members();
-    let have = (0..of).filter(|slot| chosen.active(*slot).is_some()).count();
+    let have = chosen.active_count();
     let need = of - chosen.geometry.parity_columns();
     if have < need {
         return Err(AssembleError::TooFew { have, of, need, excluded: chosen.excluded.clone() });

@@ -19,6 +19,7 @@ use crate::{
     geometry::{Level, MemberIndex},
     intent::{Intent, Pages, RegionMap},
     ledger::{Entry, Ledger, Standing},
+    mutants::{Mutant, lives},
     topology::{Incoming, Member, Recorded, SlotState, Topology},
 };
 
@@ -82,7 +83,8 @@ pub(super) async fn load(
         match entry.standing {
             Standing::Active(slot) => slots[slot.0].primary = Some(entry.member.clone()),
             Standing::Incoming { slot, done_sectors, .. } => {
-                let done = done_sectors * SECTOR_BYTES / chosen.geometry.chunk_bytes() as u64;
+                let done = done_sectors * SECTOR_BYTES / chosen.geometry.chunk_bytes() as u64
+                    + 2 * u64::from(lives(Mutant::ResumeRebuildAhead));
                 slots[slot.0].incoming = Some(Incoming::new(entry.member.clone(), done));
             }
             Standing::Spare | Standing::Faulty => {}

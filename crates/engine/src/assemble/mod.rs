@@ -1,6 +1,7 @@
 //! Opening an array from its members: who belongs, who is stale, what must be resynced.
 
 mod choose;
+mod force;
 mod load;
 
 use std::{
@@ -33,7 +34,8 @@ use crate::{
 pub struct AssembleOptions {
     /// Start although members are absent that were there when the array was last used.
     pub run: bool,
-    /// Start although data may be lost: a dirty array without full redundancy, or the newer half of a split one.
+    /// Start although data may be lost: a dirty array without full redundancy, the newer half of a split one, or with
+    /// members that are not current where too few others are left.
     pub force: bool,
     /// Write nothing, not even metadata.
     pub read_only: bool,
@@ -213,6 +215,7 @@ async fn open(
     {
         return Err(ArrayError::Failed.into());
     }
+    shared.catch_up().await?;
     shared.record(|_| ()).await?;
     if let Some(request) = scrub {
         shared.jobs.request(request);

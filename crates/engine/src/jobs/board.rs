@@ -156,6 +156,8 @@ struct State {
     changes: u64,
     /// Grows when there may be new work; a job's own end is none, or one that fails would be tried for ever.
     wishes: u64,
+    /// The wish up to which the runner has done what can be done.
+    idle_since: Option<u64>,
     limits: SpeedLimits,
     waiting: WaitList,
 }
@@ -181,8 +183,15 @@ impl JobBoard {
         self.change(|state| state.wishes += 1);
     }
 
-    /// Waits for new work after the wish numbered `seen`.
+    /// Whether a job runs, or would if the runner had looked already.
+    pub(crate) fn is_due(&self) -> bool {
+        let state = self.0.lock();
+        state.current.is_some() || state.idle_since != Some(state.wishes)
+    }
+
+    /// Waits for new work after the wish numbered `seen`, up to which nothing is left to be done.
     pub(crate) async fn wished(&self, seen: u64) {
+        self.change(|state| state.idle_since = Some(seen));
         std::future::poll_fn(|cx: &mut Context<'_>| {
             let mut state = self.0.lock();
             if state.wishes != seen {
@@ -224,10 +233,6 @@ impl JobBoard {
 
     pub(crate) fn next_request(&self) -> Option<Request> {
         self.0.lock().requests.pop_front()
-    }
-
-    pub(crate) fn has_request(&self) -> bool {
-        !self.0.lock().requests.is_empty()
     }
 
     pub(crate) fn set_paused(&self, paused: bool) {

@@ -11,8 +11,9 @@ use crate::{
     geometry::{MemberIndex, StripeIndex},
     ledger::Standing,
     locks::RowGuard,
+    mutants::{Mutant, lives},
     recovery::{self, Sources},
-    topology::{Incoming, Topology},
+    topology::{Incoming, Member, Topology},
 };
 
 /// A batch that is on the incoming member, with its rows still locked until the next in order may follow.
@@ -29,7 +30,8 @@ impl Shared {
         incoming: &Arc<Incoming>,
         stripes: Range<u64>,
     ) -> Result<Filled<'_>, ArrayError> {
-        let rows = self.lock_stripes(stripes.clone()).await;
+        let locked = if lives(Mutant::RebuildUnlocked) { 0..0 } else { stripes.clone() };
+        let rows = self.lock_stripes(locked).await;
         let topology = self.topology.load_full();
         if !topology.is_incoming(slot, incoming) {
             return Err(gone(incoming));
@@ -129,6 +131,9 @@ impl Shared {
     }
 
     async fn flush_incoming(&self, incoming: &Arc<Incoming>) -> Result<(), ArrayError> {
+        if lives(Mutant::PromoteWithoutFlush) {
+            return Ok(());
+        }
         match incoming.member.device.flush().await {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -148,24 +153,50 @@ impl Shared {
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         self.checkpoint(slot, incoming).await?;
-        self.change_state(|ledger, topology| {
-            if !topology.is_incoming(slot, incoming) {
-                return Err(gone(incoming));
-            }
-            let mut next = topology.clone();
-            let replaced = next.slots[slot.0].primary.replace(incoming.member.clone());
-            next.slots[slot.0].incoming = None;
-            if let Some(replaced) = replaced {
-                ledger.set_standing(&replaced, Standing::Faulty);
-            }
-            ledger.set_standing(&incoming.member, Standing::Active(slot));
-            Ok(Some(next))
-        })
-        .await?;
+        let replaced = self.topology.load().slots[slot.0].primary.clone();
+        match replaced {
+            Some(replaced) => self.hand_over(slot, incoming, &replaced).await?,
+            None => self.occupy(slot, incoming).await?,
+        }
         if let Some(intent) = &self.intent {
             intent.rewrite(self).await;
         }
         Ok(())
+    }
+
+    /// Takes a vacant slot. From the first superblock on the array counts as having this member: another that fails
+    /// to take its superblock may be all that the level tolerates.
+    async fn occupy(&self, slot: MemberIndex, incoming: &Arc<Incoming>) -> Result<(), ArrayError> {
+        self.change_state(|ledger, topology| {
+            ledger.set_standing(still_incoming(topology, slot, incoming)?, Standing::Active(slot));
+            Ok(Some(topology.with_primary(slot, &incoming.member)))
+        })
+        .await
+    }
+
+    /// Takes a living member's place. Writes go to both until all superblocks say so: if the new member fails just
+    /// then, the old one is current and stays.
+    async fn hand_over(
+        &self,
+        slot: MemberIndex,
+        incoming: &Arc<Incoming>,
+        replaced: &Arc<Member>,
+    ) -> Result<(), ArrayError> {
+        self.change_state_then(
+            |ledger, topology| {
+                let member = still_incoming(topology, slot, incoming)?;
+                ledger.set_standing(replaced, Standing::Faulty);
+                ledger.set_standing(member, Standing::Active(slot));
+                Ok(None)
+            },
+            |topology| {
+                topology.is_incoming(slot, incoming).then(|| topology.with_primary(slot, &incoming.member))
+            },
+        )
+        .await?;
+        let primary = self.topology.load().slots[slot.0].primary.clone();
+        let stands = primary.is_some_and(|primary| Arc::ptr_eq(&primary, &incoming.member));
+        if stands { Ok(()) } else { Err(gone(incoming)) }
     }
 }
 
@@ -173,4 +204,13 @@ impl Shared {
 fn gone(incoming: &Incoming) -> ArrayError {
     let member = incoming.member.name().to_owned();
     ArrayError::Member { member, problem: "it failed or was taken out while it was being filled".to_owned() }
+}
+
+/// The incoming member, if it is that still.
+fn still_incoming<'a>(
+    topology: &Topology,
+    slot: MemberIndex,
+    incoming: &'a Arc<Incoming>,
+) -> Result<&'a Arc<Member>, ArrayError> {
+    if topology.is_incoming(slot, incoming) { Ok(&incoming.member) } else { Err(gone(incoming)) }
 }

@@ -3,7 +3,10 @@
 use super::{
     Band, Choice, ColumnOps, ColumnState, Cycle, Plan, PlanError, Redundancy, StripeState, WriteSelection,
 };
-use crate::rows::RowSet;
+use crate::{
+    mutants::{Mutant, lives},
+    rows::RowSet,
+};
 
 /// Makes the basic matrix: a cycle for every dirty row, and its operations.
 ///
@@ -76,6 +79,9 @@ impl RowView<'_> {
             return self.without_parity();
         }
         let data = self.state.data();
+        if lives(Mutant::DegradedParityForgotten) && data.iter().any(|c| !c.writable()) {
+            return Ok(Cycle::Direct);
+        }
         if data.iter().all(|c| self.is_whole(c)) {
             return Ok(Cycle::Full);
         }

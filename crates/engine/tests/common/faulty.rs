@@ -11,41 +11,6 @@ use stripewise_sim::{SimMember, World};
 
 use super::{MEMBER_BYTES, Shape, devices};
 
-/// A simulated member that can be told to fail.
-pub struct Shared(pub Arc<SimMember>);
-
-impl Device for Shared {
-    fn info(&self) -> &stripewise_device::DeviceInfo {
-        self.0.info()
-    }
-    fn read(
-        &self,
-        at: u64,
-        into: stripewise_device::ReadBufs,
-    ) -> stripewise_device::IoFuture<stripewise_device::ReadDone> {
-        self.0.read(at, into)
-    }
-    fn write(
-        &self,
-        at: u64,
-        from: stripewise_device::WriteBufs,
-        flags: WriteFlags,
-    ) -> stripewise_device::IoFuture<Result<(), stripewise_device::IoError>> {
-        self.0.write(at, from, flags)
-    }
-    fn flush(&self) -> stripewise_device::IoFuture<Result<(), stripewise_device::IoError>> {
-        self.0.flush()
-    }
-    fn write_zeroes(
-        &self,
-        at: u64,
-        len: u64,
-        flags: stripewise_device::ZeroFlags,
-    ) -> stripewise_device::IoFuture<Result<(), stripewise_device::IoError>> {
-        self.0.write_zeroes(at, len, flags)
-    }
-}
-
 pub struct Bench {
     pub world: World,
     pub sims: Vec<Arc<SimMember>>,
@@ -60,7 +25,7 @@ pub fn bench(seed: u64, shape: Shape) -> Bench {
     let mut members: Vec<Arc<dyn Device>> = Vec::new();
     let (mut faults, mut logs) = (Vec::new(), Vec::new());
     for sim in &sims {
-        let (traced, log) = Trace::new(Shared(sim.clone()));
+        let (traced, log) = Trace::new(sim.clone());
         let (fault, handle) = Fault::new(traced);
         members.push(Arc::new(fault));
         faults.push(handle);
@@ -78,7 +43,7 @@ impl Bench {
     /// One more member that can be told to fail.
     pub fn spare(&mut self, name: &str) -> (Arc<dyn Device>, Arc<SimMember>, Arc<Faults>) {
         let sim = self.world.add_member(name, MEMBER_BYTES);
-        let (fault, handle) = Fault::new(Shared(sim.clone()));
+        let (fault, handle) = Fault::new(sim.clone());
         (Arc::new(fault), sim, handle)
     }
 

@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -52,6 +53,17 @@ fn is_self(user: &BlockUser) -> bool {
 /// Read-only, because udev probes a device anew when a writer closes it.
 fn open_alone(node: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node)
+}
+
+/// Writes out what is cached of the device: by another process, because a thread of this one that waited for writes
+/// which this process serves could never be killed.
+pub(super) fn write_out(claimed: &File, node: &Path) -> Result<(), AttachError> {
+    let written = Command::new("sync").arg(node).stdin(Stdio::null()).output();
+    if written.is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    // No such program, or an error that the file was opened early enough to be told too.
+    claimed.sync_all().map_err(AttachError::system("write out the cached data of", node))
 }
 
 /// Waits until `is_gone`.

@@ -49,7 +49,7 @@ pub enum AttachError {
         remedy: &'static str,
     },
     /// The block device still serves somebody.
-    #[error("{} is in use: {}; stop that first, or detach lazily or by force", block.display(), Listed(users))]
+    #[error("{} is in use: {}; stop that first", block.display(), Listed(users))]
     InUse {
         /// The block device.
         block: PathBuf,

@@ -114,7 +114,7 @@ impl KernelNbd {
         }
         // The running thread holds the device open.
         let claimed = blockdev::claim(&self.node, 1)?;
-        claimed.sync_all().map_err(AttachError::system("write out the cached data of", &self.node))?;
+        blockdev::write_out(&claimed, &self.node)?;
         ioctl::nbd_disconnect(&claimed).map_err(AttachError::system("disconnect", &self.node))?;
         drop(claimed);
         self.join();

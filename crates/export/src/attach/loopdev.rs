@@ -70,7 +70,7 @@ impl LoopDevice {
             return Ok(());
         }
         let claimed = blockdev::claim(&self.node, 0)?;
-        claimed.sync_all().map_err(AttachError::system("write out the cached data of", &self.node))?;
+        blockdev::write_out(&claimed, &self.node)?;
         clear(&claimed).map_err(AttachError::system("unbind", &self.node))?;
         drop(claimed);
         blockdev::wait_gone(&self.node, || !self.is_bound())

@@ -1,0 +1,95 @@
+//! Commands on background jobs: scrub, speed, wait.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use serde_json::json;
+
+use super::{done, print_json};
+use crate::{
+    args::{ScrubArgs, SpeedArgs},
+    client, output, progress,
+    protocol::{JobStatus, Request, ScrubAction},
+    sizes::format_size,
+};
+
+/// Waits until no job is under way.
+pub(super) fn wait(name: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let status = progress::wait_for_jobs(name)?;
+    if json {
+        print_json(&status)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for jobs; fails if the last one did.
+pub(super) fn wait_for_success(name: &str) -> anyhow::Result<ExitCode> {
+    let status = progress::wait_for_jobs(name)?;
+    match status.last_job.and_then(|job| job.outcome).as_deref() {
+        None | Some("done") => Ok(ExitCode::SUCCESS),
+        Some(outcome) => bail!("{name}: {outcome}"),
+    }
+}
+
+pub(super) fn scrub(args: &ScrubArgs, json: bool) -> anyhow::Result<ExitCode> {
+    if args.action == ScrubAction::Status {
+        return scrub_status(&args.name, json);
+    }
+    done(&args.name, &Request::Scrub { action: args.action })?;
+    let starts = matches!(args.action, ScrubAction::Start | ScrubAction::Repair);
+    if !(args.wait && starts) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    wait_for_success(&args.name)?;
+    scrub_status(&args.name, json)
+}
+
+/// Prints how a scrub stands or ended; exit code 1 if anything disagreed.
+fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let status = client::status(name)?;
+    let is_scrub = |job: &JobStatus| matches!(job.kind.as_str(), "check" | "repair");
+    let Some(job) = status.job.filter(is_scrub).or(status.last_scrub) else {
+        if json {
+            print_json(&serde_json::Value::Null)?
+        } else {
+            println!("{name}: no scrub since it was opened")
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    if json {
+        print_json(&job)?;
+    } else {
+        let outcome = job.outcome.as_deref().unwrap_or("under way");
+        println!("{name}: {}, {outcome}, mismatch_cnt {}", output::job_line(&job), job.mismatch_count);
+        if !job.mismatched_stripes.is_empty() {
+            let stripes: Vec<_> = job.mismatched_stripes.iter().take(20).map(u64::to_string).collect();
+            println!("    stripes that disagreed: {}", stripes.join(" "));
+        }
+    }
+    Ok(if job.mismatch_count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Sets limits, or prints them where none is given.
+pub(super) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
+    if let (Some(min), Some(max @ 1..)) = (args.min, args.max)
+        && min > max
+    {
+        bail!("--min is above --max");
+    }
+    if args.min.is_none() && args.max.is_none() {
+        return print_speed(&args.name, json);
+    }
+    done(&args.name, &Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s: args.max })
+}
+
+fn print_speed(name: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let status = client::status(name)?;
+    let (min, max) = (status.speed_min_bytes_per_s, status.speed_max_bytes_per_s);
+    if json {
+        print_json(&json!({ "name": name, "min_bytes_per_s": min, "max_bytes_per_s": max }))?;
+    } else {
+        let max = max.map_or_else(|| "no limit".to_owned(), |max| format!("{}/s", format_size(max)));
+        println!("{name}: min {}/s, max {max}", format_size(min));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,31 @@
+//! What a daemon must not keep of the command that starts it: the caller's files, pipes and locks would stay open, and
+//! `stripewise create ... | cat`, or a script under flock(1), would never end.
+
+#![allow(unsafe_code)]
+
+use std::{fs::File, io};
+
+/// The first descriptor after standard input, output and error.
+const FIRST_OTHER: libc::c_uint = 3;
+
+/// Keeps every descriptor but the standard ones from the programs that this process starts.
+pub(super) fn keep_descriptors() -> io::Result<()> {
+    // SAFETY: no memory is passed, and no descriptor is closed: they are marked to be closed on exec, which is what
+    // Rust does with all that it opens.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST_OTHER,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC as libc::c_uint,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets go of the pipes to the command that has been answered.
+pub(super) fn let_go() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(rustix::stdio::dup2_stdout(&null)?)
+}

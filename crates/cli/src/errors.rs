@@ -1,0 +1,36 @@
+//! Errors as people read them.
+
+/// An error and its causes on one line. Many an error says its cause itself; what has been said is not said again.
+pub(crate) fn line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.ends_with(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text += ": ";
+        }
+        text += &cause;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("/dev/x: {0}")]
+    struct Telling(#[source] io::Error);
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = || io::Error::other("broken");
+        assert_eq!(line(&anyhow!(Telling(cause())).context("opening")), "opening: /dev/x: broken");
+        assert_eq!(line(&anyhow!(cause()).context("opening")), "opening: broken");
+    }
+}

@@ -1,0 +1,40 @@
+//! Devices as they are given on the command line.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+};
+
+use anyhow::bail;
+
+/// Paths that mean the same to a daemon in another directory.
+pub(crate) fn absolute_paths(devices: &[String]) -> anyhow::Result<Vec<String>> {
+    devices.iter().map(|device| absolute_path(device)).collect()
+}
+
+pub(crate) fn absolute_path(device: &str) -> anyhow::Result<String> {
+    Ok(std::path::absolute(device)?.display().to_string())
+}
+
+/// Refuses one device under two paths, before the second opening finds it "in use" by the first.
+pub(crate) fn check_given_once<'a>(devices: impl IntoIterator<Item = &'a String>) -> anyhow::Result<()> {
+    let mut seen = BTreeMap::new();
+    for path in devices {
+        // What is not there is told by whoever opens it.
+        let Some(identity) = identity(path) else { continue };
+        match seen.insert(identity, path) {
+            Some(first) if first == path => bail!("{path} is given twice; give every device once"),
+            Some(first) => bail!("{first} and {path} are the same device; give every device once"),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// What stays the same under every path, link and node: a block device's number, or the place of a file.
+fn identity(path: &str) -> Option<(u64, Option<u64>)> {
+    let metadata = fs::metadata(path).ok()?;
+    let is_block = metadata.file_type().is_block_device();
+    Some(if is_block { (metadata.rdev(), None) } else { (metadata.dev(), Some(metadata.ino())) })
+}

@@ -1,0 +1,44 @@
+//! What `--force` adds: members that are no longer current, taken because nothing better is there.
+
+use stripewise_format::md::{Features, Role};
+
+use super::choose::{Chosen, Part, check_size, name, shape_difference};
+use crate::{examine::Examination, geometry::MemberIndex};
+
+/// Fills vacant roles with the least stale of the members left out, as `mdadm --assemble --force` does, until the
+/// array can be started and no further: what was written since they left is missing on them.
+pub(super) fn take_stale(chosen: &mut Chosen, examined: &[Examination]) {
+    let need = chosen.geometry.members() - chosen.geometry.parity_columns();
+    while chosen.active_count() < need {
+        let candidates =
+            (0..examined.len()).filter_map(|index| Some((index, role_left(chosen, examined, index)?)));
+        let least_stale = candidates.max_by_key(|(index, _)| examined[*index].superblock.events);
+        let Some((index, slot)) = least_stale else { return };
+        let (member, superblock) = (name(&examined[index]), &examined[index].superblock);
+        tracing::warn!(
+            member,
+            events = superblock.events,
+            of = examined[chosen.freshest].superblock.events,
+            "taken although it is not current: what was written since is lost"
+        );
+        chosen.excluded.retain(|excluded| excluded.name != member);
+        chosen.parts.push(Part::Active { slot, index });
+    }
+}
+
+/// The vacant role that a member left out had, complete, when it was last part of the array.
+fn role_left(chosen: &Chosen, examined: &[Examination], index: usize) -> Option<MemberIndex> {
+    let (fresh, own) = (&examined[chosen.freshest].superblock, &examined[index].superblock);
+    let Role::Active(slot) = own.role() else { return None };
+    let slot = MemberIndex(usize::from(slot));
+    let number_taken =
+        chosen.parts.iter().any(|p| examined[p.index()].superblock.dev_number == own.dev_number);
+    let fits = slot.0 < chosen.geometry.members()
+        && chosen.active(slot.0).is_none()
+        && !number_taken
+        && shape_difference(fresh, own).is_none()
+        && own.check_supported().is_ok()
+        && !own.features.contains(Features::RECOVERY_OFFSET)
+        && check_size(&examined[index], &chosen.geometry).is_ok();
+    fits.then_some(slot)
+}

@@ -1,0 +1,128 @@
+//! Deliberate bugs, one of which a test can switch on: checkers that never fail prove nothing.
+//!
+//! Only with the feature `mutants`, which no shipped build has; without it every question is answered "no" at compile
+//! time. The switch is per thread, so that simulations on several threads can try several mutants.
+
+/// A deliberate bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutant {
+    /// The intent of a write is not written to the bitmap.
+    SkipIntent,
+    /// The bitmap page is written without FUA.
+    IntentNotDurable,
+    /// The superblocks are not marked dirty before the first write.
+    SkipDirtyMark,
+    /// Regions are cleared without a flush of the members.
+    ClearWithoutFlush,
+    /// Regions are cleared while they are written to.
+    ClearBusyRegion,
+    /// Parity is computed and not written.
+    DropParityWrite,
+    /// A read-modify-write leaves parity as it was.
+    ParityNotUpdated,
+    /// Q is updated with the coefficient of a neighbour.
+    WrongQCoefficient,
+    /// P moves the wrong way after the first rotation.
+    WrongParityRotation,
+    /// Writes with a lost data column do not keep parity up to date.
+    DegradedParityForgotten,
+    /// What a partly written block held before is lost.
+    PartialBlockZeroed,
+    /// Parity that a crash left wrong is modified in place.
+    StaleParityTrusted,
+    /// Zeroed stripes leave parity as it was.
+    ZeroSkipsParity,
+    /// Writes with FUA are sent without.
+    AcknowledgeBeforeFua,
+    /// A flush leaves the first member out.
+    FlushSkipsMember,
+    /// Rows are locked for nobody.
+    ForgetRowLock,
+    /// A member that failed is dropped, and nobody writes that down.
+    FailureNotRecorded,
+    /// Members that are not current are taken for current.
+    UseStaleMember,
+    /// The event count stays as it is.
+    EventsNotRaised,
+    /// Members that a crash left an event behind are not brought level.
+    NoCatchUp,
+    /// Writes pass by a member that is being filled.
+    WritesPassIncoming,
+    /// A member that is being filled is read everywhere.
+    ReadIncompleteMember,
+    /// A rebuild is resumed behind where it stood.
+    ResumeRebuildAhead,
+    /// A rebuild locks no rows.
+    RebuildUnlocked,
+    /// A filled member takes over without a flush.
+    PromoteWithoutFlush,
+    /// A resync passes over every other region.
+    ResyncSkipsRegion,
+    /// A block that cannot be read is healed with zeroes.
+    HealWithZeroes,
+    /// A check finds nothing.
+    BlindCheck,
+}
+
+impl Mutant {
+    /// Every mutant.
+    pub const ALL: [Self; 28] = [
+        Self::SkipIntent,
+        Self::IntentNotDurable,
+        Self::SkipDirtyMark,
+        Self::ClearWithoutFlush,
+        Self::ClearBusyRegion,
+        Self::DropParityWrite,
+        Self::ParityNotUpdated,
+        Self::WrongQCoefficient,
+        Self::WrongParityRotation,
+        Self::DegradedParityForgotten,
+        Self::PartialBlockZeroed,
+        Self::StaleParityTrusted,
+        Self::ZeroSkipsParity,
+        Self::AcknowledgeBeforeFua,
+        Self::FlushSkipsMember,
+        Self::ForgetRowLock,
+        Self::FailureNotRecorded,
+        Self::UseStaleMember,
+        Self::EventsNotRaised,
+        Self::NoCatchUp,
+        Self::WritesPassIncoming,
+        Self::ReadIncompleteMember,
+        Self::ResumeRebuildAhead,
+        Self::RebuildUnlocked,
+        Self::PromoteWithoutFlush,
+        Self::ResyncSkipsRegion,
+        Self::HealWithZeroes,
+        Self::BlindCheck,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static LIVE: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Switches a mutant on for arrays that run on this thread, or all off.
+#[cfg(feature = "mutants")]
+pub fn set(mutant: Option<Mutant>) {
+    LIVE.with(|live| live.set(mutant));
+}
+
+/// Whether a mutant lives.
+#[cfg(feature = "mutants")]
+pub(crate) fn lives(mutant: Mutant) -> bool {
+    LIVE.with(|live| live.get()) == Some(mutant)
+}
+
+/// A number that nobody else has: for a lock that excludes nobody.
+pub(crate) fn unique() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX / 2);
+    LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Whether a mutant lives: without the feature, none does.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn lives(_: Mutant) -> bool {
+    false
+}

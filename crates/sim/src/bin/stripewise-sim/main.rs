@@ -1,0 +1,25 @@
+//! `stripewise-sim`: tells stories of arrays from seeds, in search of one that ends badly.
+
+mod args;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod replay;
+mod run;
+mod shrink;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    // Panics of the engine are findings; they are told with their story.
+    std::panic::set_hook(Box::new(|_| ()));
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Replay(args) => replay::replay(&args),
+        #[cfg(feature = "mutants")]
+        Command::Mutants(args) => mutants::mutants(&args),
+    };
+    if result { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,107 @@
+//! Many stories, on all cores.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use stripewise_sim::story::{Outcome, Plan, tell};
+
+use crate::{args::RunArgs, replay, shrink::shrink};
+
+/// What the threads share.
+struct Progress {
+    next_seed: AtomicU64,
+    stop: AtomicBool,
+    crash_points: AtomicU64,
+    stories: AtomicU64,
+    distinct: Mutex<HashSet<u64>>,
+    failed: Mutex<Option<(Plan, Outcome)>>,
+}
+
+/// Tells stories until seeds, time or crash points are used up, or one ends badly. True if none did.
+pub(crate) fn run(args: &RunArgs) -> bool {
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let progress = Progress {
+        next_seed: AtomicU64::new(args.seeds.start),
+        stop: AtomicBool::new(false),
+        crash_points: AtomicU64::new(0),
+        stories: AtomicU64::new(0),
+        distinct: Mutex::default(),
+        failed: Mutex::default(),
+    };
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let tellers: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| tell_stories(args, &progress, started))).collect();
+        watch(args, &progress, started, || tellers.iter().all(|teller| teller.is_finished()));
+    });
+    report(&progress, started, threads);
+    let failed = progress.failed.into_inner().expect("tellers catch panics");
+    let Some((plan, outcome)) = failed else { return true };
+    println!("seed {} ends badly, in life {}; it is being shrunk", plan.seed, outcome.life);
+    replay::narrate(&shrink(&plan, &outcome), replay::EVENTS_DEFAULT);
+    false
+}
+
+fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
+    while !progress.stop.load(Ordering::Relaxed) {
+        let seed = progress.next_seed.fetch_add(1, Ordering::Relaxed);
+        let out_of_time = args.seconds.is_some_and(|limit| started.elapsed() >= limit);
+        if seed >= args.seeds.end || out_of_time {
+            return;
+        }
+        let plan = args.story.plan(seed);
+        let outcome = tell(&plan);
+        progress.stories.fetch_add(1, Ordering::Relaxed);
+        let count = outcome.crash_points.len() as u64;
+        progress.distinct.lock().expect("nobody panics with it").extend(&outcome.crash_points);
+        let total = progress.crash_points.fetch_add(count, Ordering::Relaxed) + count;
+        if args.crash_points.is_some_and(|enough| total >= enough) {
+            progress.stop.store(true, Ordering::Relaxed);
+        }
+        if outcome.violation.is_some() {
+            progress.stop.store(true, Ordering::Relaxed);
+            progress.failed.lock().expect("nobody panics with it").get_or_insert((plan, outcome));
+        }
+    }
+}
+
+/// Shows how far it is, on a terminal.
+fn watch(args: &RunArgs, progress: &Progress, started: Instant, done: impl Fn() -> bool) {
+    let seeds = args.seeds.end - args.seeds.start;
+    let bar = ProgressBar::new(args.crash_points.unwrap_or(seeds));
+    let style = ProgressStyle::with_template("{bar:30} {msg} ETA {eta}");
+    bar.set_style(style.expect("the template is right"));
+    while !done() {
+        let points = progress.crash_points.load(Ordering::Relaxed);
+        let stories = progress.stories.load(Ordering::Relaxed);
+        bar.set_position(if args.crash_points.is_some() { points } else { stories });
+        bar.set_message(format!("{points} power failures, {:.0}/s", rate(points, started)));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    bar.finish_and_clear();
+}
+
+fn rate(count: u64, started: Instant) -> f64 {
+    count as f64 / started.elapsed().as_secs_f64().max(1e-9)
+}
+
+fn report(progress: &Progress, started: Instant, threads: usize) {
+    let points = progress.crash_points.load(Ordering::Relaxed);
+    let stories = progress.stories.load(Ordering::Relaxed);
+    let distinct = progress.distinct.lock().expect("nobody panics with it").len();
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{stories} stories, {points} power failures ({distinct} distinct) in {seconds:.1} s on {threads} threads: {:.0} a second",
+        rate(points, started)
+    );
+    if progress.failed.lock().expect("nobody panics with it").is_none() {
+        println!("no violation");
+    }
+}

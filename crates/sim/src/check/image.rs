@@ -1,0 +1,318 @@
+//! What lies on the members at one moment, read as another program would: superblocks, who is current, the bitmap; and
+//! whether it tells the truth about the data.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Checker, Violation,
+    layout::{Layout, ROW_BYTES},
+};
+
+const SECTOR: usize = 512;
+const SUPERBLOCK_AT: usize = 4096;
+const SUPERBLOCK_MAGIC: u32 = 0xa92b_4efc;
+const HEADER_A_AT: usize = 262_144;
+const BLOCK: usize = 4096;
+const BITS_PER_PAGE: usize = 32_448;
+const FEATURE_RECOVERY_OFFSET: u32 = 2;
+const FEATURE_REPLACEMENT: u32 = 16;
+const ROLE_FAULTY: u16 = 0xfffe;
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// What the checkers want of an md superblock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// The array's identity.
+    pub array: [u8; 16],
+    /// The array's shape.
+    pub layout: Layout,
+    /// Where the data begins.
+    pub data_offset: usize,
+    /// This member's device number.
+    pub number: u32,
+    /// The event count.
+    pub events: u64,
+    /// Whether it says that the members agree.
+    pub clean: bool,
+    /// The role of each device number.
+    pub roles: Vec<u16>,
+    /// For a member that is being filled: the bytes that are good, and whether it is to replace a living member.
+    pub filled: Option<(usize, bool)>,
+}
+
+impl Superblock {
+    /// Reads a member's superblock. None: there is no valid one.
+    pub fn read(member: &[u8]) -> Option<Self> {
+        let block = &member[SUPERBLOCK_AT..SUPERBLOCK_AT + BLOCK];
+        if u32_at(block, 0) != SUPERBLOCK_MAGIC || u32_at(block, 4) != 1 {
+            return None;
+        }
+        let max_dev = u32_at(block, 220) as usize;
+        if max_dev > (BLOCK - 256) / 2 || u32_at(block, 216) != checksum(block, 256 + 2 * max_dev) {
+            return None;
+        }
+        let features = u32_at(block, 8);
+        let layout = Layout {
+            level: u32_at(block, 72) as i32,
+            members: u32_at(block, 92) as usize,
+            chunk_bytes: (u32_at(block, 88) as usize * SECTOR).max(ROW_BYTES),
+            member_bytes: u64_at(block, 80) as usize * SECTOR,
+        };
+        let filled = (features & FEATURE_RECOVERY_OFFSET != 0)
+            .then(|| (u64_at(block, 152) as usize * SECTOR, features & FEATURE_REPLACEMENT != 0));
+        Some(Self {
+            array: block[16..32].try_into().expect("sixteen bytes"),
+            layout,
+            data_offset: u64_at(block, 128) as usize * SECTOR,
+            number: u32_at(block, 160),
+            events: u64_at(block, 200),
+            clean: u64_at(block, 208) == u64::MAX,
+            roles: (0..max_dev).map(|i| u16_at(block, 256 + 2 * i)).collect(),
+            filled,
+        })
+    }
+
+    /// The role that this superblock gives a device number.
+    pub fn role_of(&self, number: u32) -> Option<usize> {
+        let role = *self.roles.get(number as usize)?;
+        (usize::from(role) < self.layout.members).then_some(usize::from(role))
+    }
+
+    /// Whether this superblock calls a device number faulty.
+    pub fn calls_faulty(&self, number: u32) -> bool {
+        self.roles.get(number as usize) == Some(&ROLE_FAULTY)
+    }
+}
+
+/// md's sum: 32-bit words without the sum itself, folded once.
+fn checksum(block: &[u8], len: usize) -> u32 {
+    let words = (0..len / 4).filter(|i| *i != 54).map(|i| u64::from(u32_at(block, 4 * i)));
+    let tail = if len % 4 == 2 { u64::from(u16_at(block, len - 2)) } else { 0 };
+    let sum = words.sum::<u64>() + tail;
+    (sum as u32).wrapping_add((sum >> 32) as u32)
+}
+
+/// A member's extension header, as far as it tells where the bitmap is.
+struct Header {
+    generation: u64,
+    bitmap_offset: usize,
+    region_bytes: usize,
+    pages: usize,
+}
+
+impl Header {
+    fn newest(member: &[u8], data_offset: usize) -> Option<Self> {
+        let copies = [HEADER_A_AT, data_offset.checked_sub(BLOCK)?];
+        copies.into_iter().filter_map(|at| Self::read(&member[at..at + BLOCK])).max_by_key(|h| h.generation)
+    }
+
+    fn read(block: &[u8]) -> Option<Self> {
+        if &block[..8] != b"STRPWISE" || u32_at(block, 16) != crc_without(block, 16) {
+            return None;
+        }
+        Some(Self {
+            generation: u64_at(block, 64),
+            bitmap_offset: u64_at(block, 80) as usize,
+            region_bytes: u64_at(block, 88) as usize,
+            pages: u32_at(block, 104) as usize,
+        })
+    }
+}
+
+/// CRC-32C of a block with the CRC's own field zero.
+fn crc_without(block: &[u8], at: usize) -> u32 {
+    let mut copy: [u8; BLOCK] = block.try_into().expect("a block");
+    copy[at..at + 4].fill(0);
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy) as u32
+}
+
+/// The newer of a page's two slots on one member: generation and bits.
+fn newest_page<'a>(
+    member: &'a [u8],
+    header: &Header,
+    array: &[u8; 16],
+    page: usize,
+) -> Option<(u64, &'a [u8])> {
+    let slots = (0..2).filter_map(|slot| {
+        let at = header.bitmap_offset + (2 * page + slot) * BLOCK;
+        let block = member.get(at..at + BLOCK)?;
+        let is_ours = &block[..4] == b"SWBM"
+            && &block[8..24] == array
+            && u32_at(block, 24) as usize == page
+            && u32_at(block, 4) == crc_without(block, 4);
+        is_ours.then(|| (u64_at(block, 32), &block[40..]))
+    });
+    slots.max_by_key(|(generation, _)| *generation)
+}
+
+/// The members at one moment.
+pub struct Image<'a> {
+    members: &'a [&'a [u8]],
+    superblocks: Vec<Option<Superblock>>,
+    freshest: usize,
+}
+
+impl<'a> Image<'a> {
+    /// Reads the superblocks. None: no member has a valid one.
+    pub fn of(members: &'a [&'a [u8]]) -> Option<Self> {
+        let superblocks: Vec<_> = members.iter().map(|member| Superblock::read(member)).collect();
+        let events =
+            |index: usize| superblocks[index].as_ref().map(|sb| (sb.events, std::cmp::Reverse(index)));
+        let freshest = (0..members.len()).filter(|i| superblocks[*i].is_some()).max_by_key(|i| events(*i))?;
+        Some(Self { members, superblocks, freshest })
+    }
+
+    /// A member's superblock.
+    pub fn superblock(&self, member: usize) -> Option<&Superblock> {
+        self.superblocks[member].as_ref()
+    }
+
+    /// The superblock that counts.
+    pub fn freshest(&self) -> &Superblock {
+        self.superblocks[self.freshest].as_ref().expect("the freshest has one")
+    }
+
+    /// The role that a member is current in, wholly or (second) up to so many bytes. A member whose event count is one
+    /// behind is current: its superblock was about to be written.
+    pub fn standing(&self, member: usize) -> Option<(usize, Option<(usize, bool)>)> {
+        let (fresh, own) = (self.freshest(), self.superblock(member)?);
+        let role = fresh.role_of(own.number)?;
+        let current = own.array == fresh.array
+            && own.events + 1 >= fresh.events
+            && own.role_of(own.number) == Some(role);
+        current.then_some((role, own.filled))
+    }
+
+    /// Whether a member belongs, in sync or as one that is being filled or waits: it is up to date with the others, and
+    /// they do not call it faulty.
+    pub fn belongs(&self, member: usize) -> bool {
+        let fresh = self.freshest();
+        self.superblock(member).is_some_and(|own| {
+            own.array == fresh.array && own.events + 1 >= fresh.events && !fresh.calls_faulty(own.number)
+        })
+    }
+
+    /// The members in sync, by role.
+    pub fn in_sync(&self) -> Vec<Option<usize>> {
+        let mut by_role = vec![None; self.freshest().layout.members];
+        for member in 0..self.members.len() {
+            if let Some((role, None)) = self.standing(member) {
+                by_role[role] = Some(member);
+            }
+        }
+        by_role
+    }
+
+    /// The data areas of the members in sync. None: a role is vacant.
+    fn complete(&self) -> Option<Vec<&'a [u8]>> {
+        self.in_sync().into_iter().map(|member| Some(self.data(member?))).collect()
+    }
+
+    fn data(&self, member: usize) -> &'a [u8] {
+        let superblock = self.superblock(member).expect("it has a standing");
+        &self.members[member][superblock.data_offset..][..superblock.layout.member_bytes]
+    }
+
+    /// The regions marked, by row; None: the pages tell nothing, and all may disagree.
+    fn marked_rows(&self) -> Option<BTreeSet<usize>> {
+        let fresh = self.freshest();
+        let holders: Vec<_> = self
+            .in_sync()
+            .into_iter()
+            .flatten()
+            .filter_map(|member| Some((member, Header::newest(self.members[member], fresh.data_offset)?)))
+            .collect();
+        let (_, first) = holders.first()?;
+        let (pages, rows_per_region) = (first.pages, first.region_bytes / ROW_BYTES);
+        let rows = fresh.layout.member_bytes.div_ceil(ROW_BYTES);
+        let mut marked = BTreeSet::new();
+        for page in 0..pages {
+            let found: Vec<_> = holders
+                .iter()
+                .filter_map(|(member, header)| newest_page(self.members[*member], header, &fresh.array, page))
+                .collect();
+            let generation = found.iter().map(|(generation, _)| *generation).max()?;
+            let is_marked = |region: usize| {
+                found.iter().any(|(g, bits)| *g == generation && bits[region / 8] >> (region % 8) & 1 == 1)
+            };
+            let first_row = page * BITS_PER_PAGE * rows_per_region;
+            let last_row = rows.min(first_row + BITS_PER_PAGE * rows_per_region);
+            marked.extend((first_row..last_row).filter(|row| is_marked((row - first_row) / rows_per_region)));
+        }
+        Some(marked)
+    }
+
+    /// Checks what the members say of themselves against what is on them.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check(&self) -> Result<(), Violation> {
+        let fresh = self.freshest();
+        let Some(data) = self.complete() else { return Ok(()) };
+        let rows = fresh.layout.disagreeing_rows(&data);
+        let Some(first) = rows.first() else { return Ok(()) };
+        if fresh.clean {
+            let what =
+                format!("the superblocks (event {}) say clean, and row {first} disagrees", fresh.events);
+            return Err(Checker::Kernel.violation(what));
+        }
+        let Some(marked) = self.marked_rows() else { return Ok(()) };
+        match rows.iter().find(|row| !marked.contains(row)) {
+            None => Ok(()),
+            Some(row) => {
+                let what =
+                    format!("row {row} disagrees, and its region is not marked; marked are {marked:?}");
+                Err(Checker::Bitmap.violation(what))
+            }
+        }
+    }
+
+    /// Checks that everything agrees and nothing is missing.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check_redundancy(&self) -> Result<(), Violation> {
+        let Some(data) = self.complete() else { return Ok(()) };
+        match self.freshest().layout.disagreeing_rows(&data).as_slice() {
+            [] => Ok(()),
+            rows => Err(Checker::Redundancy.violation(format!("{} rows disagree: {rows:?}", rows.len()))),
+        }
+    }
+
+    /// Checks what is filled of members being filled: with it in its role, rows below must agree. `trusted` says that no
+    /// resync is due.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check_filled(&self) -> Result<(), Violation> {
+        let Some(marked) = self.marked_rows() else { return Ok(()) };
+        for member in 0..self.members.len() {
+            let Some((role, Some((filled_bytes, _)))) = self.standing(member) else { continue };
+            let mut by_role = self.in_sync();
+            by_role[role] = Some(member);
+            let data: Option<Vec<&[u8]>> =
+                by_role.into_iter().map(|member| Some(self.data(member?))).collect();
+            let Some(data) = data else { continue };
+            let wrong = |row: &&usize| **row < filled_bytes / ROW_BYTES && !marked.contains(row);
+            let rows = self.freshest().layout.disagreeing_rows(&data);
+            if let Some(row) = rows.iter().find(wrong) {
+                let what = format!(
+                    "member {member} says that it is filled to {filled_bytes} bytes, and row {row} disagrees"
+                );
+                return Err(Checker::Metadata.violation(what));
+            }
+        }
+        Ok(())
+    }
+}

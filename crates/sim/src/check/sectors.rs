@@ -1,0 +1,364 @@
+//! What each sector of an array may hold, from what clients asked, what was acknowledged, and what a flush covered.
+//!
+//! A sector has versions: one durable for certain, and those written since. A version is out of the question once a
+//! later one, begun after it had ended, is acknowledged (for reads) or durable (for what a crash leaves). Writes that
+//! overlap in time may win in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
+use super::{Checker, Violation};
+
+/// Bytes of a sector, the unit of tearing and of the model.
+pub const SECTOR_BYTES: usize = 512;
+
+#[derive(Debug, Clone, Copy)]
+struct Version {
+    value: u64,
+    begun: u64,
+    ended: Option<u64>,
+    /// Acknowledged as done: a read that begins later sees it or something newer.
+    acknowledged: bool,
+    durable: bool,
+}
+
+/// The model of an array's content.
+pub struct Sectors {
+    sectors: Vec<SmallVec<[Version; 2]>>,
+    /// Sectors with more than one version.
+    open: BTreeSet<usize>,
+    /// Sectors of which nothing is promised until they are next written for certain, and since when.
+    wild: BTreeMap<usize, u64>,
+    /// Reads under way, by when they began: they may see what has been replaced since.
+    reads: BTreeSet<u64>,
+    clock: u64,
+    next_value: u64,
+}
+
+/// A write that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteTicket {
+    first: usize,
+    count: usize,
+    begun: u64,
+}
+
+/// When a flush began.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(u64);
+
+/// When a read began.
+#[derive(Debug)]
+pub struct ReadTicket(u64);
+
+impl Sectors {
+    /// A zeroed array.
+    pub fn new(bytes: u64) -> Self {
+        let zeroed = Version { value: 0, begun: 0, ended: Some(1), acknowledged: true, durable: true };
+        let count = bytes as usize / SECTOR_BYTES;
+        Self {
+            sectors: vec![SmallVec::from_elem(zeroed, 1); count],
+            open: BTreeSet::new(),
+            wild: BTreeMap::new(),
+            reads: BTreeSet::new(),
+            clock: 1,
+            next_value: 0,
+        }
+    }
+
+    /// How many sectors there are.
+    pub fn count(&self) -> usize {
+        self.sectors.len()
+    }
+
+    /// Fills a buffer with new content: each sector tells its number and its version.
+    pub fn fill(&mut self, first: usize, content: &mut [u8]) {
+        self.next_value += 1;
+        for (i, sector) in content.chunks_mut(SECTOR_BYTES).enumerate() {
+            let value = self.next_value << 24 | (first + i) as u64;
+            sector.chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A write of that content begins.
+    pub fn begin_write(&mut self, first: usize, content: &[u8]) -> WriteTicket {
+        let values = content.chunks(SECTOR_BYTES).map(tag);
+        self.add(first, content.len() / SECTOR_BYTES, values)
+    }
+
+    /// A write of zeroes begins.
+    pub fn begin_zeroes(&mut self, first: usize, count: usize) -> WriteTicket {
+        self.add(first, count, std::iter::repeat_n(0, count))
+    }
+
+    fn add(&mut self, first: usize, count: usize, values: impl Iterator<Item = u64>) -> WriteTicket {
+        let begun = self.tick();
+        for (sector, value) in (first..).zip(values) {
+            let version = Version { value, begun, ended: None, acknowledged: false, durable: false };
+            self.sectors[sector].push(version);
+            self.open.insert(sector);
+        }
+        WriteTicket { first, count, begun }
+    }
+
+    /// The write ended. One that failed may be there or not, for good.
+    pub fn end_write(&mut self, ticket: WriteTicket, acknowledged: bool, fua: bool) {
+        let now = self.tick();
+        for sector in ticket.first..ticket.first + ticket.count {
+            let version = self.sectors[sector].iter_mut().find(|version| version.begun == ticket.begun);
+            if let Some(version) = version {
+                version.ended = Some(now);
+                version.acknowledged = acknowledged;
+                version.durable = acknowledged && fua;
+            }
+            self.prune(sector);
+        }
+    }
+
+    /// A flush begins.
+    pub fn begin_flush(&mut self) -> Moment {
+        Moment(self.tick())
+    }
+
+    /// A read begins.
+    pub fn begin_read(&mut self) -> ReadTicket {
+        let begun = self.tick();
+        self.reads.insert(begun);
+        ReadTicket(begun)
+    }
+
+    /// The flush was acknowledged: what had been acknowledged before it began is durable.
+    pub fn end_flush(&mut self, ticket: Moment) {
+        let open: Vec<usize> = self.open.iter().copied().collect();
+        for sector in open {
+            for version in &mut self.sectors[sector] {
+                version.durable |= version.acknowledged && version.ended.is_some_and(|end| end <= ticket.0);
+            }
+            self.prune(sector);
+        }
+    }
+
+    /// Forgets versions that a durable one has replaced, unless a read under way may still see them.
+    fn prune(&mut self, sector: usize) {
+        if !self.reads.is_empty() {
+            return;
+        }
+        let versions = &mut self.sectors[sector];
+        let newest = newest_durable(versions);
+        versions.retain(|version| version.ended.is_none_or(|end| end > newest));
+        if versions.len() == 1 && versions[0].durable {
+            self.open.remove(&sector);
+            if self.wild.get(&sector).is_some_and(|since| *since < versions[0].begun) {
+                self.wild.remove(&sector);
+            }
+        }
+    }
+
+    /// Checks what a read found that ends now.
+    ///
+    /// # Errors
+    /// A [`Violation`] names the first sector that holds what it may not.
+    pub fn end_read(&mut self, ticket: ReadTicket, first: usize, content: &[u8]) -> Result<(), Violation> {
+        self.reads.remove(&ticket.0);
+        for (sector, found) in (first..).zip(content.chunks(SECTOR_BYTES)) {
+            let versions = &self.sectors[sector];
+            let seen_before = |v: &&Version| v.acknowledged && v.ended.is_some_and(|end| end <= ticket.0);
+            let newest = versions.iter().filter(seen_before).map(|v| v.begun).max().unwrap_or(0);
+            let value = tag(found);
+            let fits = |v: &Version| v.value == value && v.ended.is_none_or(|end| end > newest);
+            if !versions.iter().any(fits) && !self.wild.contains_key(&sector) {
+                return Err(self.wrong(sector, value, "a read"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Power failed: what was under way may have arrived or not, and nobody was told.
+    pub fn crash(&mut self) {
+        let now = self.tick();
+        self.reads.clear();
+        for sector in self.open.iter().copied().collect::<Vec<_>>() {
+            for version in &mut self.sectors[sector] {
+                version.ended.get_or_insert(now);
+            }
+            self.prune(sector);
+        }
+    }
+
+    /// Sectors whose content a crash leaves open.
+    pub fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        self.open.iter().copied()
+    }
+
+    /// Nothing is promised of these sectors until they are next written for certain: what the failure model calls the
+    /// write hole, or what a lying member did.
+    pub fn forgive(&mut self, sectors: impl IntoIterator<Item = usize>) {
+        let now = self.tick();
+        self.wild.extend(sectors.into_iter().map(|sector| (sector, now)));
+    }
+
+    /// After a crash: what is found must be allowed, and is what is there from now on.
+    ///
+    /// # Errors
+    /// A [`Violation`] names the first sector that holds what it may not.
+    pub fn adopt(&mut self, content: &[u8]) -> Result<(), Violation> {
+        let (begun, ended) = (self.tick(), self.tick());
+        for (sector, found) in content.chunks(SECTOR_BYTES).enumerate() {
+            let value = tag(found);
+            let allowed = self.sectors[sector].iter().any(|version| version.value == value);
+            if !allowed && !self.wild.contains_key(&sector) {
+                return Err(self.wrong(sector, value, "after the crash"));
+            }
+            if self.open.contains(&sector) || !allowed {
+                let version = Version { value, begun, ended: Some(ended), acknowledged: true, durable: true };
+                self.sectors[sector] = SmallVec::from_elem(version, 1);
+                self.open.remove(&sector);
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, sector: usize, value: u64, when: &str) -> Violation {
+        let versions: Vec<String> = self.sectors[sector].iter().map(describe).collect();
+        let stand = format!("allowed are {}", versions.join(", "));
+        Checker::Sectors.violation(format!("{when}: sector {sector} holds {}; {stand}", show(value)))
+    }
+}
+
+fn describe(version: &Version) -> String {
+    let state = match version {
+        Version { durable: true, .. } => "durable",
+        Version { acknowledged: true, .. } => "acknowledged",
+        Version { ended: Some(_), .. } => "failed or cut short",
+        _ => "under way",
+    };
+    format!("{} ({state})", show(version.value))
+}
+
+/// A value as people can follow it: which write, of which sector.
+fn show(value: u64) -> String {
+    match value {
+        0 => "zeroes".to_owned(),
+        mixed if mixed >> 63 == 1 => "a mixture".to_owned(),
+        _ => format!("write {} of sector {}", value >> 24, value & 0xff_ffff),
+    }
+}
+
+/// When the newest version began that is durable.
+fn newest_durable(versions: &[Version]) -> u64 {
+    versions.iter().filter(|version| version.durable).map(|version| version.begun).max().unwrap_or(0)
+}
+
+/// The value a sector holds, the same all over; a sector that is none of ours has a value that no write gives.
+fn tag(sector: &[u8]) -> u64 {
+    let words =
+        || sector.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+    let first = words().next().unwrap_or_default();
+    if words().all(|word| word == first) {
+        return first;
+    }
+    words().fold(0, |hash: u64, word| (hash ^ word).wrapping_mul(0x0100_0000_01b3)) | 1 << 63
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(sectors: &mut Sectors, first: usize) -> Vec<u8> {
+        let mut bytes = vec![0; SECTOR_BYTES];
+        sectors.fill(first, &mut bytes);
+        bytes
+    }
+
+    fn write(sectors: &mut Sectors, fua: bool) -> Vec<u8> {
+        let bytes = content(sectors, 0);
+        let ticket = sectors.begin_write(0, &bytes);
+        sectors.end_write(ticket, true, fua);
+        bytes
+    }
+
+    fn allowed_after_crash(sectors: &Sectors, bytes: &[u8]) -> bool {
+        let mut copy = Sectors {
+            sectors: sectors.sectors.clone(),
+            open: sectors.open.clone(),
+            wild: BTreeMap::new(),
+            reads: BTreeSet::new(),
+            clock: sectors.clock,
+            next_value: sectors.next_value,
+        };
+        copy.crash();
+        copy.adopt(bytes).is_ok()
+    }
+
+    #[test]
+    fn unflushed_writes_may_be_there_or_not() {
+        let mut sectors = Sectors::new(512);
+        let (a, b) = (write(&mut sectors, false), write(&mut sectors, false));
+        for bytes in [vec![0; 512], a, b.clone()] {
+            assert!(allowed_after_crash(&sectors, &bytes));
+        }
+        let (read, again) = (sectors.begin_read(), sectors.begin_read());
+        assert!(sectors.end_read(read, 0, &b).is_ok());
+        assert!(sectors.end_read(again, 0, &[0; 512]).is_err(), "a read sees what was acknowledged");
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_acknowledged_before_it() {
+        let mut sectors = Sectors::new(512);
+        let a = write(&mut sectors, false);
+        let flush = sectors.begin_flush();
+        let b = write(&mut sectors, false);
+        sectors.end_flush(flush);
+        assert!(!allowed_after_crash(&sectors, &[0; 512]));
+        assert!(allowed_after_crash(&sectors, &a) && allowed_after_crash(&sectors, &b));
+        let c = write(&mut sectors, true);
+        assert!(!allowed_after_crash(&sectors, &b) && allowed_after_crash(&sectors, &c));
+    }
+
+    #[test]
+    fn writes_that_overlap_may_win_in_any_order() {
+        let mut sectors = Sectors::new(512);
+        let (a, b) = (content(&mut sectors, 0), content(&mut sectors, 0));
+        let (first, second) = (sectors.begin_write(0, &a), sectors.begin_write(0, &b));
+        sectors.end_write(second, true, true);
+        sectors.end_write(first, true, true);
+        assert!(allowed_after_crash(&sectors, &a) && allowed_after_crash(&sectors, &b));
+        assert!(!allowed_after_crash(&sectors, &[0; 512]));
+    }
+
+    #[test]
+    fn a_read_under_way_may_see_what_is_replaced_meanwhile() {
+        let mut sectors = Sectors::new(512);
+        let read = sectors.begin_read();
+        write(&mut sectors, true);
+        assert!(sectors.end_read(read, 0, &[0; 512]).is_ok());
+        assert!(!allowed_after_crash(&sectors, &[0; 512]));
+    }
+
+    #[test]
+    fn a_write_that_failed_is_never_certain() {
+        let mut sectors = Sectors::new(512);
+        let a = content(&mut sectors, 0);
+        let ticket = sectors.begin_write(0, &a);
+        sectors.end_write(ticket, false, true);
+        let flush = sectors.begin_flush();
+        sectors.end_flush(flush);
+        assert!(allowed_after_crash(&sectors, &a) && allowed_after_crash(&sectors, &[0; 512]));
+        let b = write(&mut sectors, true);
+        assert!(!allowed_after_crash(&sectors, &a) && allowed_after_crash(&sectors, &b));
+    }
+
+    #[test]
+    fn half_a_sector_is_nobody_s() {
+        let mut sectors = Sectors::new(512);
+        let mut a = write(&mut sectors, false);
+        a[256..].fill(0);
+        assert!(!allowed_after_crash(&sectors, &a));
+    }
+}

@@ -1,0 +1,89 @@
+//! The last things that members were asked, for telling the story of a failure.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+use stripewise_device::Timestamp;
+
+/// Events kept.
+const EVENTS_KEPT: usize = 4096;
+
+/// What a member was asked to do. The numbers are part of the trace's hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A read.
+    Read = 1,
+    /// A write.
+    Write = 2,
+    /// A write with FUA.
+    WriteFua = 3,
+    /// A flush.
+    Flush = 4,
+    /// A range of zeroes.
+    Zero = 5,
+}
+
+/// One request to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Timestamp,
+    /// To which member, by the order they were added to the world.
+    pub member: usize,
+    /// What.
+    pub kind: EventKind,
+    /// Where, from the member's start.
+    pub offset_bytes: u64,
+    /// How much.
+    pub len_bytes: u64,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.at.0 / 1000;
+        write!(f, "{micros:>10} us  member {} {:?}", self.member, self.kind)?;
+        if self.kind == EventKind::Flush {
+            return Ok(());
+        }
+        write!(f, " {} bytes at {}", self.len_bytes, self.offset_bytes)
+    }
+}
+
+/// The last events, when somebody wants them.
+#[derive(Default)]
+pub(crate) struct EventLog {
+    is_on: AtomicBool,
+    events: Mutex<VecDeque<Event>>,
+}
+
+impl EventLog {
+    pub(crate) fn turn_on(&self) {
+        self.is_on.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note(
+        &self,
+        at: Timestamp,
+        member: usize,
+        kind: EventKind,
+        offset_bytes: u64,
+        len_bytes: u64,
+    ) {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut events = self.events.lock();
+        if events.len() == EVENTS_KEPT {
+            events.pop_front();
+        }
+        events.push_back(Event { at, member, kind, offset_bytes, len_bytes });
+    }
+
+    pub(crate) fn all(&self) -> Vec<Event> {
+        self.events.lock().iter().copied().collect()
+    }
+}

@@ -1,0 +1,267 @@
+//! What a member has on its medium and in its volatile cache: the bytes that reads see, and those that a power loss
+//! leaves.
+//!
+//! Every write gets a version. The medium keeps, for each 512-byte sector, the version that is on it; a write that is
+//! only in the cache is a candidate for the sectors where it is newer. A power loss lets chance decide for each such
+//! sector which of the candidates, if any, had arrived: that is loss, tearing and reordering in one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The unit of tearing, in bytes.
+pub(super) const SECTOR_BYTES: usize = 512;
+
+/// A completed write that need not be on the medium.
+struct Cached {
+    version: u64,
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+/// A write asked for and not completed.
+struct Pending {
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+/// A member's bytes.
+pub(super) struct Media {
+    /// What reads see.
+    current: Vec<u8>,
+    /// What is on the medium for certain.
+    stable: Vec<u8>,
+    /// The version of each sector on the medium.
+    stable_version: Vec<u64>,
+    /// Completed writes of which something may be volatile, oldest first.
+    cache: VecDeque<Cached>,
+    pending: BTreeMap<u64, Pending>,
+    next_pending: u64,
+    /// The version of the last completed write.
+    version: u64,
+    /// Grows with each power loss; requests of an earlier life change nothing.
+    life: u64,
+}
+
+/// A write under way: which, and in which life of the member.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    id: u64,
+    life: u64,
+}
+
+/// What a flush covers: the writes completed when it was asked for.
+#[derive(Clone, Copy)]
+pub(super) struct FlushPoint {
+    version: u64,
+    life: u64,
+}
+
+impl Media {
+    pub(super) fn new(size_bytes: usize) -> Self {
+        Self {
+            current: vec![0; size_bytes],
+            stable: vec![0; size_bytes],
+            stable_version: vec![0; size_bytes / SECTOR_BYTES],
+            cache: VecDeque::new(),
+            pending: BTreeMap::new(),
+            next_pending: 0,
+            version: 0,
+            life: 0,
+        }
+    }
+
+    /// What reads see.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.current
+    }
+
+    /// As [`Media::bytes`]; only for looking.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.current
+    }
+
+    /// Changes bytes for good, behind everybody's back.
+    pub(super) fn poke(&mut self, offset: usize, bytes: &[u8]) {
+        self.current[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.version += 1;
+        let first = offset / SECTOR_BYTES;
+        let last = (offset + bytes.len()).div_ceil(SECTOR_BYTES);
+        for sector in first..last {
+            self.harden(sector, self.version, None);
+        }
+    }
+
+    /// A write arrives.
+    pub(super) fn begin_write(&mut self, offset: usize, bytes: Vec<u8>) -> Ticket {
+        self.next_pending += 1;
+        self.pending.insert(self.next_pending, Pending { offset, bytes });
+        Ticket { id: self.next_pending, life: self.life }
+    }
+
+    pub(super) fn is_pending(&self, ticket: Ticket) -> bool {
+        self.life == ticket.life && self.pending.contains_key(&ticket.id)
+    }
+
+    /// A write completes: reads see it, and with FUA it is on the medium.
+    pub(super) fn complete_write(&mut self, ticket: Ticket, fua: bool) {
+        if self.life != ticket.life {
+            return;
+        }
+        let Some(Pending { offset, bytes }) = self.pending.remove(&ticket.id) else { return };
+        self.version += 1;
+        self.current[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        let cached = Cached { version: self.version, offset, bytes };
+        if fua { self.harden_all(&cached) } else { self.cache.push_back(cached) }
+    }
+
+    /// A flush is asked for.
+    pub(super) fn begin_flush(&self) -> FlushPoint {
+        FlushPoint { version: self.version, life: self.life }
+    }
+
+    /// A flush completes: what it covers is on the medium.
+    pub(super) fn complete_flush(&mut self, point: FlushPoint) {
+        if self.life != point.life {
+            return;
+        }
+        while self.cache.front().is_some_and(|cached| cached.version <= point.version) {
+            let cached = self.cache.pop_front().expect("it has a front");
+            self.harden_all(&cached);
+        }
+    }
+
+    /// Nothing under way arrives any more, and nothing else changes.
+    pub(super) fn end(&mut self) {
+        self.life += 1;
+    }
+
+    /// Power fails.
+    pub(super) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
+        // Now and then a cache loses all, or nothing: batteries exist.
+        let keep_one_in = [1, 2, 2, 2, 4, u32::MAX][rng.usize(..6)];
+        for cached in std::mem::take(&mut self.cache) {
+            self.keep_some(&cached, |rng| rng.u32(..keep_one_in) == 0, rng);
+        }
+        for Pending { offset, bytes } in std::mem::take(&mut self.pending).into_values() {
+            self.version += 1;
+            let (torn, cached) = (rng.u8(..3), Cached { version: self.version, offset, bytes });
+            self.keep_some(&cached, |rng| torn == 2 || torn == 1 && rng.bool(), rng);
+        }
+        self.life += 1;
+    }
+
+    /// Lets chance decide which sectors of a write reached the medium; the others are seen as the medium has them.
+    fn keep_some(
+        &mut self,
+        cached: &Cached,
+        mut keep: impl FnMut(&mut fastrand::Rng) -> bool,
+        rng: &mut fastrand::Rng,
+    ) {
+        for (index, bytes) in cached.bytes.chunks(SECTOR_BYTES).enumerate() {
+            let sector = cached.offset / SECTOR_BYTES + index;
+            if keep(rng) {
+                self.harden(sector, cached.version, Some(bytes));
+            }
+            let at = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+            self.current[at.clone()].copy_from_slice(&self.stable[at]);
+        }
+    }
+
+    fn harden_all(&mut self, cached: &Cached) {
+        for (index, bytes) in cached.bytes.chunks(SECTOR_BYTES).enumerate() {
+            self.harden(cached.offset / SECTOR_BYTES + index, cached.version, Some(bytes));
+        }
+    }
+
+    /// Puts a sector on the medium, unless something newer is there: these bytes, or what reads see.
+    fn harden(&mut self, sector: usize, version: u64, bytes: Option<&[u8]>) {
+        if self.stable_version[sector] >= version {
+            return;
+        }
+        let at = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+        let bytes = bytes.unwrap_or(&self.current[at.clone()]);
+        self.stable[at].copy_from_slice(bytes);
+        self.stable_version[sector] = version;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(media: &mut Media, sector: usize, value: u8, fua: bool) {
+        let ticket = media.begin_write(sector * SECTOR_BYTES, vec![value; SECTOR_BYTES]);
+        media.complete_write(ticket, fua);
+    }
+
+    /// What a sector may hold after a power loss.
+    fn outcomes(prepare: impl Fn(&mut Media)) -> Vec<u8> {
+        let mut seen: Vec<u8> = (0..200)
+            .map(|seed| {
+                let mut media = Media::new(4096);
+                prepare(&mut media);
+                media.lose_power(&mut fastrand::Rng::with_seed(seed));
+                media.bytes()[0]
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    }
+
+    #[test]
+    fn unflushed_writes_are_kept_or_lost_in_any_combination() {
+        assert_eq!(outcomes(|media| (1..=3).for_each(|value| write(media, 0, value, false))), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_flush_keeps_what_it_covers() {
+        let flushed = |media: &mut Media| {
+            write(media, 0, 1, false);
+            let point = media.begin_flush();
+            write(media, 0, 2, false);
+            media.complete_flush(point);
+        };
+        assert_eq!(outcomes(flushed), [1, 2]);
+    }
+
+    /// Once a slow flush brought back content that a faster, later one had replaced.
+    #[test]
+    fn flushes_that_overtake_one_another_never_go_back() {
+        let overtaken = |media: &mut Media| {
+            write(media, 0, 1, false);
+            let slow = media.begin_flush();
+            write(media, 0, 2, false);
+            let fast = media.begin_flush();
+            media.complete_flush(fast);
+            write(media, 0, 3, false);
+            media.complete_flush(slow);
+        };
+        assert_eq!(outcomes(overtaken), [2, 3]);
+    }
+
+    #[test]
+    fn fua_is_not_undone_by_an_older_cached_write() {
+        let mixed = |media: &mut Media| {
+            write(media, 0, 1, false);
+            write(media, 0, 2, true);
+            let point = media.begin_flush();
+            media.complete_flush(point);
+        };
+        assert_eq!(outcomes(mixed), [2]);
+    }
+
+    #[test]
+    fn a_write_under_way_is_torn_at_sectors() {
+        let mut torn = 0;
+        for seed in 0..100 {
+            let mut media = Media::new(4096);
+            media.begin_write(0, vec![7; 4096]);
+            media.lose_power(&mut fastrand::Rng::with_seed(seed));
+            let sectors: Vec<bool> =
+                media.bytes().chunks(SECTOR_BYTES).map(|sector| sector[0] == 7).collect();
+            assert!(media.bytes().chunks(SECTOR_BYTES).all(|s| s.iter().all(|b| *b == s[0])));
+            torn += u32::from(sectors.contains(&true) && sectors.contains(&false));
+        }
+        assert!(torn > 10, "{torn} of 100 torn");
+    }
+}

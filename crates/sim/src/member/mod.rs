@@ -1,0 +1,262 @@
+//! A member with a volatile cache: what is not flushed may be lost, torn at 512 bytes, or reordered by a crash; and
+//! one that can be told to be slow, or to lie.
+//!
+//! Errors that a member admits to come from [`stripewise_device::wrap::Fault`], which stacks on this.
+
+mod media;
+
+use std::{sync::Arc, time::Duration};
+
+use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use stripewise_device::{
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
+    WriteFlags, ZeroFlags, bufs_len,
+};
+
+use crate::{
+    events::{EventKind, EventLog},
+    executor::Executor,
+    world::SimSleep,
+};
+
+/// The longest that an I/O takes; each takes a random part of it, so that they overtake one another.
+const LATENCY_MAX_NS: u64 = 200_000;
+
+/// A simulated member.
+pub struct SimMember {
+    info: DeviceInfo,
+    number: usize,
+    events: Arc<EventLog>,
+    state: Arc<State>,
+}
+
+struct State {
+    executor: Arc<Executor>,
+    media: Mutex<Media>,
+    temper: Mutex<Temper>,
+}
+
+/// How a member behaves just now.
+struct Temper {
+    /// Times the usual latency.
+    slowness: u32,
+    /// A lie for the next write from some byte on.
+    lie: Option<(u64, Lie)>,
+}
+
+impl Temper {
+    fn take_lie(&mut self, offset_bytes: u64) -> Option<Lie> {
+        self.lie.take_if(|(from_bytes, _)| *from_bytes <= offset_bytes).map(|(_, lie)| lie)
+    }
+}
+
+/// What a member may do to a write that it acknowledges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// Nothing arrives.
+    Lost,
+    /// It arrives at this byte instead.
+    Misdirected(u64),
+}
+
+/// The bytes of a member at one moment, for checkers.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MemberSnapshot(Vec<u8>);
+
+impl MemberSnapshot {
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl SimMember {
+    pub(crate) fn new(
+        name: String,
+        number: usize,
+        size_bytes: u64,
+        executor: Arc<Executor>,
+        events: Arc<EventLog>,
+    ) -> Self {
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes: 512, media: MediaKind::Ssd };
+        let media = Mutex::new(Media::new(size_bytes as usize));
+        let temper = Mutex::new(Temper { slowness: 1, lie: None });
+        Self { info, number, events, state: Arc::new(State { executor, media, temper }) }
+    }
+
+    pub(crate) fn lose_power(&self) {
+        let mut media = self.state.media.lock();
+        self.state.executor.with_rng(|rng| media.lose_power(rng));
+    }
+
+    /// The world ends: nothing under way arrives any more.
+    pub(crate) fn end(&self) {
+        self.state.media.lock().end();
+    }
+
+    /// What reads would see now.
+    pub fn snapshot(&self) -> MemberSnapshot {
+        MemberSnapshot(self.bytes().to_vec())
+    }
+
+    /// What reads would see now, without a copy. Requests wait while it is held.
+    pub fn bytes(&self) -> MappedMutexGuard<'_, [u8]> {
+        MutexGuard::map(self.state.media.lock(), Media::bytes_mut)
+    }
+
+    /// Changes bytes behind everybody's back: a bit flip, a foreign write.
+    pub fn poke(&self, offset_bytes: u64, bytes: &[u8]) {
+        self.state.media.lock().poke(offset_bytes as usize, bytes);
+    }
+
+    /// From now on requests take so many times as long.
+    pub fn set_slowness(&self, times: u32) {
+        self.state.temper.lock().slowness = times;
+    }
+
+    /// The next write at or behind `from_bytes` is acknowledged and does something else.
+    pub fn lie_once(&self, from_bytes: u64, lie: Lie) {
+        self.state.temper.lock().lie = Some((from_bytes, lie));
+    }
+
+    /// Whether a lie that was asked for is still to be told.
+    pub fn will_lie(&self) -> bool {
+        self.state.temper.lock().lie.is_some()
+    }
+
+    fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
+        let inside = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= self.info.size_bytes);
+        let sector = SECTOR_BYTES as u64;
+        let aligned = offset_bytes.is_multiple_of(sector) && len_bytes.is_multiple_of(sector);
+        match (inside, aligned) {
+            (false, _) => Err(IoError::new(IoErrorKind::Truncated)),
+            (_, false) => Err(IoError::new(IoErrorKind::Refused)),
+            _ => Ok(()),
+        }
+    }
+
+    fn note(&self, kind: EventKind, offset_bytes: u64, len_bytes: u64) {
+        self.state
+            .executor
+            .note((kind as u64) << 56 ^ (self.number as u64) << 48 ^ offset_bytes ^ len_bytes << 24);
+        self.events.note(self.state.executor.now(), self.number, kind, offset_bytes, len_bytes);
+    }
+
+    fn write_bytes(&self, offset_bytes: u64, bytes: Vec<u8>, fua: bool) -> Completion {
+        if let Err(error) = self.check(offset_bytes, bytes.len() as u64) {
+            return IoFuture::ready(Err(error));
+        }
+        let latency = self.state.latency();
+        let lie = self.state.temper.lock().take_lie(offset_bytes);
+        let target = match lie {
+            Some(Lie::Lost) => {
+                return IoFuture::boxed(async move {
+                    latency.await;
+                    Ok(())
+                });
+            }
+            Some(Lie::Misdirected(elsewhere)) => elsewhere,
+            None => offset_bytes,
+        };
+        let ticket = self.state.media.lock().begin_write(target as usize, bytes);
+        let in_flight = InFlight { state: self.state.clone(), ticket, fua };
+        IoFuture::boxed(async move {
+            latency.await;
+            in_flight.complete();
+            Ok(())
+        })
+    }
+}
+
+impl State {
+    /// How long an I/O takes.
+    fn latency(&self) -> SimSleep {
+        let slowness = u64::from(self.temper.lock().slowness);
+        let nanos = self.executor.with_rng(|rng| rng.u64(1000..LATENCY_MAX_NS)) * slowness;
+        SimSleep::new(self.executor.clone(), Duration::from_nanos(nanos))
+    }
+
+    fn complete_flush(&self, point: FlushPoint) {
+        self.media.lock().complete_flush(point);
+    }
+}
+
+/// A write under way. If nobody waits for it any more it still completes, some time later: a dropped future cancels
+/// nothing.
+struct InFlight {
+    state: Arc<State>,
+    ticket: Ticket,
+    fua: bool,
+}
+
+impl InFlight {
+    fn complete(&self) {
+        self.state.media.lock().complete_write(self.ticket, self.fua);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.state.media.lock().is_pending(self.ticket) {
+            return;
+        }
+        let orphan = Self { state: self.state.clone(), ..*self };
+        let latency = self.state.latency();
+        self.state.executor.spawn(Box::pin(async move {
+            latency.await;
+            orphan.complete();
+        }));
+    }
+}
+
+impl Device for SimMember {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read(&self, offset_bytes: u64, mut into: ReadBufs) -> IoFuture<ReadDone> {
+        let len = bufs_len(&into) as u64;
+        self.note(EventKind::Read, offset_bytes, len);
+        if let Err(error) = self.check(offset_bytes, len) {
+            return IoFuture::ready(ReadDone { result: Err(error), bufs: into });
+        }
+        let (state, latency) = (self.state.clone(), self.state.latency());
+        IoFuture::boxed(async move {
+            latency.await;
+            let mut at = offset_bytes as usize;
+            let media = state.media.lock();
+            for buf in &mut into {
+                let len = buf.len();
+                buf.copy_from_slice(&media.bytes()[at..at + len]);
+                at += len;
+            }
+            drop(media);
+            ReadDone { result: Ok(()), bufs: into }
+        })
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        let kind = if flags.fua { EventKind::WriteFua } else { EventKind::Write };
+        self.note(kind, offset_bytes, bufs_len(&from) as u64);
+        let mut bytes = Vec::with_capacity(bufs_len(&from));
+        from.iter().for_each(|buf| bytes.extend_from_slice(buf));
+        self.write_bytes(offset_bytes, bytes, flags.fua)
+    }
+
+    fn flush(&self) -> Completion {
+        self.note(EventKind::Flush, 0, 0);
+        let point = self.state.media.lock().begin_flush();
+        let (state, latency) = (self.state.clone(), self.state.latency());
+        IoFuture::boxed(async move {
+            latency.await;
+            state.complete_flush(point);
+            Ok(())
+        })
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
+        self.note(EventKind::Zero, offset_bytes, len_bytes);
+        self.write_bytes(offset_bytes, vec![0; len_bytes as usize], false)
+    }
+}

@@ -1,0 +1,254 @@
+//! What may happen to an array while clients use it: an operator's commands, and bad luck.
+
+use std::{fmt, str::FromStr};
+
+use stripewise_device::{
+    IoErrorKind,
+    wrap::{FaultRule, Operation},
+};
+use stripewise_engine::SpeedLimits;
+
+use super::Story;
+
+/// Something that an operator does, or that befalls a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Time passes: regions are cleared, the array becomes clean.
+    Rest,
+    /// An operator declares a member failed.
+    Fail,
+    /// An operator lets go of a member.
+    Remove,
+    /// A device is added: a new one, or one that was in the array before.
+    Add,
+    /// A spare is to replace a living member.
+    Replace,
+    /// A check or repair starts.
+    Scrub,
+    /// The current job is paused, resumed, stopped or slowed down.
+    Job,
+    /// A member vanishes.
+    Vanish,
+    /// A member fails a write.
+    WriteError,
+    /// Sectors of a member cannot be read until they are written.
+    LatentError,
+    /// A member becomes slow.
+    Slow,
+}
+
+/// All actions, with how often each is drawn.
+const WEIGHTS: [(Action, u32); 11] = [
+    (Action::Rest, 2),
+    (Action::Fail, 2),
+    (Action::Remove, 1),
+    (Action::Add, 4),
+    (Action::Replace, 2),
+    (Action::Scrub, 2),
+    (Action::Job, 2),
+    (Action::Vanish, 1),
+    (Action::WriteError, 1),
+    (Action::LatentError, 2),
+    (Action::Slow, 1),
+];
+
+impl Action {
+    /// Every action.
+    pub fn all() -> impl Iterator<Item = Self> {
+        WEIGHTS.iter().map(|(action, _)| *action)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::Fail => "fail",
+            Self::Remove => "remove",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Scrub => "scrub",
+            Self::Job => "job",
+            Self::Vanish => "vanish",
+            Self::WriteError => "write-error",
+            Self::LatentError => "latent-error",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Action {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Self::all().map(Self::name).collect::<Vec<_>>().join(", ");
+        Self::all()
+            .find(|action| action.name() == text)
+            .ok_or_else(|| format!("no action {text}; there are {}", names()))
+    }
+}
+
+impl Story {
+    /// Something happens, or nothing.
+    pub(super) fn act(&mut self) {
+        let total: u32 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+        // As often nothing as something.
+        let mut drawn = self.rng.u32(..2 * total);
+        let action = WEIGHTS.iter().find(|(_, weight)| {
+            let hit = drawn < *weight;
+            drawn = drawn.wrapping_sub(*weight);
+            hit
+        });
+        let Some((action, _)) = action else { return };
+        if self.plan.without.contains(action) {
+            return;
+        }
+        match action {
+            Action::Rest => self.rest(),
+            Action::Fail => self.fail(),
+            Action::Remove => self.remove(),
+            Action::Add => self.add(),
+            Action::Replace => self.replace(),
+            Action::Scrub => self.start_scrub(),
+            Action::Job => self.steer_job(),
+            Action::Vanish => self.vanish(),
+            Action::WriteError => self.write_error(),
+            Action::LatentError => self.latent_error(),
+            Action::Slow => self.slow(),
+        }
+    }
+
+    fn any_unit(&mut self) -> usize {
+        self.rng.usize(..self.units.len())
+    }
+
+    /// A unit that the array may lose now.
+    fn victim(&mut self) -> Option<usize> {
+        let unit = self.any_unit();
+        let losses = self.lost.len() + self.losses_before;
+        let tolerable = losses < self.shape.tolerance() || self.lost.contains(&unit);
+        tolerable.then(|| {
+            self.lost.insert(unit);
+            // Before a resync has passed, what the hole had on the lost member is not promised.
+            self.forgive_hole(|_| true);
+            unit
+        })
+    }
+
+    fn command(
+        &mut self,
+        words: String,
+        command: impl Future<Output = Result<(), stripewise_engine::ArrayError>> + Send + 'static,
+    ) {
+        self.say(|_| words);
+        // Whether it succeeds is its own affair: names may be wrong, members in the wrong state.
+        drop(self.world.start(command));
+    }
+
+    fn fail(&mut self) {
+        let Some(unit) = self.victim() else { return };
+        let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
+        self.command(format!("fail {name}"), async move { array.fail(&name).await });
+    }
+
+    fn remove(&mut self) {
+        let unit = self.any_unit();
+        let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
+        self.command(format!("remove {name}"), async move { array.remove(&name).await });
+    }
+
+    fn add(&mut self) {
+        let idle = self.idle_units();
+        let reuse = !idle.is_empty() && self.rng.bool();
+        let unit = if reuse {
+            idle[self.rng.usize(..idle.len())]
+        } else if self.units.len() < self.shape.members + 5 {
+            self.new_unit();
+            self.units.len() - 1
+        } else {
+            return;
+        };
+        self.losses_before += usize::from(self.lost.remove(&unit));
+        self.units[unit].faults.clear();
+        self.units[unit].has_superblock = false;
+        let (array, device) = (self.array().clone(), self.units[unit].device.clone());
+        let name = self.units[unit].name().to_owned();
+        self.command(format!("add {name}"), async move {
+            // One that failed is attached until it is removed.
+            let _ = array.remove(&name).await;
+            array.add(device).await
+        });
+    }
+
+    fn replace(&mut self) {
+        let (old, new) = (self.any_unit(), self.any_unit());
+        let array = self.array().clone();
+        let (old, new) = (self.units[old].name().to_owned(), self.units[new].name().to_owned());
+        self.command(format!("replace {old} with {new}"), async move { array.replace(&old, &new).await });
+    }
+
+    fn start_scrub(&mut self) {
+        let mend = self.rng.bool();
+        self.say(|_| if mend { "repair starts" } else { "check starts" }.to_owned());
+        // Another job may be under way.
+        let _ = self.array().start_scrub(mend);
+    }
+
+    fn steer_job(&mut self) {
+        let array = self.array().clone();
+        let slow = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 20 };
+        match self.rng.u8(..4) {
+            0 => array.pause_jobs(),
+            1 => array.resume_jobs(),
+            2 => array.stop_job(),
+            _ => array.set_speed_limits(slow),
+        }
+        self.say(|_| "the job is paused, resumed, stopped or slowed down".to_owned());
+    }
+
+    fn vanish(&mut self) {
+        let Some(unit) = self.victim() else { return };
+        self.units[unit].faults.set_gone(true);
+        self.say(|story| format!("{} vanishes", story.units[unit].name()));
+    }
+
+    fn write_error(&mut self) {
+        let Some(unit) = self.victim() else { return };
+        self.units[unit].faults.add(FaultRule {
+            operation: Operation::Write,
+            range_bytes: 0..u64::MAX,
+            kind: IoErrorKind::Medium,
+            times: 1,
+            healed_by_write: false,
+        });
+        self.say(|story| format!("{} fails its next write", story.units[unit].name()));
+    }
+
+    fn latent_error(&mut self) {
+        // Not in the hole: a bad block there is beyond what is promised.
+        if !self.hole.is_empty() {
+            return;
+        }
+        let Some(unit) = self.victim() else { return };
+        let sector = self.rng.u64(..self.shape.data_bytes / 512);
+        let start = self.shape.data_offset_bytes() + sector * 512;
+        self.units[unit].faults.add(FaultRule {
+            operation: Operation::Read,
+            range_bytes: start..start + 512,
+            kind: IoErrorKind::Medium,
+            times: u32::MAX,
+            healed_by_write: true,
+        });
+        self.say(|story| format!("{} cannot read sector {sector} of its data", story.units[unit].name()));
+    }
+
+    fn slow(&mut self) {
+        let (unit, times) = (self.any_unit(), self.rng.u32(2..=20));
+        self.units[unit].sim.set_slowness(times);
+        self.say(|story| format!("{} takes {times} times as long", story.units[unit].name()));
+    }
+}

@@ -1,0 +1,207 @@
+//! Calm times: jobs come to an end, and everything must be well.
+
+use std::time::Duration;
+
+use stripewise_device::{IoBuf, WriteFlags};
+use stripewise_engine::{ArrayReport, MemberState, SpeedLimits};
+
+use super::Story;
+use crate::{
+    Lie,
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
+};
+
+impl Story {
+    /// Lets all jobs end, brings the array back to full redundancy if it can be, and checks everything.
+    pub(super) fn settle(&mut self) -> Result<(), Violation> {
+        self.say(|_| "calm: jobs come to an end".to_owned());
+        self.array().resume_jobs();
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.units.iter().for_each(|unit| unit.sim.set_slowness(1));
+        let mut report = self.wait_for_jobs()?;
+        if report.degraded() > 0 && self.rng.u8(..4) != 0 && self.units.len() < self.shape.members + 6 {
+            for _ in 0..report.degraded() {
+                self.add_new_unit()?;
+            }
+            report = self.wait_for_jobs()?;
+        }
+        // What a resync wrote is as volatile as anything.
+        let array = self.array().clone();
+        let flushed = self.finish(async move { array.flush().await }, "a flush")?;
+        flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+        self.hole.clear();
+        if report.degraded() == 0 {
+            let units = &self.units;
+            self.lost.retain(|unit| !units[*unit].faults.is_quiet());
+            self.losses_before = 0;
+        }
+        self.say(|story| {
+            let members = report.members.iter().map(|m| format!("{} {}", m.name, m.state.name()));
+            let lost: Vec<&str> = story.lost.iter().map(|unit| story.units[*unit].name()).collect();
+            let members = members.collect::<Vec<_>>().join(", ");
+            format!(
+                "members: {members}; not to be counted on: {}",
+                if lost.is_empty() { "none".to_owned() } else { lost.join(", ") }
+            )
+        });
+        self.check_content()?;
+        self.check_redundancy()?;
+        if report.degraded() == 0 && self.lost.is_empty() { self.scrub() } else { Ok(()) }
+    }
+
+    fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {
+        let array = self.array().clone();
+        self.finish(
+            async move {
+                array.wait_for_jobs().await;
+                array.report().await
+            },
+            "waiting for jobs",
+        )
+    }
+
+    fn add_new_unit(&mut self) -> Result<(), Violation> {
+        self.new_unit();
+        let unit = self.units.last().expect("one was just made");
+        let (array, device) = (self.array().clone(), unit.device.clone());
+        let added = self.finish(async move { array.add(device).await }, "adding")?;
+        added.map_err(|error| Checker::Service.violation(format!("adding a new device: {error}")))
+    }
+
+    /// Every sector holds what it may.
+    fn check_content(&mut self) -> Result<(), Violation> {
+        let ticket = self.desk.sectors.lock().begin_read();
+        let content = self.read_all()?;
+        self.desk.sectors.lock().end_read(ticket, 0, &content)
+    }
+
+    fn check_redundancy(&mut self) -> Result<(), Violation> {
+        self.with_image(|image, _| image.check_redundancy()).unwrap_or(Ok(()))
+    }
+
+    /// Finds nothing wrong where nothing is; then bytes are made wrong, and it finds these.
+    fn scrub(&mut self) -> Result<(), Violation> {
+        match self.rng.u8(..6) {
+            0 => self.expect_mismatches(&[]),
+            1 => self.flip_and_check(),
+            2 => self.lie_and_repair(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a check: it must find exactly these rows.
+    fn expect_mismatches(&mut self, rows: &[usize]) -> Result<(), Violation> {
+        let layout = self.layout();
+        let mut stripes: Vec<u64> = rows.iter().map(|row| layout.stripe_of_row(*row) as u64).collect();
+        stripes.dedup();
+        let report = self.run_scrub(false)?;
+        let found: Vec<u64> = report.mismatches.iter().map(|mismatch| mismatch.stripe).collect();
+        if found == stripes && report.mismatched_rows == rows.len() as u64 {
+            return Ok(());
+        }
+        let what =
+            format!("a check found {found:?} ({} rows) and rows {rows:?} are wrong", report.mismatched_rows);
+        Err(Checker::Scrub.violation(what))
+    }
+
+    fn run_scrub(&mut self, mend: bool) -> Result<stripewise_engine::JobReport, Violation> {
+        if let Err(error) = self.array().start_scrub(mend) {
+            return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
+        }
+        self.wait_for_jobs()?;
+        self.array().last_scrub().ok_or_else(|| Checker::Scrub.violation("a scrub did not run"))
+    }
+
+    /// The members in sync, as units, by role.
+    fn units_by_role(&mut self) -> Vec<usize> {
+        self.with_image(|image, _| image.in_sync().into_iter().flatten().collect()).unwrap_or_default()
+    }
+
+    /// A bit flips on the medium: a check finds its row, and nothing once it is put back.
+    fn flip_and_check(&mut self) -> Result<(), Violation> {
+        let units = self.units_by_role();
+        let unit = units[self.rng.usize(..units.len())];
+        let offset = self.rng.u64(..self.shape.data_bytes);
+        let at = self.shape.data_offset_bytes() + offset;
+        self.say(|story| format!("a bit flips on {} at {offset} of its data", story.units[unit].name()));
+        let sim = self.units[unit].sim.clone();
+        let right = sim.bytes()[at as usize];
+        sim.poke(at, &[right ^ 1 << self.rng.u8(..8)]);
+        self.expect_mismatches(&[offset as usize / ROW_BYTES])?;
+        sim.poke(at, &[right]);
+        self.expect_mismatches(&[])
+    }
+
+    /// A member loses or misplaces a write that it acknowledges: a check finds the rows, a repair makes them agree.
+    fn lie_and_repair(&mut self) -> Result<(), Violation> {
+        let layout = self.layout();
+        let units = self.units_by_role();
+        let first = self.rng.usize(..self.desk.sectors.lock().count() - 8) / 8 * 8;
+        let unit = units[layout.place(first * SECTOR_BYTES).role];
+        // Twice: the first makes superblocks and bitmap say what they must, so that the lie hits data.
+        self.write_block(first)?;
+        let data_offset = self.shape.data_offset_bytes();
+        let elsewhere = self.rng.u64(..self.shape.data_bytes / ROW_BYTES as u64) * ROW_BYTES as u64;
+        let lie = if self.rng.bool() { Lie::Lost } else { Lie::Misdirected(data_offset + elsewhere) };
+        self.say(|story| format!("{} lies: {lie:?}, at sector {first}", story.units[unit].name()));
+        let sim = self.units[unit].sim.clone();
+        sim.lie_once(data_offset, lie);
+        self.write_block(first)?;
+        let wrong = self.disagreeing_rows();
+        self.expect_mismatches(&wrong)?;
+        self.run_scrub(true)?;
+        self.check_redundancy()?;
+        let mut sectors = self.desk.sectors.lock();
+        let in_wrong_row =
+            |sector: &usize| wrong.contains(&(layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES));
+        let forgiven: Vec<usize> = (0..sectors.count()).filter(in_wrong_row).collect();
+        sectors.forgive(forgiven);
+        Ok(())
+    }
+
+    fn write_block(&mut self, first: usize) -> Result<(), Violation> {
+        let mut content = IoBuf::with_len(8 * SECTOR_BYTES);
+        let ticket = {
+            let mut sectors = self.desk.sectors.lock();
+            sectors.fill(first, &mut content);
+            sectors.begin_write(first, &content)
+        };
+        let array = self.array().clone();
+        let offset = (first * SECTOR_BYTES) as u64;
+        let write = async move { array.write(offset, content.freeze(), WriteFlags::default()).await };
+        let written = self.finish(write, "a write")?;
+        self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
+        written.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
+    }
+
+    fn disagreeing_rows(&mut self) -> Vec<usize> {
+        let (layout, offset) = (self.layout(), self.shape.data_offset_bytes() as usize);
+        let by_role = self.units_by_role();
+        let sims: Vec<_> = by_role.iter().map(|unit| self.units[*unit].sim.clone()).collect();
+        let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
+        let data: Vec<&[u8]> = guards.iter().map(|guard| &guard[offset..]).collect();
+        layout.disagreeing_rows(&data)
+    }
+
+    /// Whether so long a rest lets the array become clean: for its regions to be looked at twice.
+    pub(super) fn rest(&mut self) {
+        let seconds = self.rng.u64(1..=3);
+        self.say(|_| format!("{seconds} s pass"));
+        self.world.run_for(Duration::from_secs(seconds));
+    }
+
+    /// Units that some action may pick: not in the array, or failed in it.
+    pub(super) fn idle_units(&self) -> Vec<usize> {
+        let array = self.array().clone();
+        let report = self.world.run_within(super::STEPS_MAX, async move { array.report().await });
+        let busy: Vec<String> = report
+            .into_iter()
+            .flat_map(|report| report.members)
+            .filter(|member| member.state != MemberState::Faulty)
+            .map(|member| member.name)
+            .collect();
+        (0..self.units.len())
+            .filter(|unit| !busy.iter().any(|name| name == self.units[*unit].name()))
+            .collect()
+    }
+}

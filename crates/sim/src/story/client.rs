@@ -1,0 +1,120 @@
+//! Clients of an array in a story: they write, flush, zero, discard and read anywhere, and check what they read.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
+use stripewise_engine::{Array, ArrayError};
+
+use crate::check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket};
+
+/// What clients share.
+pub(super) struct Desk {
+    pub(super) sectors: Mutex<Sectors>,
+    /// The first thing that was wrong.
+    violation: Mutex<Option<Violation>>,
+}
+
+impl Desk {
+    pub(super) fn new(array_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { sectors: Mutex::new(Sectors::new(array_bytes)), violation: Mutex::new(None) })
+    }
+
+    pub(super) fn report(&self, violation: Violation) {
+        self.violation.lock().get_or_insert(violation);
+    }
+
+    pub(super) fn violation(&self) -> Option<Violation> {
+        self.violation.lock().clone()
+    }
+}
+
+/// A client at work.
+pub(super) struct Client {
+    pub(super) array: Array,
+    pub(super) desk: Arc<Desk>,
+    pub(super) rng: Rng,
+    /// Sectors at which it likes to work: a few rows, so that clients meet.
+    pub(super) home: usize,
+}
+
+impl Client {
+    /// Sends requests until so many are done, or the array is being stopped.
+    pub(super) async fn run(mut self, requests: usize) {
+        for _ in 0..requests {
+            match self.request().await {
+                Ok(()) => {}
+                Err(ArrayError::Closed) => return,
+                Err(error) => {
+                    let what =
+                        format!("a request failed although the level tolerates what was lost: {error}");
+                    return self.desk.report(Checker::Service.violation(what));
+                }
+            }
+        }
+    }
+
+    async fn request(&mut self) -> Result<(), ArrayError> {
+        let (first, count) = self.range();
+        match self.rng.u8(..24) {
+            0..12 => self.write(first, count).await,
+            12..14 => self.zero(first, count).await,
+            14..17 => self.flush().await,
+            _ => self.read(first, count).await,
+        }
+    }
+
+    /// Where the next request goes: mostly near home, sometimes anywhere.
+    fn range(&mut self) -> (usize, usize) {
+        let sectors = self.desk.sectors.lock().count();
+        let longest = [1, 8, 8, 24, 64, 512][self.rng.usize(..6)].min(sectors);
+        let count = if self.rng.bool() { longest } else { self.rng.usize(1..=longest) };
+        let first =
+            if self.rng.u8(..4) == 0 { self.rng.usize(..sectors) } else { self.home + self.rng.usize(..64) };
+        let first = if self.rng.bool() { first / 8 * 8 } else { first };
+        (first.min(sectors - count), count)
+    }
+
+    async fn write(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let fua = self.rng.u8(..5) == 0;
+        let mut content = IoBuf::with_len(count * SECTOR_BYTES);
+        let ticket = {
+            let mut sectors = self.desk.sectors.lock();
+            sectors.fill(first, &mut content);
+            sectors.begin_write(first, &content)
+        };
+        let offset = (first * SECTOR_BYTES) as u64;
+        let result = self.array.write(offset, content.freeze(), WriteFlags { fua }).await;
+        self.end(ticket, result, fua)
+    }
+
+    async fn zero(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let ticket = self.desk.sectors.lock().begin_zeroes(first, count);
+        let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
+        let flags = ZeroFlags { may_unmap: self.rng.bool() };
+        let result = self.array.write_zeroes(offset, len, flags).await;
+        self.end(ticket, result, false)
+    }
+
+    fn end(&self, ticket: WriteTicket, result: Result<(), ArrayError>, fua: bool) -> Result<(), ArrayError> {
+        self.desk.sectors.lock().end_write(ticket, result.is_ok(), fua);
+        result
+    }
+
+    async fn flush(&mut self) -> Result<(), ArrayError> {
+        let begun = self.desk.sectors.lock().begin_flush();
+        self.array.flush().await?;
+        self.desk.sectors.lock().end_flush(begun);
+        Ok(())
+    }
+
+    async fn read(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let ticket = self.desk.sectors.lock().begin_read();
+        let content =
+            self.array.read((first * SECTOR_BYTES) as u64, IoBuf::with_len(count * SECTOR_BYTES)).await?;
+        let checked = self.desk.sectors.lock().end_read(ticket, first, &content);
+        checked.err().into_iter().for_each(|violation| self.desk.report(violation));
+        Ok(())
+    }
+}

@@ -1,0 +1,346 @@
+//! Stories: an array, clients, an operator and bad luck, told from a seed. Each life of the array ends with a power
+//! failure or a stop; then the checkers look at what is left, and the next life begins with it.
+//!
+//! Faults stay within what the level tolerates, so that nothing may go wrong: every violation is a bug of the engine,
+//! or of the simulator. What the failure model does not promise (`docs/failure-model.md`) is forgiven by name:
+//! [`Story::forgive_hole`].
+
+mod action;
+mod calm;
+mod client;
+mod opening;
+mod shape;
+
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+pub use action::Action;
+use client::{Client, Desk};
+use fastrand::Rng;
+use parking_lot::Mutex;
+pub use shape::Shape;
+use stripewise_device::{
+    Device,
+    wrap::{Fault, Faults},
+};
+use stripewise_engine::{Array, geometry::Level};
+
+use crate::{
+    Event, SimMember, World,
+    check::{Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES},
+};
+
+/// Steps of the scheduler after which a request, command or job counts as hanging.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// What story is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Everything follows from it and the other fields.
+    pub seed: u64,
+    /// The level, if it must be a given one.
+    pub level: Option<Level>,
+    /// How often the array is opened and ended.
+    pub lives: u32,
+    /// Lives in which nothing happens between opening and end: the first ones.
+    pub quiet_lives: u32,
+    /// Clients at most.
+    pub clients_max: usize,
+    /// Requests of each client at most.
+    pub requests_max: usize,
+    /// Actions that are left out.
+    pub without: BTreeSet<Action>,
+    /// Keep what is needed to tell the story afterwards.
+    pub narrate: bool,
+}
+
+impl Plan {
+    /// The story of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            level: None,
+            lives: 12,
+            quiet_lives: 0,
+            clients_max: 3,
+            requests_max: 200,
+            without: BTreeSet::new(),
+            narrate: false,
+        }
+    }
+}
+
+/// How a story ended.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// One number for each power failure: equal ones are the same moment of the same history.
+    pub crash_points: Vec<u64>,
+    /// What went wrong.
+    pub violation: Option<Violation>,
+    /// The life in which it did.
+    pub life: u32,
+    /// What happened, in words, if the plan asked for it.
+    pub narration: Vec<String>,
+    /// The last requests to members, if the plan asked for it.
+    pub events: Vec<Event>,
+}
+
+/// Tells the story of a plan.
+pub fn tell(plan: &Plan) -> Outcome {
+    let mut story = Story::new(plan.clone());
+    let told = catch_unwind(AssertUnwindSafe(|| story.run()));
+    let violation = match told {
+        Ok(result) => result.err(),
+        Err(panic) => Some(Checker::Engine.violation(panic_text(&*panic))),
+    };
+    let mut outcome = std::mem::take(&mut story.outcome);
+    outcome.events = story.world.events();
+    outcome.violation = violation;
+    // What a panic left half done may panic again when it is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(story)));
+    outcome
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+/// A device of the story: a member, a spare, or one that was or will be.
+struct Unit {
+    sim: Arc<SimMember>,
+    device: Arc<Fault<Arc<SimMember>>>,
+    faults: Arc<Faults>,
+    /// A valid superblock was on it, and nobody has been about to write another one since.
+    has_superblock: bool,
+}
+
+impl Unit {
+    fn name(&self) -> &str {
+        &self.sim.info().name
+    }
+}
+
+struct Story {
+    plan: Plan,
+    shape: Shape,
+    world: World,
+    rng: Rng,
+    units: Vec<Unit>,
+    array: Option<Array>,
+    desk: Arc<Desk>,
+    /// Units that have failed, or may, since all was well.
+    lost: BTreeSet<usize>,
+    /// Losses of units that were added again since: they may stand elsewhere now, and be lost once more.
+    losses_before: usize,
+    /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
+    hole: BTreeSet<usize>,
+    outcome: Outcome,
+}
+
+impl Story {
+    fn new(plan: Plan) -> Self {
+        let mut rng = Rng::with_seed(plan.seed ^ 0x5357_5349_4d00);
+        let shape = Shape::draw(&mut rng, plan.level);
+        let world = World::new(plan.seed);
+        if plan.narrate {
+            world.keep_events();
+        }
+        let columns = if shape.level == Level::Raid1 { 1 } else { shape.members - shape.tolerance() };
+        let desk = Desk::new(shape.data_bytes * columns as u64);
+        let mut story = Self {
+            plan,
+            shape,
+            world,
+            rng,
+            units: Vec::new(),
+            array: None,
+            desk,
+            lost: BTreeSet::new(),
+            losses_before: 0,
+            hole: BTreeSet::new(),
+            outcome: Outcome::default(),
+        };
+        (0..shape.members).for_each(|_| story.new_unit());
+        story
+    }
+
+    fn new_unit(&mut self) {
+        let sim = self.world.add_member(format!("m{}", self.units.len()), self.shape.member_bytes());
+        let (device, faults) = Fault::new(sim.clone());
+        self.units.push(Unit { sim, device: Arc::new(device), faults, has_superblock: false });
+    }
+
+    fn run(&mut self) -> Result<(), Violation> {
+        self.say(|story| format!("seed {}: {:?}", story.plan.seed, story.shape));
+        self.create()?;
+        for life in 0..self.plan.lives {
+            self.outcome.life = life;
+            // A life's choices do not hang on how many the lives before took.
+            self.rng = Rng::with_seed(self.plan.seed.rotate_left(20) ^ u64::from(life) << 1 ^ 1);
+            self.live(life)?;
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, life: u32) -> Result<(), Violation> {
+        self.say(|_| format!("life {life}"));
+        if self.array.is_none() {
+            self.open()?;
+        }
+        if self.rng.u8(..5) < 2 {
+            self.settle()?;
+        }
+        if life >= self.plan.quiet_lives {
+            self.busy_time()?;
+        }
+        if self.rng.u8(..8) == 0 { self.stop() } else { self.crash() }
+    }
+
+    /// Clients work while an operator and bad luck do their part.
+    fn busy_time(&mut self) -> Result<(), Violation> {
+        if self.rng.u8(..4) == 0 {
+            // The array keeps house every second: clients are to be at work just then.
+            let millis = self.rng.u64(980..1000);
+            self.world.run_for(Duration::from_millis(millis));
+        }
+        self.start_clients();
+        for _ in 0..self.rng.usize(1..=4) {
+            let steps = [20, 100, 300, 800][self.rng.usize(..4)];
+            let steps = self.rng.u64(..steps);
+            self.world.run_steps(steps);
+            self.act();
+            self.check_desk()?;
+        }
+        let steps = self.rng.u64(..300);
+        self.world.run_steps(steps);
+        self.check_desk()
+    }
+
+    fn start_clients(&mut self) {
+        let clients = self.rng.usize(1..=3).min(self.plan.clients_max);
+        let home = self.rng.usize(..self.desk.sectors.lock().count());
+        for _ in 0..clients {
+            let client = Client {
+                array: self.array().clone(),
+                desk: self.desk.clone(),
+                rng: Rng::with_seed(self.rng.u64(..)),
+                home,
+            };
+            let requests = self.rng.usize(..=self.plan.requests_max);
+            self.world.env().spawn(Box::pin(client.run(requests)));
+        }
+        self.say(|_| format!("{clients} clients start near sector {home}"));
+    }
+
+    fn check_desk(&self) -> Result<(), Violation> {
+        self.desk.violation().map_or(Ok(()), Err)
+    }
+
+    fn array(&self) -> &Array {
+        self.array.as_ref().expect("the array is open")
+    }
+
+    /// Power fails, and the checkers look at what is left.
+    fn crash(&mut self) -> Result<(), Violation> {
+        self.world.crash();
+        self.array = None;
+        self.desk.sectors.lock().crash();
+        self.outcome.crash_points.push(self.world.trace_hash() ^ self.plan.seed.rotate_left(32));
+        self.say(|story| format!("power fails at {} us", story.world.now().0 / 1000));
+        self.check_desk()?;
+        self.check_members()
+    }
+
+    fn stop(&mut self) -> Result<(), Violation> {
+        self.say(|_| "the array is stopped".to_owned());
+        let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
+        let stopped = self.finish(async move { array.stop().await }, "stopping")?;
+        if let Err(error) = stopped {
+            return Err(Checker::Service.violation(format!("stopping: {error}")));
+        }
+        self.desk.sectors.lock().end_flush(begun);
+        self.crash()
+    }
+
+    /// Runs a future to its end.
+    fn finish<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+        what: &str,
+    ) -> Result<T, Violation> {
+        let done = self.world.run_within(STEPS_MAX, future);
+        done.ok_or_else(|| Checker::Engine.violation(format!("{what} does not come to an end")))
+    }
+
+    /// Superblocks are there, and tell the truth.
+    fn check_members(&mut self) -> Result<(), Violation> {
+        self.with_image(|image, units| {
+            for (index, unit) in units.iter_mut().enumerate() {
+                let valid = image.superblock(index).is_some();
+                if unit.has_superblock && !valid {
+                    return Err(
+                        Checker::Metadata.violation(format!("{} has lost its superblock", unit.name()))
+                    );
+                }
+                unit.has_superblock = valid;
+            }
+            image.check()?;
+            image.check_filled()
+        })
+        .unwrap_or(Ok(()))
+    }
+
+    /// Looks at all units as a foreign program would. None: no superblock is anywhere.
+    fn with_image<R>(&mut self, look: impl FnOnce(&Image<'_>, &mut [Unit]) -> R) -> Option<R> {
+        let sims: Vec<_> = self.units.iter().map(|unit| unit.sim.clone()).collect();
+        let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
+        let bytes: Vec<&[u8]> = guards.iter().map(|guard| &**guard).collect();
+        let image = Image::of(&bytes)?;
+        Some(look(&image, &mut self.units))
+    }
+
+    /// Rows whose parity a crash may have left wrong are known from the sectors that it left open.
+    fn note_hole(&mut self) {
+        let layout = self.layout();
+        let sectors = self.desk.sectors.lock();
+        self.hole.extend(
+            sectors.open().map(|sector| layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES),
+        );
+    }
+
+    /// The write hole: what rows of the hole had on some roles is not promised.
+    fn forgive_hole(&self, is_lost: impl Fn(usize) -> bool) {
+        let layout = self.layout();
+        let mut sectors = self.desk.sectors.lock();
+        let in_hole = |sector: &usize| {
+            let place = layout.place(sector * SECTOR_BYTES);
+            is_lost(place.role) && self.hole.contains(&(place.offset_bytes / ROW_BYTES))
+        };
+        let forgiven: Vec<usize> = (0..sectors.count()).filter(in_hole).collect();
+        sectors.forgive(forgiven);
+    }
+
+    fn layout(&self) -> crate::check::layout::Layout {
+        crate::check::layout::Layout {
+            level: self.shape.level.number(),
+            members: self.shape.members,
+            chunk_bytes: self.shape.chunk_bytes as usize,
+            member_bytes: self.shape.data_bytes as usize,
+        }
+    }
+
+    fn say(&mut self, words: impl FnOnce(&Self) -> String) {
+        if self.plan.narrate {
+            let line = format!("{:>9} us  {}", self.world.now().0 / 1000, words(self));
+            self.outcome.narration.push(line);
+        }
+    }
+}
+
+/// Where the result of something started will be.
+type Slot<T> = Arc<Mutex<Option<T>>>;

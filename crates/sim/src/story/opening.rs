@@ -1,0 +1,168 @@
+//! Creating and assembling, with power failures in the middle.
+
+use std::sync::Arc;
+
+use stripewise_device::{Device, IoBuf};
+use stripewise_engine::{Array, AssembleError, AssembleOptions, CreateOptions, assemble};
+
+use super::{Slot, Story};
+use crate::check::{Checker, Violation};
+
+/// Attempts at an opening that power failures may spoil.
+const SPOILED_MAX: u32 = 4;
+
+/// What the superblocks say before an opening.
+#[derive(Debug, Default)]
+struct Standings {
+    /// Units that are current, or were being filled, or waited.
+    belonging: Vec<String>,
+    /// Roles that have a member in sync.
+    in_sync: Vec<bool>,
+    /// Whether blocks of some unit cannot be read; they may be healed before anybody looks again.
+    bad_blocks: bool,
+}
+
+impl Story {
+    /// Makes the array. If power fails meanwhile it may be there or not; then it is made again.
+    pub(super) fn create(&mut self) -> Result<(), Violation> {
+        let assume_clean = self.rng.bool();
+        for attempt in 0.. {
+            let created = self.start_creating(assume_clean);
+            if attempt < SPOILED_MAX && self.rng.u8(..3) == 0 {
+                let steps = self.rng.u64(..250);
+                self.world.run_steps(steps);
+                self.say(|_| format!("power fails {steps} steps into creating"));
+                self.crash()?;
+                if self.open_if_created()? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let array = self.wait_for(created, "creating")?;
+            self.array =
+                Some(array.map_err(|error| Checker::Service.violation(format!("creating: {error}")))?);
+            break;
+        }
+        Ok(())
+    }
+
+    fn start_creating(&mut self, assume_clean: bool) -> Slot<Result<Array, String>> {
+        let mut options = CreateOptions::new("sim:story", self.shape.level, self.devices(|_| true));
+        options.chunk_bytes = self.shape.chunk_bytes;
+        options.assume_clean = assume_clean;
+        options.region_bytes = Some(self.shape.region_bytes);
+        self.units.iter_mut().for_each(|unit| unit.has_superblock = false);
+        let env = self.world.env();
+        self.world.start(async move { Array::create(env, options).await.map_err(|error| error.to_string()) })
+    }
+
+    /// Whether a creation that was cut short can be opened.
+    fn open_if_created(&mut self) -> Result<bool, Violation> {
+        let devices = self.devices(|_| true);
+        let env = self.world.env();
+        let opened = self
+            .finish(async move { assemble(env, devices, &AssembleOptions::default()).await }, "assembling")?;
+        self.array = opened.ok();
+        Ok(self.array.is_some())
+    }
+
+    /// The devices of some units.
+    pub(super) fn devices(&self, wanted: impl Fn(usize) -> bool) -> Vec<Arc<dyn Device>> {
+        let units = self.units.iter().enumerate().filter(|(index, _)| wanted(*index));
+        units.map(|(_, unit)| unit.device.clone() as Arc<dyn Device>).collect()
+    }
+
+    /// Opens the array from what is left of it, and takes stock of its content.
+    pub(super) fn open(&mut self) -> Result<(), Violation> {
+        let mut spoiled = 0;
+        let mut force = false;
+        self.note_hole();
+        // A device that had vanished may be back, with what it had then.
+        for unit in 0..self.units.len() {
+            if self.rng.bool() {
+                self.units[unit].faults.set_gone(false);
+            }
+        }
+        loop {
+            let options = AssembleOptions { run: true, force, read_only: false };
+            let (devices, env) = (self.devices(|_| true), self.world.env());
+            let before = self.standings();
+            let opening = self.world.start(async move { assemble(env, devices, &options).await });
+            if spoiled < SPOILED_MAX && self.rng.u8(..5) == 0 {
+                let steps = self.rng.u64(..150);
+                self.world.run_steps(steps);
+                if opening.lock().is_none() {
+                    self.say(|_| format!("power fails {steps} steps into assembling"));
+                    spoiled += 1;
+                    drop(opening);
+                    self.crash()?;
+                    continue;
+                }
+            }
+            match self.wait_for(opening, "assembling")? {
+                Ok(array) => {
+                    self.say(|_| format!("assembled{}", if force { " with force" } else { "" }));
+                    self.array = Some(array);
+                    return self.take_stock(&before);
+                }
+                Err(AssembleError::DirtyDegraded) if !force => force = true,
+                Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
+            }
+        }
+    }
+
+    /// What the superblocks say of the units.
+    fn standings(&mut self) -> Standings {
+        let bad_blocks = self.lost.iter().any(|unit| !self.units[*unit].faults.is_quiet());
+        let standings = self.with_image(|image, units| {
+            let belonging = (0..units.len()).filter(|index| image.belongs(*index));
+            Standings {
+                belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
+                in_sync: image.in_sync().iter().map(Option::is_some).collect(),
+                bad_blocks,
+            }
+        });
+        standings.unwrap_or_default()
+    }
+
+    /// After an opening: nobody is taken for current who is not, and every sector holds what it may.
+    fn take_stock(&mut self, before: &Standings) -> Result<(), Violation> {
+        let array = self.array().clone();
+        let report = self.finish(async move { array.report().await }, "a report")?;
+        for member in &report.members {
+            let in_sync = member.state == stripewise_engine::MemberState::InSync;
+            if in_sync && !before.belonging.contains(&member.name) {
+                let what = format!("{} was taken for current; before there were {before:?}", member.name);
+                return Err(Checker::Currency.violation(what));
+            }
+        }
+        // A role that was vacant may have been filled by now, from what the hole left.
+        let vacant = |role: usize| !report.in_sync[role] || before.in_sync.get(role) != Some(&true);
+        // A bad block where parity may be wrong is as a lost one there.
+        self.forgive_hole(|role| before.bad_blocks || vacant(role) && self.shape.level.number() != 1);
+        let content = self.read_all()?;
+        self.desk.sectors.lock().adopt(&content)
+    }
+
+    /// The whole array's content.
+    pub(super) fn read_all(&self) -> Result<Vec<u8>, Violation> {
+        let array = self.array().clone();
+        let len = array.geometry().capacity_bytes() as usize;
+        let read = self.finish(async move { array.read(0, IoBuf::with_len(len)).await }, "reading all")?;
+        match read {
+            Ok(content) => Ok(content.to_vec()),
+            Err(error) => Err(Checker::Service.violation(format!("reading all: {error}"))),
+        }
+    }
+
+    /// Waits for something that was started.
+    pub(super) fn wait_for<T: Send + 'static>(&self, slot: Slot<T>, what: &str) -> Result<T, Violation> {
+        for _ in 0..super::STEPS_MAX {
+            if let Some(value) = slot.lock().take() {
+                return Ok(value);
+            }
+            self.world.run_steps(1);
+        }
+        Err(Checker::Engine.violation(format!("{what} does not come to an end")))
+    }
+}
