@@ -14,8 +14,9 @@ use std::{
     mem::ManuallyDrop,
     ops::{Deref, DerefMut, Range},
     ptr::NonNull,
-    sync::Arc,
 };
+
+use crate::sync::seam::Arc;
 
 /// Alignment of every allocation, in bytes: the strictest that O_DIRECT asks for.
 pub const BUF_ALIGN: usize = 4096;
@@ -26,6 +27,11 @@ const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
 /// What one thread's pool keeps of each size class at most, in bytes. Ten classes: 160 MiB a thread at the worst.
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
 
+#[cfg(feature = "loom")]
+loom::thread_local! {
+    static POOL: RefCell<[Vec<Arc<Allocation>>; CLASSES]> = RefCell::default();
+}
+#[cfg(not(feature = "loom"))]
 thread_local! {
     static POOL: RefCell<[Vec<Arc<Allocation>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
 }

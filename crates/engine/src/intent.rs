@@ -7,18 +7,17 @@
 //! A marked region implies a superblock that says so (`resync_offset` 0), written before the page: other md
 //! implementations know nothing of our pages and must not take the array for clean.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
+use smallvec::smallvec;
+use stripewise_device::{
+    IoBuf, IoError, WriteFlags,
+    sync::seam::{
+        Mutex,
         atomic::{AtomicU32, Ordering},
     },
 };
-
-use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
-use parking_lot::Mutex;
-use smallvec::smallvec;
-use stripewise_device::{IoBuf, IoError, WriteFlags};
 use stripewise_format::bitmap::{Page, REGIONS_PER_PAGE, Slot, pages_for_regions, slot_offset_bytes};
 use uuid::Uuid;
 

@@ -21,6 +21,8 @@ mod intent;
 mod jobs;
 mod ledger;
 mod locks;
+#[cfg(all(test, feature = "loom"))]
+mod model_check;
 pub mod mutants;
 pub mod plan;
 mod recovery;

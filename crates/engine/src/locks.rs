@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use parking_lot::Mutex;
+use stripewise_device::sync::seam::Mutex;
 
 use crate::{
     geometry::StripeIndex,

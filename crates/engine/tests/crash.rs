@@ -15,7 +15,7 @@ fn crash_and_check(seed: u64) {
         lab.start_clients(3, 1000);
         let steps = lab.world.random(4000);
         lab.world.run_steps(steps);
-        lab.world.crash();
+        lab.crash();
         lab.assemble_all(AssembleOptions::default())
             .unwrap_or_else(|e| panic!("seed {seed} round {round}: {e}"));
         if let Some(job) = lab.array.job() {
@@ -23,8 +23,7 @@ fn crash_and_check(seed: u64) {
             let stripes = lab.array.geometry().stripes();
             assert!(job.total_stripes <= stripes, "seed {seed}");
         }
-        let content = lab.read_all();
-        lab.model.with(|model| model.adopt(&content));
+        lab.adopt();
         lab.wait_for_jobs();
         lab.check_all();
         lab.check_parity(&lab.members);
@@ -48,7 +47,7 @@ fn only_marked_regions_are_resynced() {
             array.write(0, block, stripewise_device::WriteFlags::default()).await
         })
         .unwrap();
-    lab.world.crash();
+    lab.crash();
     lab.assemble_all(AssembleOptions::default()).unwrap();
     lab.wait_for_jobs();
     let job = lab.array.last_job().expect("a resync ran");

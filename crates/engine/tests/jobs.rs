@@ -90,13 +90,12 @@ fn a_rebuild_survives_power_failures_again_and_again() {
         for _ in 0..4 {
             lab.start_clients(2, 1000);
             lab.world.run_steps(lab.world.random(3000));
-            lab.world.crash();
+            lab.crash();
             // Dirty and degraded: rows in flight may have lost what was on the vacant role (docs/failure-model.md), so
             // whatever is found is the truth from here on.
             let force = AssembleOptions { force: true, ..AssembleOptions::default() };
             lab.assemble_all(force).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-            let content = lab.read_all();
-            lab.model.with(|model| model.adopt_anything(&content));
+            lab.adopt_anything();
         }
         lab.wait_for_jobs();
         let report = {

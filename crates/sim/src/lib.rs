@@ -11,6 +11,7 @@
 //! * [`story`], [`check`]: arrays that live and die by a seed, and those who look at what is left.
 
 pub mod check;
+pub mod client;
 mod events;
 mod executor;
 pub mod load;

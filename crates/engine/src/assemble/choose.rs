@@ -49,6 +49,8 @@ pub struct Chosen {
     pub(super) parts: Vec<Part>,
     /// Devices left out, with the reason.
     pub excluded: Vec<Excluded>,
+    /// Members taken by force although they are not current, and why they are not.
+    pub forced: Vec<Excluded>,
 }
 
 impl Chosen {
@@ -85,7 +87,8 @@ pub fn choose(
         reason: reason.to_string(),
     })?;
     let geometry = geometry(examined, freshest)?;
-    let mut chosen = Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new() };
+    let mut chosen =
+        Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new(), forced: Vec::new() };
     chosen.excluded.extend(unusable.iter().map(|error| {
         let (ExamineError::Io { name, .. } | ExamineError::Superblock { name, .. }) = error;
         Excluded { name: name.clone(), reason: error.to_string() }

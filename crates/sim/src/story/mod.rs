@@ -7,7 +7,6 @@
 
 mod action;
 mod calm;
-mod client;
 mod opening;
 mod shape;
 
@@ -19,7 +18,6 @@ use std::{
 };
 
 pub use action::Action;
-use client::{Client, Desk};
 use fastrand::Rng;
 use parking_lot::Mutex;
 pub use shape::Shape;
@@ -32,6 +30,7 @@ use stripewise_engine::{Array, geometry::Level};
 use crate::{
     Event, SimMember, World,
     check::{Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES},
+    client::{Client, Desk},
 };
 
 /// Steps of the scheduler after which a request, command or job counts as hanging.
@@ -214,11 +213,11 @@ impl Story {
             let steps = self.rng.u64(..steps);
             self.world.run_steps(steps);
             self.act();
-            self.check_desk()?;
+            self.desk.check()?;
         }
         let steps = self.rng.u64(..300);
         self.world.run_steps(steps);
-        self.check_desk()
+        self.desk.check()
     }
 
     fn start_clients(&mut self) {
@@ -237,10 +236,6 @@ impl Story {
         self.say(|_| format!("{clients} clients start near sector {home}"));
     }
 
-    fn check_desk(&self) -> Result<(), Violation> {
-        self.desk.violation().map_or(Ok(()), Err)
-    }
-
     fn array(&self) -> &Array {
         self.array.as_ref().expect("the array is open")
     }
@@ -252,7 +247,7 @@ impl Story {
         self.desk.sectors.lock().crash();
         self.outcome.crash_points.push(self.world.trace_hash() ^ self.plan.seed.rotate_left(32));
         self.say(|story| format!("power fails at {} us", story.world.now().0 / 1000));
-        self.check_desk()?;
+        self.desk.check()?;
         self.check_members()
     }
 

@@ -1,4 +1,4 @@
-//! Clients of an array in a story: they write, flush, zero, discard and read anywhere, and check what they read.
+//! Clients of an array: they write, flush, zero and read anywhere, and check what they read.
 
 use std::sync::Arc;
 
@@ -9,39 +9,49 @@ use stripewise_engine::{Array, ArrayError};
 
 use crate::check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket};
 
-/// What clients share.
-pub(super) struct Desk {
-    pub(super) sectors: Mutex<Sectors>,
+/// What the clients of an array share: what it may hold, and whether anything was wrong.
+pub struct Desk {
+    /// What each sector may hold.
+    pub sectors: Mutex<Sectors>,
     /// The first thing that was wrong.
     violation: Mutex<Option<Violation>>,
 }
 
 impl Desk {
-    pub(super) fn new(array_bytes: u64) -> Arc<Self> {
+    /// The desk of a zeroed array.
+    pub fn new(array_bytes: u64) -> Arc<Self> {
         Arc::new(Self { sectors: Mutex::new(Sectors::new(array_bytes)), violation: Mutex::new(None) })
     }
 
-    pub(super) fn report(&self, violation: Violation) {
+    /// Notes what is wrong, if nothing was before.
+    pub fn report(&self, violation: Violation) {
         self.violation.lock().get_or_insert(violation);
     }
 
-    pub(super) fn violation(&self) -> Option<Violation> {
-        self.violation.lock().clone()
+    /// The first thing that was wrong.
+    ///
+    /// # Errors
+    /// It.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.violation.lock().clone().map_or(Ok(()), Err)
     }
 }
 
 /// A client at work.
-pub(super) struct Client {
-    pub(super) array: Array,
-    pub(super) desk: Arc<Desk>,
-    pub(super) rng: Rng,
-    /// Sectors at which it likes to work: a few rows, so that clients meet.
-    pub(super) home: usize,
+pub struct Client {
+    /// Whose.
+    pub array: Array,
+    /// Where it looks up what it may read.
+    pub desk: Arc<Desk>,
+    /// What it does.
+    pub rng: Rng,
+    /// The sector near which it likes to work: within a few rows, so that clients meet.
+    pub home: usize,
 }
 
 impl Client {
     /// Sends requests until so many are done, or the array is being stopped.
-    pub(super) async fn run(mut self, requests: usize) {
+    pub async fn run(mut self, requests: usize) {
         for _ in 0..requests {
             match self.request().await {
                 Ok(()) => {}

@@ -1,12 +1,13 @@
 //! Waiting without blocking a thread: a list of wakers under the caller's own lock, and a one-shot event.
 
+pub mod seam;
+
 use std::{
     future::poll_fn,
-    sync::Arc,
     task::{Poll, Waker},
 };
 
-use parking_lot::Mutex;
+use seam::{Arc, Mutex};
 
 /// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that no
 /// change falls between looking and waiting.
