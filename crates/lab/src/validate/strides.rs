@@ -254,7 +254,7 @@ fn equation_1_checks(subject: &Subject, line: &[(f64, f64)]) -> Vec<Check> {
         let source = "msc-ct (1): t_c + t_r N_r, N_r from the set-up time";
         Check::near(subject.name, what, "", (equation_1(params, stride), 0.15), source, measured).note(
             "The equation's count takes it that a track is written in as few revolutions as the set-up time allows. The \
-             modelled drive orders by positioning time alone, which takes some more; deeper queues do not change that \
+             modelled drive orders by positioning time and takes more, for a reason not looked into; deeper queues do not change it \
              (tried up to 512).",
         )
     };
