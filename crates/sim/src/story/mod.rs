@@ -3,7 +3,7 @@
 //!
 //! Faults stay within what the level tolerates, so that nothing may go wrong: every violation is a bug of the engine,
 //! or of the simulator. What the failure model does not promise (`docs/failure-model.md`) is forgiven by name:
-//! [`Story::forgive_hole`].
+//! `Story::forgive_hole`.
 
 mod action;
 mod calm;
