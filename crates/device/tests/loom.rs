@@ -7,10 +7,10 @@
 use loom::thread;
 use stripewise_device::{IoBuf, sync::Event};
 
-/// As many switches between threads as are tried in one run: bugs that need more are rare, and time is not endless.
+/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are rare.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(4);
     builder.check(check);
 }
 

@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
+use futures_util::future::join_all;
 use smallvec::smallvec;
 use stripewise_device::{
     IoBuf, IoError, WriteFlags,
@@ -25,6 +25,7 @@ use crate::{
     geometry::{Geometry, StripeIndex},
     ledger::write_durably,
     mutants::{Mutant, lives},
+    seam::AsyncMutex,
     topology::Member,
 };
 

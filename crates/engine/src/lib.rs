@@ -27,6 +27,7 @@ pub mod mutants;
 pub mod plan;
 mod recovery;
 pub mod rows;
+mod seam;
 mod stats;
 mod topology;
 

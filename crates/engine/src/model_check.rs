@@ -22,12 +22,10 @@ use crate::{
 
 const STRIPE: StripeIndex = StripeIndex(0);
 
-/// Tries orders with up to two switches between threads that nothing forces, or as many as a while allows: bugs that
-/// need more are rare.
+/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are rare.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_duration = Some(std::time::Duration::from_secs(20));
+    builder.preemption_bound = Some(4);
     builder.check(check);
 }
 
