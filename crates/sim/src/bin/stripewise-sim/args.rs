@@ -86,7 +86,7 @@ pub(crate) struct RunArgs {
     /// End after so many seconds, whatever seed is reached.
     #[arg(long, value_parser = parse_seconds)]
     pub(crate) seconds: Option<Duration>,
-    /// End after so many power failures.
+    /// End after so many power failures, no two at the same moment of the same history.
     #[arg(long)]
     pub(crate) crash_points: Option<u64>,
     /// Threads; as many as there are cores, if left out.

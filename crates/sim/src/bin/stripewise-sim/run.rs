@@ -60,9 +60,13 @@ fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
         let outcome = tell(&plan);
         progress.stories.fetch_add(1, Ordering::Relaxed);
         let count = outcome.crash_points.len() as u64;
-        progress.distinct.lock().expect("nobody panics with it").extend(&outcome.crash_points);
-        let total = progress.crash_points.fetch_add(count, Ordering::Relaxed) + count;
-        if args.crash_points.is_some_and(|enough| total >= enough) {
+        progress.crash_points.fetch_add(count, Ordering::Relaxed);
+        let distinct = {
+            let mut distinct = progress.distinct.lock().expect("nobody panics with it");
+            distinct.extend(&outcome.crash_points);
+            distinct.len() as u64
+        };
+        if args.crash_points.is_some_and(|enough| distinct >= enough) {
             progress.stop.store(true, Ordering::Relaxed);
         }
         if outcome.violation.is_some() {
