@@ -60,7 +60,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// A request whose answer is that it was done.
 fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
-    client::ask(name, request).map(|_| ExitCode::SUCCESS)
+    client::command(name, request).map(|()| ExitCode::SUCCESS)
 }
 
 fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -81,7 +81,7 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
 fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
     let names = match &args.name {
         Some(name) => vec![name.clone()],
-        None => rundir::array_names()?,
+        None => rundir::names_to_stop()?,
     };
     client::stop_all(&names, args.force).map(|()| ExitCode::SUCCESS)
 }

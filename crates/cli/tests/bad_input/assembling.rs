@@ -77,6 +77,19 @@ fn a_stale_member_that_comes_back_is_left_out() {
 }
 
 #[test]
+fn what_is_left_out_is_told_until_it_is_a_member() {
+    let (sandbox, members, data) = stopped(5, 3);
+    sandbox.ok("assemble a --run", &members[..2]);
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    assert!(sandbox.done("status a").contains(&format!("left out: {}: ", members[2])));
+    assert!(sandbox.done("detail a").contains(&format!("Left Out : {}: ", members[2])));
+    sandbox.ok("add a --force --wait", &members[2..]);
+    assert_eq!(sandbox.status("a")["left_out"], serde_json::json!([]));
+    assert_holds(&sandbox, &data);
+}
+
+#[test]
 fn two_halves_that_went_on_apart() {
     let (sandbox, members, data) = stopped(1, 2);
     for (half, more) in [(0, 1), (1, 2)] {
