@@ -8,6 +8,7 @@ mod bench;
 mod client;
 mod commands;
 mod daemon;
+mod dates;
 mod demo;
 mod errors;
 mod given;
