@@ -70,6 +70,9 @@ pub(crate) enum Command {
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Experiments on modelled disks.
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Print shell completions.
     Completions {
         /// For which shell.
@@ -95,6 +98,22 @@ pub(crate) enum Command {
 pub(crate) enum BenchCommand {
     /// The engine over memory members, beside a bare loop with the same memory traffic.
     Engine(EngineBench),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Hold the disk models against data sheets, papers and analysis.
+    Validate(ValidateArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ValidateArgs {
+    /// Write report.html, which needs nothing else, and CSV files into this folder.
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
+    /// Fewer points and requests: seconds, and less exact.
+    #[arg(long)]
+    pub(crate) quick: bool,
 }
 
 #[derive(Debug, Clone, Args)]

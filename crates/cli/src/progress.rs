@@ -20,15 +20,21 @@ pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
 }
 
 fn bar(total: u64, what: impl Into<String>, rate: &str) -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
     let style = ProgressStyle::with_template(&format!("{{msg:>9}} [{{wide_bar}}] {{percent:>3}}% {rate}"));
-    ProgressBar::with_draw_target(Some(total), target)
+    ProgressBar::with_draw_target(Some(total), target())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
         .with_message(what.into())
+}
+
+/// A bar over the points of experiments, hidden where nobody looks.
+pub(crate) fn points_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:>28} [{wide_bar}] {pos}/{len}");
+    ProgressBar::with_draw_target(Some(0), target())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
+}
+
+fn target() -> ProgressDrawTarget {
+    if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
 /// Waits until an array has no job under way, with a bar, and returns its last status.

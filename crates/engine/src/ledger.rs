@@ -120,7 +120,22 @@ impl Ledger {
     /// Writes everybody's metadata with the next event count and returns the members that could not take it.
     pub(crate) async fn write_all(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         self.events += u64::from(!lives(Mutant::EventsNotRaised));
-        self.write_where(|_| true, wall_clock_us).await
+        let events = self.events;
+        // A member that an earlier round passed over, and that is back, goes first and alone: were power to fail with
+        // others written, it would be two behind.
+        let lags = |entry: &Entry| {
+            matches!(entry.standing, Standing::Active(_) | Standing::Incoming { .. })
+                && entry.superblock.events + 1 < events
+        };
+        let lagging: Vec<u32> =
+            self.entries.iter().filter(|entry| lags(entry)).map(|entry| entry.member.dev_number).collect();
+        let is_lagging = |entry: &Entry| lagging.contains(&entry.member.dev_number);
+        let mut failed = Vec::new();
+        if !lagging.is_empty() {
+            failed = self.write_where(is_lagging, wall_clock_us).await;
+        }
+        failed.extend(self.write_where(|entry| !is_lagging(entry), wall_clock_us).await);
+        failed
     }
 
     /// Writes the metadata of members that are an event behind, as it is, and returns those that could not take it.

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     Lab, MEMBER_BYTES, Shape,
-    faulty::{bench, latent_error, write_error},
+    faulty::{Bench, bench, latent_error, write_error},
 };
 use stripewise_device::{Device, IoBuf, WriteFlags, wrap::FaultRule};
 use stripewise_engine::{ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState, geometry::Level};
@@ -237,7 +237,7 @@ fn a_write_whose_caller_goes_away_is_whole() {
 }
 
 /// A degraded array with a replacement under way, and the faults of the member that is to take over.
-fn replacing_while_degraded() -> (common::faulty::Bench, Arc<stripewise_device::wrap::Faults>) {
+fn replacing_while_degraded() -> (Bench, Arc<stripewise_device::wrap::Faults>) {
     let mut bench = bench(11, RAID5);
     bench.fill(3);
     let array = bench.array.clone();
@@ -299,7 +299,7 @@ fn nothing_is_written_once_an_array_has_stopped() {
         bench.world.run_steps(steps);
         let array = bench.array.clone();
         bench.world.run(async move { array.stop().await }).unwrap();
-        let content = |bench: &common::faulty::Bench| {
+        let content = |bench: &Bench| {
             let all = bench.sims.iter().chain([&sim]);
             all.map(|member| member.snapshot().bytes().to_vec()).collect::<Vec<_>>()
         };
@@ -368,4 +368,174 @@ fn an_opening_may_be_cut_short_any_number_of_times() {
         lab.wait_for_jobs();
         lab.check_parity(&lab.members);
     }
+}
+
+/// The event counts of all members.
+fn events(bench: &Bench) -> Vec<u64> {
+    let of = |sim: &Arc<SimMember>| {
+        let bytes = sim.bytes();
+        u64::from_le_bytes(bytes[4296..4304].try_into().unwrap())
+    };
+    bench.sims.iter().map(of).collect()
+}
+
+/// A healthy array whose member m1 is being replaced by "second", the last of the bench's members.
+fn replacing() -> (Bench, Arc<stripewise_device::wrap::Faults>) {
+    let mut bench = bench(11, RAID5);
+    bench.fill(3);
+    let (second, sim, faults) = bench.spare("second");
+    bench.sims.push(sim);
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        array.pause_jobs();
+        array.add(second).await.unwrap();
+        array.replace("m1", "second").await.unwrap();
+    });
+    bench.array.resume_jobs();
+    (bench, faults)
+}
+
+/// The round of superblocks in which a new member takes over passes the old one by. Once, when the new one failed in
+/// it and the old one stayed, a crash in the next round left the old one two events behind, and stale.
+#[test]
+fn a_hand_over_that_is_taken_back_leaves_nobody_behind_whenever_power_fails() {
+    let (bench, _) = replacing();
+    let steps = (1..).find(|_: &u64| {
+        bench.world.run_steps(1);
+        bench.array.last_job().is_some()
+    });
+    let steps = steps.unwrap();
+    let mut spent = 0;
+    for fails_after in (steps.saturating_sub(100)..steps).step_by(5) {
+        for crashes_after in 0..60 {
+            let (bench, faults) = replacing();
+            bench.world.run_steps(fails_after);
+            faults.add(FaultRule { range_bytes: 4096..4608, times: 1, ..write_error() });
+            bench.world.run_steps(crashes_after);
+            if !faults.is_quiet() {
+                continue;
+            }
+            spent += 1;
+            bench.world.crash();
+            let assembled = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() });
+            assert!(
+                assembled.is_ok(),
+                "{fails_after} + {crashes_after}: {:?}, {:?}",
+                events(&bench),
+                assembled.err()
+            );
+        }
+    }
+    assert!(spent > 20, "{spent}");
+}
+
+/// A crash leaves one member an event ahead, its superblock says clean. The array is started without it and written to.
+/// Once all stood at the same event then, and when that member came back its table counted.
+#[test]
+fn a_member_that_was_ahead_and_absent_is_stale_when_it_comes_back() {
+    let mirror = Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 };
+    let mut hits = 0;
+    for seed in 0..40 {
+        let bench = bench(900 + seed, mirror);
+        bench.fill(1);
+        // Some time from now the array becomes clean; the first to have it written down is ours.
+        let before = events(&bench);
+        let changed = (0..4000).any(|_| {
+            bench.world.run_steps(1);
+            events(&bench) != before
+        });
+        bench.world.crash();
+        if !changed || events(&bench) != [before[0] + 1, before[1], before[2]] {
+            continue;
+        }
+        hits += 1;
+        let run = AssembleOptions { run: true, ..Default::default() };
+        let array = bench.assemble(1..3, run).unwrap();
+        let capacity = array.geometry().capacity_bytes() as usize;
+        bench.world.run(async move {
+            let two = IoBuf::copy_of(&vec![2; capacity]).freeze();
+            array.write(0, two, WriteFlags { fua: true }).await.unwrap();
+        });
+        bench.world.crash();
+        let array = bench.assemble(0..3, run).unwrap();
+        let (in_sync, found) = bench.world.run(async move {
+            let in_sync = array.report().await.in_sync;
+            (in_sync, array.read(0, IoBuf::with_len(capacity)).await.unwrap())
+        });
+        assert_eq!(in_sync, [false, true, true], "seed {seed}");
+        assert!(found.iter().all(|byte| *byte == 2), "seed {seed}");
+    }
+    assert!(hits > 2, "{hits}");
+}
+
+/// Once the member that is being filled stayed the incoming one of a role that a stale member took by force: it went on
+/// being filled from that.
+#[test]
+fn what_was_being_filled_is_left_out_where_force_takes_a_stale_member() {
+    let mut bench = bench(21, RAID5);
+    bench.fill(1);
+    bench.faults[3].set_gone(true);
+    bench.fill(2);
+    let (new, sim, _) = bench.spare("new");
+    bench.sims.push(sim);
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        array.pause_jobs();
+        array.add(new).await.unwrap();
+    });
+    bench.world.run_for(Duration::from_secs(3));
+    let array = bench.array.clone();
+    bench.world.run(async move { array.stop().await }).unwrap();
+    // m0 is dead for good.
+    let array = bench.assemble(1..5, FORCE).unwrap();
+    let report = bench.world.run(async move { array.report().await });
+    assert_eq!(report.in_sync, [false, true, true, true]);
+    assert_eq!(report.forced.iter().map(|forced| forced.name.as_str()).collect::<Vec<_>>(), ["m3"]);
+    let left_out = report.excluded.iter().find(|excluded| excluded.name == "new").unwrap();
+    assert!(left_out.reason.contains("by force"), "{left_out:?}");
+}
+
+#[test]
+fn a_scrub_without_redundancy_left_is_refused() {
+    let bench = bench(22, RAID5);
+    bench.fill(1);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.fail("m1").await }).unwrap();
+    let refused = bench.array.start_scrub(false).unwrap_err().to_string();
+    assert!(refused.contains("no redundancy is left"), "{refused}");
+}
+
+/// An operator fails m1, and power fails when only m0 has that written down. The array is started without m0. When it
+/// came back it was once taken for the other half of a split array, though nobody had served anything from it.
+#[test]
+fn a_member_cut_off_while_it_wrote_a_failure_down_is_stale_and_no_half_of_a_split_array() {
+    let mut hits = 0;
+    for seed in 0..100 {
+        let bench = bench(1300 + seed, RAID6);
+        bench.fill(1);
+        let before = events(&bench);
+        let array = bench.array.clone();
+        bench.world.env().spawn(Box::pin(async move {
+            let _ = array.fail("m1").await;
+        }));
+        let changed = (0..200).any(|_| {
+            bench.world.run_steps(1);
+            events(&bench) != before
+        });
+        bench.world.crash();
+        if !changed || events(&bench)[0] == before[0] || events(&bench)[1..] != before[1..] {
+            continue;
+        }
+        hits += 1;
+        let run = AssembleOptions { run: true, ..Default::default() };
+        let array = bench.assemble(1..5, FORCE).unwrap();
+        bench.world.run(async move {
+            array.wait_for_jobs().await;
+            array.stop().await.unwrap();
+        });
+        let array = bench.assemble(0..5, run).unwrap();
+        let in_sync = bench.world.run(async move { array.report().await }).in_sync;
+        assert_eq!(in_sync, [false, true, true, true, true], "seed {seed}");
+    }
+    assert!(hits > 2, "{hits}");
 }

@@ -1,4 +1,4 @@
-//! Clients of an array: they write, flush, zero and read anywhere, and check what they read.
+//! Clients of an array: they write, flush, zero, discard and read anywhere, and check what they read.
 
 use std::sync::Arc;
 
@@ -69,7 +69,8 @@ impl Client {
         let (first, count) = self.range();
         match self.rng.u8(..24) {
             0..12 => self.write(first, count).await,
-            12..14 => self.zero(first, count).await,
+            12 => self.zero(first, count).await,
+            13 => self.discard(first, count).await,
             14..17 => self.flush().await,
             _ => self.read(first, count).await,
         }
@@ -104,6 +105,16 @@ impl Client {
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
         let flags = ZeroFlags { may_unmap: self.rng.bool() };
         let result = self.array.write_zeroes(offset, len, flags).await;
+        self.end(ticket, result, false)
+    }
+
+    /// Whole stripes read as zeroes afterwards; the rest is left as it is.
+    async fn discard(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
+        let whole = first.div_ceil(stripe) * stripe..(first + count) / stripe * stripe;
+        let ticket = self.desk.sectors.lock().begin_zeroes(whole.start, whole.len());
+        let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
+        let result = self.array.discard(offset, len).await;
         self.end(ticket, result, false)
     }
 

@@ -14,6 +14,7 @@ use stripewise_sim::{
     model::{
         Contents, DiskOptions, ModelledDisk,
         hdd::{Hdd, HddParams},
+        ssd::{Ssd, SsdParams},
     },
 };
 
@@ -211,4 +212,34 @@ fn close_writes_are_slower_than_contiguous_ones() {
     let contiguous = seconds(1);
     assert!(seconds(2) > 2.0 * contiguous && seconds(4) > 1.2 * contiguous);
     assert!(seconds(64) < contiguous);
+}
+
+#[test]
+fn an_array_of_hard_disks_with_parity_on_an_ssd_runs_twice_the_same() {
+    let run_once = |seed| {
+        let mut world = World::new(seed);
+        let options = DiskOptions { size_bytes: Some(256 << 20), ..DiskOptions::default() };
+        let mut members: Vec<Arc<dyn Device>> = Vec::new();
+        for i in 0..4 {
+            let model = Hdd::new(HddParams::wd_caviar_black_640());
+            members.push(world.add_disk(format!("disk{i}"), model, options));
+        }
+        let parity = world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), options);
+        members.push(parity.clone());
+        let mut create = CreateOptions::new("sim:parity", Level::Raid4, members);
+        create.assume_clean = true;
+        let env = world.env();
+        let array = world.run(async move { Array::create(env, create).await }).unwrap();
+        let load = Load { depth: 16, stop: Stop::Requests(400), ..Load::default() };
+        let report = run(&world, Arc::new(array.device()), load);
+        assert_eq!((report.writes.requests, report.writes.errors), (400, 0));
+        assert!(parity.counters().find("host_units") >= Some(300), "{}", parity.counters());
+        array.start_scrub(false).unwrap();
+        let on = array.clone();
+        world.run(async move { on.wait_for_jobs().await });
+        assert_eq!(array.last_scrub().unwrap().mismatched_rows, 0);
+        (world.trace_hash(), parity.counters())
+    };
+    assert_eq!(run_once(1), run_once(1));
+    assert_ne!(run_once(1).0, run_once(2).0);
 }

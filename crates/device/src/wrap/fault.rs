@@ -64,6 +64,16 @@ impl Faults {
         !state.gone && state.rules.iter().all(|rule| rule.times == 0)
     }
 
+    /// Whether the member is gone.
+    pub fn is_gone(&self) -> bool {
+        self.state.lock().gone
+    }
+
+    /// Whether some request of this kind may fail, the member being there.
+    pub fn may_fail(&self, operation: Operation) -> bool {
+        self.state.lock().rules.iter().any(|rule| rule.operation == operation && rule.times > 0)
+    }
+
     /// Forgets all faults; a vanished device is back.
     pub fn clear(&self) {
         *self.state.lock() = State::default();

@@ -83,8 +83,9 @@ impl Array {
     /// Starts a check or a repair of the whole array.
     ///
     /// # Errors
-    /// [`ArrayError::Busy`] if a job is under way; [`ArrayError::Unsupported`] for level 0; [`ArrayError::ReadOnly`],
-    /// since also a check writes down where it stands.
+    /// [`ArrayError::Busy`] if a job is under way; [`ArrayError::Unsupported`] where there is no redundancy to check: at
+    /// level 0, or with as many members lost as the level tolerates; [`ArrayError::ReadOnly`], since also a check writes
+    /// down where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
         if self.shared.geometry.parity_columns() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
@@ -92,6 +93,7 @@ impl Array {
         if self.shared.read_only {
             return Err(ArrayError::ReadOnly);
         }
+        self.shared.check_redundancy_left()?;
         if let Some(job) = self.shared.jobs.current() {
             return Err(ArrayError::Busy(job.kind.name()));
         }
@@ -178,6 +180,15 @@ fn problem(member: &str, problem: &str) -> ArrayError {
 }
 
 impl Shared {
+    /// Whether redundancy is left to be checked.
+    pub(crate) fn check_redundancy_left(&self) -> Result<(), ArrayError> {
+        if self.topology.load().degraded() < self.geometry.parity_columns() {
+            return Ok(());
+        }
+        let what = "the array is degraded: no redundancy is left that could be checked; rebuild it first";
+        Err(ArrayError::Unsupported(what.to_owned()))
+    }
+
     /// The attached member of that name.
     async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
         let ledger = self.ledger.lock().await;

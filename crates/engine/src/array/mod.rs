@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) read_only: bool,
     /// Devices that were given and take no part, for people.
     pub(crate) excluded: Vec<Excluded>,
+    /// Members that were taken by force although they are not current, for people.
+    pub(crate) forced: Vec<Excluded>,
     /// Requests being served, for stopping and for background jobs that give way.
     pub(crate) requests: Requests,
     /// The array's own tasks at work: stopping waits for them too.

@@ -31,7 +31,8 @@ impl Shared {
     }
 
     /// Content of a column, at once if that can be, else block by block: bad blocks of several members in different
-    /// rows do not add up. The caller holds the rows.
+    /// rows do not add up. Where a resync is due, a block is recovered only if it cannot be read itself: the others may
+    /// tell of another time. The caller holds the rows.
     pub(crate) async fn recover_finely(
         &self,
         stripe: StripeIndex,
@@ -39,9 +40,11 @@ impl Shared {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        match self.recover(stripe, column, bytes.clone(), into).await {
-            Err(ArrayError::Unreadable { .. }) => {}
-            result => return result,
+        if self.is_trusted(stripe) {
+            match self.recover(stripe, column, bytes.clone(), into).await {
+                Err(ArrayError::Unreadable { .. }) => {}
+                result => return result,
+            }
         }
         let mut at = bytes.start;
         while at < bytes.end {

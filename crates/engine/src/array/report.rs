@@ -87,6 +87,9 @@ pub struct ArrayReport {
     pub bitmap: Option<BitmapReport>,
     /// Devices that were given when the array was opened and take no part.
     pub excluded: Vec<Excluded>,
+    /// Members that were taken by force although they are not current, and why they are not: what was written since is
+    /// lost where it lay on them.
+    pub forced: Vec<Excluded>,
     /// The job under way.
     pub job: Option<JobReport>,
 }
@@ -157,6 +160,7 @@ impl Array {
                 marked: intent.marked_regions(),
             }),
             excluded: shared.excluded.clone(),
+            forced: shared.forced.clone(),
             job: shared.jobs.current(),
         }
     }

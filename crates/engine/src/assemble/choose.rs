@@ -49,6 +49,8 @@ pub struct Chosen {
     pub(super) parts: Vec<Part>,
     /// Devices left out, with the reason.
     pub excluded: Vec<Excluded>,
+    /// Members taken by force although they are not current, and why they are not.
+    pub forced: Vec<Excluded>,
 }
 
 impl Chosen {
@@ -85,7 +87,8 @@ pub fn choose(
         reason: reason.to_string(),
     })?;
     let geometry = geometry(examined, freshest)?;
-    let mut chosen = Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new() };
+    let mut chosen =
+        Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new(), forced: Vec::new() };
     chosen.excluded.extend(unusable.iter().map(|error| {
         let (ExamineError::Io { name, .. } | ExamineError::Superblock { name, .. }) = error;
         Excluded { name: name.clone(), reason: error.to_string() }
@@ -298,7 +301,9 @@ fn promote_complete(chosen: &mut Chosen) {
     }
 }
 
-/// A member left out as failed that itself thinks a chosen one failed: both sides went on.
+/// A member left out as failed that itself calls chosen ones faulty and counts none as active: both sides went on. One that counts
+/// some of them was only about to write down a failure when it was cut off: had its side gone on, it would have called
+/// all that were not there faulty.
 fn check_split(
     examined: &[Examination],
     chosen: &Chosen,
@@ -310,12 +315,15 @@ fn check_split(
     let fresh = &examined[chosen.freshest].superblock;
     for other in examined {
         let left_out = fresh.roles.of(other.superblock.dev_number) == Some(Role::Faulty);
-        let says_we_failed = chosen.parts.iter().any(|part| match part {
-            Part::Active { index, .. } => {
-                other.superblock.roles.of(examined[*index].superblock.dev_number) == Some(Role::Faulty)
-            }
-            _ => false,
-        });
+        let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));
+        let roles =
+            active.map(|part| other.superblock.roles.of(examined[part.index()].superblock.dev_number));
+        let (mut calls_faulty, mut counts) = (false, false);
+        for role in roles {
+            calls_faulty |= role == Some(Role::Faulty);
+            counts |= matches!(role, Some(Role::Active(_)));
+        }
+        let says_we_failed = calls_faulty && !counts;
         let thinks_itself_active = matches!(other.superblock.role(), Role::Active(_));
         if left_out && thinks_itself_active && says_we_failed {
             return Err(AssembleError::SplitBrain {

@@ -2,7 +2,7 @@
 
 use stripewise_format::md::{Features, Role};
 
-use super::choose::{Chosen, Part, check_size, name, shape_difference};
+use super::choose::{Chosen, Excluded, Part, check_size, name, shape_difference};
 use crate::{examine::Examination, geometry::MemberIndex};
 
 /// Fills vacant roles with the least stale of the members left out, as `mdadm --assemble --force` does, until the
@@ -21,9 +21,21 @@ pub(super) fn take_stale(chosen: &mut Chosen, examined: &[Examination]) {
             of = examined[chosen.freshest].superblock.events,
             "taken although it is not current: what was written since is lost"
         );
-        chosen.excluded.retain(|excluded| excluded.name != member);
+        let why = chosen.excluded.iter().position(|excluded| excluded.name == member);
+        chosen.forced.extend(why.map(|why| chosen.excluded.remove(why)));
+        leave_out_filling(chosen, examined, slot);
         chosen.parts.push(Part::Active { slot, index });
     }
+}
+
+/// A member that was being filled for a role cannot be filled from one that is not current: what is on it already is
+/// of another time.
+fn leave_out_filling(chosen: &mut Chosen, examined: &[Examination], role: MemberIndex) {
+    let fills = |part: &Part| matches!(part, Part::Incoming { slot, .. } if *slot == role);
+    let Some(at) = chosen.parts.iter().position(fills) else { return };
+    let filling = chosen.parts.remove(at);
+    let reason = "it was being filled for a role that a member took by force; add it anew".to_owned();
+    chosen.excluded.push(Excluded { name: name(&examined[filling.index()]), reason });
 }
 
 /// The vacant role that a member left out had, complete, when it was last part of the array.

@@ -198,6 +198,7 @@ async fn open(
         closing: AtomicBool::new(false),
         read_only: options.read_only,
         excluded: chosen.excluded,
+        forced: chosen.forced,
         requests: Requests::default(),
         background: Requests::default(),
         holders_changed: AtomicBool::new(false),
@@ -208,6 +209,7 @@ async fn open(
     if options.read_only {
         return Ok(array);
     }
+    shared.catch_up().await?;
     // Pages first: once the superblocks are ours, the pages count. Then who is left out, and that we are here, before
     // anything is served.
     if let Some(intent) = &shared.intent
@@ -215,7 +217,8 @@ async fn open(
     {
         return Err(ArrayError::Failed.into());
     }
-    shared.catch_up().await?;
+    // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
+    shared.record(|_| ()).await?;
     shared.record(|_| ()).await?;
     if let Some(request) = scrub {
         shared.jobs.request(request);

@@ -13,7 +13,7 @@ use crate::{
     locks::RowGuard,
     mutants::{Mutant, lives},
     recovery::{self, Sources},
-    topology::{Incoming, Member, Topology},
+    topology::{Incoming, Topology},
 };
 
 /// A batch that is on the incoming member, with its rows still locked until the next in order may follow.
@@ -147,56 +147,40 @@ impl Shared {
     ///
     /// That it is complete is written down first, as a change of its own: a crash in the middle of the second change
     /// then finds a whole member, whichever superblock counts.
+    ///
+    /// A vacant slot counts as filled from the first superblock on: another member that fails to take its own may be all
+    /// that the level tolerates. With a living member in the slot, writes go to both until all superblocks are written:
+    /// if the new one fails just then, the old one is current and stays.
     pub(super) async fn promote(
         &self,
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         self.checkpoint(slot, incoming).await?;
-        let replaced = self.topology.load().slots[slot.0].primary.clone();
-        match replaced {
-            Some(replaced) => self.hand_over(slot, incoming, &replaced).await?,
-            None => self.occupy(slot, incoming).await?,
+        let taken_over = |topology: &Topology| topology.with_primary(slot, &incoming.member);
+        self.change_state_then(
+            |ledger, topology| {
+                if !topology.is_incoming(slot, incoming) {
+                    return Err(gone(incoming));
+                }
+                ledger.set_standing(&incoming.member, Standing::Active(slot));
+                let Some(replaced) = &topology.slots[slot.0].primary else {
+                    return Ok(Some(taken_over(topology)));
+                };
+                ledger.set_standing(replaced, Standing::Faulty);
+                Ok(None)
+            },
+            |topology| topology.is_incoming(slot, incoming).then(|| taken_over(topology)),
+        )
+        .await?;
+        let primary = self.topology.load().slots[slot.0].primary.clone();
+        if primary.is_none_or(|primary| !Arc::ptr_eq(&primary, &incoming.member)) {
+            return Err(gone(incoming));
         }
         if let Some(intent) = &self.intent {
             intent.rewrite(self).await;
         }
         Ok(())
-    }
-
-    /// Takes a vacant slot. From the first superblock on the array counts as having this member: another that fails
-    /// to take its superblock may be all that the level tolerates.
-    async fn occupy(&self, slot: MemberIndex, incoming: &Arc<Incoming>) -> Result<(), ArrayError> {
-        self.change_state(|ledger, topology| {
-            ledger.set_standing(still_incoming(topology, slot, incoming)?, Standing::Active(slot));
-            Ok(Some(topology.with_primary(slot, &incoming.member)))
-        })
-        .await
-    }
-
-    /// Takes a living member's place. Writes go to both until all superblocks say so: if the new member fails just
-    /// then, the old one is current and stays.
-    async fn hand_over(
-        &self,
-        slot: MemberIndex,
-        incoming: &Arc<Incoming>,
-        replaced: &Arc<Member>,
-    ) -> Result<(), ArrayError> {
-        self.change_state_then(
-            |ledger, topology| {
-                let member = still_incoming(topology, slot, incoming)?;
-                ledger.set_standing(replaced, Standing::Faulty);
-                ledger.set_standing(member, Standing::Active(slot));
-                Ok(None)
-            },
-            |topology| {
-                topology.is_incoming(slot, incoming).then(|| topology.with_primary(slot, &incoming.member))
-            },
-        )
-        .await?;
-        let primary = self.topology.load().slots[slot.0].primary.clone();
-        let stands = primary.is_some_and(|primary| Arc::ptr_eq(&primary, &incoming.member));
-        if stands { Ok(()) } else { Err(gone(incoming)) }
     }
 }
 
@@ -204,13 +188,4 @@ impl Shared {
 fn gone(incoming: &Incoming) -> ArrayError {
     let member = incoming.member.name().to_owned();
     ArrayError::Member { member, problem: "it failed or was taken out while it was being filled".to_owned() }
-}
-
-/// The incoming member, if it is that still.
-fn still_incoming<'a>(
-    topology: &Topology,
-    slot: MemberIndex,
-    incoming: &'a Arc<Incoming>,
-) -> Result<&'a Arc<Member>, ArrayError> {
-    if topology.is_incoming(slot, incoming) { Ok(&incoming.member) } else { Err(gone(incoming)) }
 }

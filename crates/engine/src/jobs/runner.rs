@@ -211,6 +211,8 @@ impl Shared {
             // What was mended is for good only when it is on the medium.
             result = result.and(Err(error.into()));
         }
+        // Members may have failed meanwhile: from then on there was nothing to compare.
+        result = result.and(self.check_redundancy_left().map_err(Ended::from));
         let start_stripe = self.jobs.current().map_or(0, |job| job.done_stripes);
         if matches!(result, Err(Ended::Yielded)) {
             self.jobs.request(Request { start_stripe, ..request });

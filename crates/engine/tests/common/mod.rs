@@ -178,6 +178,6 @@ pub fn check_parity(geometry: &Geometry, members: &[Arc<SimMember>]) {
         member_bytes: geometry.member_bytes() as usize,
     };
     let members: Vec<_> = members.iter().map(|member| member.bytes()).collect();
-    let data: Vec<&[u8]> = members.iter().map(|bytes| &bytes[DATA_OFFSET as usize..]).collect();
+    let data: Vec<Option<&[u8]>> = members.iter().map(|bytes| Some(&bytes[DATA_OFFSET as usize..])).collect();
     assert_eq!(layout.disagreeing_rows(&data), [0; 0]);
 }

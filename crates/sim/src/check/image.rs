@@ -54,7 +54,7 @@ pub struct Superblock {
 impl Superblock {
     /// Reads a member's superblock. None: there is no valid one.
     pub fn read(member: &[u8]) -> Option<Self> {
-        let block = &member[SUPERBLOCK_AT..SUPERBLOCK_AT + BLOCK];
+        let block = member.get(SUPERBLOCK_AT..SUPERBLOCK_AT + BLOCK)?;
         if u32_at(block, 0) != SUPERBLOCK_MAGIC || u32_at(block, 4) != 1 {
             return None;
         }
@@ -164,7 +164,7 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// Reads the superblocks. None: no member has a valid one.
+    /// Reads the superblocks; of a member that is not there, no bytes are given. None: no member has a valid one.
     pub fn of(members: &'a [&'a [u8]]) -> Option<Self> {
         let superblocks: Vec<_> = members.iter().map(|member| Superblock::read(member)).collect();
         let events =
@@ -214,8 +214,8 @@ impl<'a> Image<'a> {
         by_role
     }
 
-    /// The data areas of the members in sync. None: a role is vacant.
-    fn complete(&self) -> Option<Vec<&'a [u8]>> {
+    /// The data areas of the members in sync, by role.
+    fn data_by_role(&self) -> Vec<Option<&'a [u8]>> {
         self.in_sync().into_iter().map(|member| Some(self.data(member?))).collect()
     }
 
@@ -259,8 +259,7 @@ impl<'a> Image<'a> {
     /// The first [`Violation`].
     pub fn check(&self) -> Result<(), Violation> {
         let fresh = self.freshest();
-        let Some(data) = self.complete() else { return Ok(()) };
-        let rows = fresh.layout.disagreeing_rows(&data);
+        let rows = fresh.layout.disagreeing_rows(&self.data_by_role());
         let Some(first) = rows.first() else { return Ok(()) };
         if fresh.clean {
             let what =
@@ -283,8 +282,7 @@ impl<'a> Image<'a> {
     /// # Errors
     /// The first [`Violation`].
     pub fn check_redundancy(&self) -> Result<(), Violation> {
-        let Some(data) = self.complete() else { return Ok(()) };
-        match self.freshest().layout.disagreeing_rows(&data).as_slice() {
+        match self.freshest().layout.disagreeing_rows(&self.data_by_role()).as_slice() {
             [] => Ok(()),
             rows => Err(Checker::Redundancy.violation(format!("{} rows disagree: {rows:?}", rows.len()))),
         }
@@ -299,11 +297,8 @@ impl<'a> Image<'a> {
         let Some(marked) = self.marked_rows() else { return Ok(()) };
         for member in 0..self.members.len() {
             let Some((role, Some((filled_bytes, _)))) = self.standing(member) else { continue };
-            let mut by_role = self.in_sync();
-            by_role[role] = Some(member);
-            let data: Option<Vec<&[u8]>> =
-                by_role.into_iter().map(|member| Some(self.data(member?))).collect();
-            let Some(data) = data else { continue };
+            let mut data = self.data_by_role();
+            data[role] = Some(self.data(member));
             let wrong = |row: &&usize| **row < filled_bytes / ROW_BYTES && !marked.contains(row);
             let rows = self.freshest().layout.disagreeing_rows(&data);
             if let Some(row) = rows.iter().find(wrong) {

@@ -73,31 +73,51 @@ impl Layout {
         row * ROW_BYTES / self.chunk_bytes
     }
 
-    /// The rows in which redundancy disagrees, of the data areas of all members by role.
-    pub fn disagreeing_rows(&self, data: &[&[u8]]) -> Vec<usize> {
+    /// The rows in which redundancy disagrees, of the data areas of the members by role. Where some are absent, what is
+    /// left is held against each other as far as it goes.
+    pub fn disagreeing_rows(&self, data: &[Option<&[u8]>]) -> Vec<usize> {
         let rows = self.member_bytes / ROW_BYTES;
         (0..rows).filter(|row| !self.row_agrees(data, *row)).collect()
     }
 
-    fn row_agrees(&self, data: &[&[u8]], row: usize) -> bool {
+    fn row_agrees(&self, data: &[Option<&[u8]>], row: usize) -> bool {
         let at = row * ROW_BYTES..(row + 1) * ROW_BYTES;
-        let block = |role: usize| &data[role][at.clone()];
+        let block = |role: usize| data[role].map(|bytes| &bytes[at.clone()]);
         match self.level {
-            1 => (1..self.members).all(|role| block(role) == block(0)),
-            4 | 5 => is_zero(&sum((0..self.members).map(block))),
-            _ => {
-                let stripe = self.stripe_of_row(row);
-                let p = self.parity_role(stripe);
-                let q = (p + 1) % self.members;
-                let columns = || (0..self.data_columns()).map(|c| block(self.data_role(stripe, c)));
-                let p_agrees = is_zero(&sum(columns().chain([block(p)])));
-                p_agrees && horner(columns()) == words(block(q))
+            1 => {
+                let mut copies = (0..self.members).filter_map(block);
+                let first = copies.next();
+                copies.all(|copy| Some(copy) == first)
             }
+            4 | 5 => sum((0..self.members).map(block)).is_none_or(|sum| is_zero(&sum)),
+            _ => self.p_and_q_agree(block, self.stripe_of_row(row)),
+        }
+    }
+
+    fn p_and_q_agree<'a>(&self, block: impl Fn(usize) -> Option<&'a [u8]>, stripe: usize) -> bool {
+        let p = self.parity_role(stripe);
+        let (p, q) = (block(p), block((p + 1) % self.members));
+        let columns: Vec<Option<&[u8]>> =
+            (0..self.data_columns()).map(|column| block(self.data_role(stripe, column))).collect();
+        let q_of = |absent: Block| horner(columns.iter().map(|column| column.map_or(absent, words)));
+        let with_p = columns.iter().copied().chain([p]);
+        match (columns.iter().filter(|column| column.is_none()).count(), p, q) {
+            (0, _, _) => {
+                let q_agrees = q.is_none_or(|q| q_of(ZERO) == words(q));
+                q_agrees && sum(with_p).is_none_or(|sum| is_zero(&sum))
+            }
+            // The absent one is the sum of all others; then Q must agree.
+            (1, Some(_), Some(q)) => {
+                sum(with_p.filter(Option::is_some)).is_none_or(|absent| q_of(absent) == words(q))
+            }
+            _ => true,
         }
     }
 }
 
 type Block = [u64; ROW_BYTES / 8];
+
+const ZERO: Block = [0; ROW_BYTES / 8];
 
 fn words(bytes: &[u8]) -> Block {
     let mut block = [0; ROW_BYTES / 8];
@@ -111,20 +131,20 @@ fn is_zero(block: &Block) -> bool {
     block.iter().fold(0, |all, word| all | word) == 0
 }
 
-/// The sum (XOR) of blocks.
-fn sum<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Block {
-    let mut total = [0; ROW_BYTES / 8];
+/// The sum (XOR) of blocks. None: one is absent.
+fn sum<'a>(blocks: impl Iterator<Item = Option<&'a [u8]>>) -> Option<Block> {
+    let mut total = ZERO;
     for block in blocks {
-        total.iter_mut().zip(words(block)).for_each(|(total, word)| *total ^= word);
+        total.iter_mut().zip(words(block?)).for_each(|(total, word)| *total ^= word);
     }
-    total
+    Some(total)
 }
 
 /// d0 + 2 d1 + 4 d2 + ..., from the last on: ((d2) 2 + d1) 2 + d0.
-fn horner<'a>(columns: impl DoubleEndedIterator<Item = &'a [u8]>) -> Block {
-    let mut total = [0; ROW_BYTES / 8];
+fn horner(columns: impl DoubleEndedIterator<Item = Block>) -> Block {
+    let mut total = ZERO;
     for block in columns.rev() {
-        total.iter_mut().zip(words(block)).for_each(|(total, word)| *total = double(*total) ^ word);
+        total.iter_mut().zip(block).for_each(|(total, word)| *total = double(*total) ^ word);
     }
     total
 }
@@ -160,21 +180,40 @@ mod tests {
         }
     }
 
+    /// Zeroes with one bit wrong on a role, of which some roles are absent.
+    fn rows_found(layout: &Layout, wrong: Option<usize>, absent: &[usize]) -> Vec<usize> {
+        let mut data = vec![vec![0u8; layout.member_bytes]; layout.members];
+        wrong.into_iter().for_each(|role| data[role][5 * ROW_BYTES + 77] ^= 0x10);
+        let left = data.iter().enumerate();
+        let left = left.map(|(role, bytes)| (!absent.contains(&role)).then_some(&bytes[..]));
+        layout.disagreeing_rows(&left.collect::<Vec<_>>())
+    }
+
+    fn layout(level: i32, members: usize) -> Layout {
+        Layout { level, members, chunk_bytes: 4096, member_bytes: 8 * ROW_BYTES }
+    }
+
     #[test]
     fn one_wrong_bit_anywhere_is_seen() {
         for (level, members) in [(1, 2), (4, 4), (5, 3), (6, 5)] {
-            let layout = Layout { level, members, chunk_bytes: 4096, member_bytes: 8 * ROW_BYTES };
-            let mut data = vec![vec![0u8; layout.member_bytes]; members];
-            let views = |data: &[Vec<u8>]| {
-                layout.disagreeing_rows(&data.iter().map(Vec::as_slice).collect::<Vec<_>>())
-            };
-            assert!(views(&data).is_empty());
-            for role in 0..members {
-                data[role][5 * ROW_BYTES + 77] ^= 0x10;
-                assert_eq!(views(&data), [5], "level {level}, role {role}");
-                data[role][5 * ROW_BYTES + 77] ^= 0x10;
-            }
+            let layout = layout(level, members);
+            assert!(rows_found(&layout, None, &[]).is_empty());
+            (0..members)
+                .for_each(|role| assert_eq!(rows_found(&layout, Some(role), &[]), [5], "{layout:?}, {role}"));
         }
+    }
+
+    #[test]
+    fn what_is_left_of_a_degraded_array_is_held_against_itself() {
+        for (level, members) in [(1, 3), (6, 5)] {
+            let layout = layout(level, members);
+            for absent in (0..members).filter(|role| *role != 1) {
+                assert_eq!(rows_found(&layout, Some(1), &[absent]), [5], "{layout:?} without {absent}");
+            }
+            assert!(rows_found(&layout, Some(1), &[1]).is_empty());
+        }
+        assert!(rows_found(&layout(5, 3), Some(1), &[0]).is_empty(), "nothing is left to tell");
+        assert!(rows_found(&layout(6, 5), Some(1), &[0, 2]).is_empty());
     }
 
     #[test]

@@ -208,7 +208,6 @@ impl Sectors {
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
     pub fn adopt(&mut self, content: &[u8]) -> Result<(), Violation> {
-        let (begun, ended) = (self.tick(), self.tick());
         for (sector, found) in content.chunks(SECTOR_BYTES).enumerate() {
             let value = tag(found);
             let allowed = self.sectors[sector].iter().any(|version| version.value == value);
@@ -216,12 +215,30 @@ impl Sectors {
                 return Err(self.wrong(sector, value, "after the crash"));
             }
             if self.open.contains(&sector) || !allowed {
-                let version = Version { value, begun, ended: Some(ended), acknowledged: true, durable: true };
-                self.sectors[sector] = SmallVec::from_elem(version, 1);
-                self.open.remove(&sector);
+                self.found(sector, value);
             }
         }
         Ok(())
+    }
+
+    /// All jobs have ended and the array was read: what was found, in sectors that nothing was promised of too, is what
+    /// is there from now on.
+    pub fn settle(&mut self, content: &[u8]) {
+        let wild: Vec<usize> = std::mem::take(&mut self.wild).into_keys().collect();
+        for sector in wild {
+            let value = tag(&content[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES]);
+            if self.sectors[sector].iter().all(|version| version.value != value) {
+                self.found(sector, value);
+            }
+        }
+    }
+
+    /// What a sector holds for certain.
+    fn found(&mut self, sector: usize, value: u64) {
+        let (begun, ended) = (self.tick(), self.tick());
+        let version = Version { value, begun, ended: Some(ended), acknowledged: true, durable: true };
+        self.sectors[sector] = SmallVec::from_elem(version, 1);
+        self.open.remove(&sector);
     }
 
     fn wrong(&self, sector: usize, value: u64, when: &str) -> Violation {

@@ -43,9 +43,13 @@ struct Temper {
     slowness: u32,
     /// A lie for the next write from some byte on.
     lie: Option<(u64, Lie)>,
+    /// The next write fails, after some of it has arrived.
+    fails: bool,
 }
 
 impl Temper {
+    const CALM: Self = Self { slowness: 1, lie: None, fails: false };
+
     fn take_lie(&mut self, offset_bytes: u64) -> Option<Lie> {
         self.lie.take_if(|(from_bytes, _)| *from_bytes <= offset_bytes).map(|(_, lie)| lie)
     }
@@ -81,7 +85,7 @@ impl SimMember {
     ) -> Self {
         let info = DeviceInfo { name, size_bytes, logical_block_bytes: 512, media: MediaKind::Ssd };
         let media = Mutex::new(Media::new(size_bytes as usize));
-        let temper = Mutex::new(Temper { slowness: 1, lie: None });
+        let temper = Mutex::new(Temper::CALM);
         Self { info, number, events, state: Arc::new(State { executor, media, temper }) }
     }
 
@@ -120,9 +124,19 @@ impl SimMember {
         self.state.temper.lock().lie = Some((from_bytes, lie));
     }
 
-    /// Whether a lie that was asked for is still to be told.
-    pub fn will_lie(&self) -> bool {
-        self.state.temper.lock().lie.is_some()
+    /// The next write fails, after as long as any takes, and after some of it has arrived.
+    pub fn fail_once(&self) {
+        self.state.temper.lock().fails = true;
+    }
+
+    /// Whether the next write will fail.
+    pub fn will_fail(&self) -> bool {
+        self.state.temper.lock().fails
+    }
+
+    /// Forgets what was asked of it.
+    pub fn calm_down(&self) {
+        *self.state.temper.lock() = Temper::CALM;
     }
 
     fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
@@ -143,7 +157,7 @@ impl SimMember {
         self.events.note(self.state.executor.now(), self.number, kind, offset_bytes, len_bytes);
     }
 
-    fn write_bytes(&self, offset_bytes: u64, bytes: Vec<u8>, fua: bool) -> Completion {
+    fn write_bytes(&self, offset_bytes: u64, mut bytes: Vec<u8>, fua: bool) -> Completion {
         if let Err(error) = self.check(offset_bytes, bytes.len() as u64) {
             return IoFuture::ready(Err(error));
         }
@@ -159,12 +173,17 @@ impl SimMember {
             Some(Lie::Misdirected(elsewhere)) => elsewhere,
             None => offset_bytes,
         };
+        let fails = std::mem::take(&mut self.state.temper.lock().fails);
+        if fails {
+            let sectors = bytes.len() / SECTOR_BYTES;
+            bytes.truncate(self.state.executor.with_rng(|rng| rng.usize(..=sectors)) * SECTOR_BYTES);
+        }
         let ticket = self.state.media.lock().begin_write(target as usize, bytes);
         let in_flight = InFlight { state: self.state.clone(), ticket, fua };
         IoFuture::boxed(async move {
             latency.await;
             in_flight.complete();
-            Ok(())
+            if fails { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(()) }
         })
     }
 }

@@ -1,9 +1,6 @@
 //! What is on a modelled disk: sparse pages, as much as somebody wants kept.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-};
+use super::hasher::NumberMap;
 
 /// What a modelled disk keeps of what is written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +19,7 @@ const PAGE_BYTES: usize = 4096;
 /// The pages that are kept.
 pub(super) struct Pages {
     kept_below_bytes: u64,
-    pages: HashMap<u64, Box<[u8; PAGE_BYTES]>, BuildHasherDefault<PageHasher>>,
+    pages: NumberMap<u64, Box<[u8; PAGE_BYTES]>>,
 }
 
 impl Pages {
@@ -32,7 +29,7 @@ impl Pages {
             Contents::First(bytes) => bytes.next_multiple_of(PAGE_BYTES as u64),
             Contents::None => 0,
         };
-        Self { kept_below_bytes, pages: HashMap::default() }
+        Self { kept_below_bytes, pages: NumberMap::default() }
     }
 
     /// Whether anything of what lies there on is kept.
@@ -99,25 +96,6 @@ impl Pages {
 fn part(offset_bytes: u64, len: usize) -> (u64, usize, usize) {
     let at = (offset_bytes % PAGE_BYTES as u64) as usize;
     (offset_bytes / PAGE_BYTES as u64, at, len.min(PAGE_BYTES - at))
-}
-
-/// Page numbers are no secrets and the map is never walked in order, so one multiplication does.
-#[derive(Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // 2^64 / golden ratio; the map looks at the highest bits and the lowest.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
 }
 
 #[cfg(test)]

@@ -4,16 +4,25 @@
 //! time. [`ModelledDisk`] puts one under the `Device` trait. No model is fitted to a figure that
 //! the laboratory claims to reproduce; each parameter names its source.
 
+mod closed_loop;
 mod contents;
 mod device;
+mod epochs;
+mod hasher;
 pub mod hdd;
+mod host;
 mod requests;
+pub mod ssd;
 
 use std::fmt;
 
+pub use closed_loop::{Asked, ClosedLoop, Window};
 pub use contents::Contents;
 pub use device::{DiskOptions, ModelledDisk};
 use stripewise_device::{MediaKind, Timestamp};
+
+/// Bytes of a sector, the grain of requests.
+pub const SECTOR_BYTES: u64 = 512;
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

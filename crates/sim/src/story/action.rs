@@ -6,7 +6,7 @@ use stripewise_device::{
     IoErrorKind,
     wrap::{FaultRule, Operation},
 };
-use stripewise_engine::SpeedLimits;
+use stripewise_engine::{SpeedLimits, geometry::Level};
 
 use super::Story;
 
@@ -127,14 +127,18 @@ impl Story {
     }
 
     /// A unit that the array may lose now.
-    fn victim(&mut self) -> Option<usize> {
+    pub(super) fn victim(&mut self) -> Option<usize> {
         let unit = self.any_unit();
         let losses = self.lost.len() + self.losses_before;
         let tolerable = losses < self.shape.tolerance() || self.lost.contains(&unit);
         tolerable.then(|| {
             self.lost.insert(unit);
-            // Before a resync has passed, what the hole had on the lost member is not promised.
-            self.forgive_hole(|_| true);
+            // Before a resync has passed, what the hole had on the lost member is not promised; of mirrors, which of
+            // them is read.
+            let role = self.with_image(|image, _| image.standing(unit)).flatten().map(|(role, _)| role);
+            self.forgive_hole(|lost| {
+                Some(lost) == role || role.is_some() && self.shape.level == Level::Raid1
+            });
             unit
         })
     }
@@ -174,6 +178,7 @@ impl Story {
         };
         self.losses_before += usize::from(self.lost.remove(&unit));
         self.units[unit].faults.clear();
+        self.units[unit].sim.calm_down();
         self.units[unit].has_superblock = false;
         let (array, device) = (self.array().clone(), self.units[unit].device.clone());
         let name = self.units[unit].name().to_owned();
@@ -218,13 +223,18 @@ impl Story {
 
     fn write_error(&mut self) {
         let Some(unit) = self.victim() else { return };
-        self.units[unit].faults.add(FaultRule {
-            operation: Operation::Write,
-            range_bytes: 0..u64::MAX,
-            kind: IoErrorKind::Medium,
-            times: 1,
-            healed_by_write: false,
-        });
+        // At once and with nothing done, or late and half done.
+        if self.rng.bool() {
+            self.units[unit].sim.fail_once();
+        } else {
+            self.units[unit].faults.add(FaultRule {
+                operation: Operation::Write,
+                range_bytes: 0..u64::MAX,
+                kind: IoErrorKind::Medium,
+                times: 1,
+                healed_by_write: false,
+            });
+        }
         self.say(|story| format!("{} fails its next write", story.units[unit].name()));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stripewise_device::{IoBuf, WriteFlags};
 use stripewise_engine::{ArrayReport, MemberState, SpeedLimits};
 
-use super::Story;
+use super::{Story, Unit};
 use crate::{
     Lie,
     check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
@@ -24,6 +24,11 @@ impl Story {
                 self.add_new_unit()?;
             }
             report = self.wait_for_jobs()?;
+            if report.degraded() > 0 && self.units.iter().all(Unit::is_sound) {
+                let job = self.array().last_job();
+                let what = format!("spares were added, and the array is degraded still: {job:?}");
+                return Err(Checker::Service.violation(what));
+            }
         }
         // What a resync wrote is as volatile as anything.
         let array = self.array().clone();
@@ -32,8 +37,9 @@ impl Story {
         self.hole.clear();
         if report.degraded() == 0 {
             let units = &self.units;
-            self.lost.retain(|unit| !units[*unit].faults.is_quiet());
+            self.lost.retain(|unit| !units[*unit].is_sound());
             self.losses_before = 0;
+            self.was_whole = true;
         }
         self.say(|story| {
             let members = report.members.iter().map(|m| format!("{} {}", m.name, m.state.name()));
@@ -72,7 +78,10 @@ impl Story {
     fn check_content(&mut self) -> Result<(), Violation> {
         let ticket = self.desk.sectors.lock().begin_read();
         let content = self.read_all()?;
-        self.desk.sectors.lock().end_read(ticket, 0, &content)
+        let mut sectors = self.desk.sectors.lock();
+        sectors.end_read(ticket, 0, &content)?;
+        sectors.settle(&content);
+        Ok(())
     }
 
     fn check_redundancy(&mut self) -> Result<(), Violation> {
@@ -179,7 +188,7 @@ impl Story {
         let by_role = self.units_by_role();
         let sims: Vec<_> = by_role.iter().map(|unit| self.units[*unit].sim.clone()).collect();
         let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
-        let data: Vec<&[u8]> = guards.iter().map(|guard| &guard[offset..]).collect();
+        let data: Vec<Option<&[u8]>> = guards.iter().map(|guard| Some(&guard[offset..])).collect();
         layout.disagreeing_rows(&data)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Faults stay within what the level tolerates, so that nothing may go wrong: every violation is a bug of the engine,
 //! or of the simulator. What the failure model does not promise (`docs/failure-model.md`) is forgiven by name:
-//! [`Story::forgive_hole`].
+//! `Story::forgive_hole`.
 
 mod action;
 mod calm;
@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 pub use shape::Shape;
 use stripewise_device::{
     Device,
-    wrap::{Fault, Faults},
+    wrap::{Fault, Faults, Operation},
 };
 use stripewise_engine::{Array, geometry::Level};
 
@@ -122,6 +122,16 @@ impl Unit {
     fn name(&self) -> &str {
         &self.sim.info().name
     }
+
+    /// Whether nothing bad is to be expected of it.
+    fn is_sound(&self) -> bool {
+        self.faults.is_quiet() && !self.sim.will_fail()
+    }
+
+    /// Whether blocks of it may not be readable.
+    fn has_bad_blocks(&self) -> bool {
+        self.faults.may_fail(Operation::Read)
+    }
 }
 
 struct Story {
@@ -136,6 +146,8 @@ struct Story {
     lost: BTreeSet<usize>,
     /// Losses of units that were added again since: they may stand elsewhere now, and be lost once more.
     losses_before: usize,
+    /// All jobs had ended, and nobody was missing, some time in this life.
+    was_whole: bool,
     /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
     hole: BTreeSet<usize>,
     outcome: Outcome,
@@ -161,6 +173,7 @@ impl Story {
             desk,
             lost: BTreeSet::new(),
             losses_before: 0,
+            was_whole: false,
             hole: BTreeSet::new(),
             outcome: Outcome::default(),
         };
@@ -244,6 +257,7 @@ impl Story {
     fn crash(&mut self) -> Result<(), Violation> {
         self.world.crash();
         self.array = None;
+        self.was_whole = false;
         self.desk.sectors.lock().crash();
         self.outcome.crash_points.push(self.world.trace_hash() ^ self.plan.seed.rotate_left(32));
         self.say(|story| format!("power fails at {} us", story.world.now().0 / 1000));
@@ -259,6 +273,10 @@ impl Story {
             return Err(Checker::Service.violation(format!("stopping: {error}")));
         }
         self.desk.sectors.lock().end_flush(begun);
+        let must_be_clean = self.was_whole && self.lost.is_empty() && self.losses_before == 0;
+        if must_be_clean && self.with_image(|image, _| image.freshest().clean) != Some(true) {
+            return Err(Checker::Metadata.violation("the array was stopped and whole, and is not clean"));
+        }
         self.crash()
     }
 
@@ -292,9 +310,19 @@ impl Story {
 
     /// Looks at all units as a foreign program would. None: no superblock is anywhere.
     fn with_image<R>(&mut self, look: impl FnOnce(&Image<'_>, &mut [Unit]) -> R) -> Option<R> {
+        self.with_image_of(|_| true, look)
+    }
+
+    /// As [`Story::with_image`], as if only some units were there.
+    fn with_image_of<R>(
+        &mut self,
+        is_there: impl Fn(&Unit) -> bool,
+        look: impl FnOnce(&Image<'_>, &mut [Unit]) -> R,
+    ) -> Option<R> {
         let sims: Vec<_> = self.units.iter().map(|unit| unit.sim.clone()).collect();
         let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
-        let bytes: Vec<&[u8]> = guards.iter().map(|guard| &**guard).collect();
+        let of = |(unit, guard)| if is_there(unit) { guard } else { &[][..] };
+        let bytes: Vec<&[u8]> = self.units.iter().zip(guards.iter().map(|guard| &**guard)).map(of).collect();
         let image = Image::of(&bytes)?;
         Some(look(&image, &mut self.units))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stripewise_device::{Device, IoBuf};
-use stripewise_engine::{Array, AssembleError, AssembleOptions, CreateOptions, assemble};
+use stripewise_engine::{Array, AssembleError, AssembleOptions, CreateOptions, assemble, geometry::Level};
 
 use super::{Slot, Story};
 use crate::check::{Checker, Violation};
@@ -18,8 +18,8 @@ struct Standings {
     belonging: Vec<String>,
     /// Roles that have a member in sync.
     in_sync: Vec<bool>,
-    /// Whether blocks of some unit cannot be read; they may be healed before anybody looks again.
-    bad_blocks: bool,
+    /// Roles of units with blocks that cannot be read; they may be healed before anybody looks again.
+    with_bad_blocks: Vec<usize>,
 }
 
 impl Story {
@@ -83,9 +83,17 @@ impl Story {
                 self.units[unit].faults.set_gone(false);
             }
         }
+        // And one that is well may be absent this time.
+        if self.rng.u8(..8) == 0
+            && let Some(unit) = self.victim()
+        {
+            self.units[unit].faults.set_gone(true);
+            self.say(|story| format!("{} is absent", story.units[unit].name()));
+        }
         loop {
             let options = AssembleOptions { run: true, force, read_only: false };
-            let (devices, env) = (self.devices(|_| true), self.world.env());
+            let (mut devices, env) = (self.devices(|_| true), self.world.env());
+            self.rng.shuffle(&mut devices);
             let before = self.standings();
             let opening = self.world.start(async move { assemble(env, devices, &options).await });
             if spoiled < SPOILED_MAX && self.rng.u8(..5) == 0 {
@@ -113,15 +121,20 @@ impl Story {
 
     /// What the superblocks say of the units.
     fn standings(&mut self) -> Standings {
-        let bad_blocks = self.lost.iter().any(|unit| !self.units[*unit].faults.is_quiet());
-        let standings = self.with_image(|image, units| {
-            let belonging = (0..units.len()).filter(|index| image.belongs(*index));
-            Standings {
-                belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
-                in_sync: image.in_sync().iter().map(Option::is_some).collect(),
-                bad_blocks,
-            }
-        });
+        let standings = self.with_image_of(
+            |unit| !unit.faults.is_gone(),
+            |image, units| {
+                let belonging = (0..units.len()).filter(|index| image.belongs(*index));
+                Standings {
+                    belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
+                    in_sync: image.in_sync().iter().map(Option::is_some).collect(),
+                    with_bad_blocks: (0..units.len())
+                        .filter(|index| units[*index].has_bad_blocks())
+                        .filter_map(|index| Some(image.standing(index)?.0))
+                        .collect(),
+                }
+            },
+        );
         standings.unwrap_or_default()
     }
 
@@ -139,7 +152,8 @@ impl Story {
         // A role that was vacant may have been filled by now, from what the hole left.
         let vacant = |role: usize| !report.in_sync[role] || before.in_sync.get(role) != Some(&true);
         // A bad block where parity may be wrong is as a lost one there.
-        self.forgive_hole(|role| before.bad_blocks || vacant(role) && self.shape.level.number() != 1);
+        let lost = |role: usize| vacant(role) || before.with_bad_blocks.contains(&role);
+        self.forgive_hole(|role| lost(role) && self.shape.level != Level::Raid1);
         let content = self.read_all()?;
         self.desk.sectors.lock().adopt(&content)
     }

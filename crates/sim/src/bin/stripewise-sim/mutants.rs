@@ -50,7 +50,8 @@ fn hunt(mutant: Mutant, seeds_max: u64) -> Option<Found> {
         outcome.violation.map(|violation| Found { seeds: seed + 1, power_failures, violation })
     });
     mutants::set(None);
-    found
+    // The same story without the mutant must end well, or the checkers cry at anything.
+    found.filter(|found| tell(&Plan::new(found.seeds - 1)).violation.is_none())
 }
 
 fn report(results: &[(Mutant, Option<Found>)], seeds_max: u64) -> bool {

@@ -11,7 +11,6 @@
 mod accept;
 mod counters;
 mod geometry;
-mod host;
 mod mechanism;
 mod params;
 mod presets;
@@ -25,20 +24,22 @@ mod write_cache;
 
 use std::collections::VecDeque;
 
-pub use params::{HddParams, ReadAhead, SECTOR_BYTES, SeekTimes};
+pub use params::{HddParams, ReadAhead, SeekTimes};
 use stripewise_device::{MediaKind, Timestamp};
 
 use self::{
     accept::Incoming,
     counters::Counters,
-    host::{Completions, Host},
     mechanism::Mechanism,
     queue::Queue,
     read_cache::ReadCache,
     work::{Ahead, Work},
     write_cache::WriteCache,
 };
-use super::{DiskModel, ModelCounters, ModelRequest};
+use super::{
+    DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
+    host::{Completions, Host},
+};
 
 /// A hard disk.
 pub struct Hdd {
@@ -73,7 +74,7 @@ impl Hdd {
         params.check();
         Self {
             mechanism: Mechanism::new(&params),
-            host: Host::new(&params),
+            host: Host::new(params.command_ns, params.status_ns, params.interface_bytes_per_s),
             queue: Queue::default(),
             reads: ReadCache::new(params.read_segments, params.segment_sectors),
             writes: WriteCache::new(params.write_cache_sectors),

@@ -1,8 +1,5 @@
 //! What a modelled hard disk is made of: numbers from data sheets, manuals and papers, and where each is from.
 
-/// Bytes of a sector.
-pub const SECTOR_BYTES: u64 = 512;
-
 /// Published seek times of one kind of access, without controller overhead and rotation, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeekTimes {

@@ -1,11 +1,12 @@
 //! The part of the buffer that holds what is not on the medium yet: runs of sectors, neighbours made one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::{
     mechanism::{Mechanism, Moment, Target},
     queue::{Choice, price_ns},
 };
+use crate::model::epochs::Epochs;
 
 /// The runs among which the drive chooses the next to be written: those that follow the place where its sweep over
 /// the disk has come. All of a full buffer (thousands) would cost too much to compare; a drive's firmware has limits
@@ -25,9 +26,8 @@ pub(super) struct WriteCache {
     sweep: u64,
     /// How often that run was passed over for a cheaper one.
     passed_over: usize,
-    /// How many runs hold data of each epoch; a flush begins a new one.
-    epochs: VecDeque<u32>,
-    first_epoch: u64,
+    /// Of the oldest data in each run.
+    epochs: Epochs,
 }
 
 /// A run chosen to be written.
@@ -53,8 +53,7 @@ impl WriteCache {
             being_written: None,
             sweep: 0,
             passed_over: 0,
-            epochs: VecDeque::from([0]),
-            first_epoch: 0,
+            epochs: Epochs::new(),
         }
     }
 
@@ -82,7 +81,7 @@ impl WriteCache {
     /// Data arrives in the buffer at a time; runs it touches or overlaps become one with it.
     pub(super) fn insert(&mut self, mechanism: &Mechanism, lba: u64, end: u64, arrives: u64) {
         let (mut start, mut stop, mut earliest) = (lba, end, arrives);
-        let mut epoch = self.epoch();
+        let mut epoch = self.epochs.current();
         while let Some((&key, run)) = self.runs.range(..=stop).next_back()
             && run.target.end >= start
         {
@@ -90,15 +89,15 @@ impl WriteCache {
             (earliest, epoch) = (earliest.min(run.target.earliest), epoch.min(run.epoch));
             self.sectors -= run.target.sectors();
             let run = self.runs.remove(&key).expect("it was just found");
-            self.uncount(run.epoch);
+            self.epochs.remove(run.epoch);
         }
         self.sectors += stop - start;
         self.add(mechanism.target(start, stop, true, earliest), epoch);
-        self.retire_epochs();
+        self.epochs.retire();
     }
 
     fn add(&mut self, target: Target, epoch: u64) {
-        self.epochs[(epoch - self.first_epoch) as usize] += 1;
+        self.epochs.add(epoch);
         self.runs.insert(target.lba, Run { target, epoch });
     }
 
@@ -154,36 +153,17 @@ impl WriteCache {
     pub(super) fn end(&mut self) {
         let (target, epoch) = self.being_written.take().expect("a write was begun");
         self.sectors -= target.sectors();
-        self.uncount(epoch);
-        self.retire_epochs();
-    }
-
-    fn uncount(&mut self, epoch: u64) {
-        self.epochs[(epoch - self.first_epoch) as usize] -= 1;
-    }
-
-    /// Forgets the oldest epochs of which nothing is left, but not the current one.
-    fn retire_epochs(&mut self) {
-        while self.epochs.len() > 1 && self.epochs[0] == 0 {
-            self.epochs.pop_front();
-            self.first_epoch += 1;
-        }
-    }
-
-    fn epoch(&self) -> u64 {
-        self.first_epoch + self.epochs.len() as u64 - 1
+        self.epochs.remove(epoch);
+        self.epochs.retire();
     }
 
     /// Everything buffered so far belongs to the epoch that is returned; what comes later, to the next.
     pub(super) fn close_epoch(&mut self) -> u64 {
-        let closed = self.epoch();
-        self.epochs.push_back(0);
-        self.retire_epochs();
-        closed
+        self.epochs.close()
     }
 
     /// Whether all data of an epoch and of those before is on the medium.
     pub(super) fn is_settled(&self, epoch: u64) -> bool {
-        epoch < self.first_epoch
+        self.epochs.is_settled(epoch)
     }
 }

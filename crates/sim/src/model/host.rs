@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::params::{HddParams, SECTOR_BYTES};
+use super::SECTOR_BYTES;
 
 /// Firmware and wire.
 pub(super) struct Host {
@@ -15,11 +15,12 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(params: &HddParams) -> Self {
+    /// `command_ns` is the firmware's time for each command's arrival, `status_ns` from an end until the host knows.
+    pub(super) fn new(command_ns: u32, status_ns: u32, interface_bytes_per_s: u64) -> Self {
         Self {
-            command_ns: u64::from(params.command_ns),
-            status_ns: u64::from(params.status_ns),
-            sector_ps: SECTOR_BYTES * 1_000_000_000_000 / params.interface_bytes_per_s,
+            command_ns: u64::from(command_ns),
+            status_ns: u64::from(status_ns),
+            sector_ps: SECTOR_BYTES * 1_000_000_000_000 / interface_bytes_per_s,
             firmware_free: 0,
             wire_free: 0,
         }

@@ -1,0 +1,160 @@
+//! Axes: from values to places, and where the ticks are.
+
+/// An axis.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// What it measures, with its unit.
+    pub label: String,
+    /// How values are laid out.
+    pub scale: Scale,
+    /// The axis covers this value, too.
+    pub covers: Option<f64>,
+}
+
+/// How values are laid out along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// Ticks at powers of two.
+    Log2,
+    /// Ticks at powers of ten, and between them if there are few.
+    Log10,
+}
+
+impl Axis {
+    /// An even axis.
+    pub fn linear(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Linear, covers: None }
+    }
+
+    /// An even axis that begins at zero.
+    pub fn from_zero(label: impl Into<String>) -> Self {
+        Self { covers: Some(0.0), ..Self::linear(label) }
+    }
+
+    /// An axis by powers of two.
+    pub fn log2(label: impl Into<String>) -> Self {
+        Self { scale: Scale::Log2, ..Self::linear(label) }
+    }
+
+    /// An axis by powers of ten.
+    pub fn log10(label: impl Into<String>) -> Self {
+        Self { scale: Scale::Log10, ..Self::linear(label) }
+    }
+}
+
+/// An axis with its range.
+pub(super) struct Range {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    pub(super) ticks: Vec<f64>,
+}
+
+impl Range {
+    pub(super) fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
+        let drawable = |value: &f64| value.is_finite() && (axis.scale == Scale::Linear || *value > 0.0);
+        let values: Vec<f64> = values.chain(axis.covers).filter(drawable).collect();
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (low, high) = if low < high { (low, high) } else { around(low, axis.scale) };
+        match axis.scale {
+            Scale::Linear => Self::linear(low, high),
+            Scale::Log2 => Self::powers(Scale::Log2, low, high, 2.0),
+            Scale::Log10 => Self::decades(low, high),
+        }
+    }
+
+    /// Steps of 1, 2 or 5 times a power of ten, about six; the range ends at steps.
+    fn linear(low: f64, high: f64) -> Self {
+        let rough = (high - low) / 6.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let (first, last) = ((low / step + 1e-9).floor() as i64, (high / step - 1e-9).ceil() as i64);
+        let ticks: Vec<_> = (first..=last).map(|index| index as f64 * step).collect();
+        Self { scale: Scale::Linear, low: first as f64 * step, high: last as f64 * step, ticks }
+    }
+
+    fn powers(scale: Scale, low: f64, high: f64, base: f64) -> Self {
+        let (first, last) = (low.log(base).floor() as i32, high.log(base).ceil() as i32);
+        let ticks = (first..=last).map(|exponent| base.powi(exponent)).collect();
+        Self { scale, low: base.powi(first), high: base.powi(last), ticks }
+    }
+
+    /// From 1, 2 or 5 times a power of ten to another such, with ticks at all of them if that is not too many.
+    fn decades(low: f64, high: f64) -> Self {
+        let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        let times = |times: f64| (first..=last).map(move |exponent| times * 10_f64.powi(exponent));
+        let mut all: Vec<f64> = [1.0, 2.0, 5.0].into_iter().flat_map(times).collect();
+        all.sort_by(f64::total_cmp);
+        let begin = all.iter().rposition(|tick| *tick <= low * 1.001).unwrap_or(0);
+        let end = all.iter().position(|tick| *tick >= high * 0.999).unwrap_or(all.len() - 1);
+        // Three for each decade from its 1 on.
+        let is_power = |index: usize| index.is_multiple_of(3) || end - begin <= 10;
+        let ticks = (begin..=end).filter(|index| is_power(*index)).map(|index| all[index]).collect();
+        Self { scale: Scale::Log10, low: all[begin], high: all[end], ticks }
+    }
+
+    /// Where a value lies, 0 to 1; nowhere if it cannot be drawn.
+    pub(super) fn place(&self, value: f64) -> Option<f64> {
+        let place = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            _ => (value / self.low).ln() / (self.high / self.low).ln(),
+        };
+        place.is_finite().then_some(place)
+    }
+}
+
+/// A range with one value in it.
+fn around(value: f64, scale: Scale) -> (f64, f64) {
+    match scale {
+        _ if !value.is_finite() => (1.0, 10.0),
+        Scale::Linear => (value - 1.0, value + 1.0),
+        _ => (value / 2.0, value * 2.0),
+    }
+}
+
+/// A tick's number, short: 12, 0.25, 35k, 1.2M.
+pub(super) fn tick_label(value: f64) -> String {
+    let (scaled, suffix) = match value.abs() {
+        size if size >= 999_999.0 => (value / 1e6, "M"),
+        size if size >= 9_999.0 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = format!("{scaled:.3}");
+    format!("{}{suffix}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(axis: &Axis, values: &[f64]) -> Vec<String> {
+        Range::of(axis, values.iter().copied()).ticks.into_iter().map(tick_label).collect()
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(ticks(&Axis::from_zero(""), &[3.0, 23.0]), ["0", "5", "10", "15", "20", "25"]);
+        assert_eq!(ticks(&Axis::log2(""), &[1.0, 32.0]), ["1", "2", "4", "8", "16", "32"]);
+        assert_eq!(
+            ticks(&Axis::log10(""), &[300.0, 30_000.0]),
+            ["200", "500", "1000", "2000", "5000", "10k", "20k", "50k"]
+        );
+        assert_eq!(ticks(&Axis::log10(""), &[10.0, 1e7]), ["10", "100", "1000", "10k", "100k", "1M", "10M"]);
+        assert_eq!(ticks(&Axis::linear(""), &[7.0]), ["6", "6.5", "7", "7.5", "8"]);
+        assert!(!ticks(&Axis::log10(""), &[f64::NAN, 0.0]).is_empty());
+    }
+
+    #[test]
+    fn places_go_from_0_to_1() {
+        let range = Range::of(&Axis::log2(""), [1.0, 16.0].into_iter());
+        assert_eq!(
+            (range.place(1.0), range.place(4.0), range.place(16.0)),
+            (Some(0.0), Some(0.5), Some(1.0))
+        );
+        assert_eq!(range.place(0.0), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Diagrams as SVG: lines and points over linear or logarithmic axes.
+
+mod axis;
+mod svg;
+
+pub use axis::{Axis, Scale};
+pub(crate) use svg::escaped;
+
+/// A diagram.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    /// The name of its file, without ending.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: String,
+    /// Along the bottom.
+    pub x: Axis,
+    /// Along the left side.
+    pub y: Axis,
+    /// What is drawn, in the order of the legend.
+    pub series: Vec<Series>,
+}
+
+/// Points that belong together.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    /// x and y.
+    pub points: Vec<(f64, f64)>,
+    /// How it is drawn.
+    pub style: Style,
+    /// Series of one hue belong together, such as measured and published.
+    pub hue: usize,
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// A line.
+    Line,
+    /// A line with a mark at each point.
+    Marked,
+    /// A dashed line: what is expected.
+    Dashed,
+    /// Open rings: single values that are expected.
+    Rings,
+}
+
+impl Series {
+    /// A series.
+    pub fn new(name: impl Into<String>, hue: usize, style: Style, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, style, hue }
+    }
+}
+
+impl Plot {
+    /// All points as CSV, one a line.
+    pub fn csv(&self) -> String {
+        let mut text = format!("series,{},{}\n", quoted(&self.x.label), quoted(&self.y.label));
+        for series in &self.series {
+            for (x, y) in &series.points {
+                text += &format!("{},{x},{y}\n", quoted(&series.name));
+            }
+        }
+        text
+    }
+
+    /// The drawing.
+    pub fn svg(&self) -> String {
+        svg::draw(self)
+    }
+}
+
+/// A CSV field.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_commas_are_quoted() {
+        let plot = Plot {
+            name: "test",
+            title: "A < B".to_owned(),
+            x: Axis::linear("x, in \"units\""),
+            y: Axis::linear("y"),
+            series: vec![Series::new("a & b", 0, Style::Marked, vec![(0.5, 1.0), (2.0, f64::NAN)])],
+        };
+        assert_eq!(plot.csv(), "series,\"x, in \"\"units\"\"\",y\na & b,0.5,1\na & b,2,NaN\n");
+        let svg = plot.svg();
+        assert!(svg.contains("A &lt; B") && svg.contains("a &amp; b") && !svg.contains("NaN"), "{svg}");
+    }
+}

@@ -1,0 +1,186 @@
+//! A solid-state drive: dies behind channels, a translation layer that collects garbage, a write buffer.
+//!
+//! What is modelled: firmware and interface time, queue depth, dies and channels with the times of reading, programming
+//! and erasing, a page-mapped translation layer with over-provisioning, greedy collection in each die, separate write
+//! points for the host and for collection, wear, a write buffer that acknowledges early, FUA, flush and discard, reads
+//! from the buffer, read-modify-write of parts of a unit. Planes are folded into the page (see [`SsdParams`]).
+//!
+//! What is not: compression, cells used for fewer bits as a cache, programs suspended for reads, the map's own writes
+//! and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear, collection while idle.
+//!
+//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits: then what there is
+//! goes out with padding.
+
+mod accept;
+mod blocks;
+mod buffer;
+mod counters;
+mod flash;
+mod ftl;
+mod params;
+mod presets;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+pub use params::{SsdParams, UNIT_BYTES};
+use slab::Slab;
+use stripewise_device::{MediaKind, Timestamp};
+
+use self::{
+    accept::{Incoming, Underway},
+    buffer::Buffer,
+    counters::Counters,
+    flash::Flash,
+    ftl::Ftl,
+};
+use super::{
+    DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
+    host::{Completions, Host},
+};
+
+/// A solid-state drive.
+pub struct Ssd {
+    params: SsdParams,
+    host: Host,
+    ftl: Ftl,
+    flash: Flash,
+    buffer: Buffer,
+    /// Requests for which the drive has no command slot yet.
+    waiting: VecDeque<ModelRequest>,
+    /// Accepted writes for all or part of which the buffer has no room yet.
+    without_room: VecDeque<Incoming>,
+    /// Accepted requests that wait for dies.
+    underway: Slab<Underway>,
+    /// Flushes, and the epochs they wait for.
+    flushes: VecDeque<(u64, u64)>,
+    /// Requests that wait until their own data is programmed.
+    waiting_for_programs: u32,
+    /// Commands the drive has accepted and not completed.
+    accepted: usize,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    next_order: u64,
+    completions: Completions,
+    counters: Counters,
+}
+
+/// Something that happens in the drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A die's job is over.
+    DieDone(u32),
+    /// The firmware has understood a read.
+    ReadReady(u32),
+    /// So many units have come into the buffer.
+    Arrived(u32),
+}
+
+impl Ssd {
+    /// A drive that is idle and has never been written.
+    ///
+    /// # Panics
+    /// If the parameters contradict one another.
+    pub fn new(params: SsdParams) -> Self {
+        params.check();
+        Self {
+            host: Host::new(params.command_ns, params.status_ns, params.interface_bytes_per_s),
+            ftl: Ftl::new(&params),
+            flash: Flash::new(&params),
+            buffer: Buffer::new(params.buffer_units),
+            waiting: VecDeque::new(),
+            without_room: VecDeque::new(),
+            underway: Slab::new(),
+            flushes: VecDeque::new(),
+            waiting_for_programs: 0,
+            accepted: 0,
+            events: BinaryHeap::new(),
+            next_order: 0,
+            completions: Completions::default(),
+            counters: Counters::default(),
+            params,
+        }
+    }
+
+    /// What it is made of.
+    pub fn params(&self) -> &SsdParams {
+        &self.params
+    }
+
+    /// The drive as if its first `units` units of 4 KiB had been written once in sequence, in no time: a shortcut to the
+    /// state that drives are measured in. Counters do not count it.
+    ///
+    /// # Panics
+    /// If the drive was written before, or is smaller.
+    pub fn fill(&mut self, units: u32) {
+        assert_eq!(self.counters.host_sectors, 0, "only a fresh drive is filled");
+        let (program_units, dies) = (self.params.program_units(), self.params.dies());
+        let mut batch = Vec::new();
+        for (index, first) in (0..units).step_by(program_units as usize).enumerate() {
+            batch.clear();
+            batch.extend(first..units.min(first + program_units));
+            self.ftl.program(index as u32 % dies, ftl::Point::Host, &batch);
+        }
+    }
+
+    fn add_event(&mut self, time: u64, event: Event) {
+        self.next_order += 1;
+        self.events.push(Reverse((time, self.next_order, event)));
+    }
+
+    fn step(&mut self, now: u64, event: Event) {
+        match event {
+            Event::DieDone(die) => self.end_job(now, die),
+            Event::ReadReady(request) => self.begin_reads(now, request),
+            Event::Arrived(count) => self.arrive(now, count),
+        }
+    }
+}
+
+impl DiskModel for Ssd {
+    fn capacity_bytes(&self) -> u64 {
+        self.params.sectors * SECTOR_BYTES
+    }
+
+    fn media(&self) -> MediaKind {
+        MediaKind::Ssd
+    }
+
+    fn submit(&mut self, now: Timestamp, request: ModelRequest) {
+        debug_assert!(request.offset_bytes + request.len_bytes <= self.capacity_bytes());
+        self.submit_or_wait(now.0, request);
+    }
+
+    fn next_event(&self) -> Option<Timestamp> {
+        let event = self.events.peek().map(|Reverse((time, ..))| *time);
+        let earlier = match (event, self.completions.next()) {
+            (Some(event), Some(completion)) => Some(event.min(completion)),
+            (one, other) => one.or(other),
+        };
+        earlier.map(Timestamp)
+    }
+
+    fn advance(&mut self, now: Timestamp, done: &mut Vec<(u64, Timestamp)>) {
+        while let Some(Timestamp(time)) = self.next_event()
+            && time <= now.0
+        {
+            if self.completions.next() == Some(time) {
+                let id = self.completions.pop().expect("there is one due");
+                done.push((id, Timestamp(time)));
+                self.accepted -= 1;
+                self.accept_waiting(time);
+            } else {
+                let Reverse((_, _, event)) = self.events.pop().expect("there is one due");
+                self.step(time, event);
+            }
+        }
+    }
+
+    fn counters(&self) -> ModelCounters {
+        self.counters.listed(self.ftl.wear())
+    }
+}
