@@ -43,6 +43,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for device in &status.left_out {
         let _ = writeln!(text, "      left out: {device}");
     }
+    for device in &status.forced {
+        let _ = writeln!(text, "      taken by force: {device}");
+    }
     text
 }
 
@@ -143,6 +146,9 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     }
     for device in &status.left_out {
         line("Left Out", device.clone());
+    }
+    for device in &status.forced {
+        line("Taken By Force", device.clone());
     }
     text += "\n    Number  Role  State        Class    Errors  Device\n";
     for member in &status.members {

@@ -134,6 +134,8 @@ pub(crate) struct ArrayStatus {
     pub(crate) speed_max_bytes_per_s: Option<u64>,
     /// Devices that were given and take no part, with the reason.
     pub(crate) left_out: Vec<String>,
+    /// Members that `assemble --force` took although they are not current, with the reason.
+    pub(crate) forced: Vec<String>,
     pub(crate) attached: Option<String>,
     pub(crate) exports: Vec<String>,
     pub(crate) counters: BTreeMap<String, u64>,

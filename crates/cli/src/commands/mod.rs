@@ -72,6 +72,10 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
     check_given_once(&devices)?;
     let opening = Opening::Assemble { devices, run, force, read_only: readonly };
     let status = start_daemon(&DaemonSpec { name, threads, opening })?;
+    for device in &status.forced {
+        let lost = "taken by force, what was written since it left is lost";
+        eprintln!("stripewise: {}: {lost}: {device}", status.name);
+    }
     if json {
         print_json(&status)?
     } else {

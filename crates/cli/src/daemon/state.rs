@@ -222,6 +222,7 @@ impl DaemonState {
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
             left_out: left_out(&report),
+            forced: forced(&report),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),
             counters: self
@@ -251,6 +252,12 @@ fn left_out(report: &ArrayReport) -> Vec<String> {
     let is_member = |device: &str| report.members.iter().any(|member| member.name == device);
     let out = report.excluded.iter().filter(|device| !is_member(&device.name));
     out.map(told).collect()
+}
+
+/// Members that are not current, without the advice that was for leaving them out.
+fn forced(report: &ArrayReport) -> Vec<String> {
+    let reason = |told: String| told.split("; ").next().unwrap_or_default().to_owned();
+    report.forced.iter().map(|device| reason(told(device))).collect()
 }
 
 /// A device and what is to be said of it. Many a reason names the device itself.
