@@ -89,7 +89,7 @@ pub(crate) fn progress_line(job: &JobStatus) -> String {
         format_size(job.done_bytes),
         format_size(job.total_bytes)
     );
-    if job.paused {
+    if job.paused && job.outcome.is_none() {
         line += " paused";
     }
     if let Some(eta) = job.eta_s {

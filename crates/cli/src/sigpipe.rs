@@ -26,3 +26,21 @@ pub(crate) fn survived<T>(write: impl FnOnce() -> T) -> T {
     ENDS.store(ends, Ordering::SeqCst);
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_has_gone_is_an_error_and_not_the_end() {
+        end_on_it().unwrap();
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let error = survived(|| ours.write_all(b"{}")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        // The harness is not to end by it.
+        ENDS.store(false, Ordering::SeqCst);
+    }
+}

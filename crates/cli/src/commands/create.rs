@@ -67,7 +67,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     if wanted + args.spare_devices != given {
         let spare = args.spare_devices;
         bail!(
-            "--raid-devices {wanted} and --spare-devices {spare} need {} devices, {given} are given",
+            "--raid-devices {wanted} and --spare-devices {spare} need {} devices; given: {given}",
             wanted + spare
         );
     }

@@ -40,7 +40,7 @@ fn shapes_that_are_impossible() {
         let words = ["power of two from 4K to 1M"];
         sandbox.fails(1, &format!("create a --level 5 --chunk {chunk}"), &members, &words);
     }
-    sandbox.fails(1, "create a --level 5 -n 5", &members, &["--raid-devices 5", "3 are given"]);
+    sandbox.fails(1, "create a --level 5 -n 5", &members, &["--raid-devices 5", "given: 3"]);
     sandbox.fails(1, "create a --level 5 --size 0", &members, &["0 bytes"]);
     sandbox.fails(1, "create a --level 5 --uuid nonsense", &members, &["--uuid"]);
     for region in ["0", "3M", "1"] {
