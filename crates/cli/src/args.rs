@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{bench::EngineBench, protocol::ScrubAction, rundir::parse_name, sizes::parse_size};
+use crate::{
+    bench::EngineBench,
+    protocol::{AttachChoice, ScrubAction},
+    rundir::parse_name,
+    sizes::parse_size,
+};
 
 /// Parity arrays in user space: fast and safe small writes on any mix of disks, on-disk compatible with Linux md.
 #[derive(Debug, Parser)]
@@ -154,9 +159,10 @@ pub(crate) struct CreateArgs {
     /// Devices beyond those are spares.
     #[arg(long, short = 'x', default_value_t = 0)]
     pub(crate) spare_devices: usize,
-    /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's).
-    #[arg(long, short, default_value = "64K", value_parser = parse_chunk)]
-    pub(crate) chunk: u32,
+    /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's); 64K, if left out. Ignored for
+    /// level 1.
+    #[arg(long, short, value_parser = parse_chunk)]
+    pub(crate) chunk: Option<u32>,
     /// Layout of levels 5 and 6.
     #[arg(long, value_enum)]
     pub(crate) layout: Option<LayoutChoice>,
@@ -178,10 +184,10 @@ pub(crate) struct CreateArgs {
     /// The array's identity, if it must be a given one.
     #[arg(long)]
     pub(crate) uuid: Option<String>,
-    /// Overwrite what is found on the devices.
+    /// Overwrite what is found on the devices, such as file systems; it is named on standard error.
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Answer yes to questions.
+    /// Answer yes to the question whether to overwrite what is found: the same as --force.
     #[arg(long, short)]
     pub(crate) yes: bool,
     /// Say what would be done and do nothing.
@@ -204,6 +210,10 @@ pub(crate) struct AssembleArgs {
     #[arg(long)]
     pub(crate) run: bool,
     /// Start although data may be lost.
+    ///
+    /// An array that was being written while it was degraded is started: rows under way may have lost what was on the
+    /// missing member. Where too few members are current, the least stale of the others are taken, and what was
+    /// written since they left is lost; `detail` names them.
     #[arg(long, short)]
     pub(crate) force: bool,
     /// Write nothing.
@@ -225,7 +235,10 @@ pub(crate) struct StopArgs {
     /// Every running array.
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
-    /// Also if its block device is in use: what its users have not written out is lost to them.
+    /// Also if its block device is in use, or the array has failed: what is not written out is lost.
+    ///
+    /// File systems that are mounted from a running array stay mounted and fail every request; what is to be
+    /// unmounted is named. Of an array whose daemon was killed, they are unmounted.
     #[arg(long, short)]
     pub(crate) force: bool,
 }
@@ -315,10 +328,10 @@ pub(crate) struct SpeedArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-    /// Bytes a second that jobs may take while clients are busy.
+    /// Bytes a second that jobs may take while clients are busy; 50M until it is set.
     #[arg(long, value_parser = parse_size)]
     pub(crate) min: Option<u64>,
-    /// Bytes a second that jobs may take at most; 0 for no limit.
+    /// Bytes a second that jobs may take at most; 0 for no limit, as it is until it is set.
     #[arg(long, value_parser = parse_size)]
     pub(crate) max: Option<u64>,
 }
@@ -328,10 +341,9 @@ pub(crate) struct AttachArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-    /// How: `nbd` (the kernel's NBD client) or `fuse` (a FUSE file and a loop device); the best there is, if left
-    /// out.
-    #[arg(long)]
-    pub(crate) method: Option<String>,
+    /// How; the best there is, if left out.
+    #[arg(long, value_enum)]
+    pub(crate) method: Option<AttachChoice>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -358,7 +370,7 @@ pub(crate) struct ServeArgs {
     /// Refuse writes.
     #[arg(long, short)]
     pub(crate) read_only: bool,
-    /// Stop serving there, or everywhere.
+    /// Stop serving there, or everywhere; fails if it is not served.
     #[arg(long)]
     pub(crate) stop: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
-    os::unix::net::UnixStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     time::Duration,
 };
 
@@ -16,13 +16,19 @@ use crate::{
     daemon, errors,
     protocol::{ArrayStatus, Reply, Request},
     rundir::socket_path,
+    sigpipe,
 };
 
 /// The longest that a command may take to be answered: detaching waits for writes to drain.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest that a daemon may take to end after it has answered that it stopped.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What to do about an array whose daemon was killed. See docs/failure-model.md.
+const AFTER_DEATH: &str = "assemble the array again: only what was being written is resynced. If it was degraded, rows \
+                           that were being written may have lost what was on the missing member, so that --force is \
+                           asked for";
 
 /// Sends one request and returns the daemon's answer; its error becomes ours.
 pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
@@ -31,15 +37,15 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
             anyhow!("{name}: no such array is running; `stripewise status` lists those that are")
         }
         ErrorKind::ConnectionRefused => anyhow!(
-            "{name}: its daemon has died; assemble the array again: it resyncs only what was being written (`stripewise \
-             stop {name}` clears what is left of it)"
+            "{name}: its daemon has died; {AFTER_DEATH} (`stripewise stop {name}` clears what is left of it)"
         ),
         _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
     })?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
-    stream.write_all(line.as_bytes())?;
+    let sent = sigpipe::survived(|| stream.write_all(line.as_bytes()));
+    sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => {
@@ -70,7 +76,21 @@ fn is_dead(name: &str) -> bool {
     UnixStream::connect(socket_path(name)).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// Stops all that run; one that cannot be stopped does not keep the others.
+/// Prints what the daemon tells beside its answer.
+pub(crate) fn tell(name: &str, notes: &[String]) {
+    notes.iter().for_each(|note| eprintln!("stripewise: {name}: {note}"));
+}
+
+/// Has the daemon carry out a command, and prints what it tells about that.
+pub(crate) fn command(name: &str, request: &Request) -> anyhow::Result<()> {
+    match ask(name, request)? {
+        Reply::Done(notes) => tell(name, &notes),
+        other => bail!("{name}: unexpected answer {other:?}"),
+    }
+    Ok(())
+}
+
+/// Stops all of these; one that cannot be stopped does not keep the others.
 pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
     let failed: Vec<_> = names.iter().filter_map(|name| stop(name, force).err()).collect();
     match failed.iter().map(errors::line).reduce(|all, one| format!("{all}\nstripewise: {one}")) {
@@ -79,36 +99,55 @@ pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Clears away what a killed daemon left.
-fn bury(name: &str, force: bool) -> anyhow::Result<()> {
+/// Stops an array, or clears away what is left of one.
+fn stop(name: &str, force: bool) -> anyhow::Result<()> {
+    if is_dead(name) {
+        eprintln!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
+        return clear_remains(name, force);
+    }
+    if !socket_path(name).exists() && daemon::remains_are_listed(name) {
+        return clear_remains(name, force);
+    }
+    stop_daemon(name, force)
+}
+
+/// Clears away what an array left.
+fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
     let kept = daemon::clear_remains(name, force)?;
-    eprintln!(
-        "stripewise: {name}: its daemon had died; assemble the array again, it resyncs only what was being written"
-    );
     if kept.is_empty() {
         return Ok(());
     }
-    bail!("{name}: unmount or close what fails every request now: {}", kept.join("; "))
+    let hint = if force { "" } else { "; --force unmounts what can be" };
+    bail!("{name}: unmount or close what is left of it{hint}: {}", kept.join("; "))
 }
 
 /// Stops an array and waits for its daemon's end: until then name and members are still taken.
-fn stop(name: &str, force: bool) -> anyhow::Result<()> {
-    if is_dead(name) {
-        return bury(name, force);
-    }
+fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     let pid = Pid::from_raw(status(name)?.pid.cast_signed());
     // Taken before, so that it can never be another process. None where the daemon's process cannot be seen from here.
     let daemon = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    ask(name, &Request::Stop { force })?;
+    let (unclean, notes) = match ask(name, &Request::Stop { force })? {
+        Reply::Stopped { unclean, notes } => (unclean, notes),
+        other => bail!("{name}: unexpected answer {other:?}"),
+    };
+    tell(name, &notes);
     if let Some(daemon) = daemon {
-        let mut ended = [PollFd::new(&daemon, PollFlags::IN)];
-        let limit = Timespec { tv_sec: END_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-        if poll(&mut ended, Some(&limit))? == 0 {
-            bail!(
-                "{name}: it was stopped, but its daemon is still there after {} s; see its log",
-                limit.tv_sec
-            );
-        }
+        wait_for_end(name, &daemon)?;
+    }
+    match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
+        // That it cannot be clean is what the force was for.
+        Some(trouble) if force => eprintln!("stripewise: {trouble}"),
+        Some(trouble) => bail!(trouble),
+        None => {}
+    }
+    Ok(())
+}
+
+fn wait_for_end(name: &str, daemon: &OwnedFd) -> anyhow::Result<()> {
+    let mut ended = [PollFd::new(daemon, PollFlags::IN)];
+    let limit = Timespec { tv_sec: END_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    if poll(&mut ended, Some(&limit))? == 0 {
+        bail!("{name}: it was stopped, but its daemon is still there after {} s; see its log", limit.tv_sec);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if text.ends_with(&cause) {
+        if text.contains(&cause) {
             continue;
         }
         if !text.is_empty() {
@@ -32,5 +32,9 @@ mod tests {
         let cause = || io::Error::other("broken");
         assert_eq!(line(&anyhow!(Telling(cause())).context("opening")), "opening: /dev/x: broken");
         assert_eq!(line(&anyhow!(cause()).context("opening")), "opening: broken");
+        assert_eq!(
+            line(&anyhow!(cause()).context("not usable (broken): mend it")),
+            "not usable (broken): mend it"
+        );
     }
 }

@@ -8,6 +8,7 @@ mod bench;
 mod client;
 mod commands;
 mod daemon;
+mod dates;
 mod demo;
 mod errors;
 mod given;
@@ -16,12 +17,10 @@ mod probe;
 mod progress;
 mod protocol;
 mod rundir;
+mod sigpipe;
 mod sizes;
 
-use std::{
-    process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -43,12 +42,6 @@ fn ends_with_its_reader(command: &args::Command) -> bool {
     !matches!(command, Daemon | Demo(_) | DemoWorker { .. })
 }
 
-/// Rust's runtime ignores SIGPIPE, which makes a panic of it in `println!`.
-fn end_on_sigpipe() -> std::io::Result<()> {
-    let always = Arc::new(AtomicBool::new(true));
-    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGPIPE, always).map(drop)
-}
-
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let filter =
@@ -59,7 +52,7 @@ fn main() -> ExitCode {
         !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors).init();
     if ends_with_its_reader(&cli.command)
-        && let Err(error) = end_on_sigpipe()
+        && let Err(error) = sigpipe::end_on_it()
     {
         tracing::warn!(%error, "cannot watch for SIGPIPE");
     }

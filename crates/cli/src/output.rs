@@ -19,12 +19,10 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for member in &status.members {
         let _ = write!(text, " {}[{}]{}", short(&member.device), member.number, mark(member));
     }
-    let _ = write!(
-        text,
-        "\n      {} usable, {} chunk",
-        format_size(status.size_bytes),
-        format_size(status.chunk_bytes)
-    );
+    let _ = write!(text, "\n      {} usable", format_size(status.size_bytes));
+    if has_chunks(status) {
+        let _ = write!(text, ", {} chunk", format_size(status.chunk_bytes));
+    }
     let up = status.in_sync.iter().filter(|in_sync| **in_sync).count();
     let map: String = status.in_sync.iter().map(|in_sync| if *in_sync { 'U' } else { '_' }).collect();
     let _ = writeln!(text, " [{}/{up}] [{map}]", status.raid_devices);
@@ -45,7 +43,15 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for device in &status.left_out {
         let _ = writeln!(text, "      left out: {device}");
     }
+    for device in &status.forced {
+        let _ = writeln!(text, "      taken by force: {device}");
+    }
     text
+}
+
+/// Whether data is spread over members: the copies of level 1 know no chunks.
+fn has_chunks(status: &ArrayStatus) -> bool {
+    status.level != 1
 }
 
 fn short(device: &str) -> &str {
@@ -62,8 +68,17 @@ fn mark(member: &MemberStatus) -> &'static str {
     }
 }
 
-/// A job as a bar with percentage, rate and time to go.
+/// A job as a bar with percentage, rate and time to go, and what it found.
 pub(crate) fn job_line(job: &JobStatus) -> String {
+    let mut line = progress_line(job);
+    if job.mismatch_count > 0 {
+        let _ = write!(line, " mismatch_cnt={}", job.mismatch_count);
+    }
+    line
+}
+
+/// A job as a bar with percentage, rate and time to go.
+pub(crate) fn progress_line(job: &JobStatus) -> String {
     let filled = (job.done_bytes * BAR_CELLS).checked_div(job.total_bytes).unwrap_or(BAR_CELLS);
     let bar: String = (0..BAR_CELLS).map(|cell| if cell < filled { '=' } else { '.' }).collect();
     let percent =
@@ -74,19 +89,17 @@ pub(crate) fn job_line(job: &JobStatus) -> String {
         format_size(job.done_bytes),
         format_size(job.total_bytes)
     );
-    if job.paused {
+    if job.paused && job.outcome.is_none() {
         line += " paused";
     }
     if let Some(eta) = job.eta_s {
         let _ = write!(line, " finish={} speed={}/s", duration(eta), format_size(job.bytes_per_s));
     }
-    if job.mismatch_count > 0 {
-        let _ = write!(line, " mismatch_cnt={}", job.mismatch_count);
-    }
     line
 }
 
-fn duration(seconds: u64) -> String {
+/// A time to go, as /proc/mdstat has it.
+pub(crate) fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
@@ -111,11 +124,13 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     line("Active Devices", count("in sync"));
     line("Failed Devices", count("faulty"));
     line("Spare Devices", count("spare"));
-    if status.level != 1 {
+    if has_chunks(status) {
         line("Chunk Size", format_size(status.chunk_bytes));
     }
     line("Logical Block", format_size(u64::from(status.logical_block_bytes)));
-    line("Write Selection", status.selection.clone());
+    if status.level >= 4 {
+        line("Write Selection", status.selection.clone());
+    }
     line("Consistency Policy", if status.bitmap.is_some() { "bitmap" } else { "none" }.to_owned());
     line("Events", status.events.to_string());
     for (label, job) in
@@ -128,6 +143,12 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     }
     for place in status.attached.iter().chain(&status.exports) {
         line("At", place.clone());
+    }
+    for device in &status.left_out {
+        line("Left Out", device.clone());
+    }
+    for device in &status.forced {
+        line("Taken By Force", device.clone());
     }
     text += "\n    Number  Role  State        Class    Errors  Device\n";
     for member in &status.members {

@@ -6,16 +6,21 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
     client,
+    output::duration,
     protocol::{ArrayStatus, JobStatus},
+    sizes::format_size,
 };
 
 /// How often a job is looked at.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A bar over bytes, hidden where nobody looks.
+/// A bar over bytes that we move ourselves, hidden where nobody looks.
 pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{msg:>9} [{wide_bar}] {percent:>3}% {binary_bytes_per_sec} ETA {eta}");
+    bar(total, what, "{binary_bytes_per_sec} ETA {eta}")
+}
+
+fn bar(total: u64, what: impl Into<String>, rate: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(&format!("{{msg:>9}} [{{wide_bar}}] {{percent:>3}}% {rate}"));
     ProgressBar::with_draw_target(Some(total), target())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
         .with_message(what.into())
@@ -34,15 +39,15 @@ fn target() -> ProgressDrawTarget {
 
 /// Waits until an array has no job under way, with a bar, and returns its last status.
 pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
-    let mut bar: Option<(String, ProgressBar)> = None;
+    let mut shown: Option<Shown> = None;
     loop {
         let status = client::status(name)?;
         match &status.job {
-            Some(job) => show(&mut bar, job),
+            Some(job) => show(name, &mut shown, job),
             // A job may be about to start; two quiet looks in a row mean that none is.
             None => {
-                if let Some((_, bar)) = bar.take() {
-                    bar.finish_and_clear();
+                if let Some(shown) = shown.take() {
+                    shown.bar.finish_and_clear();
                 }
                 thread::sleep(POLL);
                 let again = client::status(name)?;
@@ -55,15 +60,38 @@ pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
     }
 }
 
-fn show(bar: &mut Option<(String, ProgressBar)>, job: &JobStatus) {
-    if bar.as_ref().is_none_or(|(kind, _)| *kind != job.kind) {
-        // What was done before we looked counts neither for speed nor for the time to go.
-        let new = bytes_bar(job.total_bytes, job.kind.clone()).with_position(job.done_bytes);
-        new.reset_eta();
-        *bar = Some((job.kind.clone(), new));
+/// A job in the eyes of a command that waits for it.
+struct Shown {
+    kind: String,
+    bar: ProgressBar,
+    paused: bool,
+}
+
+fn show(name: &str, shown: &mut Option<Shown>, job: &JobStatus) {
+    if shown.as_ref().is_some_and(|shown| shown.kind != job.kind) {
+        *shown = None;
     }
-    if let Some((_, bar)) = bar {
-        bar.set_position(job.done_bytes);
-        bar.set_message(if job.paused { format!("{} paused", job.kind) } else { job.kind.clone() });
+    let shown = shown.get_or_insert_with(|| Shown {
+        kind: job.kind.clone(),
+        bar: bar(job.total_bytes, job.kind.clone(), "{prefix}"),
+        paused: false,
+    });
+    shown.bar.set_position(job.done_bytes);
+    shown.bar.set_message(if job.paused { format!("{} paused", job.kind) } else { job.kind.clone() });
+    shown.bar.set_prefix(rate(job));
+    if job.paused && !shown.paused {
+        shown.bar.suspend(|| {
+            eprintln!(
+                "stripewise: {name}: its {} is paused; `stripewise scrub {name} resume` lets it go on",
+                job.kind
+            );
+        });
     }
+    shown.paused = job.paused;
+}
+
+/// Speed and time to go as the daemon has measured them: the bar cannot know what was done before it was looked at.
+fn rate(job: &JobStatus) -> String {
+    job.eta_s
+        .map_or_else(String::new, |eta| format!("{}/s ETA {}", format_size(job.bytes_per_s), duration(eta)))
 }

@@ -35,7 +35,7 @@ pub(crate) enum Request {
         max_bytes_per_s: Option<u64>,
     },
     Attach {
-        method: Option<String>,
+        method: Option<AttachChoice>,
     },
     Detach {
         force: bool,
@@ -52,6 +52,16 @@ pub(crate) enum Request {
     },
 }
 
+/// How a block device is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AttachChoice {
+    /// The kernel's NBD client.
+    Nbd,
+    /// A FUSE file and a loop device.
+    Fuse,
+}
+
 /// What to do with scrubs and other background jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -60,11 +70,11 @@ pub(crate) enum ScrubAction {
     Start,
     /// Read all and mend what disagrees.
     Repair,
-    /// Pause the job under way, whatever it is.
+    /// Pause the job under way, whatever it is; fails if there is none.
     Pause,
-    /// Let it go on.
+    /// Let it go on; fails if there is none.
     Resume,
-    /// End it.
+    /// End it; fails if there is none.
     Stop,
     /// Print how the last scrub ended, or how the current one stands.
     Status,
@@ -74,7 +84,19 @@ pub(crate) enum ScrubAction {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reply {
-    Done,
+    /// Done, with what is to be told about it.
+    Done(Vec<String>),
+    /// A new daemon's first word: its array is open.
+    Opened {
+        status: Box<ArrayStatus>,
+        notes: Vec<String>,
+    },
+    /// The array has stopped.
+    Stopped {
+        /// Why it is not clean.
+        unclean: Option<String>,
+        notes: Vec<String>,
+    },
     Status(Box<ArrayStatus>),
     /// The address or path of a new export.
     Export(String),
@@ -112,6 +134,8 @@ pub(crate) struct ArrayStatus {
     pub(crate) speed_max_bytes_per_s: Option<u64>,
     /// Devices that were given and take no part, with the reason.
     pub(crate) left_out: Vec<String>,
+    /// Members that `assemble --force` took although they are not current, with the reason.
+    pub(crate) forced: Vec<String>,
     pub(crate) attached: Option<String>,
     pub(crate) exports: Vec<String>,
     pub(crate) counters: BTreeMap<String, u64>,

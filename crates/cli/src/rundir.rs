@@ -66,8 +66,22 @@ pub(crate) fn log_path(name: &str) -> PathBuf {
     run_dir().join(format!("{name}.log"))
 }
 
+/// The list of dead block devices that an array left. See `daemon/remains.rs`.
+pub(crate) fn remains_path(name: &str) -> PathBuf {
+    run_dir().join(format!("{name}.remains"))
+}
+
 /// The names of all arrays that have a control socket, in order.
 pub(crate) fn array_names() -> anyhow::Result<Vec<String>> {
+    names_of(&[".sock"])
+}
+
+/// The names of all arrays that there is something to stop of, in order.
+pub(crate) fn names_to_stop() -> anyhow::Result<Vec<String>> {
+    names_of(&[".sock", ".remains"])
+}
+
+fn names_of(endings: &[&str]) -> anyhow::Result<Vec<String>> {
     let dir = run_dir();
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,
@@ -75,10 +89,15 @@ pub(crate) fn array_names() -> anyhow::Result<Vec<String>> {
         Err(e) => bail!("{}: {e}", dir.display()),
     };
     let mut names: Vec<String> = entries
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".sock")?.to_owned()))
+        .filter_map(|entry| {
+            let file = entry.ok()?.file_name();
+            let file = file.to_str()?;
+            endings.iter().find_map(|ending| file.strip_suffix(ending)).map(str::to_owned)
+        })
         .filter(|name| parse_name(name).is_ok())
         .collect();
     names.sort();
+    names.dedup();
     Ok(names)
 }
 

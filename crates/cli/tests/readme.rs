@@ -70,6 +70,22 @@ fn the_two_commands_are_what_they_say() {
 }
 
 #[test]
+fn cargo_run_means_the_command() {
+    // Only looks at the manifests: no build, and no lock on the target folder.
+    let metadata = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let cargo = Command::new(env!("CARGO")).args(metadata).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let workspace: serde_json::Value = serde_json::from_slice(&cargo.unwrap().stdout).unwrap();
+    let list = |value: &serde_json::Value| value.as_array().unwrap().clone();
+    let defaults = list(&workspace["workspace_default_members"]);
+    let packages =
+        list(&workspace["packages"]).into_iter().filter(|package| defaults.contains(&package["id"]));
+    let targets = packages.flat_map(|package| list(&package["targets"]));
+    let binaries: Vec<_> = targets.filter(|target| list(&target["kind"]).contains(&"bin".into())).collect();
+    let names: Vec<_> = binaries.iter().map(|binary| &binary["name"]).collect();
+    assert_eq!(names, ["stripewise"]);
+}
+
+#[test]
 fn the_command_is_installed_and_completed_as_it_says() {
     let text = readme();
     let folder = tempfile::tempdir().unwrap();

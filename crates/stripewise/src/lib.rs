@@ -28,8 +28,8 @@ pub use stripewise_device::{
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,
-    CreateOptions, Examination, ExamineError, JobKind, JobOutcome, JobReport, MemberReport, MemberState,
-    Mismatch, SpeedLimits, Stats, StatsReport, assemble, examine, geometry, plan, rows,
+    CreateOptions, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport, MemberReport,
+    MemberState, Mismatch, SpeedLimits, Stats, StatsReport, assemble, examine, geometry, plan, rows,
 };
 pub use stripewise_export as export;
 pub use stripewise_format as format;

@@ -20,6 +20,9 @@ use crate::{
     probe::probe,
 };
 
+/// The chunk where none is asked for.
+const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
+
 /// The word for a member that is to be added later.
 const MISSING: &str = "missing";
 
@@ -29,6 +32,9 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     client::check_name(&args.name)?;
     check_given_once(devices(create))?;
     check_contents(args, create)?;
+    if args.level == 1 && args.chunk.is_some() {
+        eprintln!("stripewise: {}: --chunk is ignored: the copies of level 1 know no chunks", args.name);
+    }
     if args.dry_run {
         return dry_run(args, create, json);
     }
@@ -61,7 +67,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     if wanted + args.spare_devices != given {
         let spare = args.spare_devices;
         bail!(
-            "--raid-devices {wanted} and --spare-devices {spare} need {} devices, {given} are given",
+            "--raid-devices {wanted} and --spare-devices {spare} need {} devices; given: {given}",
             wanted + spare
         );
     }
@@ -76,7 +82,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
         threads: args.threads,
         opening: Opening::Create(CreateSpec {
             level: args.level,
-            chunk_bytes: args.chunk,
+            chunk_bytes: args.chunk.filter(|_| args.level != 1).unwrap_or(CHUNK_BYTES_DEFAULT),
             members: members.iter().map(member).collect::<Result<_, _>>()?,
             spares: spares.iter().map(path).collect::<Result<_, _>>()?,
             assume_clean: args.assume_clean,
@@ -96,12 +102,17 @@ fn check_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<()> {
             holding.push(format!("{device} holds {}", found.join(" and ")));
         }
     }
-    if holding.is_empty() || args.force {
+    if holding.is_empty() {
         return Ok(());
     }
     let text = holding.join("; ");
+    if args.force || args.yes {
+        let begin = if args.dry_run { "to be overwritten" } else { "overwriting" };
+        eprintln!("stripewise: {}: {begin}: {text}", args.name);
+        return Ok(());
+    }
     let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if args.yes || terminal && confirm(&format!("{text}. Overwrite?"))? {
+    if terminal && confirm(&format!("{text}. Overwrite?"))? {
         return Ok(());
     }
     bail!("{text}; give --force to overwrite it")

@@ -6,11 +6,15 @@ use serde::Serialize;
 use stripewise::{
     Examination, Host, HostOptions,
     file::{FileDevice, FileOptions},
-    format::{extension::SuperblockOrigin, md::Role, media::SECTOR_BYTES},
+    format::{
+        extension::SuperblockOrigin,
+        md::{LAYOUT_LEFT_SYMMETRIC, Level, Role, Superblock},
+        media::SECTOR_BYTES,
+    },
 };
 
 use super::print_json;
-use crate::{args::ExamineArgs, errors, probe::probe, sizes::format_size};
+use crate::{args::ExamineArgs, dates::utc, errors, probe::probe, sizes::format_size};
 
 #[derive(Serialize)]
 struct Examined {
@@ -20,6 +24,10 @@ struct Examined {
     name: String,
     level: i32,
     layout: u32,
+    layout_name: Option<&'static str>,
+    /// None for level 0, whose members may differ.
+    array_bytes: Option<u64>,
+    updated_s: u64,
     raid_devices: u32,
     chunk_bytes: u64,
     member_bytes: u64,
@@ -73,7 +81,6 @@ fn examine_one(host: &Host, path: &str) -> anyhow::Result<Examined> {
 
 fn describe(path: &str, examination: &Examination) -> Examined {
     let s = &examination.superblock;
-    let slots = 0..s.raid_disks.min(u32::from(u16::MAX));
     Examined {
         device: path.to_owned(),
         array_uuid: s.array_uuid.to_string(),
@@ -81,6 +88,9 @@ fn describe(path: &str, examination: &Examination) -> Examined {
         name: s.name.to_string(),
         level: s.level.number(),
         layout: s.layout,
+        layout_name: layout_name(s),
+        array_bytes: s.array_size_sectors().map(|sectors| sectors.saturating_mul(SECTOR_BYTES)),
+        updated_s: s.updated.seconds(),
         raid_devices: s.raid_disks,
         chunk_bytes: u64::from(s.chunk_sectors) * SECTOR_BYTES,
         member_bytes: s.member_size_sectors.saturating_mul(SECTOR_BYTES),
@@ -91,7 +101,7 @@ fn describe(path: &str, examination: &Examination) -> Examined {
         events: s.events,
         clean: s.is_in_sync(),
         features: s.features.names().collect(),
-        roles: slots.map(|slot| if s.roles.device_in(slot as u16).is_some() { 'A' } else { '.' }).collect(),
+        roles: roles_line(s),
         extension: match &examination.extension {
             Ok((header, copies)) => {
                 let other =
@@ -111,6 +121,24 @@ fn describe(path: &str, examination: &Examination) -> Examined {
     }
 }
 
+/// The one layout of levels 5 and 6 that we have.
+fn layout_name(s: &Superblock) -> Option<&'static str> {
+    let rotates = matches!(s.level, Level::Raid5 | Level::Raid6);
+    (rotates && s.layout == LAYOUT_LEFT_SYMMETRIC).then_some("left-symmetric")
+}
+
+/// A letter for each role, as mdadm has them.
+fn roles_line(s: &Superblock) -> String {
+    let holders =
+        |slot: u32| s.roles.as_slice().iter().filter(|role| **role == Role::Active(slot as u16)).count();
+    let letter = |slot| match holders(slot) {
+        0 => '.',
+        1 => 'A',
+        _ => 'R',
+    };
+    (0..s.raid_disks.min(u32::from(u16::MAX))).map(letter).collect()
+}
+
 fn role_name(role: Role) -> String {
     match role {
         Role::Active(slot) => format!("active device {slot}"),
@@ -125,17 +153,26 @@ fn print_one(e: &Examined) {
     line("Name", &e.name);
     line("Raid Level", &format!("raid{}", e.level));
     line("Raid Devices", &e.raid_devices.to_string());
+    if let Some(bytes) = e.array_bytes {
+        line("Array Size", &format_size(bytes));
+    }
     line("Used Dev Size", &format_size(e.member_bytes));
     line(
         "Data Offset",
         &format!("{} ({} sectors)", format_size(e.data_offset_bytes), e.data_offset_bytes / 512),
     );
-    line("Chunk Size", &format_size(e.chunk_bytes));
+    if let Some(layout) = e.layout_name {
+        line("Layout", layout);
+    }
+    if e.chunk_bytes > 0 {
+        line("Chunk Size", &format_size(e.chunk_bytes));
+    }
     line("Device UUID", &e.device_uuid);
     line("Device Role", &e.role);
     line("State", if e.clean { "clean" } else { "active" });
+    line("Update Time", &utc(e.updated_s));
     line("Events", &e.events.to_string());
-    line("Array State", &format!("{} ('A' == active, '.' == missing)", e.roles));
+    line("Array State", &format!("{} ('A' == active, '.' == missing, 'R' == replacing)", e.roles));
     line("Features", &if e.features.is_empty() { "none".to_owned() } else { e.features.join(", ") });
     line("Extension Area", &e.extension);
     line("Last Writer", e.last_writer);

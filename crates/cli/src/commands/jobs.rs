@@ -60,7 +60,7 @@ fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
         print_json(&job)?;
     } else {
         let outcome = job.outcome.as_deref().unwrap_or("under way");
-        println!("{name}: {}, {outcome}, mismatch_cnt {}", output::job_line(&job), job.mismatch_count);
+        println!("{name}: {}, {outcome}, mismatch_cnt {}", output::progress_line(&job), job.mismatch_count);
         if !job.mismatched_stripes.is_empty() {
             let stripes: Vec<_> = job.mismatched_stripes.iter().take(20).map(u64::to_string).collect();
             println!("    stripes that disagreed: {}", stripes.join(" "));

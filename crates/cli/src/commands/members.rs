@@ -14,7 +14,7 @@ pub(super) fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let devices = absolute_paths(&args.devices)?;
     check_given_once(&devices)?;
     for device in devices {
-        client::ask(&args.name, &Request::Add { device, force: args.force })?;
+        client::command(&args.name, &Request::Add { device, force: args.force })?;
     }
     if args.wait { wait_for_success(&args.name) } else { Ok(ExitCode::SUCCESS) }
 }
@@ -22,6 +22,6 @@ pub(super) fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn replace(args: ReplaceArgs) -> anyhow::Result<ExitCode> {
     let (member, with) = (absolute_path(&args.device)?, absolute_path(&args.with)?);
     check_given_once([&member, &with])?;
-    client::ask(&args.name, &Request::Replace { member, with, force: args.force })?;
+    client::command(&args.name, &Request::Replace { member, with, force: args.force })?;
     if args.wait { wait_for_success(&args.name) } else { Ok(ExitCode::SUCCESS) }
 }

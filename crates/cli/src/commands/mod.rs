@@ -62,7 +62,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// A request whose answer is that it was done.
 fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
-    client::ask(name, request).map(|_| ExitCode::SUCCESS)
+    client::command(name, request).map(|()| ExitCode::SUCCESS)
 }
 
 fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -72,6 +72,10 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
     check_given_once(&devices)?;
     let opening = Opening::Assemble { devices, run, force, read_only: readonly };
     let status = start_daemon(&DaemonSpec { name, threads, opening })?;
+    for device in &status.forced {
+        let lost = "taken by force, what was written since it left is lost";
+        eprintln!("stripewise: {}: {lost}: {device}", status.name);
+    }
     if json {
         print_json(&status)?
     } else {
@@ -83,7 +87,7 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
 fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
     let names = match &args.name {
         Some(name) => vec![name.clone()],
-        None => rundir::array_names()?,
+        None => rundir::names_to_stop()?,
     };
     client::stop_all(&names, args.force).map(|()| ExitCode::SUCCESS)
 }

@@ -1,11 +1,79 @@
 //! Man pages and shell completions, made from the command line's own description.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use clap::{Command, CommandFactory};
+use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::args::Cli;
+
+/// A section of the main page: terms, and what is to be said of each.
+type Section = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// What no single command's help has a place for.
+const SECTIONS: [Section; 4] = [
+    (
+        "EXAMPLES",
+        &[
+            (
+                "stripewise create tank --level 5 /dev/sdb /dev/sdc /dev/sdd",
+                "Make an array and start it. Then `stripewise attach tank` makes /dev/stripewise/tank of it.",
+            ),
+            (
+                "stripewise assemble tank /dev/sdb /dev/sdc /dev/sdd",
+                "Start it again from its members, in any order.",
+            ),
+            (
+                "stripewise replace tank /dev/sdb --with /dev/sde --wait",
+                "Put another disk in, without ever being degraded; then `stripewise remove tank /dev/sdb`.",
+            ),
+            ("stripewise scrub tank start --wait", "Check redundancy; exits with 1 if anything disagreed."),
+            ("stripewise stop tank", "Leave it clean."),
+        ],
+    ),
+    (
+        "EXIT STATUS",
+        &[
+            ("0", "Done."),
+            ("1", "Failed; standard error says why. `scrub --wait` and `scrub status`: something disagreed."),
+            ("2", "The words given mean nothing; nothing was touched."),
+            ("detail --test", "0: all is well; 1: degraded; 2: unusable; 4: that cannot be told."),
+        ],
+    ),
+    (
+        "FILES",
+        &[
+            (
+                "/run/stripewise",
+                "For each array NAME: NAME.sock, on which its daemon takes commands; NAME.log, its log; NAME.lock, which it \
+                 holds; NAME.remains, block devices that outlived it. Of other users than root: \
+                 $XDG_RUNTIME_DIR/stripewise, or else a folder in the temporary directory.",
+            ),
+            ("/dev/stripewise/NAME", "Leads to the block device of an attached array."),
+        ],
+    ),
+    (
+        "ENVIRONMENT",
+        &[
+            (
+                "STRIPEWISE_RUN_DIR",
+                "Takes the place of /run/stripewise. Commands see the arrays of one such folder.",
+            ),
+            (
+                "STRIPEWISE_LOG",
+                "What is logged to standard error, or to its log by a daemon: error, warn, info, debug or trace, also for \
+                 parts of the program, such as stripewise_engine=debug. Daemons inherit it; they log info without it, \
+                 other commands warn.",
+            ),
+            ("NO_COLOR", "If set, what is logged has no colours."),
+        ],
+    ),
+];
 
 pub(super) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     clap_complete::generate(shell, &mut Cli::command(), "stripewise", &mut std::io::stdout());
@@ -13,11 +81,14 @@ pub(super) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCod
 }
 
 pub(super) fn man(folder: &Path) -> anyhow::Result<ExitCode> {
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let place = || folder.display().to_string();
+    fs::create_dir_all(folder).with_context(place)?;
     let mut command = Cli::command().disable_help_subcommand(true);
     // Sets the names under which the commands are called.
     command.build();
-    clap_mangen::generate_to(with_usage(command), folder).with_context(|| folder.display().to_string())?;
+    clap_mangen::generate_to(with_usage(command), folder).with_context(place)?;
+    let mut main = File::options().append(true).open(folder.join("stripewise.1")).with_context(place)?;
+    sections().to_writer(&mut main).with_context(place)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -27,4 +98,17 @@ fn with_usage(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
     command.override_usage(usage).mut_subcommands(with_usage)
+}
+
+fn sections() -> Roff {
+    let mut page = Roff::new();
+    for (title, terms) in SECTIONS {
+        page.control("SH", [title]);
+        for (term, text) in terms {
+            page.control("TP", []);
+            page.text([bold(*term)]);
+            page.text([roman(*text)]);
+        }
+    }
+    page
 }

@@ -83,14 +83,13 @@ fn serve_one(state: &Arc<DaemonState>, mut stream: UnixStream) -> anyhow::Result
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    // The daemon does not end before the answer is out, or nobody is there to take it.
+    let _unanswered = state.end.ask();
     let reply = match serde_json::from_str::<Request>(&line) {
         Ok(request) => state.answer(request),
         Err(error) => Reply::Error(format!("a request of another version: {error}")),
     };
     let mut answer = serde_json::to_string(&reply)?;
     answer.push('\n');
-    let sent = stream.write_all(answer.as_bytes());
-    // A stopped daemon ends after its answer is out, or nobody is there to take it.
-    state.end_if_stopped();
-    Ok(sent?)
+    Ok(stream.write_all(answer.as_bytes())?)
 }

@@ -5,14 +5,17 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use stripewise::export::{
     attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, DetachMode},
     nbd::{Endpoint, Export, Limits, NbdAddress, Server},
 };
 
-use super::state::DaemonState;
-use crate::rundir::run_dir;
+use super::{
+    remains::{self, DeadDevice},
+    state::{DaemonState, Notes},
+};
+use crate::{protocol::AttachChoice, rundir::run_dir};
 
 /// Where block devices of arrays are known by name.
 const LINK_DIR: &str = "/dev/stripewise";
@@ -22,6 +25,8 @@ const LINK_DIR: &str = "/dev/stripewise";
 pub(crate) struct Exports {
     attached: Option<Attached>,
     servers: Vec<Server>,
+    /// The array is being stopped: there will be no more exports.
+    closed: bool,
 }
 
 /// What to do about users of a block device that is to go.
@@ -46,6 +51,11 @@ fn link_path(name: &str) -> PathBuf {
     Path::new(LINK_DIR).join(name)
 }
 
+/// Where that link leads.
+pub(super) fn linked_node(name: &str) -> Option<PathBuf> {
+    std::fs::read_link(link_path(name)).ok()
+}
+
 pub(super) fn remove_link(name: &str) {
     let link = link_path(name);
     if link.is_symlink() {
@@ -55,12 +65,17 @@ pub(super) fn remove_link(name: &str) {
 
 impl Exports {
     /// Makes a block device and returns its path.
-    pub(super) fn attach(&mut self, state: &DaemonState, method: Option<&str>) -> anyhow::Result<String> {
+    pub(super) fn attach(
+        &mut self,
+        state: &DaemonState,
+        method: Option<AttachChoice>,
+    ) -> anyhow::Result<String> {
+        self.check_open()?;
         if let Some(attached) = &self.attached {
             bail!("it is attached already, at {}", attached.path());
         }
         let mut options = AttachOptions::new(run_dir(), &state.name);
-        options.method = method.map(parse_method).transpose()?;
+        options.method = method.map(method_of);
         options.read_only = state.array_is_read_only();
         let attachment = attach::attach(state.device(), state.host.runtime(), &options)?;
         let link = make_link(&state.name, attachment.block_path());
@@ -68,12 +83,18 @@ impl Exports {
         Ok(attached.path())
     }
 
+    fn check_open(&self) -> anyhow::Result<()> {
+        ensure!(!self.closed, "the array is being stopped");
+        Ok(())
+    }
+
     /// Takes the block device away, with or without its users' consent.
-    pub(super) fn detach(&mut self, name: &str, users: Users) -> anyhow::Result<()> {
+    pub(super) fn detach(&mut self, name: &str, users: Users) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
         if users == Users::Unmount {
             attached.unmount();
         }
+        let device = DeadDevice::at(attached.attachment.block_path());
         let mut result = attached.attachment.detach(DetachMode::Refuse);
         if result.is_err() && users == Users::Force {
             // What file systems hold of it is written out as far as it will go, by a process of its own: a thread of
@@ -85,13 +106,16 @@ impl Exports {
             AttachError::InUse { .. } if users == Users::Refuse => anyhow!(
                 "{error}, or give --force to take it from them: what they have not written out is lost then"
             ),
+            other if users == Users::Refuse => anyhow!(
+                "{other}; --force lets go of the device all the same, and what is not written out is lost then"
+            ),
             other => other.into(),
         })?;
         if attached.link.is_some() {
             remove_link(name);
         }
         self.attached = None;
-        Ok(())
+        Ok(remains::take_note(name, device))
     }
 
     /// Starts an NBD server and returns its address.
@@ -101,6 +125,7 @@ impl Exports {
         address: &str,
         read_only: bool,
     ) -> anyhow::Result<String> {
+        self.check_open()?;
         let endpoint = parse_endpoint(address)?;
         let mut export = Export::new(state.name.clone(), state.device());
         export.read_only = read_only || state.array_is_read_only();
@@ -111,27 +136,32 @@ impl Exports {
     }
 
     /// Stops the server at an address, or all.
-    pub(super) fn unserve(&mut self, state: &DaemonState, address: Option<&str>) -> anyhow::Result<()> {
+    pub(super) fn unserve(&mut self, state: &DaemonState, address: Option<&str>) -> anyhow::Result<Notes> {
         let endpoint = address.map(parse_endpoint).transpose()?;
         let all = std::mem::take(&mut self.servers);
         let (stopping, staying): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|server| endpoint.as_ref().is_none_or(|e| server.endpoint() == e));
         self.servers = staying;
-        if stopping.is_empty() && address.is_some() {
-            bail!("it is not served there");
+        if stopping.is_empty() {
+            bail!("it is not served{}", if address.is_some() { " there" } else { "" });
         }
         for server in stopping {
             state.host.block_on(async move { server.stop().await });
         }
-        Ok(())
+        Ok(Notes::new())
     }
 
-    /// Ends every export.
-    pub(super) fn end_all(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<()> {
-        if self.attached.is_some() {
-            self.detach(&state.name, users)?;
+    /// Ends every export, for good.
+    pub(super) fn end_all(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<Notes> {
+        let notes = match self.attached {
+            Some(_) => self.detach(&state.name, users)?,
+            None => Notes::new(),
+        };
+        if !self.servers.is_empty() {
+            self.unserve(state, None)?;
         }
-        self.unserve(state, None)
+        self.closed = true;
+        Ok(notes)
     }
 
     pub(super) fn attached(&self) -> Option<String> {
@@ -182,12 +212,10 @@ fn make_link(name: &str, block_path: &Path) -> Option<PathBuf> {
     made.ok().map(|()| link)
 }
 
-fn parse_method(method: &str) -> anyhow::Result<AttachMethod> {
-    match method {
-        "nbd" => Ok(AttachMethod::KernelNbd),
-        "fuse" => Ok(AttachMethod::FuseLoop),
-        "ublk" => Ok(AttachMethod::Ublk),
-        _ => bail!("'{method}' is not a way to attach: give nbd or fuse"),
+fn method_of(choice: AttachChoice) -> AttachMethod {
+    match choice {
+        AttachChoice::Nbd => AttachMethod::KernelNbd,
+        AttachChoice::Fuse => AttachMethod::FuseLoop,
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod caller;
 mod control;
+mod end;
 mod exports;
 mod log;
 mod name;
@@ -26,9 +27,9 @@ use anyhow::Context;
 use log::Log;
 use name::NameLock;
 pub(crate) use name::taken;
-pub(crate) use remains::clear as clear_remains;
+pub(crate) use remains::{are_listed as remains_are_listed, clear as clear_remains};
 pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, start_daemon};
-use state::DaemonState;
+use state::{DaemonState, Notes};
 
 use crate::{
     errors,
@@ -44,7 +45,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
         Ok(started) => {
-            answer(&Reply::Status(Box::new(started.state.status())))?;
+            let status = Box::new(started.state.status());
+            answer(&Reply::Opened { status, notes: started.notes })?;
             caller::let_go().context("letting go of the caller")?;
             serve(&started.state, started.listener)
         }
@@ -56,6 +58,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
 struct Started {
     state: Arc<DaemonState>,
     listener: UnixListener,
+    /// What is left of an earlier daemon.
+    notes: Notes,
     _name: NameLock,
 }
 
@@ -72,16 +76,16 @@ fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     let name = NameLock::take(&make_run_dir()?, &spec.name)?;
     let log = Log::begin(&spec.name)?;
     // The name says that no daemon lives behind what is found of it.
-    remains::clear_under_lock(&spec.name);
+    let notes = remains::clear_under_lock(&spec.name);
     let opened = open::open(spec).and_then(|state| Ok((state, control::bind(&socket_path(&spec.name))?)));
     let (state, listener) = opened.inspect_err(|_| log.forget())?;
-    Ok(Started { state, listener, _name: name })
+    Ok(Started { state, listener, notes, _name: name })
 }
 
 fn serve(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow::Result<()> {
     signals::watch(state)?;
     control::listen(state, listener)?;
-    state.wait_for_end();
+    state.end.wait();
     let _ = std::fs::remove_file(socket_path(&state.name));
     Ok(())
 }

@@ -1,51 +1,162 @@
-//! What a killed daemon leaves: its socket and lock file, and where it was attached a FUSE mount and a loop device, on
-//! which every request fails.
+//! What is left of an array's block device once nothing stands behind it: a loop device on which every request fails,
+//! kept by a file system that is still mounted or by a process. A killed daemon leaves its socket, lock file and FUSE
+//! mount too.
+//!
+//! The kernel no longer tells whose such a device was, so a list is kept in the run directory until they are gone.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
-use stripewise::export::attach::{self, BlockUser};
+use stripewise::export::attach::{self, AttachOptions, BlockUser, users_of};
 
-use super::{exports, name::NameLock};
-use crate::rundir::{make_run_dir, run_dir, socket_path};
+use super::{exports, name::NameLock, state::Notes};
+use crate::rundir::{make_run_dir, remains_path, run_dir, socket_path};
 
-/// Clears what a daemon of this name left when it was killed. Returned are the block devices that somebody keeps, and
-/// who; with `force`, file systems on them are unmounted first.
+/// How long a device may take to go after its last mount has.
+const GONE_WAIT: Duration = Duration::from_secs(2);
+const GONE_POLL: Duration = Duration::from_millis(10);
+
+/// A dead block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeadDevice {
+    node: PathBuf,
+    /// The kernel's number for its contents: the node's next user has another.
+    sequence: String,
+}
+
+impl DeadDevice {
+    /// The device as it is now. To be called while it is known whose it is.
+    pub(super) fn at(node: &Path) -> Self {
+        let sequence = fs::read_to_string(sysfs(node).join("diskseq")).unwrap_or_default();
+        Self { node: node.to_owned(), sequence: sequence.trim().to_owned() }
+    }
+
+    fn is_left(&self) -> bool {
+        let is_nbd = self.node.as_os_str().as_encoded_bytes().starts_with(b"/dev/nbd");
+        let folder = sysfs(&self.node);
+        let is_there = match is_nbd {
+            // Served again by somebody, it is not dead.
+            true => !folder.join("pid").exists() && !users_of(&self.node).is_empty(),
+            false => folder.join("loop/backing_file").exists(),
+        };
+        is_there && Self::at(&self.node) == *self
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (sequence, node) = line.split_once(' ')?;
+        Some(Self { node: node.into(), sequence: sequence.to_owned() })
+    }
+
+    /// Who keeps it, and what to do.
+    fn describe(&self) -> String {
+        let users = users_of(&self.node);
+        let told = users.iter().map(|user| match user {
+            BlockUser::Mount(place) => format!("{user}, `umount --lazy {}` ends that", place.display()),
+            other => other.to_string(),
+        });
+        let told: Vec<_> = told.collect();
+        let who = if told.is_empty() { "somebody has a file open on it".to_owned() } else { told.join("; ") };
+        format!("{} fails every request now, and is kept: {who}", self.node.display())
+    }
+
+    /// Lazily, as nothing can be written to it any more.
+    fn unmount(&self) {
+        for user in users_of(&self.node) {
+            if let BlockUser::Mount(place) = user {
+                let _ = Command::new("umount").arg("--lazy").arg(place).status();
+            }
+        }
+        let deadline = Instant::now() + GONE_WAIT;
+        while self.is_left() && Instant::now() < deadline {
+            thread::sleep(GONE_POLL);
+        }
+    }
+}
+
+fn sysfs(node: &Path) -> PathBuf {
+    Path::new("/sys/block").join(node.file_name().unwrap_or_default())
+}
+
+/// Clears what is left of an array that no daemon runs, with `force` also file systems that are still mounted. Told
+/// is what somebody keeps.
 ///
 /// # Errors
 /// If a daemon of the name lives.
-pub(crate) fn clear(name: &str, force: bool) -> anyhow::Result<Vec<String>> {
+pub(crate) fn clear(name: &str, force: bool) -> anyhow::Result<Notes> {
     let _name = NameLock::take(&make_run_dir()?, name)?;
-    let kept = clear_under_lock(name);
+    clear_unused(name);
     if force {
-        kept.iter().flat_map(|(_, users)| users).for_each(unmount);
-        return Ok(Vec::new());
+        kept(name).iter().for_each(DeadDevice::unmount);
     }
-    let told = |(device, users): &(PathBuf, Vec<BlockUser>)| {
-        let users: Vec<_> = users.iter().map(BlockUser::to_string).collect();
-        format!("{} ({})", device.display(), users.join(", "))
-    };
-    Ok(kept.iter().map(told).collect())
+    Ok(tell(name))
 }
 
 /// The same for the holder of the name.
-pub(super) fn clear_under_lock(name: &str) -> Vec<(PathBuf, Vec<BlockUser>)> {
-    let _ = fs::remove_file(socket_path(name));
-    exports::remove_link(name);
-    match attach::clean_stale(&run_dir()) {
-        Ok(cleaned) => {
-            tracing::debug!(?cleaned, "looked for remains of killed daemons");
-            cleaned.in_use
-        }
-        Err(error) => {
-            tracing::warn!(%error, "remains of a killed daemon could not be removed");
-            Vec::new()
-        }
-    }
+pub(super) fn clear_under_lock(name: &str) -> Notes {
+    clear_unused(name);
+    tell(name)
 }
 
-/// Lazily, as nothing can be written to a dead device any more.
-fn unmount(user: &BlockUser) {
-    if let BlockUser::Mount(place) = user {
-        let _ = Command::new("umount").arg("--lazy").arg(place).status();
+/// Whether there is something to clear of an array that has no socket.
+pub(crate) fn are_listed(name: &str) -> bool {
+    remains_path(name).exists()
+}
+
+/// Takes note of a device that was taken from its users, and tells who keeps it.
+pub(super) fn take_note(name: &str, device: DeadDevice) -> Notes {
+    if device.is_left() {
+        let told = vec![device.describe()];
+        add(name, [device]);
+        return told;
+    }
+    Notes::new()
+}
+
+fn clear_unused(name: &str) {
+    let _ = fs::remove_file(socket_path(name));
+    // A killed daemon's nbd device ends with it, but not what is mounted from it.
+    let linked = exports::linked_node(name).filter(|node| node.starts_with("/dev/nbd"));
+    exports::remove_link(name);
+    let cleaned = attach::clean_stale_of(&AttachOptions::new(run_dir(), name)).unwrap_or_else(|error| {
+        tracing::warn!(%error, "remains of a killed daemon could not be removed");
+        Default::default()
+    });
+    tracing::debug!(?cleaned, "looked for remains of a killed daemon");
+    let in_use = cleaned.in_use.into_iter().map(|(node, _)| node).chain(linked);
+    add(name, in_use.map(|node| DeadDevice::at(&node)));
+}
+
+fn tell(name: &str) -> Notes {
+    let kept = kept(name);
+    if kept.is_empty() {
+        let _ = fs::remove_file(remains_path(name));
+    }
+    kept.iter().map(DeadDevice::describe).collect()
+}
+
+/// The devices on the list that are still there.
+fn kept(name: &str) -> Vec<DeadDevice> {
+    let list = fs::read_to_string(remains_path(name)).unwrap_or_default();
+    list.lines().filter_map(DeadDevice::parse).filter(DeadDevice::is_left).collect()
+}
+
+fn add(name: &str, devices: impl IntoIterator<Item = DeadDevice>) {
+    let mut list = kept(name);
+    for device in devices {
+        if device.is_left() && !list.contains(&device) {
+            list.push(device);
+        }
+    }
+    if list.is_empty() {
+        return;
+    }
+    let lines = list.iter().map(|device| format!("{} {}\n", device.sequence, device.node.display()));
+    if let Err(error) = fs::write(remains_path(name), lines.collect::<String>()) {
+        tracing::warn!(%error, "cannot write down what is left of the block device");
     }
 }

@@ -9,7 +9,10 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::{exports::Users, state::DaemonState};
+use super::{
+    exports::Users,
+    state::{DaemonState, Stopped},
+};
 use crate::errors;
 
 /// How often a stop that was asked for is tried again.
@@ -25,7 +28,7 @@ pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
         while asked == 0 {
             asked = signals.wait().filter(stops).count();
         }
-        tracing::info!("stopping");
+        tracing::info!("asked to stop by a signal");
         let mut told = 0;
         while let Err(error) = try_to_stop(&state, asked) {
             if told < asked {
@@ -33,7 +36,11 @@ pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
                 told = asked;
             }
             thread::sleep(RETRY);
-            asked += signals.pending().filter(stops).count();
+            let again = signals.pending().filter(stops).count();
+            if again > 0 {
+                tracing::info!("asked by another signal: the device is taken from those who use it");
+            }
+            asked += again;
         }
     })?;
     Ok(())
@@ -41,8 +48,9 @@ pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
 
 /// Stops, by force if it was asked for more than once.
 fn try_to_stop(state: &DaemonState, asked: usize) -> anyhow::Result<()> {
-    let users = if asked > 1 { Users::Force } else { Users::Unmount };
-    let result = state.stop(users);
-    state.end_if_stopped();
-    result
+    let Stopped { unclean, notes } = state.stop(if asked > 1 { Users::Force } else { Users::Unmount })?;
+    for trouble in unclean.iter().chain(&notes) {
+        tracing::error!("stopped, but {trouble}");
+    }
+    Ok(())
 }

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::caller;
 use crate::{
+    client,
     protocol::{ArrayStatus, Reply},
     rundir::log_path,
+    sigpipe,
 };
 
 /// Everything a daemon needs to begin.
@@ -42,7 +44,7 @@ pub(crate) struct CreateSpec {
     pub(crate) uuid: Option<String>,
 }
 
-/// Starts a daemon in the background and waits until its array is open.
+/// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.
 pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     caller::keep_descriptors().context("keeping this command's files from the daemon")?;
     let mut child = Command::new(std::env::current_exe().context("finding this program's own path")?)
@@ -53,15 +55,21 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
         .spawn()
         .context("starting the daemon")?;
     let mut stdin = child.stdin.take().ok_or_else(|| anyhow!("the daemon has no standard input"))?;
-    serde_json::to_writer(&mut stdin, spec)?;
-    stdin.flush()?;
+    // One that cannot be told anything has ended, and that is found out below.
+    let _ = sigpipe::survived(|| stdin.write_all(&serde_json::to_vec(spec)?));
     drop(stdin);
     let stdout = child.stdout.take().ok_or_else(|| anyhow!("the daemon has no standard output"))?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
     match serde_json::from_str(&line) {
-        Ok(Reply::Status(status)) => Ok(*status),
+        Ok(Reply::Opened { status, notes }) => {
+            client::tell(&spec.name, &notes);
+            Ok(*status)
+        }
         Ok(Reply::Error(message)) => bail!("{message}"),
-        _ => bail!("the daemon ended before the array was open; see {}", log_path(&spec.name).display()),
+        _ => {
+            let (end, log) = (child.wait()?, log_path(&spec.name));
+            bail!("the daemon ended before the array was open ({end}); see {}", log.display())
+        }
     }
 }

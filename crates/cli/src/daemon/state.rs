@@ -2,21 +2,25 @@
 
 use std::{
     path::Path,
-    sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use anyhow::{Context, bail};
-use stripewise::{Array, ArrayError, Device, Host, SpeedLimits};
+use anyhow::{Context, anyhow, bail};
+use futures_util::FutureExt;
+use stripewise::{Array, ArrayError, ArrayReport, Device, Excluded, Host, SpeedLimits};
 
-use super::exports::{Exports, Users};
+use super::{
+    end::End,
+    exports::{Exports, Users},
+};
 use crate::{
     errors,
     probe::probe,
     protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, Reply, Request, ScrubAction, state_name},
 };
+
+/// What is to be told about a command that was carried out.
+pub(super) type Notes = Vec<String>;
 
 /// A daemon's array and what is exported of it.
 pub(crate) struct DaemonState {
@@ -24,9 +28,18 @@ pub(crate) struct DaemonState {
     pub(super) host: Host,
     pub(super) array: Array,
     pub(super) exports: Mutex<Exports>,
-    stopped: AtomicBool,
-    ended: Mutex<bool>,
-    end: Condvar,
+    pub(super) end: End,
+    /// How the array stopped, once it has. Held while it is being stopped.
+    stopped: Mutex<Option<Stopped>>,
+}
+
+/// How an array stopped.
+#[derive(Debug, Clone)]
+pub(super) struct Stopped {
+    /// Why it is not clean.
+    pub(super) unclean: Option<String>,
+    /// What is left of its exports, for people.
+    pub(super) notes: Notes,
 }
 
 impl DaemonState {
@@ -36,56 +49,52 @@ impl DaemonState {
             host,
             array,
             exports: Mutex::default(),
-            stopped: AtomicBool::new(false),
-            ended: Mutex::new(false),
-            end: Condvar::new(),
+            end: End::default(),
+            stopped: Mutex::default(),
         })
     }
 
-    /// Waits until the daemon has been stopped and its answer sent.
-    pub(super) fn wait_for_end(&self) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*ended {
-            ended = self.end.wait(ended).unwrap_or_else(PoisonError::into_inner);
+    /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer.
+    pub(super) fn stop(&self, users: Users) -> anyhow::Result<Stopped> {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stopped) = &*stopped {
+            return Ok(stopped.clone());
         }
-    }
-
-    pub(super) fn end_if_stopped(&self) {
-        if self.stopped.load(Ordering::Acquire) {
-            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            self.end.notify_all();
-        }
-    }
-
-    /// Ends exports and array.
-    pub(super) fn stop(&self, users: Users) -> anyhow::Result<()> {
-        self.exports().end_all(self, users)?;
+        let notes = self.exports().end_all(self, users)?;
         let array = self.array.clone();
-        let result = self.host.block_on(async move { array.stop().await });
-        self.stopped.store(true, Ordering::Release);
-        result.context("the array was stopped, but")
+        let unclean = self.host.block_on(async move { array.stop().await }).err().map(why_unclean);
+        self.end.stopped();
+        Ok(stopped.insert(Stopped { unclean, notes }).clone())
     }
 
-    pub(super) fn exports(&self) -> std::sync::MutexGuard<'_, Exports> {
+    pub(super) fn exports(&self) -> MutexGuard<'_, Exports> {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers one request.
     pub(super) fn answer(&self, request: Request) -> Reply {
-        self.try_answer(request).unwrap_or_else(|error| Reply::Error(errors::line(&error)))
+        let is_question = matches!(request, Request::Status);
+        if !is_question {
+            tracing::info!(?request, "an operator asks");
+        }
+        self.try_answer(request).unwrap_or_else(|error| {
+            let why = errors::line(&error);
+            tracing::info!(why, "refused");
+            Reply::Error(why)
+        })
     }
 
     fn try_answer(&self, request: Request) -> anyhow::Result<Reply> {
-        match request {
+        let notes = match request {
             Request::Status => return Ok(Reply::Status(Box::new(self.status()))),
             Request::Add { device, force } => self.add(&device, force)?,
             Request::Fail { member } => {
                 let member = member_name(&member);
-                self.on_array(move |array| async move { array.fail(&member).await })?;
+                self.on_array(move |array| async move { array.fail(&member).await })?
             }
             Request::Remove { member } => {
                 let member = member_name(&member);
-                self.on_array(move |array| async move { array.remove(&member).await })?;
+                self.on_array(move |array| async move { array.remove(&member).await })?
             }
             Request::Replace { member, with, force } => self.replace(&member, &with, force)?,
             Request::Scrub { action } => self.scrub(action)?,
@@ -93,60 +102,78 @@ impl DaemonState {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
             }
             Request::Attach { method } => {
-                return self.exports().attach(self, method.as_deref()).map(Reply::Export);
+                return self.exports().attach(self, method).map(Reply::Export);
             }
             Request::Detach { force } => self.exports().detach(&self.name, users_for(force))?,
             Request::Serve { address, read_only } => {
                 return self.exports().serve(self, &address, read_only).map(Reply::Export);
             }
             Request::Unserve { address } => self.exports().unserve(self, address.as_deref())?,
-            Request::Stop { force } => self.stop(users_for(force))?,
-        }
-        Ok(Reply::Done)
+            Request::Stop { force } => {
+                let Stopped { unclean, notes } = self.stop(users_for(force))?;
+                return Ok(Reply::Stopped { unclean, notes });
+            }
+        };
+        Ok(Reply::Done(notes))
     }
 
-    fn on_array<F>(&self, command: impl FnOnce(Array) -> F) -> Result<(), ArrayError>
+    fn on_array<F>(&self, command: impl FnOnce(Array) -> F) -> Result<Notes, ArrayError>
     where
         F: Future<Output = Result<(), ArrayError>> + Send + 'static,
     {
-        self.host.block_on(command(self.array.clone()))
+        self.host.block_on(command(self.array.clone())).map(|()| Notes::new())
     }
 
-    fn add(&self, device: &str, force: bool) -> anyhow::Result<()> {
+    fn add(&self, device: &str, force: bool) -> anyhow::Result<Notes> {
         if self.exports().is_own(Path::new(device)) {
             bail!("{device} is this array itself; it cannot be a member of its own");
         }
         let found = probe(Path::new(device)).with_context(|| device.to_owned())?;
+        let holding = format!("{device} holds {}", found.join(" and "));
         if !force && !found.is_empty() {
-            bail!("{device} holds {}; give --force to overwrite it", found.join(" and "));
+            bail!("{holding}; give --force to overwrite it");
         }
         let opened = self.host.open_member(device)?;
-        Ok(self.on_array(move |array| async move { array.add(opened).await })?)
+        self.on_array(move |array| async move { array.add(opened).await })?;
+        Ok(if found.is_empty() { Notes::new() } else { vec![format!("overwritten: {holding}")] })
     }
 
-    fn replace(&self, member: &str, with: &str, force: bool) -> anyhow::Result<()> {
+    fn replace(&self, member: &str, with: &str, force: bool) -> anyhow::Result<Notes> {
         let new = member_name(with);
         let is_spare = self.status().members.iter().any(|m| m.device == new);
-        if !is_spare {
-            self.add(with, force)?;
-        }
+        let notes = if is_spare { Notes::new() } else { self.add(with, force)? };
         let old = member_name(member);
-        Ok(self.on_array(move |array| async move { array.replace(&old, &new).await })?)
+        self.on_array(move |array| async move { array.replace(&old, &new).await })?;
+        Ok(notes)
     }
 
-    fn scrub(&self, action: ScrubAction) -> Result<(), ArrayError> {
+    fn scrub(&self, action: ScrubAction) -> anyhow::Result<Notes> {
+        // One that was asked for and has not begun counts too.
+        let has_job = self.array.wait_for_jobs().now_or_never().is_none();
         match action {
-            ScrubAction::Start => self.array.start_scrub(false)?,
-            ScrubAction::Repair => self.array.start_scrub(true)?,
+            ScrubAction::Start => self.start_scrub(false)?,
+            ScrubAction::Repair => self.start_scrub(true)?,
+            ScrubAction::Status => {}
+            _ if !has_job => bail!("no job is under way"),
             ScrubAction::Pause => self.array.pause_jobs(),
             ScrubAction::Resume => self.array.resume_jobs(),
             ScrubAction::Stop => self.array.stop_job(),
-            ScrubAction::Status => {}
         }
-        Ok(())
+        Ok(Notes::new())
     }
 
-    fn set_speed(&self, min: Option<u64>, max: Option<u64>) {
+    fn start_scrub(&self, mend: bool) -> anyhow::Result<()> {
+        let name = &self.name;
+        self.array.start_scrub(mend).map_err(|error| match error {
+            ArrayError::Busy(kind) => anyhow!(
+                "a {kind} is under way; wait for it (`stripewise wait {name}`) or stop it first (`stripewise scrub {name} \
+                 stop`)"
+            ),
+            other => other.into(),
+        })
+    }
+
+    fn set_speed(&self, min: Option<u64>, max: Option<u64>) -> Notes {
         let now = self.array.speed_limits();
         self.array.set_speed_limits(SpeedLimits {
             min_bytes_per_s: min.unwrap_or(now.min_bytes_per_s),
@@ -156,6 +183,7 @@ impl DaemonState {
                 None => now.max_bytes_per_s,
             },
         });
+        Notes::new()
     }
 
     /// The array's status.
@@ -193,7 +221,8 @@ impl DaemonState {
             last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
-            left_out: report.excluded.iter().map(|e| format!("{}: {}", e.name, e.reason)).collect(),
+            left_out: left_out(&report),
+            forced: forced(&report),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),
             counters: self
@@ -215,6 +244,35 @@ impl DaemonState {
     /// The array as a device, for exports.
     pub(super) fn device(&self) -> Arc<dyn Device> {
         Arc::new(self.array.device())
+    }
+}
+
+/// Devices that took no part when the array was opened, and are no members since.
+fn left_out(report: &ArrayReport) -> Vec<String> {
+    let is_member = |device: &str| report.members.iter().any(|member| member.name == device);
+    let out = report.excluded.iter().filter(|device| !is_member(&device.name));
+    out.map(told).collect()
+}
+
+/// Members that are not current, without the advice that was for leaving them out.
+fn forced(report: &ArrayReport) -> Vec<String> {
+    let reason = |told: String| told.split("; ").next().unwrap_or_default().to_owned();
+    report.forced.iter().map(|device| reason(told(device))).collect()
+}
+
+/// A device and what is to be said of it. Many a reason names the device itself.
+fn told(device: &Excluded) -> String {
+    let Excluded { name, reason } = device;
+    if reason.starts_with(name.as_str()) { reason.clone() } else { format!("{name}: {reason}") }
+}
+
+/// Why a stopped array is not clean. The engine's own words are for an array that still runs.
+fn why_unclean(error: ArrayError) -> String {
+    match error {
+        ArrayError::Failed => "it had lost more members than its level tolerates; bring them back and assemble it \
+                               again, or accept with `assemble --force` that what was written since they left is lost"
+            .to_owned(),
+        other => other.to_string(),
     }
 }
 

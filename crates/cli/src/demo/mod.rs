@@ -5,6 +5,7 @@
 //! root or FUSE the tree goes over NBD instead, through the built-in client. However it ends, nothing of it is left.
 
 mod filesystem;
+mod place;
 mod raw;
 mod story;
 mod tree;
@@ -55,10 +56,7 @@ pub(crate) fn run(args: &DemoArgs, json: bool) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(signal, interrupted.clone())?;
     }
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::Builder::new()
-        .prefix("stripewise-demo-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("{}: no folder can be made there", parent.display()))?;
+    let folder = place::make(&parent)?;
     let mut worker = FileWorker::start(folder.path())?;
     let story = Story::begin(interrupted, json);
     let result = play(args, folder.path(), &mut worker, &story);

@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use stripewise::export::attach;
 
-use super::{MOUNT_POINT, tree::checksum_of};
+use super::{MOUNT_POINT, place::is_a_demos, tree::checksum_of};
 
 /// How long the kernel may take to let go of what a killed demo had.
 const CLEAR_WAIT: Duration = Duration::from_secs(20);
@@ -87,6 +87,8 @@ impl Drop for FileWorker {
 /// The body of the hidden `demo-worker` command: works until the demo ends or lets go, then clears away what it left,
 /// which is nothing unless it was killed.
 pub(crate) fn work(folder: &Path) -> anyhow::Result<()> {
+    // What is cleared away at the end must be a demo's own, whoever called this.
+    ensure!(is_a_demos(folder), "{}: not the folder of a demo", folder.display());
     if let Err(error) = answer_all(io::stdin().lock(), io::stdout()) {
         tracing::debug!(%error, "the demo has gone");
     }

@@ -77,6 +77,35 @@ fn a_stale_member_that_comes_back_is_left_out() {
 }
 
 #[test]
+fn what_is_left_out_is_told_until_it_is_a_member() {
+    let (sandbox, members, data) = stopped(5, 3);
+    sandbox.ok("assemble a --run", &members[..2]);
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    assert!(sandbox.done("status a").contains(&format!("left out: {}: ", members[2])));
+    assert!(sandbox.done("detail a").contains(&format!("Left Out : {}: ", members[2])));
+    sandbox.ok("add a --force --wait", &members[2..]);
+    assert_eq!(sandbox.status("a")["left_out"], serde_json::json!([]));
+    assert_holds(&sandbox, &data);
+}
+
+#[test]
+fn what_is_taken_by_force_is_told() {
+    let (sandbox, members, _) = stopped(5, 3);
+    sandbox.ok("assemble a --run", &members[..2]);
+    assert_eq!(sandbox.status("a")["forced"], serde_json::json!([]));
+    write(&sandbox, &noise(12, 2 << 20));
+    sandbox.done("stop a");
+    let said = sandbox.run("assemble a --force", &members[1..]);
+    let words = ["taken by force, what was written since it left is lost", &members[2]];
+    assert!(said.code == Some(0) && words.iter().all(|word| said.err.contains(word)), "{said:?}");
+    assert!(!said.err.contains("anew"), "it is in: {said:?}");
+    assert!(sandbox.done("status a").contains(&format!("taken by force: {}: ", members[2])));
+    assert!(sandbox.done("detail a").contains(&format!("Taken By Force : {}: ", members[2])));
+    assert!(sandbox.status("a")["forced"][0].as_str().unwrap().contains(&*members[2]));
+}
+
+#[test]
 fn two_halves_that_went_on_apart() {
     let (sandbox, members, data) = stopped(1, 2);
     for (half, more) in [(0, 1), (1, 2)] {

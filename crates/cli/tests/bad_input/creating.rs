@@ -40,7 +40,7 @@ fn shapes_that_are_impossible() {
         let words = ["power of two from 4K to 1M"];
         sandbox.fails(1, &format!("create a --level 5 --chunk {chunk}"), &members, &words);
     }
-    sandbox.fails(1, "create a --level 5 -n 5", &members, &["--raid-devices 5", "3 are given"]);
+    sandbox.fails(1, "create a --level 5 -n 5", &members, &["--raid-devices 5", "given: 3"]);
     sandbox.fails(1, "create a --level 5 --size 0", &members, &["0 bytes"]);
     sandbox.fails(1, "create a --level 5 --uuid nonsense", &members, &["--uuid"]);
     for region in ["0", "3M", "1"] {
@@ -177,7 +177,13 @@ fn devices_that_hold_something_take_force() {
     sandbox.fails(1, "create a --level 5", &members, &words);
     let after: Vec<_> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
     assert!(before == after, "a refused creation wrote");
-    sandbox.ok("create a --level 5 --force", &members);
+    for (option, name) in [("--force", "a"), ("--yes", "b")] {
+        let said = sandbox.run(&format!("create {name} --level 5 {option} --dry-run"), &members);
+        assert!(said.code == Some(0) && said.err.contains("to be overwritten: "), "{said:?}");
+    }
+    let said = sandbox.run("create a --level 5 --force", &members);
+    let words = ["overwriting: ", "ext2/3/4", &members[0]];
+    assert!(said.code == Some(0) && words.iter().all(|word| said.err.contains(word)), "{said:?}");
     sandbox.done("stop a");
     sandbox.fails(1, "create b --level 5", &members, &["an md array member (metadata 1.2)", "--force"]);
     sandbox.ok("assemble a", &members);

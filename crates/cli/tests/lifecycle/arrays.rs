@@ -1,6 +1,8 @@
 //! Creating, looking at, stopping and assembling.
 
-use crate::common::{Client, Loop, MIB, Mounted, Sandbox, can_run, noise, tool};
+use std::{os::unix::fs::FileExt, path::Path};
+
+use crate::common::{Client, Loop, MIB, Mounted, Sandbox, can_run, eventually, noise, tool};
 
 /// Level, members, and how many chunks of data a stripe has.
 const SHAPES: [(i32, usize, u64); 5] = [(0, 3, 3), (1, 3, 1), (4, 3, 2), (5, 4, 3), (6, 5, 3)];
@@ -80,6 +82,16 @@ fn spares_and_missing_members_are_created_as_given() {
 }
 
 #[test]
+fn level_1_knows_no_chunk() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(2, 24 * MIB);
+    let said = sandbox.run("create a --level 1 --chunk 128K", &members);
+    assert!(said.code == Some(0) && said.err.contains("--chunk is ignored"), "{said:?}");
+    let shown = sandbox.done("status a") + &sandbox.done("detail a");
+    assert!(!shown.contains("chunk") && !shown.contains("Chunk") && !shown.contains("Selection"), "{shown}");
+}
+
+#[test]
 fn a_dry_run_writes_nothing() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);
@@ -144,6 +156,27 @@ fn a_read_only_assembly_writes_nothing() {
     sandbox.done("stop a");
     let after: Vec<_> = members.iter().map(|member| std::fs::read(member).unwrap()).collect();
     assert!(before == after, "a member was written to");
+}
+
+#[test]
+fn a_failed_array_is_stopped_by_force() {
+    if !can_run(&["mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let _full = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none"], &sandbox.folder().join("full"));
+    let members = [sandbox.member("m0", 24 * MIB), sandbox.member("full/m1", 24 * MIB)];
+    sandbox.ok("create a --level 0", &members);
+    let device = sandbox.done("attach a --method fuse").trim().to_owned();
+    // Into the cache: nothing of it can be written out once a member has failed.
+    std::fs::File::options().write(true).open(&device).unwrap().write_all_at(&noise(1, 24 << 20), 0).unwrap();
+    eventually("it has failed", || sandbox.status("a")["state"] == "failed");
+    let said = sandbox.run("stop a", &[""; 0]);
+    assert!(said.code == Some(1) && said.err.contains("--force"), "{said:?}");
+    let said = sandbox.run("stop a --force", &[""; 0]);
+    let words = ["has stopped, but is not clean", "lost more members than its level tolerates"];
+    assert!(said.code == Some(0) && words.iter().all(|word| said.err.contains(word)), "{said:?}");
+    sandbox.fails(1, "stop a", &[""; 0], &["no such array"]);
 }
 
 #[test]

@@ -57,3 +57,15 @@ fn nothing_is_left_of_a_killed_one() {
         assert_nothing_is_left(&sandbox);
     }
 }
+
+#[test]
+fn its_worker_clears_away_nothing_but_a_demo() {
+    let sandbox = Sandbox::new();
+    for name in ["precious", "stripewise-demo-precious"] {
+        let folder = sandbox.folder().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("file"), b"data").unwrap();
+        sandbox.fails(1, "demo-worker", &[folder.to_str().unwrap()], &["not the folder of a demo", name]);
+        assert!(folder.join("file").exists());
+    }
+}

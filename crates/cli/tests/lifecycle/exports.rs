@@ -57,7 +57,7 @@ fn stopping_detaches_what_nobody_uses() {
 }
 
 #[test]
-fn what_a_killed_daemon_leaves_is_cleared_by_a_stop() {
+fn what_a_killed_daemon_leaves_is_named_until_it_is_cleared() {
     if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
         return;
     }
@@ -68,12 +68,44 @@ fn what_a_killed_daemon_leaves_is_cleared_by_a_stop() {
     let mounted = Mounted::new(&[&device], &sandbox.folder().join("mnt"));
     sandbox.signal(sandbox.pid("a"), rustix::process::Signal::KILL);
     sandbox.fails(1, "stop a", &[""; 0], &["its daemon had died", "unmount", &device, "mnt"]);
-    assert_eq!(std::fs::read_dir(sandbox.run_dir()).unwrap().count(), 1, "only the log is left");
+    let words = ["umount --lazy", &device, "mnt"];
+    let said = sandbox.fails(1, "stop a", &[""; 0], &words);
+    assert!(!said.contains("no such array"), "there is something: {said}");
+    let said = sandbox.run("assemble a", &["m0", "m1", "m2", "m3"]);
+    assert!(said.code == Some(0) && words.iter().all(|word| said.err.contains(word)), "{said:?}");
+    sandbox.done("stop a");
     mounted.unmount();
     let backing = format!("/sys/block/{}/loop", device.trim_start_matches("/dev/"));
     eventually("the loop device has gone", || !Path::new(&backing).exists());
     assert!(!Path::new(place.trim()).is_symlink());
+    sandbox.done("stop a");
     sandbox.fails(1, "stop a", &[""; 0], &["no such array is running"]);
+    let left: Vec<_> = std::fs::read_dir(sandbox.run_dir()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "only the log: {left:?}");
+}
+
+#[test]
+fn a_mount_of_a_stopped_array_is_named_and_taken_away_by_force() {
+    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let sandbox = array();
+    let place = sandbox.done("attach a --method fuse");
+    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
+    tool("mkfs.ext4", &["-q", &device]);
+    let point = sandbox.folder().join("mnt");
+    let mounted = Mounted::new(&[&device], &point);
+    let open = std::fs::File::create(point.join("open")).unwrap();
+    let said = sandbox.run("stop a --force", &[""; 0]);
+    assert!(
+        said.code == Some(0) && said.err.contains("umount --lazy") && said.err.contains("mnt"),
+        "{said:?}"
+    );
+    sandbox.fails(1, "stop a", &[""; 0], &[&device, "mnt", "--force"]);
+    sandbox.fails(1, "stop a --force", &[""; 0], &[&device, "somebody has a file open on it"]);
+    assert!(!std::fs::read_to_string("/proc/mounts").unwrap().contains(point.to_str().unwrap()));
+    drop((open, mounted));
+    eventually("nothing is left", || sandbox.run("stop a", &[""; 0]).err.contains("no such array"));
 }
 
 #[test]
@@ -111,7 +143,7 @@ fn programs_are_told_where_an_array_is() {
 #[test]
 fn a_way_to_attach_that_is_none_is_refused() {
     let sandbox = array();
-    sandbox.fails(1, "attach a --method floppy", &[""; 0], &["floppy", "nbd or fuse"]);
+    sandbox.fails(2, "attach a --method floppy", &[""; 0], &["floppy", "nbd, fuse"]);
 }
 
 #[test]
@@ -175,4 +207,6 @@ fn an_address_in_use_is_refused_and_a_stale_socket_is_not() {
     sandbox.fails(1, "serve a --unix", &[sandbox.path("file")], &["file"]);
     assert_eq!(std::fs::read(sandbox.path("file")).unwrap(), b"precious");
     sandbox.fails(1, "serve a --stop --unix", &[sandbox.path("other")], &["not served there"]);
+    sandbox.done("serve a --stop");
+    sandbox.fails(1, "serve a --stop", &[""; 0], &["not served"]);
 }

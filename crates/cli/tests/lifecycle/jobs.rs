@@ -43,8 +43,9 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     eventually("it is under way", || job()["kind"] == "check" && job()["done_bytes"].as_u64() > Some(0));
     assert!(sandbox.done("scrub a status").contains("under way, mismatch_cnt 0"));
     assert!(sandbox.json("scrub a status")["outcome"].is_null());
-    sandbox.fails(1, "scrub a start", &[""; 0], &["a check is under way", "stop it first"]);
+    sandbox.fails(1, "scrub a start", &[""; 0], &["a check is under way", "stop it first", "scrub a stop"]);
     sandbox.done("scrub a pause");
+    let waiting = sandbox.command().args(["wait", "a"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     assert_eq!(job()["paused"], true);
     assert!(sandbox.done("status a").contains("paused"));
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -55,6 +56,11 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     eventually("it goes on", || job()["done_bytes"].as_u64() > held);
     sandbox.done("scrub a stop");
     eventually("it has ended", || job().is_null());
+    let said = waiting.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("its check is paused"), "{said:?}");
+    for action in ["pause", "resume", "stop"] {
+        sandbox.fails(1, &format!("scrub a {action}"), &[""; 0], &["no job is under way"]);
+    }
     assert_eq!(sandbox.json("scrub a status")["outcome"], "stopped");
     sandbox.done("speed a --min 1G --max 0");
     assert_eq!(sandbox.json("wait a")["last_scrub"]["outcome"], "stopped");

@@ -1,6 +1,6 @@
 //! Failing, removing, adding and replacing members.
 
-use crate::common::{Client, MIB, Sandbox, noise};
+use crate::common::{Client, MIB, Sandbox, can_run, noise, tool};
 
 /// An array with something on it.
 fn filled(level: i32, count: usize) -> (Sandbox, Vec<String>, Client, Vec<u8>) {
@@ -69,6 +69,21 @@ fn a_member_is_replaced_without_losing_redundancy() {
         assert!(client.read(0, data.len()).unwrap() == data);
         sandbox.ok("remove a", &members[1..2]);
         sandbox.assert_consistent("a");
+    }
+}
+
+#[test]
+fn a_member_that_is_being_replaced_is_shown_as_mdadm_does() {
+    let (sandbox, members, ..) = filled(5, 3);
+    sandbox.done("speed a --min 1M --max 1M");
+    let fresh = sandbox.member("fresh", 24 * MIB);
+    sandbox.ok(&format!("replace a {} --with", members[0]), &[&fresh]);
+    sandbox.done("stop a");
+    let shown = sandbox.ok("examine", &members[1..2]);
+    assert!(shown.contains("Array State : RAA ") && shown.contains("Layout : left-symmetric"), "{shown}");
+    if can_run(&["mdadm"], false) {
+        let theirs = tool("mdadm", &["--examine", &members[1]]);
+        assert!(theirs.contains("Array State : RAA "), "{theirs}");
     }
 }
 

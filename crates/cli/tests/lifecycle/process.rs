@@ -88,6 +88,45 @@ fn nobody_reads_what_is_printed() {
 }
 
 #[test]
+fn stops_at_the_same_time_wait_for_the_first() {
+    for round in 0..4 {
+        let (sandbox, members) = array();
+        let client = Client::connect(&sandbox.serve("a"));
+        client.write(0, &noise(round, 16 << 20)).unwrap();
+        sandbox.done("scrub a start");
+        std::thread::scope(|scope| {
+            // Writes until it is no longer served.
+            scope.spawn(|| while client.write(4096, &[3; 1 << 16]).is_ok() {});
+            let stops: Vec<_> = (0..4).map(|_| scope.spawn(|| sandbox.run("stop a", &[""; 0]))).collect();
+            let said: Vec<_> = stops.into_iter().map(|stop| stop.join().unwrap()).collect();
+            assert!(said.iter().any(|said| said.code == Some(0)), "{said:?}");
+            // One that came late may find nothing to stop.
+            assert!(
+                said.iter().all(|said| said.code == Some(0) || said.err.contains("no such array")),
+                "{said:?}"
+            );
+        });
+        for member in &members {
+            assert_eq!(sandbox.json(&format!("examine {member}"))[0]["clean"], true, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn the_log_names_what_operators_asked_for() {
+    let (sandbox, members) = array();
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.fails(1, "remove a", &members[1..2], &["active"]);
+    sandbox.done("stop a");
+    let log = sandbox.log("a");
+    let at = |words: [&str; 2]| log.lines().position(|line| words.iter().all(|word| line.contains(word)));
+    let fail = at(["an operator asks", &format!("Fail {{ member: \"{}\" }}", members[0])]);
+    let refused = at(["refused", "active; fail it first"]);
+    let stop = at(["an operator asks", "Stop"]);
+    assert!(fail.is_some() && fail < refused && refused < stop, "{log}");
+}
+
+#[test]
 fn one_that_cannot_be_stopped_does_not_keep_the_others() {
     let (sandbox, _) = array();
     let more: Vec<_> = ["x", "y"].iter().map(|name| sandbox.member(name, 24 * MIB)).collect();
@@ -102,7 +141,8 @@ fn one_that_cannot_be_stopped_does_not_keep_the_others() {
 fn a_killed_daemon_is_named_and_its_array_assembled_again() {
     let (sandbox, members) = array();
     sandbox.signal(sandbox.pid("a"), Signal::KILL);
-    sandbox.fails(1, "detail a", &[""; 0], &["a: its daemon has died", "assemble"]);
+    let words = ["a: its daemon has died", "assemble", "degraded", "--force"];
+    sandbox.fails(1, "detail a", &[""; 0], &words);
     sandbox.fails(4, "detail a --test", &[""; 0], &["daemon has died"]);
     sandbox.ok("assemble a", &members);
     sandbox.done("detail a --test");
@@ -132,7 +172,12 @@ fn completions_and_man_pages_are_made() {
     let page = std::fs::read_to_string(sandbox.folder().join("man/stripewise-create.1")).unwrap();
     assert!(page.contains("assume\\-clean"), "{page}");
     assert!(page.contains("<DEVICES>..."), "more than one is given: {page}");
-    assert!(sandbox.folder().join("man/stripewise.1").exists());
+    let main = std::fs::read_to_string(sandbox.folder().join("man/stripewise.1")).unwrap();
+    for word in
+        ["EXAMPLES", "\"EXIT STATUS\"", "FILES", "ENVIRONMENT", "STRIPEWISE_RUN_DIR", "STRIPEWISE_LOG"]
+    {
+        assert!(main.contains(word), "no {word} in\n{main}");
+    }
     assert!(
         !sandbox.folder().join("man/stripewise-daemon.1").exists(),
         "an inner command is no user's business"

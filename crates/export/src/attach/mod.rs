@@ -52,7 +52,7 @@ pub use self::{
     error::{AttachError, Reasons},
     options::AttachOptions,
     probe::{AttachMethod, best_method},
-    stale::{Cleaned, clean_stale},
+    stale::{Cleaned, clean_stale, clean_stale_of},
     users::{BlockUser, users_of},
 };
 

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    AttachError, blockdev,
+    AttachError, AttachOptions, blockdev,
     fuse::MOUNT_KIND,
     loopdev,
     mounts::{self, Mount},
@@ -40,6 +40,20 @@ pub struct Cleaned {
 /// # Errors
 /// If mounts cannot be read or cleared, mostly for lack of privilege.
 pub fn clean_stale(runtime_dir: &Path) -> Result<Cleaned, AttachError> {
+    clean(runtime_dir, |mount, folder| mounts::lies_under(&mount.point, folder))
+}
+
+/// [`clean_stale`] for what an attachment with these options left, and nothing else.
+///
+/// # Errors
+/// As [`clean_stale`].
+pub fn clean_stale_of(options: &AttachOptions) -> Result<Cleaned, AttachError> {
+    let point = options.mount_point();
+    let name = point.file_name().unwrap_or_default();
+    clean(&options.runtime_dir, |mount, folder| mount.point == folder.join(name))
+}
+
+fn clean(runtime_dir: &Path, is_meant: impl Fn(&Mount, &Path) -> bool) -> Result<Cleaned, AttachError> {
     let mut cleaned = Cleaned::default();
     let folder = match fs::canonicalize(runtime_dir) {
         Ok(folder) => folder,
@@ -47,15 +61,12 @@ pub fn clean_stale(runtime_dir: &Path) -> Result<Cleaned, AttachError> {
         Err(error) => return Err(AttachError::system("find", runtime_dir)(error)),
     };
     let mounts = mounts::own().map_err(AttachError::system("read", "/proc/self/mountinfo"))?;
+    let is_ours = |mount: &&Mount| mount.kind == MOUNT_KIND && is_meant(mount, &folder);
     // Newest first, as one mount may cover another.
-    for mount in mounts.iter().rev().filter(|mount| is_ours(mount, &folder) && is_dead(&mount.point)) {
+    for mount in mounts.iter().rev().filter(is_ours).filter(|mount| is_dead(&mount.point)) {
         clear(&mount.point, &mut cleaned)?;
     }
     Ok(cleaned)
-}
-
-fn is_ours(mount: &Mount, folder: &Path) -> bool {
-    mount.kind == MOUNT_KIND && mounts::lies_under(&mount.point, folder)
 }
 
 /// Asks the server: statfs is never answered from a cache.
