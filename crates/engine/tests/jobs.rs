@@ -134,3 +134,24 @@ fn a_stopped_scrub_stays_stopped() {
     lab.pass(10);
     assert!(lab.array.job().is_none());
 }
+
+/// Nothing marks the regions that a repair writes to: were its writes lost in a crash, nobody would know. Once they
+/// were.
+#[test]
+fn what_a_repair_has_mended_stays_mended_when_power_fails() {
+    for seed in 0..20 {
+        let mut lab = Lab::new(700 + seed, RAID5);
+        lab.run_clients(1, 10);
+        lab.flush();
+        // Until the array is clean and nothing is marked.
+        lab.pass(5);
+        lab.members[1].poke(common::DATA_OFFSET + 8192, &[0xee; 4096]);
+        lab.array.start_scrub(true).unwrap();
+        lab.wait_for_jobs();
+        assert!(lab.array.last_scrub().unwrap().mismatched_rows > 0);
+        lab.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        lab.wait_for_jobs();
+        lab.check_parity(&lab.members);
+    }
+}
