@@ -30,12 +30,14 @@ const AFTER_DEATH: &str = "assemble the array again: only what was being written
                            that were being written may have lost what was on the missing member, so that --force is \
                            asked for";
 
+fn not_running(name: &str) -> anyhow::Error {
+    anyhow!("{name}: no such array is running; `stripewise status` lists those that are")
+}
+
 /// Sends one request and returns the daemon's answer; its error becomes ours.
 pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     let mut stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
-            anyhow!("{name}: no such array is running; `stripewise status` lists those that are")
-        }
+        ErrorKind::NotFound => not_running(name),
         ErrorKind::ConnectionRefused => anyhow!(
             "{name}: its daemon has died; {AFTER_DEATH} (`stripewise stop {name}` clears what is left of it)"
         ),
@@ -47,7 +49,12 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     let sent = sigpipe::survived(|| stream.write_all(line.as_bytes()));
     sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(|error| match error.kind() {
+    let read = BufReader::new(stream).read_line(&mut answer);
+    // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
+    if answer.is_empty() && !socket_path(name).exists() {
+        return Err(not_running(name));
+    }
+    read.map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => {
             anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
         }

@@ -28,6 +28,15 @@ pub(crate) fn run_dir() -> PathBuf {
     .join("stripewise")
 }
 
+/// Where block devices of arrays are known by name. Names are one run directory's own, so links of another one than the
+/// machine's lie in it.
+pub(crate) fn link_dir() -> PathBuf {
+    match std::env::var_os("STRIPEWISE_RUN_DIR") {
+        Some(dir) => PathBuf::from(dir).join("dev"),
+        None => "/dev/stripewise".into(),
+    }
+}
+
 /// Makes the run directory, for its owner only.
 pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     let dir = run_dir();

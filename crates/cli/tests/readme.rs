@@ -131,6 +131,7 @@ fn the_commands_for_disks_work_in_order() {
     for (disk, path) in &disks.loops {
         script = script.replace(disk, &path.display().to_string());
     }
+    script = script.replace("/dev/stripewise", &disks.folder.path().join("run/dev").display().to_string());
     script = script.replace("/mnt", &mount_point.display().to_string());
     script = script.replace("/run/tank.sock", &disks.folder.path().join("tank.sock").display().to_string());
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());

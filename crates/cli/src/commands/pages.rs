@@ -62,7 +62,8 @@ const SECTIONS: [Section; 4] = [
         &[
             (
                 "STRIPEWISE_RUN_DIR",
-                "Takes the place of /run/stripewise. Commands see the arrays of one such folder.",
+                "Takes the place of /run/stripewise, and its folder dev that of /dev/stripewise. Commands see the arrays of \
+                 one such folder.",
             ),
             (
                 "STRIPEWISE_LOG",

@@ -15,10 +15,10 @@ use super::{
     remains::{self, DeadDevice},
     state::{DaemonState, Notes},
 };
-use crate::{protocol::AttachChoice, rundir::run_dir};
-
-/// Where block devices of arrays are known by name.
-const LINK_DIR: &str = "/dev/stripewise";
+use crate::{
+    protocol::AttachChoice,
+    rundir::{link_dir, run_dir},
+};
 
 /// What is exported now.
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Attached {
 
 /// The link by which an array's block device is known.
 fn link_path(name: &str) -> PathBuf {
-    Path::new(LINK_DIR).join(name)
+    link_dir().join(name)
 }
 
 /// Where that link leads.
@@ -60,6 +60,8 @@ pub(super) fn remove_link(name: &str) {
     let link = link_path(name);
     if link.is_symlink() {
         let _ = std::fs::remove_file(link);
+        // Goes with its last link.
+        let _ = std::fs::remove_dir(link_dir());
     }
 }
 
@@ -208,7 +210,12 @@ fn uri_of(server: &Server, name: &str) -> String {
 fn make_link(name: &str, block_path: &Path) -> Option<PathBuf> {
     let link = link_path(name);
     remove_link(name);
-    let made = std::fs::create_dir_all(LINK_DIR).and_then(|()| std::os::unix::fs::symlink(block_path, &link));
+    let make = || {
+        std::fs::create_dir_all(link_dir())?;
+        std::os::unix::fs::symlink(block_path, &link)
+    };
+    // Another array's last link may take the folder away in between.
+    let made = make().or_else(|_| make());
     made.ok().map(|()| link)
 }
 

@@ -17,7 +17,6 @@ fn a_file_system_lives_on_the_attached_array() {
         return;
     }
     let sandbox = array();
-    // The link under /dev/stripewise is the machine's; what it points to is ours.
     let place = sandbox.done("attach a");
     let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
     assert_eq!(sandbox.status("a")["attached"], place.trim());
