@@ -1,3 +1,5 @@
+//! Where sectors lie: every one has a place of its own, zones follow one another, tracks are skewed.
+
 use std::collections::BTreeSet;
 
 use super::*;
