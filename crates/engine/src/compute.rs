@@ -366,20 +366,29 @@ mod tests {
     use super::*;
     use crate::{
         geometry::{Geometry, Level, StripeIndex},
-        plan::{Choice, Classic, Presence, WriteSelection, build},
+        plan::{
+            Band, Presence, WriteSelection, build,
+            costs::{ColumnCosts, NoCosts},
+            selection::{Classic, Cost, ModThresh, Modified, Policy, by_counts},
+        },
     };
 
-    /// A policy that always wants one cycle, so that both are tried everywhere.
-    struct Always(bool);
+    /// No policy of ours always reconstructs; with it both cycles are tried everywhere.
+    #[derive(Debug)]
+    struct AlwaysRcw;
 
-    impl WriteSelection for Always {
-        fn name(&self) -> &'static str {
-            "always"
+    impl WriteSelection for AlwaysRcw {
+        fn policy(&self) -> &'static Policy {
+            unreachable!("nobody asks")
         }
-        fn prefers_rmw(&self, _: &Choice<'_>) -> bool {
-            self.0
+
+        fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
+            by_counts(bands, |_, _| false);
         }
     }
+
+    /// Ours, and that one.
+    const SELECTIONS: usize = 5;
 
     #[derive(Debug, Clone)]
     struct Case {
@@ -388,7 +397,7 @@ mod tests {
         len: usize,
         bad: Vec<(usize, Presence)>,
         trusted: bool,
-        selection: u8,
+        selection: usize,
         seed: u64,
     }
 
@@ -409,7 +418,7 @@ mod tests {
             let sectors = geometry.stripe_bytes() as usize / 512;
             let presence = prop_oneof![Just(Presence::Missing), Just(Presence::Unreadable)];
             let bad = prop::collection::vec((0..members, presence), 0..=geometry.parity_columns().min(2));
-            (0..sectors, 1..=sectors, bad, any::<bool>(), 0u8..3, any::<u64>()).prop_map(
+            (0..sectors, 1..=sectors, bad, any::<bool>(), 0..SELECTIONS, any::<u64>()).prop_map(
                 move |(start, len, bad, trusted, selection, seed)| {
                     let trusted = trusted || !bad.is_empty();
                     let len = len.min(sectors - start) * 512;
@@ -464,8 +473,8 @@ mod tests {
             let presence = |column: usize| bad.iter().find(|(c, _)| *c == column).map_or(Presence::Present, |b| b.1);
             let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
             let state = StripeState::for_write(&geometry, &span, trusted, presence);
-            let policies: [&dyn WriteSelection; 3] = [&Classic, &Always(true), &Always(false)];
-            let Ok(plan) = build(&state, policies[selection as usize]) else {
+            let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost, &AlwaysRcw];
+            let Ok(plan) = build(&state, policies[selection], &NoCosts) else {
                 // Only level 0 cannot plan around a lost column; the others stay within their tolerance here.
                 prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
                 return Ok(());

@@ -73,6 +73,11 @@ impl RowSet {
         self.0.iter().map(|w| w.count_ones() as usize).sum()
     }
 
+    /// Whether the set is the run of `len` rows that begins with `first`.
+    pub fn is_run_from(&self, first: usize, len: usize) -> bool {
+        *self == Self::range(first..first + len)
+    }
+
     /// The lowest row at or above `from`.
     fn next_from(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;

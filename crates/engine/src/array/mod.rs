@@ -44,7 +44,7 @@ use crate::{
     jobs::JobBoard,
     ledger::Ledger,
     locks::RowLocks,
-    plan::{Classic, WriteSelection},
+    plan::{WriteSelection, selection::DEFAULT_POLICY},
     stats::Stats,
     topology::Topology,
 };
@@ -162,7 +162,7 @@ impl Array {
 
 /// The selection of a new array.
 pub(crate) fn default_selection() -> RwLock<Arc<dyn WriteSelection>> {
-    RwLock::new(Arc::new(Classic))
+    RwLock::new((DEFAULT_POLICY.make)())
 }
 
 impl Shared {

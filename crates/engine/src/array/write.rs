@@ -13,7 +13,7 @@ use crate::{
     geometry::{StripeIndex, StripeSpan},
     intent::IntentGuard,
     mutants::{Mutant, lives},
-    plan::{self, Plan, Presence, StripeState},
+    plan::{self, Plan, Presence, StripeState, costs::NoCosts},
     rows::RowSet,
     topology::{Member, Topology},
 };
@@ -112,7 +112,7 @@ impl Shared {
                 return Err(ArrayError::Failed);
             }
             let state = self.state_for(&topology, &span, &unreadable);
-            let plan = plan::build(&state, &**self.selection.read());
+            let plan = plan::build(&state, &**self.selection.read(), &NoCosts);
             let plan = match plan {
                 Ok(plan) => plan,
                 Err(_) if !unreadable.is_empty() => {

@@ -1,48 +1,56 @@
 //! From a stripe's state to its basic rxw-matrix (msc-ct Fig. 5 and 7).
 
 use super::{
-    Band, Choice, ColumnOps, ColumnState, Cycle, Plan, PlanError, Redundancy, StripeState, WriteSelection,
+    Band, ColumnOps, ColumnState, Cycle, Plan, PlanError, Redundancy, StripeState, WriteSelection,
+    costs::ColumnCosts,
+    counts::{Counts, counts},
 };
 use crate::{
     mutants::{Mutant, lives},
     rows::RowSet,
 };
 
-/// Makes the basic matrix: a cycle for every dirty row, and its operations.
+/// Makes the basic matrix: a cycle for every dirty row, and its operations. `costs` says what members cost, to policies
+/// that ask.
 ///
 /// # Errors
 /// [`PlanError`] when a row's lost blocks are more than its parity can recover.
-pub fn build(state: &StripeState, selection: &dyn WriteSelection) -> Result<Plan, PlanError> {
+pub fn build(
+    state: &StripeState,
+    selection: &dyn WriteSelection,
+    costs: &dyn ColumnCosts,
+) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
     plan.columns.resize(state.columns.len(), ColumnOps::default());
     let mut left = state.dirty_rows();
     while let Some(row) = left.first() {
-        let band = choose_band(state, left, row, selection)?;
+        let band = band_of(state, left, row)?;
         left = left - band.rows;
-        add_operations(&mut plan, state, &band);
         plan.bands.push(band);
+    }
+    if plan.bands.iter().any(|band| band.free) {
+        selection.choose(state, costs, &mut plan.bands);
+    }
+    let Plan { columns, bands } = &mut plan;
+    for band in bands {
+        add_operations(columns, state, band);
     }
     Ok(plan)
 }
 
-/// The rows of `left` that are in the same state as `row` in every column, with their cycle.
-fn choose_band(
-    state: &StripeState,
-    left: RowSet,
-    row: usize,
-    selection: &dyn WriteSelection,
-) -> Result<Band, PlanError> {
+/// The rows of `left` that are in the same state as `row` in every column, with their cycle if there is but one.
+fn band_of(state: &StripeState, left: RowSet, row: usize) -> Result<Band, PlanError> {
     let mut rows = left;
     for column in &state.columns {
         for set in [column.dirty, column.partial, column.clean] {
             rows &= if set.contains(row) { set } else { !set };
         }
     }
-    let at = RowView { state, row };
-    let (rmw, rcw) = at.counts();
+    let Counts { rmw, rcw } = counts(state, row);
     let partial = state.data().iter().any(|c| c.partial.contains(row));
-    let cycle = at.cycle(&Choice { rmw, rcw, rows, state }, selection)?;
-    Ok(Band { rows, cycle, partial, rmw, rcw })
+    let cycle = RowView { state, row }.cycle()?;
+    let (free, cycle) = (cycle.is_none(), cycle.unwrap_or(Cycle::Rcw));
+    Ok(Band { rows, cycle, partial, rmw, rcw, free, estimate: None })
 }
 
 /// One row of the state.
@@ -61,39 +69,29 @@ impl RowView<'_> {
         column.readable() || column.clean.contains(self.row)
     }
 
-    /// md's counts, over the cells whose member can be read.
-    fn counts(&self) -> (u32, u32) {
-        let count = |columns: &[ColumnState], test: &dyn Fn(&ColumnState) -> bool| {
-            columns.iter().filter(|c| test(c)).count() as u32
-        };
-        let dirty = count(self.state.data(), &|c| c.dirty.contains(self.row));
-        let parity = count(self.state.redundant(), &|c| c.writable() && !c.clean.contains(self.row));
-        let rcw = count(self.state.data(), &|c| !self.is_whole(c) && !c.clean.contains(self.row));
-        (dirty + parity, rcw)
-    }
-
-    fn cycle(&self, choice: &Choice<'_>, selection: &dyn WriteSelection) -> Result<Cycle, PlanError> {
-        let Redundancy::Parity { trusted } = self.state.redundancy else { return Ok(Cycle::Direct) };
+    /// The row's cycle; none if a policy may choose between RMW and RCW.
+    fn cycle(&self) -> Result<Option<Cycle>, PlanError> {
+        let Redundancy::Parity { trusted } = self.state.redundancy else { return Ok(Some(Cycle::Direct)) };
         let writable_parity = self.state.redundant().iter().filter(|c| c.writable()).count();
         if writable_parity == 0 {
-            return self.without_parity();
+            return self.without_parity().map(Some);
         }
         let data = self.state.data();
         if lives(Mutant::DegradedParityForgotten) && data.iter().any(|c| !c.writable()) {
-            return Ok(Cycle::Direct);
+            return Ok(Some(Cycle::Direct));
         }
         if data.iter().all(|c| self.is_whole(c)) {
-            return Ok(Cycle::Full);
+            return Ok(Some(Cycle::Full));
         }
         let rcw = data.iter().all(|c| self.is_whole(c) || self.obtainable(c));
         let rmw = trusted
             && data.iter().all(|c| !c.dirty.contains(self.row) || c.readable())
             && self.state.redundant().iter().all(|c| !c.writable() || self.obtainable(c));
         match (rmw, rcw) {
-            (true, true) => Ok(selection.choose(choice)),
-            (true, false) => Ok(Cycle::Rmw),
-            (false, true) => Ok(Cycle::Rcw),
-            (false, false) => self.recoverable().map(|()| Cycle::Recover),
+            (true, true) => Ok(None),
+            (true, false) => Ok(Some(Cycle::Rmw)),
+            (false, true) => Ok(Some(Cycle::Rcw)),
+            (false, false) => self.recoverable().map(|()| Some(Cycle::Recover)),
         }
     }
 
@@ -110,9 +108,9 @@ impl RowView<'_> {
     }
 }
 
-fn add_operations(plan: &mut Plan, state: &StripeState, band: &Band) {
+fn add_operations(columns: &mut [ColumnOps], state: &StripeState, band: &Band) {
     let rows = band.rows;
-    let (data_ops, redundant_ops) = plan.columns.split_at_mut(state.data_columns);
+    let (data_ops, redundant_ops) = columns.split_at_mut(state.data_columns);
     for (ops, column) in data_ops.iter_mut().zip(state.data()) {
         add_data_operations(ops, column, band);
     }
@@ -169,7 +167,11 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::plan::{Classic, Presence};
+    use crate::plan::{
+        Presence,
+        costs::NoCosts,
+        selection::{Classic, ModThresh, Modified},
+    };
 
     /// A one-row stripe from letters: D dirty, P partial, C clean, E empty, X missing and empty, Y missing and
     /// dirty, U unreadable and empty; behind the bar the parity columns.
@@ -193,7 +195,7 @@ mod tests {
     }
 
     fn cycle(letters: &str) -> (Cycle, u32, u32) {
-        let plan = build(&state(letters), &Classic).unwrap();
+        let plan = build(&state(letters), &Classic, &NoCosts).unwrap();
         (plan.bands[0].cycle, plan.bands[0].rmw, plan.bands[0].rcw)
     }
 
@@ -209,6 +211,24 @@ mod tests {
         assert_eq!(cycle("DEEE|C"), (Cycle::Rmw, 1, 3), "parity in hand");
     }
 
+    /// raid4s-modthresh 3.2.1 and 3.3: 64 and 128 KiB of 4+1, and what lies beyond.
+    #[test]
+    fn each_policy_draws_the_line_where_its_paper_does() {
+        let cycles = |letters: &str| {
+            let state = state(letters);
+            let policies: [&dyn WriteSelection; 3] = [&Classic, &ModThresh, &Modified];
+            policies.map(|policy| build(&state, policy, &NoCosts).unwrap().bands[0].cycle)
+        };
+        use Cycle::{Full, Rcw, Rmw};
+        assert_eq!(cycles("DEEE|E"), [Rmw, Rmw, Rmw]);
+        assert_eq!(cycles("DDEE|E"), [Rcw, Rmw, Rmw], "rmw 3, rcw 2");
+        assert_eq!(cycles("DDDE|E"), [Rcw, Rcw, Rmw], "rmw 4, rcw 1");
+        assert_eq!(cycles("DDDD|E"), [Full, Full, Full]);
+        assert_eq!(cycles("DDEEEE|EE"), [Rcw, Rmw, Rmw], "level 6: rmw 4, rcw 4");
+        assert_eq!(cycles("DDDEEE|EE"), [Rcw, Rcw, Rmw], "level 6: rmw 5, rcw 3");
+        assert_eq!(cycles("DEEE|EE"), [Rcw, Rmw, Rmw], "level 6: rmw 3, rcw 3");
+    }
+
     #[test]
     fn degraded_rows_take_the_possible_cycle() {
         assert_eq!(cycle("YEEE|E").0, Cycle::Rcw, "a lost column wholly overwritten");
@@ -216,8 +236,8 @@ mod tests {
         assert_eq!(cycle("DEEE|X").0, Cycle::Direct, "parity lost");
         assert_eq!(cycle("DEUE|E").0, Cycle::Rmw);
         assert_eq!(cycle("YEXE|EE").0, Cycle::Recover, "two lost, one of them dirty");
-        assert_eq!(cycle("DEEE|XE").0, Cycle::Rmw, "Q alone is kept up to date");
-        let lost = build(&state("YXEE|E"), &Classic).unwrap_err();
+        assert_eq!(cycle("DEEE|XE").0, Cycle::Rcw, "P is lost, and md counts it dear: only Q is kept up to date");
+        let lost = build(&state("YXEE|E"), &Classic, &NoCosts).unwrap_err();
         assert_eq!(lost, PlanError::TooManyLost { lost: 2, parity: 1 });
     }
 
@@ -225,7 +245,7 @@ mod tests {
     fn partial_cells_need_their_old_content() {
         assert_eq!(cycle("PEEE|E"), (Cycle::Rmw, 2, 4));
         assert_eq!(cycle("PDDD|E"), (Cycle::Rcw, 5, 1));
-        let plan = build(&state("PDDD|E"), &Classic).unwrap();
+        let plan = build(&state("PDDD|E"), &Classic, &NoCosts).unwrap();
         assert_eq!(plan.columns[0].r.len(), 1);
     }
 
@@ -233,7 +253,7 @@ mod tests {
     fn untrusted_parity_is_never_modified_in_place() {
         let mut state = state("DEEE|E");
         state.redundancy = Redundancy::Parity { trusted: false };
-        assert_eq!(build(&state, &Classic).unwrap().bands[0].cycle, Cycle::Rcw);
+        assert_eq!(build(&state, &Classic, &NoCosts).unwrap().bands[0].cycle, Cycle::Rcw);
     }
 
     /// The matrix of msc-ct equation (3), from Z of equation (2): rows choose their cycles on their own.
@@ -253,7 +273,7 @@ mod tests {
         columns.push(ColumnState::empty(Presence::Present));
         let state =
             StripeState { columns, data_columns: 4, redundancy: Redundancy::Parity { trusted: true } };
-        let plan = build(&state, &Classic).unwrap();
+        let plan = build(&state, &Classic, &NoCosts).unwrap();
         let expected = "\
             t,xx,w | . | . | . | r,x,_,w\n\
             r,x | x | r,x | x,w | _,w\n\

@@ -5,15 +5,17 @@
 //! Table I). Passes may then add operations; the executor turns runs of rows into vectored I/O.
 
 mod build;
+pub mod costs;
+mod counts;
 mod draw;
-mod select;
+pub mod selection;
 mod state;
 
 use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use build::build;
-pub use select::{Choice, Classic, WriteSelection};
+pub use selection::WriteSelection;
 pub use state::{ColumnState, Presence, Redundancy, StripeState};
 
 use crate::rows::RowSet;
@@ -70,6 +72,20 @@ pub struct Band {
     pub rmw: u32,
     /// Reads that an RCW needs.
     pub rcw: u32,
+    /// Both cycles are possible: the selection policy has chosen.
+    pub free: bool,
+    /// What the policy thought that the whole stripe's write costs with either cycle here, if it estimates that.
+    pub estimate: Option<Estimate>,
+}
+
+/// The price of a stripe's write with a band by one cycle or by the other: when it would be done, and what it takes
+/// from others, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// With read-modify-write.
+    pub rmw_ns: u64,
+    /// With reconstruct-write.
+    pub rcw_ns: u64,
 }
 
 /// The rxw-matrix of one stripe.

@@ -1,0 +1,101 @@
+//! Write selection: read-modify-write or reconstruct-write, for rows where both are possible.
+//!
+//! A policy is one file here: a type that is a [`WriteSelection`], and its [`Policy`] entry in [`POLICIES`].
+//! `docs/policies.md` tells how to add one.
+
+mod by_counts;
+mod classic;
+mod cost;
+mod modified;
+mod modthresh;
+
+use std::{fmt::Debug, sync::Arc};
+
+use thiserror::Error;
+
+pub use by_counts::by_counts;
+pub use classic::Classic;
+pub use cost::Cost;
+pub use modified::Modified;
+pub use modthresh::ModThresh;
+
+use super::{Band, StripeState, costs::ColumnCosts};
+
+/// Chooses how partly written rows are written.
+pub trait WriteSelection: Debug + Send + Sync {
+    /// The policy's entry in [`POLICIES`].
+    fn policy(&self) -> &'static Policy;
+
+    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or
+    /// [`Cycle::Rcw`](super::Cycle::Rcw). The other bands are what they are.
+    fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]);
+
+    /// Whether the policy looks at what members cost: else nobody measures that.
+    fn needs_costs(&self) -> bool {
+        false
+    }
+}
+
+/// A policy as people name it and members keep it.
+#[derive(Debug)]
+pub struct Policy {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Its number in the extension header; 0 stands for the default there. Never reused.
+    pub number: u8,
+    /// Makes one for an array.
+    pub make: fn() -> Arc<dyn WriteSelection>,
+}
+
+/// All policies. A new one is a line here.
+pub static POLICIES: &[&Policy] = &[&classic::POLICY, &modthresh::POLICY, &modified::POLICY, &cost::POLICY];
+
+/// The policy of an array for which none was chosen.
+pub static DEFAULT_POLICY: &Policy = &classic::POLICY;
+
+/// A name that no policy has.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there is no write selection policy '{name}'; give one of {}", names())]
+pub struct UnknownPolicy {
+    /// As given.
+    pub name: String,
+}
+
+/// The policy of this name.
+///
+/// # Errors
+/// [`UnknownPolicy`], which names those there are.
+pub fn policy(name: &str) -> Result<&'static Policy, UnknownPolicy> {
+    let found = POLICIES.iter().find(|policy| policy.name == name);
+    found.copied().ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+}
+
+/// The policy of a number that a member keeps; the default for 0 and for one of a later version.
+pub fn policy_numbered(number: u8) -> &'static Policy {
+    POLICIES.iter().find(|policy| policy.number == number).copied().unwrap_or(DEFAULT_POLICY)
+}
+
+fn names() -> String {
+    POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_find_their_policy() {
+        for known in POLICIES {
+            assert_eq!(policy(known.name).unwrap().number, known.number);
+            assert_eq!(policy_numbered(known.number).name, known.name);
+            assert_eq!((known.make)().policy().name, known.name);
+            assert_ne!(known.number, 0, "0 is the default's");
+            assert_eq!(POLICIES.iter().filter(|other| other.number == known.number).count(), 1);
+        }
+        assert_eq!(policy_numbered(0).name, DEFAULT_POLICY.name);
+        let error = policy("fastest").unwrap_err().to_string();
+        assert!(error.contains("classic, modthresh, modified, cost"), "{error}");
+    }
+}
