@@ -19,6 +19,7 @@ use crate::{
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
     ledger::{Entry, Ledger, Standing},
+    plan::selection::Policy,
     topology::Member,
 };
 
@@ -43,6 +44,8 @@ pub struct CreateOptions {
     pub uuid: Option<Uuid>,
     /// Bytes of each member that one bit of the bitmap stands for, if not the default.
     pub region_bytes: Option<u64>,
+    /// How partly written rows are written; the default if none is chosen.
+    pub policy: Option<&'static Policy>,
 }
 
 impl CreateOptions {
@@ -58,6 +61,7 @@ impl CreateOptions {
             member_bytes: None,
             uuid: None,
             region_bytes: None,
+            policy: None,
         }
     }
 }
@@ -254,5 +258,9 @@ fn new_ledger(
         let member = Member::new(device.clone(), offset, dev_number, member.device_uuid);
         entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
     }
-    Ok(Ledger { entries, events: 0, clean: in_sync })
+    let mut ledger = Ledger { entries, events: 0, clean: in_sync };
+    if let Some(policy) = options.policy {
+        ledger.set_policy(policy);
+    }
+    Ok(ledger)
 }

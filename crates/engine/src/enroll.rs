@@ -143,7 +143,11 @@ pub(crate) fn spare(
         .map(|header| header.bitmap.region_bytes)
         .find(|bytes| *bytes > 0)
         .unwrap_or_else(|| region_bytes_for(geometry));
-    let header = header_for(&superblock, geometry, region_bytes, info.media);
+    let mut header = header_for(&superblock, geometry, region_bytes, info.media);
+    let options = ledger.entries.iter().find_map(|entry| entry.header.as_ref()).map(|header| header.options);
+    if let (Some(header), Some(options)) = (&mut header, options) {
+        header.options = options;
+    }
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
     let bitmap_offset_bytes = bitmap_offset(&header);
     let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid);

@@ -18,6 +18,7 @@ use stripewise_format::{
 use crate::{
     geometry::MemberIndex,
     mutants::{Mutant, lives},
+    plan::selection::Policy,
     topology::Member,
 };
 
@@ -99,6 +100,13 @@ impl Ledger {
         for entry in &mut self.entries {
             // Device numbers come from the same table, which a block holds by construction.
             let _ = entry.superblock.roles.set(dev_number, role);
+        }
+    }
+
+    /// Writes down on every member how partly written rows are written.
+    pub(crate) fn set_policy(&mut self, policy: &Policy) {
+        for header in self.entries.iter_mut().filter_map(|entry| entry.header.as_mut()) {
+            header.options.selection_policy = policy.number;
         }
     }
 
@@ -246,6 +254,7 @@ fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
 
 /// Writes metadata so that it is on stable media when the future is done.
 pub(crate) async fn write_durably(member: &Member, offset_bytes: u64, bytes: &[u8]) -> Result<(), IoError> {
+    member.stats.count_metadata(bytes.len() as u64);
     let buf = IoBuf::copy_of(bytes).freeze();
     member.device.write(offset_bytes, smallvec![buf], WriteFlags { fua: true }).await
 }

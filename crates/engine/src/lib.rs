@@ -21,6 +21,7 @@ mod intent;
 mod jobs;
 mod ledger;
 mod locks;
+mod meter;
 #[cfg(all(test, feature = "loom"))]
 mod model_check;
 pub mod mutants;
@@ -30,6 +31,7 @@ pub mod rows;
 mod seam;
 mod stats;
 mod topology;
+mod trace;
 
 pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState};
 pub use assemble::{AssembleError, AssembleOptions, Chosen, Excluded, assemble, choose};
@@ -37,4 +39,5 @@ pub use create::{CreateError, CreateOptions};
 pub use error::ArrayError;
 pub use examine::{Examination, ExamineError, examine};
 pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
-pub use stats::{Stats, StatsReport};
+pub use stats::{MemberStats, MemberStatsReport, Stats, StatsReport};
+pub use trace::{Decision, TraceFilter, Traced};

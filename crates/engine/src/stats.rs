@@ -1,36 +1,15 @@
-//! What an array has done since it was opened: requests of clients, plans by cycle, member errors.
+//! What an array has done since it was opened: requests of clients, plans by cycle, I/O of each member.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use stripewise_device::counters;
 
-use crate::plan::{Cycle, Plan};
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        /// Counters of one array. Each only grows.
-        #[derive(Debug, Default)]
-        pub struct Stats { $($name: AtomicU64),+ }
-
-        /// The counters at one moment.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct StatsReport { $($(#[$doc])* pub $name: u64),+ }
-
-        impl Stats {
-            /// The counters now.
-            pub fn report(&self) -> StatsReport {
-                StatsReport { $($name: self.$name.load(Relaxed)),+ }
-            }
-        }
-
-        impl StatsReport {
-            /// Names and values, in order.
-            pub fn fields(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),+]
-            }
-        }
-    };
-}
+use crate::plan::{Band, ColumnOps, Cycle, Plan};
 
 counters! {
+    Index,
+    /// Counters of one array. Each only grows.
+    Stats,
+    /// An array's counters at one moment.
+    StatsReport:
     /// Read requests of clients.
     reads,
     /// Bytes that clients read.
@@ -43,6 +22,8 @@ counters! {
     flushes,
     /// Stripe writes: one for each stripe of each write.
     stripe_writes,
+    /// Stripe writes of which every row was written with all its data new.
+    stripe_writes_full,
     /// Rows written with all their data new.
     rows_full,
     /// Rows written by read-modify-write.
@@ -59,44 +40,110 @@ counters! {
     healed_blocks,
 }
 
-impl Stats {
+counters! {
+    MemberIndex,
+    /// Counters of one member.
+    MemberStats,
+    /// A member's counters at one moment.
+    MemberStatsReport:
+    /// Reads of its data area.
+    reads,
+    /// Bytes read there.
+    read_bytes,
+    /// Writes to its data area.
+    writes,
+    /// Bytes written there.
+    written_bytes,
+    /// Bytes of superblocks, extension headers and bitmap pages written.
+    metadata_bytes,
+    /// Stripe writes that wrote to it.
+    stripe_writes,
+    /// Blocks of it written in full rows.
+    blocks_full,
+    /// Blocks of it written by read-modify-write.
+    blocks_rmw,
+    /// Blocks of it written by reconstruct-write.
+    blocks_rcw,
+}
+
+impl MemberStats {
     pub(crate) fn count_read(&self, bytes: u64) {
-        self.reads.fetch_add(1, Relaxed);
-        self.read_bytes.fetch_add(bytes, Relaxed);
+        self.add(MemberIndex::reads, 1);
+        self.add(MemberIndex::read_bytes, bytes);
     }
 
     pub(crate) fn count_write(&self, bytes: u64) {
-        self.writes.fetch_add(1, Relaxed);
-        self.written_bytes.fetch_add(bytes, Relaxed);
+        self.add(MemberIndex::writes, 1);
+        self.add(MemberIndex::written_bytes, bytes);
+    }
+
+    pub(crate) fn count_metadata(&self, bytes: u64) {
+        self.add(MemberIndex::metadata_bytes, bytes);
+    }
+
+    /// Counts what a plan writes to this member.
+    pub(crate) fn count_plan(&self, bands: &[Band], ops: &ColumnOps) {
+        self.add(MemberIndex::stripe_writes, 1);
+        for band in bands {
+            let index = match band.cycle {
+                Cycle::Full => MemberIndex::blocks_full,
+                Cycle::Rmw => MemberIndex::blocks_rmw,
+                Cycle::Rcw => MemberIndex::blocks_rcw,
+                Cycle::Direct | Cycle::Recover => continue,
+            };
+            self.add(index, (band.rows & ops.w).len() as u64);
+        }
+    }
+}
+
+impl MemberStatsReport {
+    /// All bytes written to the member, metadata included: what wears it.
+    pub fn wearing_bytes(&self) -> u64 {
+        self.written_bytes + self.metadata_bytes
+    }
+}
+
+impl Stats {
+    pub(crate) fn count_read(&self, bytes: u64) {
+        self.add(Index::reads, 1);
+        self.add(Index::read_bytes, bytes);
+    }
+
+    pub(crate) fn count_write(&self, bytes: u64) {
+        self.add(Index::writes, 1);
+        self.add(Index::written_bytes, bytes);
     }
 
     pub(crate) fn count_flush(&self) {
-        self.flushes.fetch_add(1, Relaxed);
+        self.add(Index::flushes, 1);
     }
 
     pub(crate) fn count_plan(&self, plan: &Plan) {
-        self.stripe_writes.fetch_add(1, Relaxed);
+        self.add(Index::stripe_writes, 1);
+        if plan.bands.iter().all(|band| band.cycle == Cycle::Full) {
+            self.add(Index::stripe_writes_full, 1);
+        }
         for band in &plan.bands {
             let counter = match band.cycle {
                 Cycle::Direct => continue,
-                Cycle::Full => &self.rows_full,
-                Cycle::Rmw => &self.rows_rmw,
-                Cycle::Rcw => &self.rows_rcw,
-                Cycle::Recover => &self.rows_recovered,
+                Cycle::Full => Index::rows_full,
+                Cycle::Rmw => Index::rows_rmw,
+                Cycle::Rcw => Index::rows_rcw,
+                Cycle::Recover => Index::rows_recovered,
             };
-            counter.fetch_add(band.rows.len() as u64, Relaxed);
+            self.add(counter, band.rows.len() as u64);
         }
     }
 
     pub(crate) fn count_recovered(&self) {
-        self.recovered_reads.fetch_add(1, Relaxed);
+        self.add(Index::recovered_reads, 1);
     }
 
     pub(crate) fn count_read_error(&self) {
-        self.member_read_errors.fetch_add(1, Relaxed);
+        self.add(Index::member_read_errors, 1);
     }
 
     pub(crate) fn count_healed(&self) {
-        self.healed_blocks.fetch_add(1, Relaxed);
+        self.add(Index::healed_blocks, 1);
     }
 }

@@ -6,14 +6,17 @@ use std::sync::{
 };
 
 use stripewise_device::{
-    Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, sync::Event,
+    Completion, Device, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    sync::Event,
 };
 use uuid::Uuid;
 
 use crate::{
     geometry::{Geometry, MemberIndex, StripeIndex},
+    meter::{IoClass, Meter},
     mutants::{Mutant, lives},
-    plan::Presence,
+    plan::{Presence, costs::MemberCost},
+    stats::MemberStats,
 };
 
 /// An open member: a device, and where the array's data lies on it.
@@ -24,6 +27,8 @@ pub(crate) struct Member {
     pub(crate) uuid: Uuid,
     /// Failed reads since the member was opened.
     pub(crate) read_errors: AtomicU32,
+    pub(crate) stats: MemberStats,
+    pub(crate) meter: Arc<Meter>,
 }
 
 impl Member {
@@ -33,7 +38,19 @@ impl Member {
         dev_number: u32,
         uuid: Uuid,
     ) -> Arc<Self> {
-        Arc::new(Self { device, data_offset_bytes, dev_number, uuid, read_errors: AtomicU32::new(0) })
+        let meter = Meter::new(match device.info().media {
+            MediaKind::Hdd => MemberCost::HDD,
+            MediaKind::Ssd | MediaKind::Unknown => MemberCost::SSD,
+        });
+        Arc::new(Self {
+            device,
+            data_offset_bytes,
+            dev_number,
+            uuid,
+            read_errors: AtomicU32::new(0),
+            stats: MemberStats::default(),
+            meter,
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -42,12 +59,29 @@ impl Member {
 
     /// Reads at an offset of the member's data.
     pub(crate) fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
-        self.device.read(self.data_offset_bytes + offset_bytes, into)
+        let bytes = bufs_len(&into);
+        self.stats.count_read(bytes as u64);
+        let io = self.device.read(self.data_offset_bytes + offset_bytes, into);
+        self.meter.watch(IoClass::Read, bytes, io)
     }
 
     /// Writes at an offset of the member's data.
     pub(crate) fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.device.write(self.data_offset_bytes + offset_bytes, from, flags)
+        self.write_as(IoClass::Write, offset_bytes, from, flags)
+    }
+
+    /// As [`Member::write`], and says whether the place was just read.
+    pub(crate) fn write_as(
+        &self,
+        class: IoClass,
+        offset_bytes: u64,
+        from: WriteBufs,
+        flags: WriteFlags,
+    ) -> Completion {
+        let bytes = bufs_len(&from);
+        self.stats.count_write(bytes as u64);
+        let io = self.device.write(self.data_offset_bytes + offset_bytes, from, flags);
+        self.meter.watch(class, bytes, io)
     }
 
     /// Zeroes a range of the member's data.

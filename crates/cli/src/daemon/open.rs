@@ -45,6 +45,7 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         member_bytes: spec.member_bytes,
         uuid,
         region_bytes: spec.region_bytes,
+        policy: None,
     };
     Ok(host.create(options)?)
 }

@@ -1,5 +1,7 @@
-//! Waiting without blocking a thread: a list of wakers under the caller's own lock, and a one-shot event.
+//! Waiting without blocking a thread: a list of wakers under the caller's own lock, and a one-shot event; and
+//! counting without sharing.
 
+mod counters;
 pub mod seam;
 
 use std::{
@@ -7,6 +9,7 @@ use std::{
     task::{Poll, Waker},
 };
 
+pub use counters::Counters;
 use seam::{Arc, Mutex};
 
 /// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that no

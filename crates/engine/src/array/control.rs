@@ -66,7 +66,7 @@ impl Array {
     }
 
     /// Runs a command to its end even if its caller goes away. Stopping waits for it.
-    fn run<T: Send + Unpin + 'static>(
+    pub(super) fn run<T: Send + Unpin + 'static>(
         &self,
         command: impl Future<Output = Result<T, ArrayError>> + Send + 'static,
     ) -> Detached<Result<T, ArrayError>> {
@@ -270,6 +270,7 @@ impl Shared {
             tracing::info!(member = name, "spare added");
             let dev_number = enrolled.entry.member.dev_number;
             ledger.entries.push(enrolled.entry);
+            self.switch_meters(ledger);
             // The number may be a lost member's, which the table calls faulty.
             ledger.set_role(dev_number, Role::Spare);
             Ok(None)

@@ -13,6 +13,8 @@ mod flush;
 mod read;
 mod recover;
 mod report;
+mod selection;
+mod wait;
 mod write;
 mod zero;
 
@@ -44,9 +46,10 @@ use crate::{
     jobs::JobBoard,
     ledger::Ledger,
     locks::RowLocks,
-    plan::{WriteSelection, selection::DEFAULT_POLICY},
+    plan::WriteSelection,
     stats::Stats,
     topology::Topology,
+    trace::Tracer,
 };
 
 /// An open array. Clones are handles to the same array.
@@ -71,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
     pub(crate) ledger: AsyncMutex<Ledger>,
     pub(crate) selection: RwLock<Arc<dyn WriteSelection>>,
+    /// Who sees the decisions of write selection.
+    pub(crate) tracer: Tracer,
     pub(crate) jobs: JobBoard,
     pub(crate) stats: Stats,
     pub(crate) closing: AtomicBool,
@@ -153,16 +158,6 @@ impl Array {
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
     }
-
-    /// Changes how partly written rows are written from now on.
-    pub fn set_selection(&self, selection: Arc<dyn WriteSelection>) {
-        *self.shared.selection.write() = selection;
-    }
-}
-
-/// The selection of a new array.
-pub(crate) fn default_selection() -> RwLock<Arc<dyn WriteSelection>> {
-    RwLock::new((DEFAULT_POLICY.make)())
 }
 
 impl Shared {

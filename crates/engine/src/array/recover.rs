@@ -181,7 +181,7 @@ impl Shared {
                 content.fill(0);
             }
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
-            self.write_out(topology, stripe, smallvec![extent], WriteFlags::default()).await?;
+            self.write_out(topology, stripe, smallvec![extent], WriteFlags::default(), &|_| true).await?;
             self.stats.count_healed();
         }
         Ok(())

@@ -11,6 +11,8 @@ use crate::{
     geometry::{Geometry, MemberIndex},
     jobs::JobReport,
     ledger::Standing,
+    plan::costs::MemberCost,
+    stats::MemberStatsReport,
 };
 
 /// The state of one attached member.
@@ -42,7 +44,7 @@ impl MemberState {
 }
 
 /// One attached member.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MemberReport {
     /// The device's name.
     pub name: String,
@@ -58,6 +60,10 @@ pub struct MemberReport {
     pub media: MediaKind,
     /// Failed reads since the array was opened.
     pub read_errors: u32,
+    /// What was read and written since the member was attached.
+    pub stats: MemberStatsReport,
+    /// What its I/O costs, as far as it is known; learned while a policy looks at it.
+    pub cost: MemberCost,
 }
 
 /// An array at one moment.
@@ -138,6 +144,8 @@ impl Array {
                     state,
                     media: entry.member.device.info().media,
                     read_errors: entry.member.read_errors.load(Ordering::Relaxed),
+                    stats: entry.member.stats.report(),
+                    cost: entry.member.meter.cost(),
                 }
             })
             .collect();

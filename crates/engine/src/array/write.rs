@@ -4,16 +4,21 @@ use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags};
+use stripewise_device::{IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags};
 
-use super::{Array, Shared, detached::Detached};
+use super::{
+    Array, Shared,
+    detached::Detached,
+    wait::{Requested, wait_all},
+};
 use crate::{
     compute::{self, Fetched, NewData, Run, Runs, WriteExtent, byte_range},
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     intent::IntentGuard,
+    meter::IoClass,
     mutants::{Mutant, lives},
-    plan::{self, Plan, Presence, StripeState, costs::NoCosts},
+    plan::{Plan, Presence, StripeState},
     rows::RowSet,
     topology::{Member, Topology},
 };
@@ -22,11 +27,10 @@ use crate::{
 /// that one huge request does not take all memory.
 pub(crate) const STRIPES_IN_FLIGHT: usize = 16;
 
-/// A read of a plan, under way.
+/// A read of a plan.
 struct PlannedRead {
     column: usize,
     rows: Range<usize>,
-    io: IoFuture<ReadDone>,
 }
 
 /// Columns whose old content could not be read in this write.
@@ -112,7 +116,7 @@ impl Shared {
                 return Err(ArrayError::Failed);
             }
             let state = self.state_for(&topology, &span, &unreadable);
-            let plan = plan::build(&state, &**self.selection.read(), &NoCosts);
+            let plan = self.plan(&topology, &span, &state);
             let plan = match plan {
                 Ok(plan) => plan,
                 Err(_) if !unreadable.is_empty() => {
@@ -130,12 +134,13 @@ impl Shared {
                     continue;
                 }
             };
-            self.stats.count_plan(&plan);
+            self.count_plan(&topology, stripe, &plan);
             let mut extents = compute::compute(&plan, &state, &new, fetched);
             if lives(Mutant::DropParityWrite) {
                 extents.retain(|extent| extent.column < self.geometry.data_columns());
             }
-            self.write_out(&topology, stripe, extents, flags).await?;
+            let after_read = |column: usize| !plan.columns[column].reads().is_empty();
+            self.write_out(&topology, stripe, extents, flags, &after_read).await?;
             return Ok(());
         }
     }
@@ -158,6 +163,7 @@ impl Shared {
         plan: &Plan,
     ) -> Result<Fetched, Vec<(usize, IoError)>> {
         let mut reads: SmallVec<[PlannedRead; 8]> = SmallVec::new();
+        let mut requested = Requested::new();
         let start = self.geometry.chunk_start(stripe);
         for (column, ops) in plan.columns.iter().enumerate() {
             for rows in ops.reads().runs() {
@@ -165,17 +171,15 @@ impl Shared {
                 let member =
                     topology.reader(&self.geometry, stripe, column).expect("plans read present columns");
                 let buf = IoBuf::with_len(bytes.len());
-                reads.push(PlannedRead {
-                    column,
-                    rows,
-                    io: member.read(start + bytes.start as u64, smallvec![buf]),
-                });
+                requested.push(member.read(start + bytes.start as u64, smallvec![buf]));
+                reads.push(PlannedRead { column, rows });
             }
         }
         let mut fetched: Fetched = plan.columns.iter().map(|_| Runs::new()).collect();
         let mut failed = Vec::new();
-        for PlannedRead { column, rows, io } in reads {
-            match io.await.into_one() {
+        let results = wait_all(requested, self.is_metered()).await;
+        for (PlannedRead { column, rows }, done) in reads.into_iter().zip(results) {
+            match done.into_one() {
                 Ok(buf) => fetched[column].push(Run { rows, buf }),
                 Err(error) => failed.push((column, error)),
             }
@@ -205,29 +209,30 @@ impl Shared {
     }
 
     /// Writes all extents at once, fails the members that could not take theirs, and waits until what the write
-    /// relied on is recorded.
+    /// relied on is recorded. `after_read` tells of each column whether its chunk has just been read.
     pub(crate) async fn write_out(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
         extents: SmallVec<[WriteExtent; 8]>,
         flags: WriteFlags,
+        after_read: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<(), ArrayError> {
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
-        let mut writes: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
+        let mut members: SmallVec<[&Arc<Member>; 8]> = SmallVec::new();
+        let mut requested = Requested::new();
         for extent in extents {
+            let class = if after_read(extent.column) { IoClass::Rewrite } else { IoClass::Write };
             for member in topology.writers(&self.geometry, stripe, extent.column) {
-                let write = member.write(start + extent.start as u64, extent.bufs.clone(), flags);
-                writes.push((member, write));
+                let offset = start + extent.start as u64;
+                requested.push(member.write_as(class, offset, extent.bufs.clone(), flags));
+                members.push(member);
             }
         }
-        let mut failed = Vec::new();
-        for (member, write) in writes {
-            if let Err(error) = write.await {
-                failed.push((member.clone(), error));
-            }
-        }
+        let results = wait_all(requested, self.is_metered()).await;
+        let failed = members.into_iter().zip(results);
+        let failed = failed.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect();
         self.settle(topology, failed).await
     }
 

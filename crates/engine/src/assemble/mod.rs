@@ -20,13 +20,15 @@ use uuid::Uuid;
 pub use choose::{Chosen, Excluded, choose};
 
 use crate::{
-    array::{Array, Requests, Shared, default_selection},
+    array::{Array, Requests, Shared},
     error::ArrayError,
     examine::{Examination, ExamineError, examine},
     geometry::{GeometryError, StripeIndex},
     jobs::{self, JobBoard, JobKind, Request},
     locks::RowLocks,
+    plan::selection::{Policy, policy_numbered},
     stats::Stats,
+    trace::Tracer,
 };
 
 /// How to open an array.
@@ -115,9 +117,8 @@ pub enum AssembleError {
     },
     /// Members are absent that were there at last.
     #[error(
-        "{absent} members are absent that were there when the array was last used{}; bring them, or start degraded \
-         with --run",
-        excluded_text(.excluded)
+        "{} when the array was last used{}; bring what is missing, or start degraded with --run",
+        absent_text(*.absent), excluded_text(.excluded)
     )]
     Absent {
         /// How many.
@@ -141,6 +142,13 @@ fn problems(errors: &[ExamineError]) -> String {
         return "no device was given".to_owned();
     }
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn absent_text(absent: usize) -> String {
+    match absent {
+        1 => "a member is absent that was there".to_owned(),
+        _ => format!("{absent} members are absent that were there"),
+    }
 }
 
 fn excluded_text(excluded: &[Excluded]) -> String {
@@ -180,6 +188,7 @@ async fn open(
 ) -> Result<Array, AssembleError> {
     let loaded = load::load(examined, &chosen, options).await?;
     let scrub = interrupted_scrub(examined, &chosen);
+    let policy = kept_policy(examined, &chosen);
     let superblock = &examined[chosen.freshest].superblock;
     let shared = Arc::new_cyclic(|me| Shared {
         me: me.clone(),
@@ -192,7 +201,8 @@ async fn open(
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),
-        selection: default_selection(),
+        selection: RwLock::new((policy.make)()),
+        tracer: Tracer::default(),
         jobs: JobBoard::default(),
         stats: Stats::default(),
         closing: AtomicBool::new(false),
@@ -206,6 +216,7 @@ async fn open(
         healing: Mutex::new(BTreeSet::new()),
     });
     let array = Array { shared: shared.clone() };
+    shared.switch_meters(&*shared.ledger.lock().await);
     if options.read_only {
         return Ok(array);
     }
@@ -226,6 +237,12 @@ async fn open(
     env.spawn(Box::pin(jobs::run_jobs(shared.clone())));
     env.spawn(Box::pin(jobs::run_housekeeping(shared)));
     Ok(array)
+}
+
+/// The write selection policy that was chosen for the array.
+fn kept_policy(examined: &[Examination], chosen: &Chosen) -> &'static Policy {
+    let header = examined[chosen.freshest].extension.as_ref().ok();
+    policy_numbered(header.map_or(0, |(header, _)| header.options.selection_policy))
 }
 
 /// A check or repair that the array's end interrupted.

@@ -134,7 +134,7 @@ impl Shared {
             }));
         }
         if mend && !extents.is_empty() {
-            self.write_out(topology, stripe, extents, WriteFlags::default()).await?;
+            self.write_out(topology, stripe, extents, WriteFlags::default(), &|_| true).await?;
         }
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);

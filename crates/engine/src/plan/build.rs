@@ -236,7 +236,11 @@ mod tests {
         assert_eq!(cycle("DEEE|X").0, Cycle::Direct, "parity lost");
         assert_eq!(cycle("DEUE|E").0, Cycle::Rmw);
         assert_eq!(cycle("YEXE|EE").0, Cycle::Recover, "two lost, one of them dirty");
-        assert_eq!(cycle("DEEE|XE").0, Cycle::Rcw, "P is lost, and md counts it dear: only Q is kept up to date");
+        assert_eq!(
+            cycle("DEEE|XE").0,
+            Cycle::Rcw,
+            "P is lost, and md counts it dear: only Q is kept up to date"
+        );
         let lost = build(&state("YXEE|E"), &Classic, &NoCosts).unwrap_err();
         assert_eq!(lost, PlanError::TooManyLost { lost: 2, parity: 1 });
     }

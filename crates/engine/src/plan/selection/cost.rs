@@ -8,7 +8,7 @@ use super::{Policy, WriteSelection};
 use crate::{
     plan::{
         Band, Cycle, Estimate, StripeState,
-        costs::{ColumnCosts, MemberCost},
+        costs::{ColumnCosts, MemberCost, ServiceTime},
     },
     rows::RowSet,
 };
@@ -52,8 +52,8 @@ struct Weighed {
     rmw_reads: RowSet,
     /// Rows that an RCW reads: what is not wholly new.
     rcw_reads: RowSet,
-    /// Nanoseconds to write the column's blocks, beyond getting there; none if it is not written.
-    write_blocks_ns: Option<f32>,
+    /// Nanoseconds to write the column's rows where nothing was just read, and where it was; none if it is not written.
+    writes_ns: Option<[f32; 2]>,
 }
 
 /// The stripe's columns, and the rows whose cycle is settled.
@@ -80,13 +80,13 @@ impl Weighing {
                 true if is_data => column.dirty,
                 true => rows,
             };
-            let write_blocks_ns =
-                (!written.is_empty()).then(|| cost.write_ns(written, false) - cost.random_write_ns);
+            let write_ns = |time: ServiceTime| time.fixed_ns + time.rows_ns(written);
+            let writes_ns = (!written.is_empty()).then(|| [write_ns(cost.write), write_ns(cost.rewrite)]);
             Weighed {
                 cost,
                 rmw_reads: if is_data { readable & column.dirty } else { readable },
                 rcw_reads: if is_data { readable - whole } else { RowSet::EMPTY },
-                write_blocks_ns,
+                writes_ns,
             }
         });
         Self { columns: columns.collect(), fixed_rmw: settled(Cycle::Rmw), fixed_rcw: settled(Cycle::Rcw) }
@@ -124,17 +124,18 @@ impl Weighing {
         let (rmw, rcw) = (rmw | self.fixed_rmw, rcw | self.fixed_rcw);
         let (mut read_end, mut write_end, mut from_others) = (0.0_f32, 0.0_f32, 0.0);
         for column in &self.columns {
-            let cost = &column.cost;
+            let MemberCost { read, write, queue, .. } = column.cost;
             let reads = column.rmw_reads & rmw | column.rcw_reads & rcw;
-            let read_ns = cost.read_ns(reads);
-            if read_ns > 0.0 {
-                read_end = read_end.max(read_ns + cost.queue * cost.random_read_ns);
-                from_others += cost.queue * read_ns;
+            let reads_there = !reads.is_empty();
+            if reads_there {
+                let ns = read.fixed_ns + read.rows_ns(reads);
+                read_end = read_end.max(ns + queue * read.fixed_ns);
+                from_others += queue * ns;
             }
-            if let Some(blocks_ns) = column.write_blocks_ns {
-                let first_ns = if reads.is_empty() { cost.random_write_ns } else { cost.rewrite_ns };
-                write_end = write_end.max(blocks_ns + first_ns + cost.queue * cost.random_write_ns);
-                from_others += cost.queue * (blocks_ns + first_ns);
+            if let Some(writes_ns) = column.writes_ns {
+                let ns = writes_ns[usize::from(reads_there)];
+                write_end = write_end.max(ns + queue * write.fixed_ns);
+                from_others += queue * ns;
             }
         }
         read_end + write_end + from_others

@@ -1,0 +1,101 @@
+//! Counters that many threads add to without sharing a cache line.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Threads that have cells of their own; all others share the last.
+const OWNERS: usize = 31;
+
+/// Threads seen so far.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Which cells are this thread's.
+    static CELLS: usize = THREADS.fetch_add(1, Relaxed).min(OWNERS);
+}
+
+/// `N` counters that only grow. An addition by one of the first threads of the process is a load and a store of a cell
+/// that no other thread writes.
+#[derive(Debug)]
+pub struct Counters<const N: usize>(Box<[Cells<N>]>);
+
+/// One thread's part; two cache lines, since processors fetch those in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Cells<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Default for Counters<N> {
+    fn default() -> Self {
+        Self((0..=OWNERS).map(|_| Cells(std::array::from_fn(|_| AtomicU64::new(0)))).collect())
+    }
+}
+
+impl<const N: usize> Counters<N> {
+    /// Adds to counter `index`.
+    pub fn add(&self, index: usize, count: u64) {
+        let owner = CELLS.with(|cells| *cells);
+        let cell = &self.0[owner].0[index];
+        if owner < OWNERS {
+            cell.store(cell.load(Relaxed).wrapping_add(count), Relaxed);
+        } else {
+            cell.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// What was added to counter `index` so far. Additions under way may be missing.
+    pub fn sum(&self, index: usize) -> u64 {
+        self.0.iter().map(|cells| cells.0[index].load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Named counters over [`Counters`]: an index, a set to add to, and a report of it at one moment.
+#[macro_export]
+macro_rules! counters {
+    ($index:ident, $(#[$set_doc:meta])* $set:ident, $(#[$report_doc:meta])* $report:ident:
+     $($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        #[allow(non_camel_case_types, reason = "the names are those of the report's fields")]
+        #[derive(Debug, Clone, Copy)]
+        enum $index { $($name),+ }
+
+        $(#[$set_doc])*
+        #[derive(Debug, Default)]
+        pub struct $set($crate::sync::Counters<{ [$(stringify!($name)),+].len() }>);
+
+        $(#[$report_doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct $report { $($(#[$doc])* pub $name: u64),+ }
+
+        impl $set {
+            /// The counters now.
+            pub fn report(&self) -> $report {
+                $report { $($name: self.0.sum($index::$name as usize)),+ }
+            }
+
+            fn add(&self, index: $index, count: u64) {
+                self.0.add(index as usize, count);
+            }
+        }
+
+        impl $report {
+            /// Names and values, in order.
+            pub fn fields(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),+]
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_however_many_threads_add() {
+        let counters = Counters::<2>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * OWNERS {
+                scope.spawn(|| (0..1000).for_each(|_| counters.add(1, 3)));
+            }
+        });
+        assert_eq!((counters.sum(0), counters.sum(1)), (0, 2 * OWNERS as u64 * 3000));
+    }
+}

@@ -1,0 +1,118 @@
+//! Write selection on an open array: which policy, what it is told of members, and what it decided.
+
+use std::sync::Arc;
+
+use super::{Array, Shared};
+use crate::{
+    error::ArrayError,
+    geometry::{Geometry, StripeIndex, StripeSpan},
+    ledger::Ledger,
+    plan::{
+        self, Plan, PlanError, StripeState,
+        costs::{ColumnCosts, MemberCost},
+        selection::Policy,
+    },
+    topology::Topology,
+    trace::{Decision, TraceFilter, Traced},
+};
+
+impl Array {
+    /// Changes how partly written rows are written, at once; kept on the members for later openings.
+    ///
+    /// # Errors
+    /// [`ArrayError::ReadOnly`], [`ArrayError::Closed`], or [`ArrayError::Failed`] if that could not be written down.
+    pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
+        if self.shared.read_only {
+            return Err(ArrayError::ReadOnly);
+        }
+        let shared = self.shared.clone();
+        self.run(async move { shared.set_policy(policy).await }).await
+    }
+
+    /// The policy by which partly written rows are written.
+    pub fn policy(&self) -> &'static Policy {
+        self.shared.selection.read().policy()
+    }
+
+    /// Keeps the next decisions that the filter lets pass, up to a number; then the oldest are dropped.
+    pub fn trace_decisions(&self, filter: TraceFilter, capacity: usize) {
+        self.shared.tracer.start(filter, capacity);
+    }
+
+    /// The decisions kept from number `since` on.
+    pub fn traced(&self, since: u64) -> Traced {
+        self.shared.tracer.since(since)
+    }
+
+    /// Keeps no more decisions.
+    pub fn stop_tracing(&self) {
+        self.shared.tracer.stop();
+    }
+}
+
+/// What the members of a stripe cost now.
+struct StripeCosts<'a> {
+    topology: &'a Topology,
+    geometry: &'a Geometry,
+    stripe: StripeIndex,
+}
+
+impl ColumnCosts for StripeCosts<'_> {
+    fn of(&self, column: usize) -> MemberCost {
+        let member = self.topology.reader(self.geometry, self.stripe, column);
+        member.map_or(MemberCost::SSD, |member| member.meter.cost())
+    }
+}
+
+impl Shared {
+    async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
+        *self.selection.write() = (policy.make)();
+        let set = self.record(move |ledger| ledger.set_policy(policy)).await;
+        self.switch_meters(&*self.ledger.lock().await);
+        set
+    }
+
+    /// Meters run where somebody looks at them.
+    pub(crate) fn switch_meters(&self, ledger: &Ledger) {
+        let on = self.is_metered();
+        for entry in &ledger.entries {
+            entry.member.meter.switch(on, &self.env);
+        }
+    }
+
+    pub(super) fn is_metered(&self) -> bool {
+        self.selection.read().needs_costs()
+    }
+
+    /// Plans a stripe's write, and tells who traces decisions.
+    pub(super) fn plan(
+        &self,
+        topology: &Topology,
+        span: &StripeSpan,
+        state: &StripeState,
+    ) -> Result<Plan, PlanError> {
+        let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
+        let selection = Arc::clone(&self.selection.read());
+        let plan = plan::build(state, &*selection, &costs)?;
+        self.tracer.tell(|number| Decision {
+            number,
+            at: self.env.now(),
+            stripe: span.stripe.0,
+            offset_bytes: span.stripe.0 * self.geometry.stripe_bytes() + span.start as u64,
+            len_bytes: span.len as u64,
+            policy: selection.policy().name,
+            bands: plan.bands.clone(),
+        });
+        Ok(plan)
+    }
+
+    /// Counts what a plan does, in the array and on each member.
+    pub(super) fn count_plan(&self, topology: &Topology, stripe: StripeIndex, plan: &Plan) {
+        self.stats.count_plan(plan);
+        for (column, ops) in plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
+            for member in topology.writers(&self.geometry, stripe, column) {
+                member.stats.count_plan(&plan.bands, ops);
+            }
+        }
+    }
+}

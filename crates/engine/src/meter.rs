@@ -1,0 +1,289 @@
+//! What I/O costs on a member, learned while it runs, for policies that weigh it.
+//!
+//! A member is seen as one server: a request occupies it from when it was asked for, or from the end of the request
+//! before, to its own end. Under a queue this is the time that a request takes of the member's throughput: what
+//! reordering, dies in parallel and caches make of it, and what a member that has slowed down takes now. Of each class,
+//! a fixed part and a part by length are learned from recent requests.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use parking_lot::Mutex;
+use stripewise_device::{EnvHandle, IoFuture, Timestamp};
+
+use crate::{
+    plan::costs::{MemberCost, ServiceTime},
+    rows::BLOCK_BYTES,
+};
+
+/// What is asked of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IoClass {
+    Read,
+    Write,
+    /// A write where the same plan has just read.
+    Rewrite,
+}
+
+/// Weight of the newest request among those that count, once there are enough: a member that changes is believed
+/// after some dozens of requests.
+const WEIGHT: f32 = 1.0 / 64.0;
+
+/// Weight of the newest look at the queue.
+const QUEUE_WEIGHT: f32 = 1.0 / 32.0;
+
+/// The least spread of lengths, in blocks squared, from which the part by length is told.
+const SPREAD_MIN: f32 = 4.0;
+
+/// One member's meter. Off, it costs a look at a flag.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    on: AtomicBool,
+    clock: OnceLock<Clock>,
+    under_way: AtomicU32,
+    /// Requests found under way by a new one, on average: an `f32`'s bits, as all that is learned.
+    queue: AtomicU32,
+    /// When the last request ended.
+    last_end_ns: AtomicU64,
+    classes: [Class; 3],
+}
+
+struct Clock(EnvHandle);
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
+/// What is known of one class.
+#[derive(Debug, Default)]
+struct Class {
+    fixed_ns: AtomicU32,
+    block_ns: AtomicU32,
+    moments: Mutex<Moments>,
+}
+
+/// Means of recent requests: lengths in blocks, times in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    count: u32,
+    blocks: f32,
+    ns: f32,
+    blocks_squared: f32,
+    blocks_ns: f32,
+}
+
+impl Moments {
+    fn add(&mut self, blocks: f32, ns: f32) {
+        self.count = self.count.saturating_add(1);
+        let weight = WEIGHT.max(1.0 / self.count as f32);
+        let step = |mean: &mut f32, value: f32| *mean += weight * (value - *mean);
+        step(&mut self.blocks, blocks);
+        step(&mut self.ns, ns);
+        step(&mut self.blocks_squared, blocks * blocks);
+        step(&mut self.blocks_ns, blocks * ns);
+    }
+
+    /// The line through what was seen; its slope is the one given while lengths are too much alike to tell.
+    fn line(&self, slope_ns: f32) -> ServiceTime {
+        let spread = self.blocks_squared - self.blocks * self.blocks;
+        let common = self.blocks_ns - self.blocks * self.ns;
+        let steepest = self.ns / self.blocks.max(1.0);
+        let seen = if spread > SPREAD_MIN && self.count > 16 { common / spread } else { slope_ns };
+        let block_ns = seen.clamp(0.0, steepest);
+        ServiceTime { fixed_ns: self.ns - block_ns * self.blocks, block_ns }
+    }
+}
+
+impl Class {
+    fn set(&self, time: ServiceTime) {
+        store(&self.fixed_ns, time.fixed_ns);
+        store(&self.block_ns, time.block_ns);
+    }
+
+    fn get(&self) -> ServiceTime {
+        ServiceTime { fixed_ns: load(&self.fixed_ns), block_ns: load(&self.block_ns) }
+    }
+
+    /// Takes note of a request, unless somebody else is at it: one more or less does not matter.
+    fn learn(&self, blocks: f32, ns: f32) {
+        let Some(mut moments) = self.moments.try_lock() else { return };
+        moments.add(blocks, ns);
+        self.set(moments.line(load(&self.block_ns)));
+    }
+}
+
+fn load(bits: &AtomicU32) -> f32 {
+    f32::from_bits(bits.load(Relaxed))
+}
+
+fn store(bits: &AtomicU32, value: f32) {
+    bits.store(value.to_bits(), Relaxed);
+}
+
+impl Meter {
+    /// A meter that is off and believes this.
+    pub(crate) fn new(cost: MemberCost) -> Arc<Self> {
+        let meter = Self {
+            on: AtomicBool::new(false),
+            clock: OnceLock::new(),
+            under_way: AtomicU32::new(0),
+            queue: AtomicU32::new(0),
+            last_end_ns: AtomicU64::new(0),
+            classes: Default::default(),
+        };
+        meter.believe(cost);
+        Arc::new(meter)
+    }
+
+    /// Starts from other times than those learned so far.
+    pub(crate) fn believe(&self, cost: MemberCost) {
+        for (class, time) in self.classes.iter().zip([cost.read, cost.write, cost.rewrite]) {
+            *class.moments.lock() = Moments::default();
+            class.set(time);
+        }
+    }
+
+    /// Switches measuring on or off.
+    pub(crate) fn switch(&self, on: bool, env: &EnvHandle) {
+        self.clock.get_or_init(|| Clock(env.clone()));
+        self.on.store(on, Relaxed);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    /// What the member costs now.
+    pub(crate) fn cost(&self) -> MemberCost {
+        let [read, write, rewrite] = &self.classes;
+        MemberCost { read: read.get(), write: write.get(), rewrite: rewrite.get(), queue: load(&self.queue) }
+    }
+
+    /// Watches a request that was just asked for.
+    pub(crate) fn watch<T>(self: &Arc<Self>, class: IoClass, bytes: usize, io: IoFuture<T>) -> IoFuture<T>
+    where
+        T: Send + Unpin + 'static,
+    {
+        if !self.is_on() {
+            return io;
+        }
+        let Some(Clock(env)) = self.clock.get() else { return io };
+        let found = self.under_way.fetch_add(1, Relaxed) as f32;
+        store(&self.queue, load(&self.queue) + QUEUE_WEIGHT * (found - load(&self.queue)));
+        let begun = env.now();
+        IoFuture::boxed(Watched { io, entry: Entry(self.clone()), class, bytes, begun })
+    }
+
+    fn done(&self, class: IoClass, bytes: usize, begun: Timestamp) {
+        let Some(Clock(env)) = self.clock.get() else { return };
+        let end = env.now().0;
+        let before = self.last_end_ns.swap(end, Relaxed);
+        let ns = end.saturating_sub(before.max(begun.0)) as f32;
+        self.classes[class as usize].learn((bytes / BLOCK_BYTES).max(1) as f32, ns);
+    }
+}
+
+/// Counts a request out, however it ends.
+struct Entry(Arc<Meter>);
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+struct Watched<T> {
+    io: IoFuture<T>,
+    entry: Entry,
+    class: IoClass,
+    bytes: usize,
+    begun: Timestamp,
+}
+
+impl<T: Unpin> Future for Watched<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let output = std::task::ready!(Pin::new(&mut self.io).poll(cx));
+        self.entry.0.done(self.class, self.bytes, self.begun);
+        Poll::Ready(output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::future::join_all;
+    use stripewise_sim::World;
+
+    use super::*;
+
+    /// Watches rounds of requests; each begins `at_a_time` together, of one block and of eight in turns, and takes `fixed`
+    /// and 10 us a block.
+    fn learn(world: &World, meter: &Arc<Meter>, rounds: usize, at_a_time: usize, fixed: Duration) {
+        let (env, meter) = (world.env(), meter.clone());
+        meter.switch(true, &env);
+        world.run(async move {
+            for round in 0..rounds {
+                let blocks = if round % 2 == 0 { 1 } else { 8 };
+                let took = fixed + Duration::from_micros(10) * blocks;
+                let requests = (0..at_a_time)
+                    .map(|_| meter.watch(IoClass::Read, blocks as usize * BLOCK_BYTES, env.sleep(took)));
+                join_all(requests).await;
+            }
+            assert_eq!(meter.under_way.load(Relaxed), 0);
+        });
+    }
+
+    fn assert_near(value: f32, expected: f32) {
+        assert!((value - expected).abs() < 0.05 * expected, "{value} instead of {expected}");
+    }
+
+    #[test]
+    fn the_fixed_part_and_the_part_by_length_are_told_apart() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        learn(&world, &meter, 300, 1, Duration::from_micros(500));
+        let cost = meter.cost();
+        assert_near(cost.read.fixed_ns, 500_000.0);
+        assert_near(cost.read.block_ns, 10_000.0);
+        assert_eq!(cost.write, MemberCost::HDD.write, "nothing was written");
+        assert_eq!(cost.queue, 0.0);
+    }
+
+    #[test]
+    fn requests_served_side_by_side_share_their_time() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        learn(&world, &meter, 300, 4, Duration::from_micros(400));
+        let cost = meter.cost();
+        assert_near(cost.read.fixed_ns, 100_000.0);
+        assert_near(cost.read.block_ns, 2_500.0);
+        assert_near(cost.queue, 1.5);
+    }
+
+    #[test]
+    fn a_member_that_slows_down_is_believed() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        learn(&world, &meter, 300, 1, Duration::from_micros(100));
+        learn(&world, &meter, 300, 1, Duration::from_millis(5));
+        assert_near(meter.cost().read.fixed_ns, 5_000_000.0);
+    }
+
+    #[test]
+    fn a_meter_that_is_off_sees_nothing() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        let env = world.env();
+        let watched = meter.clone();
+        world.run(async move { watched.watch(IoClass::Read, 4096, env.sleep(Duration::from_secs(1))).await });
+        assert_eq!(meter.cost(), MemberCost::SSD);
+    }
+}
