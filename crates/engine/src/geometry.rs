@@ -107,6 +107,14 @@ pub enum GeometryError {
         /// The chunk.
         chunk_bytes: u32,
     },
+    /// More than a device can hold.
+    #[error("{given_bytes} bytes of each of {members} members: an array has less than 8 EiB")]
+    TooLarge {
+        /// As given, of each member.
+        given_bytes: u64,
+        /// As given.
+        members: usize,
+    },
     /// The logical block is neither 512 nor 4096.
     #[error("logical block of {0} bytes: members must have 512 or 4096")]
     LogicalBlock(u32),
@@ -157,7 +165,12 @@ impl Geometry {
         if rounded == 0 {
             return Err(GeometryError::TooSmall { given_bytes: member_bytes, chunk_bytes });
         }
-        Ok(Self { level, members, chunk_bytes, member_bytes: rounded, logical_block_bytes })
+        let geometry = Self { level, members, chunk_bytes, member_bytes: rounded, logical_block_bytes };
+        // Offsets are signed where the kernel takes them.
+        match rounded.checked_mul(geometry.data_columns() as u64) {
+            Some(bytes) if bytes <= i64::MAX as u64 => Ok(geometry),
+            _ => Err(GeometryError::TooLarge { given_bytes: member_bytes, members }),
+        }
     }
 
     /// The level.

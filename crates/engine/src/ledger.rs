@@ -146,10 +146,11 @@ impl Ledger {
         failed
     }
 
-    /// Writes the metadata of members that are an event behind, as it is, and returns those that could not take it.
+    /// Writes the metadata of members that a crash left an event behind, as the newest have it, and returns those that
+    /// could not take it. Those that are further behind come with the next event.
     pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         let events = self.events;
-        self.write_where(|entry| entry.superblock.events < events, wall_clock_us).await
+        self.write_where(|entry| entry.superblock.events + 1 == events, wall_clock_us).await
     }
 
     async fn write_where(

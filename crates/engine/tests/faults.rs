@@ -14,7 +14,7 @@ use stripewise_device::{Device, IoBuf, wrap::TraceEvent};
 use stripewise_engine::{
     Array, ArrayError, AssembleError, AssembleOptions, CreateOptions, assemble, examine, geometry::Level,
 };
-use stripewise_format::extension::ExtensionError;
+use stripewise_format::{extension::ExtensionError, md::Superblock};
 use stripewise_sim::World;
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
@@ -299,4 +299,20 @@ fn scrub_finds_and_mends_what_was_changed_behind_its_back() {
         lab.wait_for_jobs();
         assert_eq!(lab.array.last_scrub().unwrap().mismatched_rows, 0);
     }
+}
+
+/// Once the end of the data on such a member was computed with an overflow: a panic, or memory for 2^38 regions.
+#[test]
+fn a_superblock_with_an_impossible_size_is_refused() {
+    let mut lab = Lab::new(23, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 });
+    lab.stop();
+    for member in &lab.members {
+        let block = member.snapshot().bytes()[4096..8192].to_vec();
+        let mut superblock = Superblock::decode(&block, 8).unwrap();
+        superblock.member_size_sectors = 1 << 56;
+        superblock.data_size_sectors = 1 << 56;
+        member.poke(4096, &superblock.encode()[..]);
+    }
+    let error = lab.assemble_all(AssembleOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("8 EiB"), "{error}");
 }

@@ -155,3 +155,84 @@ fn what_a_repair_has_mended_stays_mended_when_power_fails() {
         lab.check_parity(&lab.members);
     }
 }
+
+/// A check that finds a row in its first batch and goes slowly, 1 MiB a second.
+fn slow_check(seed: u64) -> Lab {
+    let lab = Lab::with_member_bytes(seed, RAID5, MEMBER_BYTES);
+    lab.flush();
+    lab.pass(5);
+    lab.members[1].poke(common::DATA_OFFSET + 8192, &[0xee; 4096]);
+    let limits = SpeedLimits { min_bytes_per_s: 1 << 20, max_bytes_per_s: 1 << 20 };
+    lab.array.set_speed_limits(limits);
+    lab.array.start_scrub(false).unwrap();
+    lab.pass(2);
+    assert_eq!(lab.array.job().unwrap().mismatched_rows, 1);
+    lab
+}
+
+/// Once a scrub that gave way to a rebuild began to count anew, and said that all was well.
+#[test]
+fn what_a_scrub_found_before_it_gave_way_counts() {
+    let mut lab = slow_check(8);
+    let spare: Arc<dyn Device> = lab.world.add_member("spare", MEMBER_BYTES);
+    let array = lab.array.clone();
+    lab.world
+        .run(async move {
+            array.add(spare).await?;
+            array.replace("m2", "spare").await
+        })
+        .unwrap();
+    lab.wait_for_jobs();
+    let scrub = lab.array.last_scrub().unwrap();
+    assert_eq!(scrub.outcome, Some(JobOutcome::Done));
+    assert_eq!((scrub.mismatched_rows, scrub.mismatches.len()), (1, 1));
+    assert_eq!(lab.array.last_job().unwrap().kind, JobKind::Check, "it went on after the replacement");
+}
+
+#[test]
+fn what_a_scrub_found_before_the_array_stopped_counts() {
+    let mut lab = slow_check(9);
+    lab.stop();
+    lab.assemble_all(AssembleOptions::default()).unwrap();
+    lab.wait_for_jobs();
+    assert_eq!(lab.array.last_scrub().unwrap().mismatched_rows, 1);
+}
+
+/// Once a request that came while batches were under way was slept over: at a low speed for minutes.
+#[test]
+fn a_stop_is_heard_at_any_moment() {
+    for moment in 0..60 {
+        let lab = Lab::with_member_bytes(10, RAID5, MEMBER_BYTES);
+        lab.array.set_speed_limits(SpeedLimits { min_bytes_per_s: 1 << 10, max_bytes_per_s: 1 << 10 });
+        lab.array.start_scrub(false).unwrap();
+        lab.world.run_for(Duration::from_micros(50 * moment));
+        let start = lab.world.now();
+        lab.stop();
+        let took = lab.world.now().since(start);
+        assert!(took < Duration::from_secs(2), "stopping after {moment} took {took:?}");
+    }
+}
+
+/// Once each request for a scrub began the replacement again that an operator had stopped, and no scrub came of it.
+#[test]
+fn a_scrub_does_not_begin_a_stopped_replacement_again() {
+    let mut lab = Lab::with_member_bytes(11, RAID5, MEMBER_BYTES);
+    let limits = SpeedLimits { min_bytes_per_s: 1 << 20, max_bytes_per_s: 1 << 20 };
+    lab.array.set_speed_limits(limits);
+    let spare: Arc<dyn Device> = lab.world.add_member("spare", MEMBER_BYTES);
+    let array = lab.array.clone();
+    lab.world
+        .run(async move {
+            array.add(spare).await?;
+            array.replace("m2", "spare").await
+        })
+        .unwrap();
+    lab.pass(1);
+    lab.array.stop_job();
+    lab.wait_for_jobs();
+    lab.array.start_scrub(false).unwrap();
+    lab.wait_for_jobs();
+    let scrub = lab.array.last_scrub().expect("it was carried out");
+    assert_eq!(scrub.outcome, Some(JobOutcome::Done));
+    assert_eq!(lab.array.last_job().unwrap().kind, JobKind::Check);
+}

@@ -13,7 +13,7 @@ use crate::{
     enroll,
     error::ArrayError,
     geometry::{Level, MemberIndex, StripeIndex},
-    jobs::{JobKind, JobReport, SpeedLimits},
+    jobs::{Found, JobKind, JobReport, SpeedLimits},
     ledger::{Ledger, Standing},
     topology::{Incoming, Member, Place},
 };
@@ -73,7 +73,7 @@ impl Array {
         let shared = self.shared.clone();
         Detached::start(self.env(), async move {
             let _working = shared.background.enter();
-            if shared.closing.load(Ordering::Acquire) {
+            if shared.closing.load(Ordering::SeqCst) {
                 return Err(ArrayError::Closed);
             }
             command.await
@@ -98,7 +98,7 @@ impl Array {
             return Err(ArrayError::Busy(job.kind.name()));
         }
         let kind = if mend { JobKind::Repair } else { JobKind::Check };
-        self.shared.jobs.request(crate::jobs::Request { kind, start_stripe: 0 });
+        self.shared.jobs.request(crate::jobs::Request { kind, start_stripe: 0, found: Found::default() });
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl Array {
         }
         loop {
             let seen = self.shared.jobs.changes();
-            if !self.shared.jobs.is_due() || self.shared.closing.load(Ordering::Acquire) {
+            if !self.shared.jobs.is_due() || self.shared.closing.load(Ordering::SeqCst) {
                 return;
             }
             self.shared.jobs.changed(seen).await;
@@ -199,7 +199,7 @@ impl Shared {
     }
 
     async fn stop(&self) -> Result<(), ArrayError> {
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if self.closing.swap(true, Ordering::SeqCst) {
             return Err(ArrayError::Closed);
         }
         self.jobs.poke();

@@ -105,12 +105,13 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn enter(&self) -> RequestGuard<'_> {
-        self.active.fetch_add(1, Ordering::AcqRel);
+        // With the looks at `closing` in one order for all: a request that stopping does not see sees that it is stopping.
+        self.active.fetch_add(1, Ordering::SeqCst);
         RequestGuard(self)
     }
 
     pub(crate) fn active(&self) -> u64 {
-        self.active.load(Ordering::Acquire)
+        self.active.load(Ordering::SeqCst)
     }
 
     /// Grows whenever a request ends: tells background jobs whether clients are there.
@@ -163,7 +164,7 @@ impl Array {
 impl Shared {
     /// Checks that a request lies in the array and that the array takes requests.
     pub(crate) fn check_request(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
-        if self.closing.load(Ordering::Acquire) {
+        if self.closing.load(Ordering::SeqCst) {
             return Err(ArrayError::Closed);
         }
         let block = u64::from(self.geometry.logical_block_bytes());

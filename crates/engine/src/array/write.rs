@@ -110,6 +110,7 @@ impl Shared {
         let _rows = self.locks.lock(stripe, rows).await;
         let _intent = self.begin_intent(stripe).await?;
         let mut unreadable = Unreadable::new();
+        let mut healed = false;
         loop {
             let topology = self.topology.load_full();
             if topology.failed {
@@ -119,7 +120,8 @@ impl Shared {
             let plan = self.plan(&topology, &span, &state);
             let plan = match plan {
                 Ok(plan) => plan,
-                Err(_) if !unreadable.is_empty() => {
+                Err(_) if !unreadable.is_empty() && !healed => {
+                    healed = true;
                     // Bad blocks of several members in different rows: mended block by block, then tried once more.
                     self.heal_rows(&topology, stripe, &unreadable, rows).await?;
                     unreadable.clear();

@@ -209,6 +209,8 @@ fn classify(
         // A spare that was just being taken up: it has nothing of the array's data yet.
         (Role::Spare | Role::Active(_), Role::Spare) => {
             check_current(fresh, own)?;
+            own.check_supported().map_err(|reason| reason.to_string())?;
+            check_size(&examined[index], geometry)?;
             Ok(Part::Spare { index })
         }
         (Role::Journal, _) => Err("it is a journal device, which Stripewise does not use".to_owned()),
@@ -228,13 +230,15 @@ fn check_current(fresh: &Superblock, own: &Superblock) -> Result<(), String> {
 
 /// A member whose device has become too short is not trusted with anything.
 pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
-    let need =
-        examination.superblock.data_offset_sectors.saturating_mul(SECTOR_BYTES) + geometry.member_bytes();
     let have = examination.device.info().size_bytes;
-    if have >= need {
-        return Ok(());
+    let start = examination.superblock.data_offset_sectors.checked_mul(SECTOR_BYTES);
+    match start.and_then(|start| start.checked_add(geometry.member_bytes())) {
+        Some(end) if end <= have => Ok(()),
+        Some(end) => Err(format!("truncated: it has {have} bytes and its part of the array ends at {end}")),
+        None => {
+            Err("its part of the array would lie beyond all addresses; its superblock is damaged".to_owned())
+        }
     }
-    Err(format!("truncated: it has {have} bytes and its part of the array ends at {need}"))
 }
 
 fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geometry) -> Part {
@@ -264,7 +268,7 @@ fn without_repeated_numbers(chosen: &mut Chosen, examined: &[Examination]) {
     }
 }
 
-/// One member for a role. Of two that are being filled the further one counts.
+/// One member for a role. Of two that are being filled the first counts.
 fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result<(), AssembleError> {
     if let Part::Active { slot, index } = part
         && let Some(other) = chosen.active(slot.0)

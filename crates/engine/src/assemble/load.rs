@@ -16,7 +16,7 @@ use super::{
 use crate::{
     enroll,
     examine::{Examination, read_block},
-    geometry::{Level, MemberIndex},
+    geometry::{Geometry, Level, MemberIndex},
     intent::{Intent, Pages, RegionMap},
     ledger::{Entry, Ledger, Standing},
     mutants::{Mutant, lives},
@@ -41,9 +41,9 @@ pub(super) fn check_writable(
         return Ok(());
     }
     for part in &chosen.parts {
-        let (Part::Active { index, .. } | Part::Incoming { index, .. } | Part::Spare { index }) = *part;
-        if let Some(reason) = unwritable(&examined[index]) {
-            let member = examined[index].device.info().name.clone();
+        let member = &examined[part.index()];
+        if let Some(reason) = unwritable(member) {
+            let member = member.device.info().name.clone();
             return Err(AssembleError::Unsupported { member, reason });
         }
     }
@@ -91,11 +91,11 @@ pub(super) async fn load(
         }
         entries.push(entry);
     }
+    for entry in &mut entries {
+        // Until the count is raised, what is written is what the newest have.
+        entry.superblock.roles = fresh.roles.clone();
+    }
     let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync() };
-    let standings: Vec<_> =
-        ledger.entries.iter().map(|entry| (entry.member.clone(), entry.standing)).collect();
-    standings.iter().for_each(|(member, standing)| ledger.set_standing(member, *standing));
-    forget_absent(&mut ledger, chosen);
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
@@ -181,16 +181,18 @@ async fn load_md_bitmap(entry: &Entry) -> Option<BitmapSuperblock> {
     BitmapSuperblock::decode(&block).ok()
 }
 
-/// Members that the table calls active and that are not here have failed: were they to come back after we wrote,
-/// they must not be taken for current.
-fn forget_absent(ledger: &mut Ledger, chosen: &Chosen) {
+/// Enters what the members are from now on into everybody's table, and members that are absent as failed: they may come
+/// back.
+pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
+    let standings: Vec<_> =
+        ledger.entries.iter().map(|entry| (entry.member.clone(), entry.standing)).collect();
+    standings.iter().for_each(|(member, standing)| ledger.set_standing(member, *standing));
     let present: Vec<u32> = ledger.entries.iter().map(|entry| entry.member.dev_number).collect();
-    let Some(first) = ledger.entries.first() else { return };
-    let absent: Vec<u32> = (0..first.superblock.roles.max_dev())
-        .filter(|number| matches!(first.superblock.roles.of(*number), Some(Role::Active(slot)) if usize::from(slot) < chosen.geometry.members()))
-        .filter(|number| !present.contains(number))
-        .collect();
-    absent.into_iter().for_each(|number| ledger.set_role(number, Role::Faulty));
+    let roles = ledger.roles();
+    let absent = (0..roles.max_dev())
+        .filter(|number| matches!(roles.of(*number), Some(Role::Active(slot)) if usize::from(slot) < geometry.members()))
+        .filter(|number| !present.contains(number));
+    absent.for_each(|number| ledger.set_role(number, Role::Faulty));
 }
 
 /// The bitmap as the members have it: what may disagree after a crash.

@@ -24,7 +24,7 @@ use crate::{
     error::ArrayError,
     examine::{Examination, ExamineError, examine},
     geometry::{GeometryError, StripeIndex},
-    jobs::{self, JobBoard, JobKind, Request},
+    jobs::{self, Found, JobBoard, JobKind, Request},
     locks::RowLocks,
     plan::selection::{Policy, policy_numbered},
     stats::Stats,
@@ -229,7 +229,7 @@ async fn open(
         return Err(ArrayError::Failed.into());
     }
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
-    shared.record(|_| ()).await?;
+    shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
     shared.record(|_| ()).await?;
     if let Some(request) = scrub {
         shared.jobs.request(request);
@@ -254,5 +254,6 @@ fn interrupted_scrub(examined: &[Examination], chosen: &Chosen) -> Option<Reques
         _ => return None,
     };
     let stripe = StripeIndex(header.job.position_bytes / chosen.geometry.chunk_bytes() as u64);
-    (stripe.0 < chosen.geometry.stripes()).then_some(Request { kind, start_stripe: stripe.0 })
+    let found = Found { mismatched_rows: header.job.mismatches, ..Found::default() };
+    (stripe.0 < chosen.geometry.stripes()).then_some(Request { kind, start_stripe: stripe.0, found })
 }

@@ -96,6 +96,8 @@ pub struct JobReport {
     pub mismatched_rows: u64,
     /// The first of the stripes that they were in.
     pub mismatches: Vec<Mismatch>,
+    /// The first byte of the array in a stripe that could not be read and was passed over.
+    pub unreadable: Option<u64>,
     /// Whether an operator has paused it.
     pub paused: bool,
     /// Recent speed in bytes of each member a second.
@@ -121,11 +123,24 @@ impl JobReport {
             chunk_bytes,
             mismatched_rows: 0,
             mismatches: Vec::new(),
+            unreadable: None,
             paused: false,
             bytes_per_s: 0,
             started: Timestamp::default(),
             outcome: None,
         }
+    }
+
+    /// Goes on from what was found before.
+    pub(crate) fn take_over(&mut self, found: Found) {
+        let Found { mismatched_rows, mismatches, unreadable } = found;
+        (self.mismatched_rows, self.mismatches, self.unreadable) = (mismatched_rows, mismatches, unreadable);
+    }
+
+    /// What was found so far.
+    pub(crate) fn found(&self) -> Found {
+        let (mismatched_rows, unreadable) = (self.mismatched_rows, self.unreadable);
+        Found { mismatched_rows, mismatches: self.mismatches.clone(), unreadable }
     }
 
     pub(crate) fn add_mismatch(&mut self, mismatch: Mismatch) {
@@ -137,10 +152,20 @@ impl JobReport {
 }
 
 /// What an operator asked for and has not been started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) kind: JobKind,
     pub(crate) start_stripe: u64,
+    /// What was found before that stripe.
+    pub(crate) found: Found,
+}
+
+/// What a scrub has found so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Found {
+    pub(crate) mismatched_rows: u64,
+    pub(crate) mismatches: Vec<Mismatch>,
+    pub(crate) unreadable: Option<u64>,
 }
 
 #[derive(Default)]
@@ -158,6 +183,9 @@ struct State {
     wishes: u64,
     /// The wish up to which the runner has done what can be done.
     idle_since: Option<u64>,
+    /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it again, a change
+    /// of members is.
+    unfilled: Vec<u32>,
     limits: SpeedLimits,
     waiting: WaitList,
 }
@@ -180,7 +208,20 @@ impl JobBoard {
 
     /// Makes the runner look for work, and everybody who waits look again.
     pub(crate) fn poke(&self) {
-        self.change(|state| state.wishes += 1);
+        self.change(|state| {
+            state.wishes += 1;
+            state.unfilled.clear();
+        });
+    }
+
+    /// Filling a member has failed or was stopped.
+    pub(crate) fn leave_unfilled(&self, dev_number: u32) {
+        self.0.lock().unfilled.push(dev_number);
+    }
+
+    /// Whether a member may be filled: nobody gave that up since members last changed.
+    pub(crate) fn may_fill(&self, dev_number: u32) -> bool {
+        !self.0.lock().unfilled.contains(&dev_number)
     }
 
     /// Whether a job runs, or would if the runner had looked already.
@@ -228,6 +269,16 @@ impl JobBoard {
         self.change(|state| {
             state.requests.push_back(request);
             state.wishes += 1;
+        });
+    }
+
+    /// Asks for the rest of a job that gave way, unless an operator has stopped it meanwhile.
+    pub(crate) fn request_rest(&self, request: Request) {
+        self.change(|state| {
+            if !state.stop {
+                state.requests.push_front(request);
+                state.wishes += 1;
+            }
         });
     }
 

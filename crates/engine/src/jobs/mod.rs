@@ -13,5 +13,5 @@ mod verify;
 
 pub use board::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
 
-pub(crate) use board::{JobBoard, Request};
+pub(crate) use board::{Found, JobBoard, Request};
 pub(crate) use runner::{run_housekeeping, run_jobs};

@@ -126,7 +126,8 @@ impl Shared {
         }
         self.take_up_spares().await;
         if let Some((slot, incoming)) = self.next_incoming() {
-            return self.rebuild(slot, incoming).await;
+            self.rebuild(slot, incoming).await;
+            return true;
         }
         match self.jobs.next_request() {
             Some(request) => {
@@ -143,6 +144,7 @@ impl Shared {
         self.jobs.last().is_some_and(|job| job.kind == JobKind::Resync && failed(job))
     }
 
+    /// The member to be filled next.
     fn next_incoming(&self) -> Option<(MemberIndex, Arc<Incoming>)> {
         let topology = self.topology.load();
         let filling = topology.slots.iter().enumerate().filter_map(|(index, slot)| {
@@ -150,6 +152,7 @@ impl Shared {
         });
         // Vacant roles first: a replaced member still serves.
         filling
+            .filter(|(_, _, incoming)| self.jobs.may_fill(incoming.member.dev_number))
             .min_by_key(|(replacing, slot, _)| (*replacing, *slot))
             .map(|(_, slot, incoming)| (slot, incoming))
     }
@@ -162,17 +165,15 @@ impl Shared {
         self.jobs.start(report);
     }
 
-    /// Notes how a job ended; true if another may follow at once.
-    fn end_job(&self, result: Result<(), Ended>) -> bool {
-        let (outcome, go_on) = match result {
-            Ok(()) => (JobOutcome::Done, true),
-            Err(Ended::Stopped) => (JobOutcome::Stopped, false),
-            Err(Ended::Yielded) => (JobOutcome::Stopped, true),
-            Err(Ended::Failed(error)) => (JobOutcome::Failed(error.to_string()), false),
+    /// Notes how a job ended.
+    fn end_job(&self, result: Result<(), Ended>) {
+        let outcome = match result {
+            Ok(()) => JobOutcome::Done,
+            Err(Ended::Stopped | Ended::Yielded) => JobOutcome::Stopped,
+            Err(Ended::Failed(error)) => JobOutcome::Failed(error.to_string()),
         };
         tracing::info!(?outcome, "job ends");
         self.jobs.finish(outcome);
-        go_on
     }
 
     async fn resync(&self) -> bool {
@@ -194,7 +195,11 @@ impl Shared {
                 Err(Ended::Failed(error @ ArrayError::Unreadable { .. })) => {
                     result = Err(Ended::Failed(error))
                 }
-                Err(ended) => return self.end_job(Err(ended)),
+                Err(ended) => {
+                    let stopped = matches!(ended, Ended::Stopped);
+                    self.end_job(Err(ended));
+                    return !stopped;
+                }
             }
         }
         self.end_job(result);
@@ -202,36 +207,49 @@ impl Shared {
     }
 
     async fn scrub(&self, request: Request) {
+        let Request { kind, start_stripe, found } = request;
         let stripes = self.geometry.stripes();
-        self.start_job(request.kind, None, stripes, request.start_stripe);
-        let mend = request.kind == JobKind::Repair;
+        self.start_job(kind, None, stripes, start_stripe);
+        self.jobs.update(|job| job.take_over(found));
+        let result = match self.check_redundancy_left() {
+            Ok(()) => self.scrub_from(start_stripe, kind == JobKind::Repair).await,
+            Err(error) => Err(error.into()),
+        };
+        let Some(job) = self.jobs.current() else { return };
+        let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
+        if matches!(result, Err(Ended::Yielded)) {
+            self.jobs.request_rest(rest.clone());
+        }
+        // A scrub that the array's end interrupts is gone on with at the next opening.
+        let unfinished = matches!(result, Err(Ended::Stopped)) && self.closing.load(Ordering::Acquire);
+        self.note_scrub(unfinished.then_some(rest)).await;
+        self.end_job(result);
+    }
+
+    async fn scrub_from(&self, start_stripe: u64, mend: bool) -> Result<(), Ended> {
         let mut pace = self.pace();
-        let mut result = self.verify_range(request.start_stripe..stripes, mend, &mut pace, true).await;
+        let mut result =
+            self.verify_range(start_stripe..self.geometry.stripes(), mend, &mut pace, true).await;
         if mend && let Err(error) = self.flush().await {
             // What was mended is for good only when it is on the medium.
             result = result.and(Err(error.into()));
         }
         // Members may have failed meanwhile: from then on there was nothing to compare.
         result = result.and(self.check_redundancy_left().map_err(Ended::from));
-        let start_stripe = self.jobs.current().map_or(0, |job| job.done_stripes);
-        if matches!(result, Err(Ended::Yielded)) {
-            self.jobs.request(Request { start_stripe, ..request });
+        let unreadable = self.jobs.current().and_then(|job| job.unreadable);
+        match unreadable {
+            Some(offset_bytes) => result.and(Err(Ended::Failed(ArrayError::Unreadable { offset_bytes }))),
+            None => result,
         }
-        // A scrub that the array's end interrupts is gone on with at the next opening.
-        let unfinished = matches!(result, Err(Ended::Stopped)) && self.closing.load(Ordering::Acquire);
-        let position = unfinished.then_some(Request { start_stripe, ..request });
-        self.note_scrub(position).await;
-        self.end_job(result);
     }
 
     /// Writes down where a scrub stands, or that there is none.
     async fn note_scrub(&self, position: Option<Request>) {
-        let mismatches = self.jobs.current().map_or(0, |job| job.mismatched_rows);
         let job = position.map_or(Job::default(), |request| Job {
             kind: if request.kind == JobKind::Repair { DiskJobKind::Repair } else { DiskJobKind::Check },
             paused: self.jobs.is_paused(),
             position_bytes: self.geometry.chunk_start(StripeIndex(request.start_stripe)),
-            mismatches,
+            mismatches: request.found.mismatched_rows,
         });
         let set_job = |ledger: &mut Ledger| {
             ledger
@@ -271,11 +289,8 @@ impl Shared {
     async fn gate(&self, batch: &Range<u64>, walk: &Walk, pace: &mut Speed) -> Result<(), Ended> {
         let range = self.member_range(batch);
         let (now, served) = (self.env.now(), self.requests.served());
-        let rest = pace.after_batch(now, range.end - range.start, served, self.jobs.limits());
+        let mut rest = pace.after_batch(now, range.end - range.start, served, self.jobs.limits());
         self.jobs.update(|job| job.bytes_per_s = pace.bytes_per_s);
-        if let Some(rest) = rest {
-            self.rest(rest).await;
-        }
         loop {
             let seen = self.jobs.changes();
             if self.closing.load(Ordering::Acquire) || self.jobs.stop_requested() {
@@ -284,17 +299,14 @@ impl Shared {
             if walk.yields && self.redundancy_waits() {
                 return Err(Ended::Yielded);
             }
-            if !self.jobs.is_paused() {
-                return Ok(());
+            if self.jobs.is_paused() {
+                self.jobs.changed(seen).await;
+                continue;
             }
-            self.jobs.changed(seen).await;
+            let Some(duration) = rest.take() else { return Ok(()) };
+            // Until the time is over, or something is asked of the job: a stop, a pause, another limit.
+            select(self.env.sleep(duration), pin!(self.jobs.changed(seen))).await;
         }
-    }
-
-    /// Sleeps, unless something is asked of the job meanwhile: a stop, a pause, another limit.
-    async fn rest(&self, duration: Duration) {
-        let asked = pin!(self.jobs.changed(self.jobs.changes()));
-        let _ = select(self.env.sleep(duration), asked).await;
     }
 
     fn count_done(&self, batch: &Range<u64>) {
@@ -321,8 +333,9 @@ impl Shared {
                     self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m)));
                     self.count_done(&batch);
                 }
-                Ok((batch, Err(error @ ArrayError::Unreadable { .. }))) => {
+                Ok((batch, Err(error @ ArrayError::Unreadable { offset_bytes }))) => {
                     self.count_done(&batch);
+                    self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
                     result = result.and(Err(Ended::Failed(error)));
                 }
                 Ok((_, Err(error))) => result = walk.halt(Err(error.into())),
@@ -337,13 +350,16 @@ impl Shared {
         self.member_dropped.load(Ordering::Acquire) || self.next_incoming().is_some()
     }
 
-    async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) -> bool {
+    async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) {
         let replacing = self.topology.load().slots[slot.0].primary.is_some();
         let kind = if replacing { JobKind::Replace } else { JobKind::Rebuild };
         let (done, total) = (incoming.done_stripes(), self.geometry.stripes());
         self.start_job(kind, Some(slot), total, done);
         let result = self.fill_range(slot, &incoming, done..total).await;
-        self.end_job(result)
+        if result.is_err() {
+            self.jobs.leave_unfilled(incoming.member.dev_number);
+        }
+        self.end_job(result);
     }
 
     async fn fill_range(
