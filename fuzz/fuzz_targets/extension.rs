@@ -27,11 +27,13 @@ struct Fields {
     bitmap: (u64, u64, u64, u32, bool),
     log: (u64, u64),
     class: u8,
-    service_time_us: [u32; SERVICE_TIMES],
+    class_given: bool,
+    service_time_ns: [u32; SERVICE_TIMES],
     strides: (u32, u32),
     job: (u8, bool, u64, u64),
     policies: [u8; 4],
     speeds: (u32, u32),
+    endurance: (u64, u64, u64, u64, u32),
     data_offset_bytes: u64,
 }
 
@@ -53,7 +55,8 @@ fn header(fields: &Fields) -> Header {
         },
         log: LogDescriptor { offset_bytes: fields.log.0, length_bytes: fields.log.1 },
         member_class: MemberClass::ALL[fields.class as usize % MemberClass::ALL.len()],
-        service_time_us: fields.service_time_us,
+        member_class_given: fields.class_given,
+        service_time_ns: fields.service_time_ns,
         s_max_read: fields.strides.0,
         s_max_write: fields.strides.1,
         job: Job {
@@ -69,6 +72,13 @@ fn header(fields: &Fields) -> Header {
             consistency_policy,
             speed_min_kib_per_s: fields.speeds.0,
             speed_max_kib_per_s: fields.speeds.1,
+        },
+        endurance: Endurance {
+            rated_write_bytes: fields.endurance.0,
+            written_bytes: fields.endurance.1,
+            written_since_s: fields.endurance.2,
+            warranty_end_s: fields.endurance.3,
+            warranty_margin_days: fields.endurance.4,
         },
         ..Header::new(Uuid::from_u128(fields.uuids.0), Uuid::from_u128(fields.uuids.1))
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use stripewise::{ArrayReport, JobOutcome, JobReport, MediaKind, MemberState};
+use stripewise::{ArrayReport, JobOutcome, JobReport, MemberState, format::extension::MemberClass};
 
 /// A command for an array's daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -205,12 +205,12 @@ impl From<&JobReport> for JobStatus {
     }
 }
 
-/// A medium as `detail` prints it.
-pub(crate) fn class_name(media: MediaKind) -> &'static str {
-    match media {
-        MediaKind::Hdd => "hdd",
-        MediaKind::Ssd => "ssd",
-        MediaKind::Unknown => "unknown",
+/// A member's class as `detail` prints it.
+pub(crate) fn class_name(class: MemberClass) -> &'static str {
+    match class {
+        MemberClass::Hdd => "hdd",
+        MemberClass::Ssd => "ssd",
+        MemberClass::Unknown => "unknown",
     }
 }
 
@@ -240,7 +240,7 @@ impl MemberStatus {
             number: member.dev_number,
             role: member.slot.filter(|_| member.state != MemberState::Spare).map(|slot| slot.0),
             state: member.state.name().to_owned(),
-            class: class_name(member.media).to_owned(),
+            class: class_name(member.class).to_owned(),
             uuid: member.uuid.to_string(),
             read_errors: member.read_errors,
         });

@@ -1,9 +1,10 @@
 //! Making a new array: checks, and the first metadata of every member.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use stripewise_device::{Device, EnvHandle};
 use stripewise_format::{
+    extension::MemberClass,
     md::{
         ArrayName, ArrayNameError, CreateError as FormatError, Level as MdLevel, NewArray, Role, Timestamp,
     },
@@ -15,10 +16,11 @@ use uuid::Uuid;
 use crate::{
     array::Array,
     assemble::{AssembleError, AssembleOptions, assemble},
-    enroll,
+    enroll::{self, Traits},
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
     ledger::{Entry, Ledger, Standing},
+    measure::{ServiceTimes, measure_all},
     plan::selection::Policy,
     topology::Member,
 };
@@ -46,7 +48,26 @@ pub struct CreateOptions {
     pub region_bytes: Option<u64>,
     /// How partly written rows are written; the default if none is chosen.
     pub policy: Option<&'static Policy>,
+    /// What kind of device a member is, by its name, where that is not to be detected.
+    pub classes: BTreeMap<String, MemberClass>,
+    /// Measure how long the members' I/O takes; about a second.
+    pub measure: bool,
+    /// Where level 4 keeps its parity.
+    pub parity: ParityPlace,
 }
+
+/// Where level 4 keeps its parity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ParityPlace {
+    /// On the fastest member, if one is faster than the others: RAID4S. It is given the last role.
+    #[default]
+    Fastest,
+    /// On the last member, as given.
+    Last,
+}
+
+/// How much faster than the last member one must be to take its place.
+const FASTER: u32 = 2;
 
 impl CreateOptions {
     /// An array of these members with everything else by default.
@@ -62,6 +83,9 @@ impl CreateOptions {
             uuid: None,
             region_bytes: None,
             policy: None,
+            classes: BTreeMap::new(),
+            measure: false,
+            parity: ParityPlace::default(),
         }
     }
 }
@@ -130,17 +154,64 @@ impl Array {
     ///
     /// # Errors
     /// [`CreateError`]; members may have been written to by then.
-    pub async fn create(env: EnvHandle, options: CreateOptions) -> Result<Self, CreateError> {
+    pub async fn create(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
+        check_members(&options)?;
+        let traits = traits_of(&env, &options).await?;
+        if options.level == Level::Raid4 && options.parity == ParityPlace::Fastest {
+            place_parity(&mut options.members, &traits);
+        }
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
-        write_metadata(&env, &options).await?;
+        write_metadata(&env, &options, &traits).await?;
         let open = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
         Ok(assemble(env, devices, &open).await?)
     }
 }
 
+/// What the members are, by name.
+type AllTraits = BTreeMap<String, Traits>;
+
+async fn traits_of(env: &EnvHandle, options: &CreateOptions) -> Result<AllTraits, CreateError> {
+    let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
+    let times = if options.measure {
+        let measured = measure_all(&**env, &devices).await;
+        measured.map_err(|(member, error)| ArrayError::Io { member, error })?
+    } else {
+        vec![ServiceTimes::default(); devices.len()]
+    };
+    let traits = devices.into_iter().zip(times).map(|(device, times)| {
+        let name = device.info().name.clone();
+        let detected = Traits::detected(device, times);
+        let given = options.classes.get(&name);
+        let traits = given.map_or(detected, |class| Traits { class: *class, given: true, times });
+        (name, traits)
+    });
+    Ok(traits.collect())
+}
+
+/// Gives the last role, level 4's parity, to a member that is faster than the one that has it.
+fn place_parity(members: &mut Vec<Option<Arc<dyn Device>>>, traits: &AllTraits) {
+    // Flash first; then who does a small write's part, a read and a write, in the least time.
+    let rank = |traits: &Traits| {
+        let ns = traits.times.random_read_ns.saturating_add(traits.times.rewrite_ns);
+        (traits.class != MemberClass::Ssd, ns)
+    };
+    let of = |device: &Arc<dyn Device>| rank(&traits[&device.info().name]);
+    let Some(Some(last)) = members.last() else { return };
+    let (last_rotates, last_ns) = of(last);
+    let ranked = members.iter().enumerate().filter_map(|(index, member)| Some((of(member.as_ref()?), index)));
+    let Some(((rotates, ns), index)) = ranked.min() else { return };
+    if (last_rotates && !rotates) || (last_rotates == rotates && ns.saturating_mul(FASTER) < last_ns) {
+        let fastest = members.remove(index);
+        members.push(fastest);
+    }
+}
+
 /// Checks the options and writes everybody's metadata.
-async fn write_metadata(env: &EnvHandle, options: &CreateOptions) -> Result<(), CreateError> {
-    check_members(options)?;
+async fn write_metadata(
+    env: &EnvHandle,
+    options: &CreateOptions,
+    traits: &AllTraits,
+) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
     let missing = options.members.iter().filter(|member| member.is_none()).count();
     let tolerated = geometry.parity_columns();
@@ -149,7 +220,7 @@ async fn write_metadata(env: &EnvHandle, options: &CreateOptions) -> Result<(), 
     }
     // Without redundancy to spare there is nothing to compute: what is there is the truth.
     let in_sync = options.assume_clean || missing == tolerated;
-    let mut ledger = new_ledger(env, options, &geometry, in_sync)?;
+    let mut ledger = new_ledger(env, options, &geometry, in_sync, traits)?;
     for entry in &ledger.entries {
         enroll::blank(entry).await?;
     }
@@ -218,6 +289,7 @@ fn new_ledger(
     options: &CreateOptions,
     geometry: &Geometry,
     in_sync: bool,
+    traits: &AllTraits,
 ) -> Result<Ledger, CreateError> {
     let level = MdLevel::from_number(geometry.level().number());
     let role = |(index, member): (usize, &Option<Arc<dyn Device>>)| match member {
@@ -253,9 +325,9 @@ fn new_ledger(
             // md stripes over all that level 0 members have; ours have equal room by cutting the larger ones.
             superblock.data_size_sectors = geometry.member_bytes() / SECTOR_BYTES;
         }
-        let header = enroll::header_for(&superblock, geometry, region_bytes, device.info().media);
+        let header = enroll::header_for(&superblock, geometry, region_bytes, &traits[&device.info().name]);
         let offset = member.data_offset_sectors * SECTOR_BYTES;
-        let member = Member::new(device.clone(), offset, dev_number, member.device_uuid);
+        let member = Member::new(device.clone(), offset, dev_number, member.device_uuid, header.as_ref());
         entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
     }
     let mut ledger = Ledger { entries, events: 0, clean: in_sync };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stripewise_device::{Device, Env, MediaKind};
+use stripewise_device::{Device, Env};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
     extension::{AREA_START_BYTES, BitmapDescriptor, ExtensionLayout, Header, MapKind, MemberClass},
@@ -15,6 +15,7 @@ use crate::{
     error::ArrayError,
     geometry::{Geometry, Level},
     ledger::{Entry, Ledger, Standing, write_durably},
+    measure::{ServiceTimes, class_of},
     topology::Member,
 };
 
@@ -62,21 +63,35 @@ pub(crate) fn bitmap_for(
     })
 }
 
+/// What kind of device a member is, and how fast.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traits {
+    pub(crate) class: MemberClass,
+    /// An operator said so.
+    pub(crate) given: bool,
+    pub(crate) times: ServiceTimes,
+}
+
+impl Traits {
+    /// As far as the operating system and a measurement tell.
+    pub(crate) fn detected(device: &Arc<dyn Device>, times: ServiceTimes) -> Self {
+        Self { class: class_of(device.info().media, &times), given: false, times }
+    }
+}
+
 /// A header for a member with this superblock. None if there is no room for an extension area.
 pub(crate) fn header_for(
     superblock: &Superblock,
     geometry: &Geometry,
     region_bytes: u64,
-    media: MediaKind,
+    traits: &Traits,
 ) -> Option<Header> {
     let layout = ExtensionLayout::for_superblock(superblock)?;
     let mut header = Header::new(superblock.array_uuid, superblock.device_uuid);
     header.bitmap = bitmap_for(layout, geometry, region_bytes).unwrap_or_default();
-    header.member_class = match media {
-        MediaKind::Unknown => MemberClass::Unknown,
-        MediaKind::Hdd => MemberClass::Hdd,
-        MediaKind::Ssd => MemberClass::Ssd,
-    };
+    header.member_class = traits.class;
+    header.member_class_given = traits.given;
+    header.service_time_ns = traits.times.to_header();
     Some(header)
 }
 
@@ -108,6 +123,7 @@ pub(crate) fn spare(
     geometry: &Geometry,
     ledger: &Ledger,
     device: Arc<dyn Device>,
+    times: ServiceTimes,
     env: &dyn Env,
 ) -> Result<Enrolled, ArrayError> {
     let pattern = ledger.entries.first().expect("an open array has members");
@@ -143,14 +159,14 @@ pub(crate) fn spare(
         .map(|header| header.bitmap.region_bytes)
         .find(|bytes| *bytes > 0)
         .unwrap_or_else(|| region_bytes_for(geometry));
-    let mut header = header_for(&superblock, geometry, region_bytes, info.media);
+    let mut header = header_for(&superblock, geometry, region_bytes, &Traits::detected(&device, times));
     let options = ledger.entries.iter().find_map(|entry| entry.header.as_ref()).map(|header| header.options);
     if let (Some(header), Some(options)) = (&mut header, options) {
         header.options = options;
     }
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
     let bitmap_offset_bytes = bitmap_offset(&header);
-    let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid);
+    let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid, header.as_ref());
     let entry = Entry {
         member,
         standing: Standing::Spare,

@@ -186,9 +186,14 @@ impl Entry {
         wall_clock_us: u64,
     ) -> impl Future<Output = Option<FailedMember>> + use<> {
         self.update(events, clean, wall_clock_us);
+        let written_bytes = self.member.written_bytes();
         let block = self.superblock.encode();
         let headers = self.header.as_mut().map(|header| {
             header.generation += 1;
+            header.endurance.written_bytes = written_bytes;
+            if header.endurance.written_since_s == 0 {
+                header.endurance.written_since_s = wall_clock_us / 1_000_000;
+            }
             header.expect_superblock(&block);
             header.encode()
         });

@@ -9,10 +9,12 @@
 //! * jobs: resync, rebuild, replace, check, repair.
 //! * [`mutants`]: deliberate bugs, for the simulator to find; none in a shipped build.
 
+mod advice;
 mod array;
 mod assemble;
 mod compute;
 mod create;
+pub mod endurance;
 mod enroll;
 mod error;
 mod examine;
@@ -21,6 +23,7 @@ mod intent;
 mod jobs;
 mod ledger;
 mod locks;
+mod measure;
 mod meter;
 #[cfg(all(test, feature = "loom"))]
 mod model_check;
@@ -33,11 +36,13 @@ mod stats;
 mod topology;
 mod trace;
 
+pub use advice::advice;
 pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState};
 pub use assemble::{AssembleError, AssembleOptions, Chosen, Excluded, assemble, choose};
-pub use create::{CreateError, CreateOptions};
+pub use create::{CreateError, CreateOptions, ParityPlace};
 pub use error::ArrayError;
 pub use examine::{Examination, ExamineError, examine};
 pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
+pub use measure::{ServiceTimes, measure};
 pub use stats::{MemberStats, MemberStatsReport, Stats, StatsReport};
 pub use trace::{Decision, TraceFilter, Traced};

@@ -6,13 +6,14 @@ use std::sync::{
 };
 
 use stripewise_device::{
-    Completion, Device, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
-    sync::Event,
+    Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len, sync::Event,
 };
+use stripewise_format::extension::{Header, MemberClass};
 use uuid::Uuid;
 
 use crate::{
     geometry::{Geometry, MemberIndex, StripeIndex},
+    measure::{ServiceTimes, class_of},
     meter::{IoClass, Meter},
     mutants::{Mutant, lives},
     plan::{Presence, costs::MemberCost},
@@ -25,6 +26,11 @@ pub(crate) struct Member {
     pub(crate) data_offset_bytes: u64,
     pub(crate) dev_number: u32,
     pub(crate) uuid: Uuid,
+    pub(crate) class: MemberClass,
+    /// As measured when it became a member.
+    pub(crate) times: ServiceTimes,
+    /// Bytes written to it before it was opened.
+    pub(crate) written_before: u64,
     /// Failed reads since the member was opened.
     pub(crate) read_errors: AtomicU32,
     pub(crate) stats: MemberStats,
@@ -37,16 +43,24 @@ impl Member {
         data_offset_bytes: u64,
         dev_number: u32,
         uuid: Uuid,
+        header: Option<&Header>,
     ) -> Arc<Self> {
-        let meter = Meter::new(match device.info().media {
-            MediaKind::Hdd => MemberCost::HDD,
-            MediaKind::Ssd | MediaKind::Unknown => MemberCost::SSD,
+        let kept = header.map_or(MemberClass::Unknown, |header| header.member_class);
+        let times = header.map_or(ServiceTimes::default(), |h| ServiceTimes::from_header(h.service_time_ns));
+        let class = if kept == MemberClass::Unknown { class_of(device.info().media, &times) } else { kept };
+        let meter = Meter::new(match class {
+            _ if times.is_known() => times.cost(),
+            MemberClass::Hdd => MemberCost::HDD,
+            MemberClass::Ssd | MemberClass::Unknown => MemberCost::SSD,
         });
         Arc::new(Self {
             device,
             data_offset_bytes,
             dev_number,
             uuid,
+            class,
+            times,
+            written_before: header.map_or(0, |header| header.endurance.written_bytes),
             read_errors: AtomicU32::new(0),
             stats: MemberStats::default(),
             meter,
@@ -55,6 +69,11 @@ impl Member {
 
     pub(crate) fn name(&self) -> &str {
         &self.device.info().name
+    }
+
+    /// Bytes written to it since they are counted.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_before + self.stats.report().wearing_bytes()
     }
 
     /// Reads at an offset of the member's data.

@@ -34,7 +34,8 @@ prop_compose! {
 prop_compose! {
     fn any_header()(
         uuids: (u128, u128), generation: u64, masks: (u32, u32), crcs: (u32, u32), parts in any_parts(),
-        class in 0..MemberClass::ALL.len(), service_time_us: [u32; SERVICE_TIMES], strides: (u32, u32),
+        class in 0..MemberClass::ALL.len(), given: bool,
+        service_time_ns: [u32; SERVICE_TIMES], strides: (u32, u32), endurance: (u64, u64, u64, u64, u32),
     ) -> Header {
         let (bitmap, log, job, options) = parts;
         Header {
@@ -46,11 +47,19 @@ prop_compose! {
             bitmap,
             log,
             member_class: MemberClass::ALL[class],
-            service_time_us,
+            member_class_given: given,
+            service_time_ns,
             s_max_read: strides.0,
             s_max_write: strides.1,
             job,
             options,
+            endurance: Endurance {
+                rated_write_bytes: endurance.0,
+                written_bytes: endurance.1,
+                written_since_s: endurance.2,
+                warranty_end_s: endurance.3,
+                warranty_margin_days: endurance.4,
+            },
             ..Header::new(Uuid::from_u128(uuids.0), Uuid::from_u128(uuids.1))
         }
     }
@@ -177,6 +186,7 @@ fn values_without_meaning_are_named() {
         (108, "bitmap_slots_per_page"),
         (110, "bitmap_map_kind"),
         (128, "member_class"),
+        (129, "member_class_given"),
         (176, "job_kind"),
         (177, "job_paused"),
     ] {

@@ -28,8 +28,10 @@ pub use stripewise_device::{
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,
-    CreateOptions, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport, MemberReport,
-    MemberState, Mismatch, SpeedLimits, Stats, StatsReport, assemble, examine, geometry, plan, rows,
+    CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
+    MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, ServiceTimes,
+    SpeedLimits, Stats, StatsReport, TraceFilter, Traced, advice, assemble, endurance, examine, geometry,
+    measure, plan, rows,
 };
 pub use stripewise_export as export;
 pub use stripewise_format as format;

@@ -36,8 +36,6 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
     let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
     let options = CreateOptions {
-        name: full_name(name),
-        level,
         chunk_bytes: spec.chunk_bytes,
         members,
         spares,
@@ -45,7 +43,7 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         member_bytes: spec.member_bytes,
         uuid,
         region_bytes: spec.region_bytes,
-        policy: None,
+        ..CreateOptions::new(full_name(name), level, Vec::new())
     };
     Ok(host.create(options)?)
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use stripewise_device::{Device, IoError, IoErrorKind};
-use stripewise_format::md::Role;
+use stripewise_format::{extension::Endurance, md::Role};
 
 use super::{Array, Shared, detached::Detached, failure::Limit};
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
     error::ArrayError,
     geometry::{Level, MemberIndex, StripeIndex},
     jobs::{Found, JobKind, JobReport, SpeedLimits},
-    ledger::{Ledger, Standing},
+    ledger::{Entry, Ledger, Standing},
+    measure::{ServiceTimes, measure},
     topology::{Incoming, Member, Place},
 };
 
@@ -63,6 +64,29 @@ impl Array {
         self.run(async move { shared.begin_replacing(&name, &with).await }).await?;
         self.shared.jobs.poke();
         Ok(())
+    }
+
+    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was written stays
+    /// counted.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
+    pub async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
+        let (shared, name) = (self.shared.clone(), name.to_owned());
+        self.run(async move {
+            let member = shared.find(&name).await?;
+            shared
+                .change_state(|ledger, _| {
+                    let header = ledger.entry_mut(&member).and_then(|entry| entry.header.as_mut());
+                    let no_room = "it has no extension area to keep its endurance in";
+                    let header = header.ok_or_else(|| problem(&name, no_room))?;
+                    let Endurance { written_bytes, written_since_s, .. } = header.endurance;
+                    header.endurance = Endurance { written_bytes, written_since_s, ..wanted };
+                    Ok(None)
+                })
+                .await
+        })
+        .await
     }
 
     /// Runs a command to its end even if its caller goes away. Stopping waits for it.
@@ -247,22 +271,39 @@ impl Shared {
         .await
     }
 
+    /// The times of a device that is to be added, if those of the other members were measured.
+    async fn measure_as_others(&self, device: &Arc<dyn Device>) -> Result<ServiceTimes, ArrayError> {
+        let measured = {
+            let ledger = self.ledger.lock().await;
+            not_attached(&ledger, &device.info().name)?;
+            let times =
+                |entry: &Entry| Some(ServiceTimes::from_header(entry.header.as_ref()?.service_time_ns));
+            ledger.entries.iter().filter_map(times).any(|times| times.is_known())
+        };
+        if !measured {
+            return Ok(ServiceTimes::default());
+        }
+        let measured = measure(&*self.env, &**device).await;
+        measured.map_err(|error| ArrayError::Io { member: device.info().name.clone(), error })
+    }
+
     /// Writes a device's metadata as a spare of this array.
     async fn enroll(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
         if self.read_only {
             return Err(ArrayError::ReadOnly);
         }
+        let times = self.measure_as_others(&device).await?;
         let tentative = {
             let ledger = self.ledger.lock().await;
             not_attached(&ledger, &device.info().name)?;
-            enroll::spare(&self.geometry, &ledger, device.clone(), &*self.env)?
+            enroll::spare(&self.geometry, &ledger, device.clone(), times, &*self.env)?
         };
         enroll::blank(&tentative.entry).await?;
         self.change_state(|ledger, _| {
             let name = device.info().name.clone();
             not_attached(ledger, &name)?;
             // Its number is chosen here, under the lock: another device may have been added meanwhile.
-            let mut enrolled = enroll::spare(&self.geometry, ledger, device, &*self.env)?;
+            let mut enrolled = enroll::spare(&self.geometry, ledger, device, times, &*self.env)?;
             if let Some(offset) = enrolled.bitmap_offset_bytes {
                 self.bitmap_offsets.write().insert(enrolled.entry.member.dev_number, offset);
             }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_device::{IoError, IoErrorKind};
+use stripewise_format::extension::MemberClass;
 
 use super::{Shared, detached::Detached, write::is_member_gone};
 use crate::{
@@ -257,7 +258,7 @@ impl IntentDisk for Shared {
             })
             .collect();
         // Flash first: a page write there costs no seek. One more copy than members that may be lost, at least two.
-        holders.sort_by_key(|holder| holder.member.device.info().media != stripewise_device::MediaKind::Ssd);
+        holders.sort_by_key(|holder| holder.member.class != MemberClass::Ssd);
         holders.truncate((self.geometry.parity_columns() + 1).max(2));
         holders
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use stripewise_device::MediaKind;
+use stripewise_format::extension::{Endurance, MemberClass};
 use uuid::Uuid;
 
 use super::Array;
@@ -11,6 +11,7 @@ use crate::{
     geometry::{Geometry, MemberIndex},
     jobs::JobReport,
     ledger::Standing,
+    measure::ServiceTimes,
     plan::costs::MemberCost,
     stats::MemberStatsReport,
 };
@@ -57,7 +58,11 @@ pub struct MemberReport {
     /// Its state.
     pub state: MemberState,
     /// What kind of medium it is.
-    pub media: MediaKind,
+    pub class: MemberClass,
+    /// How long its I/O took when it became a member.
+    pub times: ServiceTimes,
+    /// How much it may be written, and was.
+    pub endurance: Endurance,
     /// Failed reads since the array was opened.
     pub read_errors: u32,
     /// What was read and written since the member was attached.
@@ -142,7 +147,12 @@ impl Array {
                     uuid: entry.member.uuid,
                     slot,
                     state,
-                    media: entry.member.device.info().media,
+                    class: entry.member.class,
+                    times: entry.member.times,
+                    endurance: Endurance {
+                        written_bytes: entry.member.written_bytes(),
+                        ..entry.header.as_ref().map_or(Endurance::default(), |header| header.endurance)
+                    },
                     read_errors: entry.member.read_errors.load(Ordering::Relaxed),
                     stats: entry.member.stats.report(),
                     cost: entry.member.meter.cost(),

@@ -14,11 +14,12 @@ use super::{
     choose::{Chosen, Part},
 };
 use crate::{
-    enroll,
+    enroll::{self, Traits},
     examine::{Examination, read_block},
     geometry::{Geometry, Level, MemberIndex},
     intent::{Intent, Pages, RegionMap},
     ledger::{Entry, Ledger, Standing},
+    measure::ServiceTimes,
     mutants::{Mutant, lives},
     topology::{Incoming, Member, Recorded, SlotState, Topology},
 };
@@ -91,10 +92,6 @@ pub(super) async fn load(
         }
         entries.push(entry);
     }
-    for entry in &mut entries {
-        // Until the count is raised, what is written is what the newest have.
-        entry.superblock.roles = fresh.roles.clone();
-    }
     let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync() };
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
@@ -158,6 +155,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
     };
     let Examination { device, superblock, extension, .. } = &examined[index];
     let mut superblock = superblock.clone();
+    // Until the count is raised, what is written is what the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
     let header = match extension {
         Ok((header, _)) => {
@@ -167,10 +165,14 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
             Some(header)
         }
         // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
-        Err(_) => enroll::header_for(&superblock, &chosen.geometry, region_bytes, device.info().media),
+        Err(_) => {
+            let traits = Traits::detected(device, ServiceTimes::default());
+            enroll::header_for(&superblock, &chosen.geometry, region_bytes, &traits)
+        }
     };
     let offset = superblock.data_offset_sectors * SECTOR_BYTES;
-    let member = Member::new(device.clone(), offset, superblock.dev_number, superblock.device_uuid);
+    let member =
+        Member::new(device.clone(), offset, superblock.dev_number, superblock.device_uuid, header.as_ref());
     Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None }
 }
 

@@ -142,6 +142,21 @@ pub struct Job {
     pub mismatches: u64,
 }
 
+/// How much a member may be written, and how much it was: what wears flash. 0 everywhere: nothing is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Endurance {
+    /// Bytes that it is rated for (its TBW); 0: not known.
+    pub rated_write_bytes: u64,
+    /// Bytes that Stripewise has written to it, as of the last write of this header.
+    pub written_bytes: u64,
+    /// Since when they are counted, in seconds since 1970-01-01 UTC.
+    pub written_since_s: u64,
+    /// When its warranty ends, in seconds since 1970-01-01 UTC; 0: not known.
+    pub warranty_end_s: u64,
+    /// By how many days it is wanted to outlive its warranty.
+    pub warranty_margin_days: u32,
+}
+
 /// What an operator chose for the array. 0 everywhere means: the default. Policies' numbers are the engine's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ArrayOptions {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::fields::{
-    ArrayOptions, BitmapDescriptor, CompatFeatures, FieldError, IncompatFeatures, Job, JobKind,
+    ArrayOptions, BitmapDescriptor, CompatFeatures, Endurance, FieldError, IncompatFeatures, Job, JobKind,
     LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures,
 };
 use super::raw::{self, CRC_AT, HEADER_MAGIC, HEADER_VERSION, RawHeader, SERVICE_TIMES, TAIL_LEN};
@@ -101,8 +101,10 @@ pub struct Header {
     pub log: LogDescriptor,
     /// What kind of device this member is.
     pub member_class: MemberClass,
-    /// Measured service times; 0: not measured. Which entry is which operation, the engine says.
-    pub service_time_us: [u32; SERVICE_TIMES],
+    /// An operator said what kind; it is not detected.
+    pub member_class_given: bool,
+    /// Measured service times in nanoseconds; 0: not measured. Which entry is which operation, the engine says.
+    pub service_time_ns: [u32; SERVICE_TIMES],
     /// Contiguity transform, reads: the smallest stride, in blocks, that is too long to fill. 0: not measured.
     pub s_max_read: u32,
     /// The same of writes.
@@ -111,6 +113,8 @@ pub struct Header {
     pub job: Job,
     /// What an operator chose.
     pub options: ArrayOptions,
+    /// How much the member may be written, and was.
+    pub endurance: Endurance,
     /// Bytes for later versions, carried unchanged.
     pub tail: Tail,
 }
@@ -153,11 +157,13 @@ impl Header {
             bitmap: BitmapDescriptor::default(),
             log: LogDescriptor::default(),
             member_class: MemberClass::Unknown,
-            service_time_us: [0; SERVICE_TIMES],
+            member_class_given: false,
+            service_time_ns: [0; SERVICE_TIMES],
             s_max_read: 0,
             s_max_write: 0,
             job: Job::default(),
             options: ArrayOptions::default(),
+            endurance: Endurance::default(),
             tail: Tail(Box::new([0; TAIL_LEN])),
         }
     }
@@ -212,6 +218,9 @@ impl Header {
     }
 
     fn from_raw(raw: &RawHeader) -> Result<Self, FieldError> {
+        if raw.member_class_given > 1 {
+            return Err(FieldError { field: "member_class_given", value: raw.member_class_given.into() });
+        }
         Ok(Self {
             compat: CompatFeatures(raw.compat.get()),
             ro_compat: ReadOnlyCompatFeatures(raw.ro_compat.get()),
@@ -227,7 +236,8 @@ impl Header {
                 length_bytes: raw.log_length_bytes.get(),
             },
             member_class: MemberClass::from_number(raw.member_class)?,
-            service_time_us: raw.service_time_us.map(zerocopy::little_endian::U32::get),
+            member_class_given: raw.member_class_given == 1,
+            service_time_ns: raw.service_time_ns.map(zerocopy::little_endian::U32::get),
             s_max_read: raw.s_max_read.get(),
             s_max_write: raw.s_max_write.get(),
             job: job_from_raw(raw)?,
@@ -238,6 +248,13 @@ impl Header {
                 consistency_policy: raw.consistency_policy,
                 speed_min_kib_per_s: raw.speed_min_kib_per_s.get(),
                 speed_max_kib_per_s: raw.speed_max_kib_per_s.get(),
+            },
+            endurance: Endurance {
+                rated_write_bytes: raw.rated_write_bytes.get(),
+                written_bytes: raw.written_bytes.get(),
+                written_since_s: raw.written_since_s.get(),
+                warranty_end_s: raw.warranty_end_s.get(),
+                warranty_margin_days: raw.warranty_margin_days.get(),
             },
             tail: Tail(Box::new(raw.tail)),
         })
@@ -265,7 +282,8 @@ impl Header {
             log_offset_bytes: self.log.offset_bytes.into(),
             log_length_bytes: self.log.length_bytes.into(),
             member_class: self.member_class as u8,
-            service_time_us: self.service_time_us.map(Into::into),
+            member_class_given: u8::from(self.member_class_given),
+            service_time_ns: self.service_time_ns.map(Into::into),
             s_max_read: self.s_max_read.into(),
             s_max_write: self.s_max_write.into(),
             job_kind: self.job.kind as u8,
@@ -278,6 +296,11 @@ impl Header {
             consistency_policy: self.options.consistency_policy,
             speed_min_kib_per_s: self.options.speed_min_kib_per_s.into(),
             speed_max_kib_per_s: self.options.speed_max_kib_per_s.into(),
+            rated_write_bytes: self.endurance.rated_write_bytes.into(),
+            written_bytes: self.endurance.written_bytes.into(),
+            written_since_s: self.endurance.written_since_s.into(),
+            warranty_end_s: self.endurance.warranty_end_s.into(),
+            warranty_margin_days: self.endurance.warranty_margin_days.into(),
             tail: *self.tail.0,
             ..raw::zeroed()
         }

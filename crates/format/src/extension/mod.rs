@@ -12,7 +12,7 @@ pub(crate) mod raw;
 
 pub use choose::{CopyState, ExtensionError, HeaderCopy, OtherCopy, choose};
 pub use fields::{
-    ArrayOptions, BitmapDescriptor, CompatFeatures, FieldError, IncompatFeatures, Job, JobKind,
+    ArrayOptions, BitmapDescriptor, CompatFeatures, Endurance, FieldError, IncompatFeatures, Job, JobKind,
     LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures,
 };
 pub use header::{Header, HeaderError, SuperblockOrigin, Tail, UnknownFeatures};

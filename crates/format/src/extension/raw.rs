@@ -15,7 +15,7 @@ pub const HEADER_VERSION: u16 = 1;
 pub const SERVICE_TIMES: usize = 8;
 
 /// What is left of the block, carried unchanged for later versions.
-pub(crate) const TAIL_LEN: usize = 3880;
+pub(crate) const TAIL_LEN: usize = 3840;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]
@@ -43,8 +43,9 @@ pub(crate) struct RawHeader {
     pub(crate) log_offset_bytes: U64,
     pub(crate) log_length_bytes: U64,
     pub(crate) member_class: u8,
-    pub(crate) reserved_129: [u8; 7],
-    pub(crate) service_time_us: [U32; SERVICE_TIMES],
+    pub(crate) member_class_given: u8,
+    pub(crate) reserved_130: [u8; 6],
+    pub(crate) service_time_ns: [U32; SERVICE_TIMES],
     pub(crate) s_max_read: U32,
     pub(crate) s_max_write: U32,
     pub(crate) job_kind: u8,
@@ -59,6 +60,12 @@ pub(crate) struct RawHeader {
     pub(crate) reserved_204: [u8; 4],
     pub(crate) speed_min_kib_per_s: U32,
     pub(crate) speed_max_kib_per_s: U32,
+    pub(crate) rated_write_bytes: U64,
+    pub(crate) written_bytes: U64,
+    pub(crate) written_since_s: U64,
+    pub(crate) warranty_end_s: U64,
+    pub(crate) warranty_margin_days: U32,
+    pub(crate) reserved_252: [u8; 4],
     pub(crate) tail: [u8; TAIL_LEN],
 }
 
@@ -68,10 +75,10 @@ const _: () = assert!(size_of::<RawHeader>() == BLOCK_LEN);
 const _: () = assert!(core::mem::offset_of!(RawHeader, array_uuid) == 32);
 const _: () = assert!(core::mem::offset_of!(RawHeader, bitmap_offset_bytes) == 80);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_111) == 111);
-const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_129) == 129);
+const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_130) == 130);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_178) == 178);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_204) == 204);
-const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 216);
+const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 256);
 
 /// What a version that knows fewer fields writes in the reserved places.
 pub(crate) fn zeroed() -> RawHeader {

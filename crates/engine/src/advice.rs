@@ -1,0 +1,45 @@
+//! What is worth saying about an array's shape and the kinds of its members.
+
+use stripewise_format::extension::MemberClass;
+
+use crate::geometry::Level;
+
+/// Warnings about a level over members of these classes, by role; none if there is nothing to say.
+pub fn advice(level: Level, classes: &[MemberClass]) -> Vec<String> {
+    let count = |class: MemberClass| classes.iter().filter(|one| **one == class).count();
+    let (hdds, ssds) = (count(MemberClass::Hdd), count(MemberClass::Ssd));
+    if hdds == 0 || ssds == 0 {
+        return Vec::new();
+    }
+    match level {
+        Level::Raid4 if classes.last() == Some(&MemberClass::Hdd) => vec![
+            "parity is on a hard disk and data on flash: every small write waits for that disk, and the flash gains \
+             nothing. Give parity to the SSD (`--parity fastest`)"
+                .to_owned(),
+        ],
+        Level::Raid5 | Level::Raid6 => vec![format!(
+            "{ssds} of {} members are flash, and level {} moves parity over all of them: most small writes wait for \
+             hard disks alone. Level 4 with parity on the SSD does small writes faster",
+            classes.len(),
+            level.number()
+        )],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use MemberClass::{Hdd, Ssd, Unknown};
+
+    use super::*;
+
+    #[test]
+    fn only_flash_in_the_wrong_place_is_warned_about() {
+        assert!(advice(Level::Raid4, &[Hdd, Hdd, Hdd, Ssd]).is_empty(), "RAID4S");
+        assert!(advice(Level::Raid4, &[Ssd, Hdd, Hdd, Hdd])[0].contains("parity is on a hard disk"));
+        assert!(advice(Level::Raid5, &[Hdd, Hdd, Hdd, Ssd])[0].starts_with("1 of 4 members are flash"));
+        assert!(advice(Level::Raid5, &[Ssd, Ssd, Ssd]).is_empty());
+        assert!(advice(Level::Raid5, &[Hdd, Unknown, Unknown]).is_empty());
+        assert!(advice(Level::Raid0, &[Hdd, Ssd]).is_empty());
+    }
+}

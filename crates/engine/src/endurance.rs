@@ -1,0 +1,82 @@
+//! When a member will be worn out, at the rate at which it is written.
+
+use stripewise_format::extension::Endurance;
+
+const DAY_S: u64 = 86_400;
+
+/// What is to be expected of a member with a rated life.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// Bytes a second that were written to it since counting began.
+    pub bytes_per_s: f64,
+    /// The part of its rated life that is used up; above 1 if it is beyond it.
+    pub used: f64,
+    /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a rate that
+    /// leads nowhere.
+    pub worn_out_s: Option<u64>,
+    /// By how many days that is too early: before the warranty's end and the margin behind it.
+    pub short_days: Option<u64>,
+}
+
+/// How long it takes to write so much at this rate, in seconds.
+pub fn lifetime_s(rated_write_bytes: u64, bytes_per_s: f64) -> f64 {
+    rated_write_bytes as f64 / bytes_per_s
+}
+
+/// The forecast for a member at a time; none if it has no rated life.
+pub fn forecast(endurance: &Endurance, now_s: u64) -> Option<Forecast> {
+    let Endurance { rated_write_bytes, written_bytes, written_since_s, warranty_end_s, warranty_margin_days } =
+        *endurance;
+    if rated_write_bytes == 0 {
+        return None;
+    }
+    let counted_s = now_s.saturating_sub(written_since_s).max(1);
+    let bytes_per_s = written_bytes as f64 / counted_s as f64;
+    let left_s = lifetime_s(rated_write_bytes.saturating_sub(written_bytes), bytes_per_s);
+    let worn_out_s = (left_s < 1e12).then(|| now_s.saturating_add(left_s as u64));
+    let wanted_s = warranty_end_s.saturating_add(u64::from(warranty_margin_days) * DAY_S);
+    let short_days = worn_out_s
+        .filter(|worn_out_s| warranty_end_s > 0 && *worn_out_s < wanted_s)
+        .map(|worn_out_s| (wanted_s - worn_out_s).div_ceil(DAY_S));
+    Some(Forecast {
+        bytes_per_s,
+        used: written_bytes as f64 / rated_write_bytes as f64,
+        worn_out_s,
+        short_days,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slides' reckoning: 2 PB, months of 30 days.
+    #[test]
+    fn the_slides_lifetime_comes_out() {
+        let months =
+            |mb_per_s: f64| lifetime_s(2_000_000_000_000_000, mb_per_s * 1e6) / (30.0 * DAY_S as f64);
+        assert!((months(100.0) - 7.7).abs() < 0.05, "{}", months(100.0));
+        assert!((months(25.0) - 30.7).abs() < 0.2, "{}", months(25.0));
+    }
+
+    #[test]
+    fn a_member_that_dies_before_it_should_is_told() {
+        let year = 365 * DAY_S;
+        let endurance = Endurance {
+            rated_write_bytes: 600_000_000_000_000,
+            written_bytes: 200_000_000_000_000,
+            written_since_s: 10 * year,
+            warranty_end_s: 12 * year,
+            warranty_margin_days: 0,
+        };
+        let at = 11 * year;
+        let found = forecast(&endurance, at).unwrap();
+        assert_eq!(found.worn_out_s, Some(13 * year), "a third a year");
+        assert_eq!(found.short_days, None);
+        let wanted = Endurance { warranty_margin_days: 400, ..endurance };
+        assert_eq!(forecast(&wanted, at).unwrap().short_days, Some(35));
+        assert_eq!(forecast(&Endurance { rated_write_bytes: 0, ..endurance }, at), None);
+        let idle = Endurance { written_bytes: 0, ..endurance };
+        assert_eq!(forecast(&idle, at).unwrap().worn_out_s, None);
+    }
+}
