@@ -15,16 +15,8 @@ pub(super) struct Incoming {
 }
 
 impl Hdd {
-    pub(super) fn submit_or_wait(&mut self, now: u64, request: ModelRequest) {
-        if self.accepted < self.params.queue_depth && self.flush.is_none() {
-            self.accept(now, request);
-        } else {
-            self.waiting.push_back(request);
-        }
-    }
-
-    fn accept(&mut self, now: u64, request: ModelRequest) {
-        self.accepted += 1;
+    /// A command has taken a slot.
+    pub(super) fn accept_command(&mut self, now: u64, request: ModelRequest) {
         let ready = self.host.command(now);
         let lba = request.offset_bytes / SECTOR_BYTES;
         let end = lba + request.len_bytes / SECTOR_BYTES;
@@ -34,7 +26,7 @@ impl Hdd {
             ModelOp::Write { fua } if fua || !self.params.write_cache => self.accept_write(incoming),
             ModelOp::Write { .. } => self.accept_buffered_write(incoming),
             ModelOp::Flush => self.accept_flush(request.id, ready),
-            ModelOp::Discard => self.completions.add(self.host.status(ready), request.id),
+            ModelOp::Discard => self.commands.end_at(self.host.status(ready), request.id),
         }
         if self.work.is_none() {
             self.wake_by(ready.max(now));
@@ -63,7 +55,7 @@ impl Hdd {
     fn complete_hit(&mut self, id: u64, ready: u64, sectors: u64) {
         self.counters.read_hits += 1;
         let sent = self.host.transfer(ready, sectors);
-        self.completions.add(self.host.status(sent), id);
+        self.commands.end_at(self.host.status(sent), id);
     }
 
     /// A stream of reads was served from its segment: the drive stays ahead of it. If it had stopped reading, and
@@ -117,7 +109,7 @@ impl Hdd {
             let sent = self.host.transfer(ready.max(now), end - lba);
             self.writes.insert(&self.mechanism, lba, end, sent);
             self.counters.buffered_writes += 1;
-            self.completions.add(self.host.status(sent), id);
+            self.commands.end_at(self.host.status(sent), id);
             if self.work.is_none() {
                 self.wake_by(sent);
             }
@@ -129,18 +121,8 @@ impl Hdd {
     fn accept_flush(&mut self, id: u64, ready: u64) {
         self.counters.flushes += 1;
         if self.writes.is_empty() {
-            return self.completions.add(self.host.status(ready), id);
+            return self.commands.end_at(self.host.status(ready), id);
         }
         self.flush = Some((id, self.writes.close_epoch()));
-    }
-
-    /// A slot is free, or a flush is over.
-    pub(super) fn accept_waiting(&mut self, now: u64) {
-        while self.accepted < self.params.queue_depth
-            && self.flush.is_none()
-            && let Some(request) = self.waiting.pop_front()
-        {
-            self.accept(now, request);
-        }
     }
 }

@@ -38,7 +38,8 @@ use self::{
 };
 use super::{
     DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
-    host::{Completions, Host},
+    drive::{self, Commands, Drive},
+    host::Host,
 };
 
 /// A hard disk.
@@ -49,19 +50,15 @@ pub struct Hdd {
     queue: Queue,
     reads: ReadCache,
     writes: WriteCache,
-    /// Requests for which the drive has no command slot yet, or that came after a flush.
-    waiting: VecDeque<ModelRequest>,
+    commands: Commands,
     /// Accepted writes for which the buffer has no room yet.
     without_room: VecDeque<Incoming>,
     /// The flush that everything later waits for, and the epoch it waits for.
     flush: Option<(u64, u64)>,
-    /// Commands the drive has accepted and not completed.
-    accepted: usize,
     work: Option<Work>,
     /// When the idle mechanism has something to do.
     wake: Option<u64>,
     ahead: Option<Ahead>,
-    completions: Completions,
     counters: Counters,
 }
 
@@ -78,14 +75,12 @@ impl Hdd {
             queue: Queue::default(),
             reads: ReadCache::new(params.read_segments, params.segment_sectors),
             writes: WriteCache::new(params.write_cache_sectors),
-            waiting: VecDeque::new(),
+            commands: Commands::new(params.queue_depth),
             without_room: VecDeque::new(),
             flush: None,
-            accepted: 0,
             work: None,
             wake: None,
             ahead: None,
-            completions: Completions::default(),
             counters: Counters::default(),
             params,
         }
@@ -107,35 +102,45 @@ impl DiskModel for Hdd {
     }
 
     fn submit(&mut self, now: Timestamp, request: ModelRequest) {
-        debug_assert!(request.offset_bytes + request.len_bytes <= self.capacity_bytes());
-        self.submit_or_wait(now.0, request);
+        drive::submit(self, now, request);
     }
 
     fn next_event(&self) -> Option<Timestamp> {
-        let (mechanism, completion) = (self.mechanism_event(), self.completions.next());
-        let earlier = match (mechanism, completion) {
-            (Some(mechanism), Some(completion)) => Some(mechanism.min(completion)),
-            (one, other) => one.or(other),
-        };
-        earlier.map(Timestamp)
+        drive::next_event(self)
     }
 
     fn advance(&mut self, now: Timestamp, done: &mut Vec<(u64, Timestamp)>) {
-        while let Some(Timestamp(time)) = self.next_event()
-            && time <= now.0
-        {
-            if self.completions.next() == Some(time) {
-                let id = self.completions.pop().expect("there is one due");
-                done.push((id, Timestamp(time)));
-                self.accepted -= 1;
-                self.accept_waiting(time);
-            } else {
-                self.mechanism_step(time);
-            }
-        }
+        drive::advance(self, now, done);
     }
 
     fn counters(&self) -> ModelCounters {
         self.counters.listed()
+    }
+}
+
+impl Drive for Hdd {
+    fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    fn commands_mut(&mut self) -> &mut Commands {
+        &mut self.commands
+    }
+
+    /// What comes after a flush waits for it, as ATA hosts have it do.
+    fn is_open(&self) -> bool {
+        self.flush.is_none()
+    }
+
+    fn accept(&mut self, now: u64, request: ModelRequest) {
+        self.accept_command(now, request);
+    }
+
+    fn next_step(&self) -> Option<u64> {
+        self.mechanism_event()
+    }
+
+    fn step(&mut self, now: u64) {
+        self.mechanism_step(now);
     }
 }

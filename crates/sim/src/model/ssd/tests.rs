@@ -309,7 +309,7 @@ fn anything_goes(seed: u64) {
     }
     host.run(1, [FLUSH]);
     host.settle();
-    assert!(host.model.underway.is_empty() && host.model.accepted == 0, "seed {seed}");
+    assert!(host.model.underway.is_empty() && host.model.commands.accepted() == 0, "seed {seed}");
     assert!(host.model.buffer.is_empty() || host.model.params.power_loss_protected, "seed {seed}");
     host.model.ftl.check();
 }
