@@ -1,6 +1,10 @@
 //! Requests arrive: a command slot, the firmware, the buffer, and what goes on to the mechanism's queue.
 
-use super::{Hdd, ReadAhead, SECTOR_BYTES, queue::Command, work::Ahead};
+use super::{
+    Hdd, ReadAhead, SECTOR_BYTES,
+    queue::Command,
+    work::{Ahead, Flush},
+};
 use crate::model::{ModelOp, ModelRequest};
 
 /// A read or write that the drive has accepted.
@@ -65,7 +69,7 @@ impl Hdd {
         let little_left = held - end < self.params.segment_sectors / 4 && held < limit;
         if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.segment == segment) {
             ahead.limit = ahead.limit.max(limit);
-            self.mechanism.read_through(limit);
+            self.mechanism.read_through(ahead.limit);
         } else if little_left && self.params.read_ahead != ReadAhead::Off && self.is_idle() {
             self.begin_return(now, Ahead { segment, next: held, limit });
         }
@@ -80,11 +84,25 @@ impl Hdd {
         (end + self.params.segment_sectors / 2).min(self.params.sectors)
     }
 
+    /// What the buffer holds of a range that is being written is out of date, and reading ahead does not go into it. A
+    /// read that is under way may bring it back; when the write is on the medium, that is forgotten, too.
+    fn overwrite_reads(&mut self, write: &Incoming) {
+        self.read_on(write.arrived);
+        self.reads.overwrite(write.lba, write.end);
+        let Some(ahead) = &mut self.ahead else { return };
+        if self.reads.end_of(ahead.segment) != ahead.next {
+            self.ahead = None;
+        } else if write.lba < ahead.limit && write.end > ahead.next {
+            ahead.limit = write.lba.max(ahead.next);
+            self.mechanism.read_through(ahead.limit);
+        }
+    }
+
     /// A write that completes when it is on the medium.
     fn accept_write(&mut self, incoming: Incoming) {
         let Incoming { id, lba, end, arrived, ready } = incoming;
         self.counters.writes += 1;
-        self.reads.overwrite(lba, end);
+        self.overwrite_reads(&incoming);
         let sent = self.host.transfer(ready, end - lba);
         let mut target = self.mechanism.target(lba, end, true, ready);
         // Writing may begin while data still comes, as long as the medium does not overtake the interface.
@@ -95,7 +113,7 @@ impl Hdd {
     /// A write that completes when it is in the buffer.
     fn accept_buffered_write(&mut self, incoming: Incoming) {
         self.counters.writes += 1;
-        self.reads.overwrite(incoming.lba, incoming.end);
+        self.overwrite_reads(&incoming);
         self.without_room.push_back(incoming);
         self.fill_buffer(incoming.arrived);
     }
@@ -123,6 +141,6 @@ impl Hdd {
         if self.writes.is_empty() {
             return self.commands.end_at(self.host.status(ready), id);
         }
-        self.flush = Some((id, self.writes.close_epoch()));
+        self.flush = Some(Flush { id, epoch: self.writes.close_epoch(), ready });
     }
 }

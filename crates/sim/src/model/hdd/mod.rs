@@ -33,7 +33,7 @@ use self::{
     mechanism::Mechanism,
     queue::Queue,
     read_cache::ReadCache,
-    work::{Ahead, Work},
+    work::{Ahead, Flush, Work},
     write_cache::WriteCache,
 };
 use super::{
@@ -53,8 +53,7 @@ pub struct Hdd {
     commands: Commands,
     /// Accepted writes for which the buffer has no room yet.
     without_room: VecDeque<Incoming>,
-    /// The flush that everything later waits for, and the epoch it waits for.
-    flush: Option<(u64, u64)>,
+    flush: Option<Flush>,
     work: Option<Work>,
     /// When the idle mechanism has something to do.
     wake: Option<u64>,

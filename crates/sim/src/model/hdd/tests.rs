@@ -223,6 +223,58 @@ fn a_flush_waits_for_what_was_buffered_before() {
 }
 
 #[test]
+fn a_flush_is_understood_before_it_completes() {
+    let params = HddParams::wd_caviar_black_640();
+    let quickest = u64::from(params.command_ns + params.status_ns);
+    for delay_us in (0..20_000).step_by(10) {
+        let mut host = Loop::new(params.clone());
+        host.run(1, [(WRITE, 0, BLOCK)].into_iter());
+        let sent = Timestamp(host.now.0 + delay_us * 1000);
+        while let Some(next) = host.drive.next_event().filter(|next| *next < sent) {
+            host.drive.advance(next, &mut host.done);
+        }
+        host.now = sent;
+        host.run(1, [(ModelOp::Flush, 0, 0)].into_iter());
+        assert!(host.now.0 - sent.0 >= quickest, "{delay_us} us: {} ns", host.now.0 - sent.0);
+    }
+}
+
+#[test]
+fn what_was_overwritten_comes_from_the_medium_again() {
+    // Reading ahead once brought back what a write had just made out of date, and so did a read under way.
+    let drive = || Loop::new(HddParams::wd_caviar_black_640().with_write_cache(false));
+    let at = 64 << 10;
+    let again = |mut host: Loop| {
+        let hits = host.counter("read_hits");
+        host.run(1, [(READ, at, BLOCK)].into_iter());
+        assert_eq!(host.counter("read_hits"), hits);
+    };
+    let mut ahead = drive();
+    ahead.run(1, [(READ, 0, BLOCK)].into_iter());
+    ahead.now = Timestamp(ahead.now.0 + 2_000_000);
+    ahead.run(1, [(READ, at - BLOCK, BLOCK)].into_iter());
+    assert_eq!(ahead.counter("read_hits"), 1, "2 ms are enough to come there");
+    ahead.run(1, [(WRITE, at, BLOCK)].into_iter());
+    again(ahead);
+    let mut under_way = drive();
+    under_way.run(2, [(READ, at, BLOCK), (WRITE, at, BLOCK)].into_iter());
+    assert_eq!(under_way.done[0].0, 0, "the read came first");
+    again(under_way);
+}
+
+#[test]
+fn data_is_not_written_before_it_is_over_the_wire() {
+    // Seven seconds of data go before it: more nanoseconds than 32 bits hold.
+    let mut host = Loop::new(HddParams::wd_caviar_black_640());
+    host.send(WRITE, 0, 2 << 30);
+    host.send(FUA, 100 << 30, BLOCK);
+    while !host.done.iter().any(|(id, _)| *id == 1) {
+        host.wait();
+    }
+    assert!(host.now > Timestamp(7_000_000_000), "{:?}", host.now);
+}
+
+#[test]
 fn depth_raises_throughput() {
     let time = |depth| Loop::new(cheetah()).run(depth, random(READ, 4000, 60 << 30));
     let times: Vec<_> = [1, 4, 16, 32].into_iter().map(time).collect();
@@ -277,7 +329,7 @@ fn one_write_at_a_time_misses_a_rotation_each() {
 
 #[test]
 fn scattered_reads_are_read_through_by_drives_that_read_ahead() {
-    // msc-ct I-D: prefetching to the track's end helps close reads; the disk of Fig. 9(a) does not do so.
+    // msc-ct I-C: prefetching to the track's end helps close reads; the disk of Fig. 9(a) does not do so.
     let ratio = |params: HddParams| {
         let time = |stride: u64| {
             let reads = (0..16384 / stride).map(|i| (READ, i * stride * BLOCK, BLOCK));

@@ -22,6 +22,16 @@ pub(super) enum WorkKind {
     Return(Ahead),
 }
 
+/// A flush that everything later waits for.
+#[derive(Clone, Copy)]
+pub(super) struct Flush {
+    pub(super) id: u64,
+    /// The newest data it waits for.
+    pub(super) epoch: u64,
+    /// When the firmware is through with its arrival.
+    pub(super) ready: u64,
+}
+
 /// The idle mechanism reads on into a segment, up to a sector.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
@@ -53,15 +63,21 @@ impl Hdd {
     fn end_work(&mut self, now: u64, kind: WorkKind) {
         match kind {
             WorkKind::Command(command) if command.target.write => {
+                self.reads.overwrite(command.target.lba, command.target.end);
                 self.commands.end_at(self.host.status(now), command.id);
             }
             WorkKind::Command(command) => self.end_read(now, &command),
             WorkKind::Destage => {
-                self.writes.end();
+                let written = self.writes.end();
+                self.reads.overwrite(written.lba, written.end);
                 self.end_flush(now);
                 self.fill_buffer(now);
             }
-            WorkKind::Return(ahead) => self.read_ahead(ahead),
+            WorkKind::Return(ahead) if self.reads.end_of(ahead.segment) == ahead.next => {
+                self.read_ahead(ahead)
+            }
+            // Its segment's end was overwritten meanwhile.
+            WorkKind::Return(_) => {}
         }
     }
 
@@ -86,10 +102,10 @@ impl Hdd {
     }
 
     fn end_flush(&mut self, now: u64) {
-        if let Some((id, epoch)) = self.flush
+        if let Some(Flush { id, epoch, ready }) = self.flush
             && self.writes.is_settled(epoch)
         {
-            self.commands.end_at(self.host.status(now), id);
+            self.commands.end_at(self.host.status(now.max(ready)), id);
             self.flush = None;
             drive::accept_waiting(self, now);
         }
