@@ -1,11 +1,7 @@
 //! Requests arrive: a command slot, the firmware, the buffer, and what goes on to the mechanism's queue.
 
-use super::{
-    Hdd, ReadAhead, SECTOR_BYTES,
-    queue::Command,
-    work::{Ahead, Flush},
-};
-use crate::model::{ModelOp, ModelRequest};
+use super::{Hdd, ReadAhead, SECTOR_BYTES, queue::Command, work::Ahead};
+use crate::model::{ModelOp, ModelRequest, epochs::Flush};
 
 /// A read or write that the drive has accepted.
 #[derive(Debug, Clone, Copy)]

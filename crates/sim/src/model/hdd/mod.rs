@@ -2,7 +2,8 @@
 //!
 //! What is modelled: zones, skews, seek curve, angular position, firmware and interface time, command queue, read
 //! segments with read-ahead, write cache with destage in the drive's own order, FUA and flush. What is not: defects
-//! and retries, thermal recalibration, reading a track from wherever the head lands, a bus shared by several drives.
+//! and retries, thermal recalibration, reading a track from wherever the head lands, a bus shared by several drives. An
+//! FUA write over buffered data leaves that in the buffer, to be written once more. A discard does nothing.
 //!
 //! Missed rotations come by themselves: after an access, a drive needs [`HddParams::setup_ns`] before the next one
 //! can begin, unless that just goes on. A sector that passes meanwhile comes again one revolution later (msc-ct
@@ -33,12 +34,13 @@ use self::{
     mechanism::Mechanism,
     queue::Queue,
     read_cache::ReadCache,
-    work::{Ahead, Flush, Work},
+    work::{Ahead, Work},
     write_cache::WriteCache,
 };
 use super::{
     DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
     drive::{self, Commands, Drive},
+    epochs::Flush,
     host::Host,
 };
 
@@ -53,6 +55,7 @@ pub struct Hdd {
     commands: Commands,
     /// Accepted writes for which the buffer has no room yet.
     without_room: VecDeque<Incoming>,
+    /// The flush that everything later waits for.
     flush: Option<Flush>,
     work: Option<Work>,
     /// When the idle mechanism has something to do.

@@ -5,7 +5,7 @@ use super::{
     mechanism::{Moment, Target},
     queue::Command,
 };
-use crate::model::drive;
+use crate::model::{drive, epochs::Flush};
 
 /// What the mechanism is doing.
 pub(super) struct Work {
@@ -20,16 +20,6 @@ pub(super) enum WorkKind {
     Destage,
     /// The head returns to where a read segment ends.
     Return(Ahead),
-}
-
-/// A flush that everything later waits for.
-#[derive(Clone, Copy)]
-pub(super) struct Flush {
-    pub(super) id: u64,
-    /// The newest data it waits for.
-    pub(super) epoch: u64,
-    /// When the firmware is through with its arrival.
-    pub(super) ready: u64,
 }
 
 /// The idle mechanism reads on into a segment, up to a sector.

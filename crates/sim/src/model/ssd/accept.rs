@@ -6,7 +6,7 @@ use super::{
     flash::{ReadJob, ReadPurpose},
     params::UNIT_SECTORS,
 };
-use crate::model::{ModelOp, ModelRequest, SECTOR_BYTES};
+use crate::model::{ModelOp, ModelRequest, SECTOR_BYTES, epochs::Flush};
 
 /// A write that the drive has accepted, of which all from `lba` on is still to come into the buffer.
 #[derive(Debug, Clone, Copy)]
@@ -120,10 +120,8 @@ impl Ssd {
         let (lba, end) = (sectors.start, sectors.end);
         let durable = fua && !self.params.power_loss_protected;
         // One more than its units, until all of it is in the buffer: what comes first may be programmed before.
-        let waiter = (durable || !self.params.write_buffer).then(|| {
-            self.waiting_for_programs += 1;
-            self.underway.insert(Underway { id, lba, end, left: 1, sent: 0 }) as u32
-        });
+        let waiter = (durable || !self.params.write_buffer)
+            .then(|| self.underway.insert(Underway { id, lba, end, left: 1, sent: 0 }) as u32);
         self.without_room.push_back(Incoming { id, lba, end, ready, waiter });
         self.fill_buffer(now);
     }
@@ -183,7 +181,6 @@ impl Ssd {
         write.left -= 1;
         write.sent = write.sent.max(now);
         if write.left == 0 {
-            self.waiting_for_programs -= 1;
             self.end_request(waiter);
         }
     }
@@ -199,16 +196,16 @@ impl Ssd {
             return self.commands.end_at(self.host.status(ready), id);
         }
         let epoch = self.buffer.close_epoch();
-        self.flushes.push_back((id, epoch));
+        self.flushes.push_back(Flush { id, epoch, ready });
         self.program_waiting(now);
     }
 
     pub(super) fn end_flushes(&mut self, now: u64) {
-        while let Some(&(id, epoch)) = self.flushes.front()
+        while let Some(&Flush { id, epoch, ready }) = self.flushes.front()
             && self.buffer.is_settled(epoch)
         {
             self.flushes.pop_front();
-            self.commands.end_at(self.host.status(now), id);
+            self.commands.end_at(self.host.status(now.max(ready)), id);
         }
     }
 

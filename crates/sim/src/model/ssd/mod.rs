@@ -6,10 +6,13 @@
 //! from the buffer, read-modify-write of parts of a unit. Planes are folded into the page (see [`SsdParams`]).
 //!
 //! What is not: compression, cells used for fewer bits as a cache, programs suspended for reads, the map's own writes
-//! and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear, collection while idle.
+//! and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear, collection while idle. The
+//! wire carries one direction at a time, as SATA does; PCIe carries both. Data written over a unit that is still in the
+//! buffer takes part in that unit's program even if it is not over the wire when that begins. Discarding takes the
+//! firmware's time only.
 //!
-//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits: then what there is
-//! goes out with padding.
+//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits for some of it: then
+//! that goes out with what waits beside it, and with padding.
 
 mod accept;
 mod blocks;
@@ -42,6 +45,7 @@ use self::{
 use super::{
     DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
     drive::{self, Commands, Drive},
+    epochs::Flush,
     host::Host,
 };
 
@@ -57,10 +61,8 @@ pub struct Ssd {
     without_room: VecDeque<Incoming>,
     /// Accepted requests that wait for dies.
     underway: Slab<Underway>,
-    /// Flushes, and the epochs they wait for.
-    flushes: VecDeque<(u64, u64)>,
-    /// Requests that wait until their own data is programmed.
-    waiting_for_programs: u32,
+    /// In the order they came.
+    flushes: VecDeque<Flush>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     next_order: u64,
     counters: Counters,
@@ -93,7 +95,6 @@ impl Ssd {
             without_room: VecDeque::new(),
             underway: Slab::new(),
             flushes: VecDeque::new(),
-            waiting_for_programs: 0,
             events: BinaryHeap::new(),
             next_order: 0,
             counters: Counters::default(),
