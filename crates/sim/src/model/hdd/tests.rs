@@ -188,6 +188,19 @@ fn adjacent_buffered_writes_become_one_access() {
 }
 
 #[test]
+fn buffered_neighbours_are_written_when_their_beginning_is_here() {
+    let mechanism = Mechanism::new(&cheetah());
+    let mut writes = WriteCache::new(100);
+    let mut ready_after = |lba, arrives| {
+        writes.insert(&mechanism, lba, lba + 8, arrives);
+        writes.next_ready()
+    };
+    assert_eq!(ready_after(8, 100), Some(100));
+    assert_eq!(ready_after(16, 900), Some(100), "more behind it does not hold it up");
+    assert_eq!(ready_after(0, 500), Some(500), "what comes before it does");
+}
+
+#[test]
 fn a_fua_write_is_on_the_medium_when_it_completes() {
     let mut host = Loop::new(HddParams::wd_caviar_black_640());
     let blocks = random(FUA, 100, 100 << 30);
