@@ -4,8 +4,8 @@
 //! * [`report`]: sections with checks, as a table, CSV files, and one self-contained page.
 //! * [`plot`]: diagrams as SVG, without dependencies.
 //!
-//! Results are the same on every run and machine: everything is drawn from fixed seeds, and what runs in parallel is
-//! independent of one another.
+//! What is measured is the same on every run and machine: everything is drawn from fixed seeds, and what runs in parallel
+//! is independent of one another. Analytic values use the platform's exponential, which may differ in the last digit.
 
 pub mod parallel;
 pub mod plot;

@@ -52,6 +52,8 @@ fn what_is_written_is_read_back() {
 fn a_partition_ends_where_it_ends() {
     let (world, disk) = world(1, DiskOptions { size_bytes: Some(12_250_000_896), ..DiskOptions::default() });
     assert_eq!(disk.info().size_bytes, 12_250_000_896);
+    let odd = DiskOptions { size_bytes: Some(10_000), logical_block_bytes: 4096, ..DiskOptions::default() };
+    assert_eq!(self::world(1, odd).1.info().size_bytes, 8192, "whole blocks");
     let on = disk.clone();
     let error =
         world.run(async move { on.read(12_250_000_896, smallvec![IoBuf::with_len(512)]).await.result });
@@ -242,4 +244,11 @@ fn an_array_of_hard_disks_with_parity_on_an_ssd_runs_twice_the_same() {
     };
     assert_eq!(run_once(1), run_once(1));
     assert_ne!(run_once(1).0, run_once(2).0);
+}
+
+#[test]
+#[should_panic(expected = "a load without a cursor has no end")]
+fn a_load_that_would_never_end_is_refused() {
+    let (world, disk) = world(1, DiskOptions::default());
+    run(&world, disk, Load { offsets: Offsets::Uniform, stop: Stop::Span, ..Load::default() });
 }

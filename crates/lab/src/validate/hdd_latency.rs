@@ -29,7 +29,8 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         name: "hdd-latency",
         title: "Hard disks: latency of random reads".to_owned(),
         text: vec![
-            "4 KiB anywhere on the disk, one at a time. Expected is the published average seek and half a revolution; a \
+            "4 KiB anywhere on the disk, one at a time. Expected is the average seek and half a revolution, both of them \
+             parameters: what is checked is that curve and angles give them together, not that they are the drive's. A \
              read takes transfer and the drive's overhead (0.1 to 0.3 ms) beside, and random addresses lie a little \
              closer together than random cylinders, because outer cylinders hold more."
                 .to_owned(),

@@ -59,7 +59,7 @@ fn introduction(effort: Effort) -> Vec<String> {
         "Modelled disks, run alone in virtual time, beside what their makers publish, what papers measured, and what \
          analysis says. \"Agrees\" and \"differs\" are about figures that nothing in a model was chosen for, within the \
          tolerance of each check; \"given\" marks figures from which a parameter follows, so that they show only that \
-         nothing else in the model is in the way. No parameter was changed after its figure was seen here."
+         nothing else in the model is in the way. No parameter is changed because a figure differs here."
             .to_owned(),
         "Sources of parameters and of published figures: crates/sim/src/model/hdd/presets.rs and ssd/presets.rs, which \
          also say which of them were looked up and which are cited from knowledge."

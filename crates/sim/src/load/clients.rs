@@ -56,7 +56,7 @@ pub enum Stop {
     Requests(u64),
     /// After a time, warming up included.
     Time(Duration),
-    /// When the cursor of `Sequential` or `Stride` has come to the span's end.
+    /// When the cursor of `Sequential` or `Stride` has come to the span's end; nothing else has one.
     Span,
 }
 
@@ -87,7 +87,8 @@ const SOURCE_BYTES: u64 = 1 << 20;
 /// needs requests that take some: over a device that is always ready the clock stands still.
 ///
 /// # Panics
-/// If the load does not fit the device: a span beyond its end, or a request longer than the span.
+/// If the load does not fit the device: a span beyond its end, or a request longer than the span. If it would never end:
+/// at the span's end, without a cursor that moves there.
 pub async fn run(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> LoadReport {
     let (clients, depth) = (load.clients, load.depth);
     let shared = Arc::new(Shared::new(env.clone(), device, load));
@@ -125,6 +126,10 @@ impl Shared {
         let rest_bytes = device.info().size_bytes.saturating_sub(load.start_bytes);
         let span_bytes = load.span_bytes.unwrap_or(rest_bytes);
         assert!(span_bytes <= rest_bytes, "the span ends beyond the device");
+        assert!(
+            load.stop != Stop::Span || load.offsets.come_to_an_end(),
+            "a load without a cursor has no end"
+        );
         let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest()) as usize);
         Rng::with_seed(env.random_u64()).fill(&mut source);
         let now = env.now();

@@ -6,7 +6,8 @@ use fastrand::Rng;
 
 use super::math::{exp, ln};
 
-/// How places are chosen within the span of a load. Everything is a multiple of the load's unit.
+/// How places are chosen within the span of a load. All are multiples of the load's unit, if the lengths of `Sequential`
+/// and the bytes of `Stride` are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Offsets {
     /// Every place as likely as every other.
@@ -26,6 +27,17 @@ pub enum Offsets {
         /// Bytes from start to start.
         bytes: u64,
     },
+}
+
+impl Offsets {
+    /// Whether there is a cursor, which moves.
+    pub(super) fn come_to_an_end(self) -> bool {
+        match self {
+            Self::Sequential => true,
+            Self::Stride { bytes } => bytes > 0,
+            Self::Uniform | Self::Zipf { .. } => false,
+        }
+    }
 }
 
 /// Chooses places within a span.

@@ -7,9 +7,9 @@ use fastrand::Rng;
 pub enum Sizes {
     /// All alike.
     Fixed(u64),
-    /// Each with its weight.
+    /// Each with its weight, of which one at least is above 0.
     Weighted(Vec<(u64, u32)>),
-    /// From the first to the last in steps, all as likely.
+    /// From the first to the last, which is no shorter, in steps above 0, all as likely.
     Range {
         /// The shortest.
         from: u64,

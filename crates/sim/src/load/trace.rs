@@ -1,7 +1,7 @@
 //! The replay of what others have recorded.
 //!
-//! A trace is text, a request a line: time in microseconds, operation (R, W or F for flush), offset and length in
-//! bytes, between blanks or tabs. Lines that begin with `#` and empty ones mean nothing.
+//! A trace is text, a request a line: time in microseconds, operation (R, W or F for flush), and but for F offset and
+//! length in bytes, between blanks or tabs. Lines that begin with `#` and empty ones mean nothing.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -83,12 +83,15 @@ fn parse_line(text: &str) -> Result<TraceRequest, &'static str> {
     let op = match word()? {
         "R" | "r" => TraceOp::Read,
         "W" | "w" => TraceOp::Write,
-        "F" | "f" => return Ok(TraceRequest { time_us, op: TraceOp::Flush, offset_bytes: 0, len_bytes: 0 }),
+        "F" | "f" => TraceOp::Flush,
         _ => return Err("the operation is none of R, W and F"),
     };
-    let (offset_bytes, len_bytes) = (number(word()?)?, number(word()?)?);
+    let (offset_bytes, len_bytes) = match op {
+        TraceOp::Flush => (0, 0),
+        _ => (number(word()?)?, number(word()?)?),
+    };
     if words.next().is_some() {
-        return Err("there is more than time, operation, offset and length");
+        return Err("there is more than time, operation, and but for F offset and length");
     }
     Ok(TraceRequest { time_us, op, offset_bytes, len_bytes })
 }
@@ -162,7 +165,9 @@ mod tests {
         let trace: Trace = text.parse().unwrap();
         let ops: Vec<_> = trace.requests().iter().map(|request| (request.time_us, request.op)).collect();
         assert_eq!(ops, [(10, TraceOp::Read), (20, TraceOp::Write), (30, TraceOp::Flush)]);
-        for (bad, line) in [("1 X 0 0", 1), ("\n1 R 0", 2), ("1 R 0 1 2", 1), ("one R 0 1", 1)] {
+        for (bad, line) in
+            [("1 X 0 0", 1), ("\n1 R 0", 2), ("1 R 0 1 2", 1), ("1 F 0 0", 1), ("one R 0 1", 1)]
+        {
             assert_eq!(bad.parse::<Trace>().unwrap_err().line, line, "{bad}");
         }
     }

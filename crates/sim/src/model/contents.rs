@@ -26,7 +26,7 @@ impl Pages {
     pub(super) fn new(contents: Contents) -> Self {
         let kept_below_bytes = match contents {
             Contents::Sparse => u64::MAX,
-            Contents::First(bytes) => bytes.next_multiple_of(PAGE_BYTES as u64),
+            Contents::First(bytes) => bytes.checked_next_multiple_of(PAGE_BYTES as u64).unwrap_or(u64::MAX),
             Contents::None => 0,
         };
         Self { kept_below_bytes, pages: NumberMap::default() }
@@ -125,5 +125,6 @@ mod tests {
         assert!(found[..4096] == [7; 4096] && found[4096..] == [0; 4096]);
         assert_eq!(pages.pages.len(), 1);
         assert!(!Pages::new(Contents::None).keeps(0));
+        assert!(Pages::new(Contents::First(u64::MAX)).keeps(1 << 60));
     }
 }

@@ -26,7 +26,7 @@ use crate::{executor::Executor, timers::EventSource};
 pub struct DiskOptions {
     /// What is kept of what is written.
     pub contents: Contents,
-    /// Only the first so many bytes, as a partition; all if not given.
+    /// Only the first so many bytes, as a partition, down to whole logical blocks; all if not given.
     pub size_bytes: Option<u64>,
     /// 512 or 4096.
     pub logical_block_bytes: u32,
@@ -41,7 +41,9 @@ impl Default for DiskOptions {
 /// A device that takes the time its model says.
 ///
 /// Contents change when a request completes. A power failure of the world forgets requests under way and keeps all
-/// that had completed: for what real disks lose then, there is [`SimMember`](crate::SimMember).
+/// that had completed: for what real disks lose then, there is [`SimMember`](crate::SimMember). The drive itself goes on
+/// with what it was doing. Zeroes are written like any data, over the wire and onto the medium; what is discarded reads
+/// as zeroes.
 pub struct ModelledDisk {
     info: DeviceInfo,
     executor: Arc<Executor>,
@@ -68,9 +70,11 @@ impl ModelledDisk {
         executor: &Arc<Executor>,
     ) -> Arc<Self> {
         let capacity_bytes = model.capacity_bytes();
+        let size_bytes = options.size_bytes.unwrap_or(capacity_bytes).min(capacity_bytes);
+        let block_bytes = u64::from(options.logical_block_bytes);
         let info = DeviceInfo {
             name,
-            size_bytes: options.size_bytes.unwrap_or(capacity_bytes).min(capacity_bytes),
+            size_bytes: size_bytes - size_bytes % block_bytes,
             logical_block_bytes: options.logical_block_bytes,
             media: model.media(),
         };

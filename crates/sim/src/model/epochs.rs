@@ -2,6 +2,16 @@
 
 use std::collections::VecDeque;
 
+/// A flush that waits for buffered data.
+#[derive(Clone, Copy)]
+pub(super) struct Flush {
+    pub(super) id: u64,
+    /// The newest epoch of the data it waits for.
+    pub(super) epoch: u64,
+    /// When the firmware is through with its arrival.
+    pub(super) ready: u64,
+}
+
 /// How many pieces of buffered data there are of each epoch; a flush begins a new one.
 pub(super) struct Epochs {
     /// The last is the current one, and may be empty; of the others, the first is not.

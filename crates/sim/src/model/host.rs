@@ -1,6 +1,4 @@
-//! The drive's side of the host interface: firmware and wire, each busy with one thing at a time, and completions.
-
-use std::{cmp::Reverse, collections::BinaryHeap};
+//! The drive's side of the host interface: firmware and wire, each busy with one thing at a time.
 
 use super::SECTOR_BYTES;
 
@@ -51,29 +49,5 @@ impl Host {
     /// When the host has the status of what ended at `time`.
     pub(super) fn status(&self, time: u64) -> u64 {
         time + self.status_ns
-    }
-}
-
-/// Requests that are done, or will be at a known time.
-#[derive(Default)]
-pub(super) struct Completions {
-    heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    next_order: u64,
-}
-
-impl Completions {
-    pub(super) fn add(&mut self, time: u64, id: u64) {
-        self.next_order += 1;
-        self.heap.push(Reverse((time, self.next_order, id)));
-    }
-
-    /// When the next one is due.
-    pub(super) fn next(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse((time, ..))| *time)
-    }
-
-    /// The request that is due next.
-    pub(super) fn pop(&mut self) -> Option<u64> {
-        self.heap.pop().map(|Reverse((_, _, id))| id)
     }
 }

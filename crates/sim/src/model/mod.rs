@@ -7,6 +7,7 @@
 mod closed_loop;
 mod contents;
 mod device;
+mod drive;
 mod epochs;
 mod hasher;
 pub mod hdd;

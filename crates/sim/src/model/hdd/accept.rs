@@ -1,7 +1,7 @@
 //! Requests arrive: a command slot, the firmware, the buffer, and what goes on to the mechanism's queue.
 
 use super::{Hdd, ReadAhead, SECTOR_BYTES, queue::Command, work::Ahead};
-use crate::model::{ModelOp, ModelRequest};
+use crate::model::{ModelOp, ModelRequest, epochs::Flush};
 
 /// A read or write that the drive has accepted.
 #[derive(Debug, Clone, Copy)]
@@ -15,16 +15,8 @@ pub(super) struct Incoming {
 }
 
 impl Hdd {
-    pub(super) fn submit_or_wait(&mut self, now: u64, request: ModelRequest) {
-        if self.accepted < self.params.queue_depth && self.flush.is_none() {
-            self.accept(now, request);
-        } else {
-            self.waiting.push_back(request);
-        }
-    }
-
-    fn accept(&mut self, now: u64, request: ModelRequest) {
-        self.accepted += 1;
+    /// A command has taken a slot.
+    pub(super) fn accept_command(&mut self, now: u64, request: ModelRequest) {
         let ready = self.host.command(now);
         let lba = request.offset_bytes / SECTOR_BYTES;
         let end = lba + request.len_bytes / SECTOR_BYTES;
@@ -34,7 +26,7 @@ impl Hdd {
             ModelOp::Write { fua } if fua || !self.params.write_cache => self.accept_write(incoming),
             ModelOp::Write { .. } => self.accept_buffered_write(incoming),
             ModelOp::Flush => self.accept_flush(request.id, ready),
-            ModelOp::Discard => self.completions.add(self.host.status(ready), request.id),
+            ModelOp::Discard => self.commands.end_at(self.host.status(ready), request.id),
         }
         if self.work.is_none() {
             self.wake_by(ready.max(now));
@@ -63,7 +55,7 @@ impl Hdd {
     fn complete_hit(&mut self, id: u64, ready: u64, sectors: u64) {
         self.counters.read_hits += 1;
         let sent = self.host.transfer(ready, sectors);
-        self.completions.add(self.host.status(sent), id);
+        self.commands.end_at(self.host.status(sent), id);
     }
 
     /// A stream of reads was served from its segment: the drive stays ahead of it. If it had stopped reading, and
@@ -73,7 +65,7 @@ impl Hdd {
         let little_left = held - end < self.params.segment_sectors / 4 && held < limit;
         if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.segment == segment) {
             ahead.limit = ahead.limit.max(limit);
-            self.mechanism.read_through(limit);
+            self.mechanism.read_through(ahead.limit);
         } else if little_left && self.params.read_ahead != ReadAhead::Off && self.is_idle() {
             self.begin_return(now, Ahead { segment, next: held, limit });
         }
@@ -88,11 +80,25 @@ impl Hdd {
         (end + self.params.segment_sectors / 2).min(self.params.sectors)
     }
 
+    /// What the buffer holds of a range that is being written is out of date, and reading ahead does not go into it. A
+    /// read that is under way may bring it back; when the write is on the medium, that is forgotten, too.
+    fn overwrite_reads(&mut self, write: &Incoming) {
+        self.read_on(write.arrived);
+        self.reads.overwrite(write.lba, write.end);
+        let Some(ahead) = &mut self.ahead else { return };
+        if self.reads.end_of(ahead.segment) != ahead.next {
+            self.ahead = None;
+        } else if write.lba < ahead.limit && write.end > ahead.next {
+            ahead.limit = write.lba.max(ahead.next);
+            self.mechanism.read_through(ahead.limit);
+        }
+    }
+
     /// A write that completes when it is on the medium.
     fn accept_write(&mut self, incoming: Incoming) {
         let Incoming { id, lba, end, arrived, ready } = incoming;
         self.counters.writes += 1;
-        self.reads.overwrite(lba, end);
+        self.overwrite_reads(&incoming);
         let sent = self.host.transfer(ready, end - lba);
         let mut target = self.mechanism.target(lba, end, true, ready);
         // Writing may begin while data still comes, as long as the medium does not overtake the interface.
@@ -103,7 +109,7 @@ impl Hdd {
     /// A write that completes when it is in the buffer.
     fn accept_buffered_write(&mut self, incoming: Incoming) {
         self.counters.writes += 1;
-        self.reads.overwrite(incoming.lba, incoming.end);
+        self.overwrite_reads(&incoming);
         self.without_room.push_back(incoming);
         self.fill_buffer(incoming.arrived);
     }
@@ -117,7 +123,7 @@ impl Hdd {
             let sent = self.host.transfer(ready.max(now), end - lba);
             self.writes.insert(&self.mechanism, lba, end, sent);
             self.counters.buffered_writes += 1;
-            self.completions.add(self.host.status(sent), id);
+            self.commands.end_at(self.host.status(sent), id);
             if self.work.is_none() {
                 self.wake_by(sent);
             }
@@ -129,18 +135,8 @@ impl Hdd {
     fn accept_flush(&mut self, id: u64, ready: u64) {
         self.counters.flushes += 1;
         if self.writes.is_empty() {
-            return self.completions.add(self.host.status(ready), id);
+            return self.commands.end_at(self.host.status(ready), id);
         }
-        self.flush = Some((id, self.writes.close_epoch()));
-    }
-
-    /// A slot is free, or a flush is over.
-    pub(super) fn accept_waiting(&mut self, now: u64) {
-        while self.accepted < self.params.queue_depth
-            && self.flush.is_none()
-            && let Some(request) = self.waiting.pop_front()
-        {
-            self.accept(now, request);
-        }
+        self.flush = Some(Flush { id, epoch: self.writes.close_epoch(), ready });
     }
 }

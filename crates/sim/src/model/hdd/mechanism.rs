@@ -94,10 +94,10 @@ impl Mechanism {
         if let Some(at) = self.goes_on(moment, target) {
             return at + u64::from(self.wait_ns(self.moment(at).phase_ns, target.angle_ns));
         }
-        let after =
-            (target.earliest.saturating_sub(moment.now) as u32).max(self.setup_ns + self.move_ns(target));
-        let phase = (moment.phase_ns + after) % self.revolution_ns;
-        moment.now + u64::from(after) + u64::from(self.wait_ns(phase, target.angle_ns))
+        let moved = moment.now + u64::from(self.setup_ns + self.move_ns(target));
+        // Data that many others precede on the wire may come much later.
+        let ready = moved.max(target.earliest);
+        ready + u64::from(self.wait_ns(self.moment(ready).phase_ns, target.angle_ns))
     }
 
     /// If the target lies where the head goes on, or on the rest of the track that it is reading ahead: since when

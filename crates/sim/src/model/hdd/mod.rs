@@ -2,7 +2,8 @@
 //!
 //! What is modelled: zones, skews, seek curve, angular position, firmware and interface time, command queue, read
 //! segments with read-ahead, write cache with destage in the drive's own order, FUA and flush. What is not: defects
-//! and retries, thermal recalibration, reading a track from wherever the head lands, a bus shared by several drives.
+//! and retries, thermal recalibration, reading a track from wherever the head lands, a bus shared by several drives. An
+//! FUA write over buffered data leaves that in the buffer, to be written once more. A discard does nothing.
 //!
 //! Missed rotations come by themselves: after an access, a drive needs [`HddParams::setup_ns`] before the next one
 //! can begin, unless that just goes on. A sector that passes meanwhile comes again one revolution later (msc-ct
@@ -38,7 +39,9 @@ use self::{
 };
 use super::{
     DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
-    host::{Completions, Host},
+    drive::{self, Commands, Drive},
+    epochs::Flush,
+    host::Host,
 };
 
 /// A hard disk.
@@ -49,19 +52,15 @@ pub struct Hdd {
     queue: Queue,
     reads: ReadCache,
     writes: WriteCache,
-    /// Requests for which the drive has no command slot yet, or that came after a flush.
-    waiting: VecDeque<ModelRequest>,
+    commands: Commands,
     /// Accepted writes for which the buffer has no room yet.
     without_room: VecDeque<Incoming>,
-    /// The flush that everything later waits for, and the epoch it waits for.
-    flush: Option<(u64, u64)>,
-    /// Commands the drive has accepted and not completed.
-    accepted: usize,
+    /// The flush that everything later waits for.
+    flush: Option<Flush>,
     work: Option<Work>,
     /// When the idle mechanism has something to do.
     wake: Option<u64>,
     ahead: Option<Ahead>,
-    completions: Completions,
     counters: Counters,
 }
 
@@ -78,14 +77,12 @@ impl Hdd {
             queue: Queue::default(),
             reads: ReadCache::new(params.read_segments, params.segment_sectors),
             writes: WriteCache::new(params.write_cache_sectors),
-            waiting: VecDeque::new(),
+            commands: Commands::new(params.queue_depth),
             without_room: VecDeque::new(),
             flush: None,
-            accepted: 0,
             work: None,
             wake: None,
             ahead: None,
-            completions: Completions::default(),
             counters: Counters::default(),
             params,
         }
@@ -107,35 +104,45 @@ impl DiskModel for Hdd {
     }
 
     fn submit(&mut self, now: Timestamp, request: ModelRequest) {
-        debug_assert!(request.offset_bytes + request.len_bytes <= self.capacity_bytes());
-        self.submit_or_wait(now.0, request);
+        drive::submit(self, now, request);
     }
 
     fn next_event(&self) -> Option<Timestamp> {
-        let (mechanism, completion) = (self.mechanism_event(), self.completions.next());
-        let earlier = match (mechanism, completion) {
-            (Some(mechanism), Some(completion)) => Some(mechanism.min(completion)),
-            (one, other) => one.or(other),
-        };
-        earlier.map(Timestamp)
+        drive::next_event(self)
     }
 
     fn advance(&mut self, now: Timestamp, done: &mut Vec<(u64, Timestamp)>) {
-        while let Some(Timestamp(time)) = self.next_event()
-            && time <= now.0
-        {
-            if self.completions.next() == Some(time) {
-                let id = self.completions.pop().expect("there is one due");
-                done.push((id, Timestamp(time)));
-                self.accepted -= 1;
-                self.accept_waiting(time);
-            } else {
-                self.mechanism_step(time);
-            }
-        }
+        drive::advance(self, now, done);
     }
 
     fn counters(&self) -> ModelCounters {
         self.counters.listed()
+    }
+}
+
+impl Drive for Hdd {
+    fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    fn commands_mut(&mut self) -> &mut Commands {
+        &mut self.commands
+    }
+
+    /// What comes after a flush waits for it, as ATA hosts have it do.
+    fn is_open(&self) -> bool {
+        self.flush.is_none()
+    }
+
+    fn accept(&mut self, now: u64, request: ModelRequest) {
+        self.accept_command(now, request);
+    }
+
+    fn next_step(&self) -> Option<u64> {
+        self.mechanism_event()
+    }
+
+    fn step(&mut self, now: u64) {
+        self.mechanism_step(now);
     }
 }

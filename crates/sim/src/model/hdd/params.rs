@@ -92,6 +92,10 @@ impl HddParams {
     /// # Panics
     /// If the numbers contradict one another.
     pub(super) fn check(&self) {
+        assert!(
+            self.write_seek.single_track_ns >= self.read_seek.single_track_ns,
+            "a write settles no sooner than a read"
+        );
         let write_switch_ns = self.head_switch_ns + self.write_settle_ns();
         assert!(self.heads > 0 && self.zones > 0 && self.queue_depth > 0 && self.read_segments > 0);
         assert!(self.inner_track_sectors > 0 && self.inner_track_sectors <= self.outer_track_sectors);

@@ -111,9 +111,9 @@ impl HddParams {
             // Typical; not published.
             read_segments: 16,
             segment_sectors: 1024,
-            // msc-ct I-D: the disk of its Fig. 9(a), which is this one, does not prefetch after scattered reads.
+            // msc-ct I-C: the disk of its Fig. 9(a), which is this one (IV-F), does not prefetch after scattered reads.
             read_ahead: ReadAhead::AfterSequential,
-            // msc-ct I-D sets write-on-arrival against write-back and measures the former.
+            // msc-ct I-C: the disks of its Fig. 1 begin to write as soon as data arrives; write-back is set against that.
             write_cache: false,
             write_cache_sectors: 8192,
         }

@@ -38,6 +38,11 @@ impl ReadCache {
         self.segments[segment].start
     }
 
+    /// Where a segment's run ends.
+    pub(super) fn end_of(&self, segment: usize) -> u64 {
+        self.segments[segment].end
+    }
+
     /// A host read ended: its data goes to the segment it continues, or to a new one.
     pub(super) fn store(&mut self, lba: u64, end: u64) -> Stored {
         let continued = self

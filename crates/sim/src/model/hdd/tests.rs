@@ -188,6 +188,19 @@ fn adjacent_buffered_writes_become_one_access() {
 }
 
 #[test]
+fn buffered_neighbours_are_written_when_their_beginning_is_here() {
+    let mechanism = Mechanism::new(&cheetah());
+    let mut writes = WriteCache::new(100);
+    let mut ready_after = |lba, arrives| {
+        writes.insert(&mechanism, lba, lba + 8, arrives);
+        writes.next_ready()
+    };
+    assert_eq!(ready_after(8, 100), Some(100));
+    assert_eq!(ready_after(16, 900), Some(100), "more behind it does not hold it up");
+    assert_eq!(ready_after(0, 500), Some(500), "what comes before it does");
+}
+
+#[test]
 fn a_fua_write_is_on_the_medium_when_it_completes() {
     let mut host = Loop::new(HddParams::wd_caviar_black_640());
     let blocks = random(FUA, 100, 100 << 30);
@@ -220,6 +233,58 @@ fn a_flush_waits_for_what_was_buffered_before() {
     let before = host.now;
     host.wait();
     assert!(host.now.since(before).as_micros() < 200, "nothing to flush");
+}
+
+#[test]
+fn a_flush_is_understood_before_it_completes() {
+    let params = HddParams::wd_caviar_black_640();
+    let quickest = u64::from(params.command_ns + params.status_ns);
+    for delay_us in (0..20_000).step_by(10) {
+        let mut host = Loop::new(params.clone());
+        host.run(1, [(WRITE, 0, BLOCK)].into_iter());
+        let sent = Timestamp(host.now.0 + delay_us * 1000);
+        while let Some(next) = host.drive.next_event().filter(|next| *next < sent) {
+            host.drive.advance(next, &mut host.done);
+        }
+        host.now = sent;
+        host.run(1, [(ModelOp::Flush, 0, 0)].into_iter());
+        assert!(host.now.0 - sent.0 >= quickest, "{delay_us} us: {} ns", host.now.0 - sent.0);
+    }
+}
+
+#[test]
+fn what_was_overwritten_comes_from_the_medium_again() {
+    // Reading ahead once brought back what a write had just made out of date, and so did a read under way.
+    let drive = || Loop::new(HddParams::wd_caviar_black_640().with_write_cache(false));
+    let at = 64 << 10;
+    let again = |mut host: Loop| {
+        let hits = host.counter("read_hits");
+        host.run(1, [(READ, at, BLOCK)].into_iter());
+        assert_eq!(host.counter("read_hits"), hits);
+    };
+    let mut ahead = drive();
+    ahead.run(1, [(READ, 0, BLOCK)].into_iter());
+    ahead.now = Timestamp(ahead.now.0 + 2_000_000);
+    ahead.run(1, [(READ, at - BLOCK, BLOCK)].into_iter());
+    assert_eq!(ahead.counter("read_hits"), 1, "2 ms are enough to come there");
+    ahead.run(1, [(WRITE, at, BLOCK)].into_iter());
+    again(ahead);
+    let mut under_way = drive();
+    under_way.run(2, [(READ, at, BLOCK), (WRITE, at, BLOCK)].into_iter());
+    assert_eq!(under_way.done[0].0, 0, "the read came first");
+    again(under_way);
+}
+
+#[test]
+fn data_is_not_written_before_it_is_over_the_wire() {
+    // Seven seconds of data go before it: more nanoseconds than 32 bits hold.
+    let mut host = Loop::new(HddParams::wd_caviar_black_640());
+    host.send(WRITE, 0, 2 << 30);
+    host.send(FUA, 100 << 30, BLOCK);
+    while !host.done.iter().any(|(id, _)| *id == 1) {
+        host.wait();
+    }
+    assert!(host.now > Timestamp(7_000_000_000), "{:?}", host.now);
 }
 
 #[test]
@@ -277,7 +342,7 @@ fn one_write_at_a_time_misses_a_rotation_each() {
 
 #[test]
 fn scattered_reads_are_read_through_by_drives_that_read_ahead() {
-    // msc-ct I-D: prefetching to the track's end helps close reads; the disk of Fig. 9(a) does not do so.
+    // msc-ct I-C: prefetching to the track's end helps close reads; the disk of Fig. 9(a) does not do so.
     let ratio = |params: HddParams| {
         let time = |stride: u64| {
             let reads = (0..16384 / stride).map(|i| (READ, i * stride * BLOCK, BLOCK));

@@ -5,6 +5,7 @@ use super::{
     mechanism::{Moment, Target},
     queue::Command,
 };
+use crate::model::{drive, epochs::Flush};
 
 /// What the mechanism is doing.
 pub(super) struct Work {
@@ -52,21 +53,27 @@ impl Hdd {
     fn end_work(&mut self, now: u64, kind: WorkKind) {
         match kind {
             WorkKind::Command(command) if command.target.write => {
-                self.completions.add(self.host.status(now), command.id);
+                self.reads.overwrite(command.target.lba, command.target.end);
+                self.commands.end_at(self.host.status(now), command.id);
             }
             WorkKind::Command(command) => self.end_read(now, &command),
             WorkKind::Destage => {
-                self.writes.end();
+                let written = self.writes.end();
+                self.reads.overwrite(written.lba, written.end);
                 self.end_flush(now);
                 self.fill_buffer(now);
             }
-            WorkKind::Return(ahead) => self.read_ahead(ahead),
+            WorkKind::Return(ahead) if self.reads.end_of(ahead.segment) == ahead.next => {
+                self.read_ahead(ahead)
+            }
+            // Its segment's end was overwritten meanwhile.
+            WorkKind::Return(_) => {}
         }
     }
 
     fn end_read(&mut self, now: u64, command: &Command) {
         let sent = self.host.transfer_behind(now, command.target.sectors());
-        self.completions.add(self.host.status(sent), command.id);
+        self.commands.end_at(self.host.status(sent), command.id);
         let Target { lba, end, .. } = command.target;
         let stored = self.reads.store(lba, end);
         let go_on = match self.params.read_ahead {
@@ -85,12 +92,12 @@ impl Hdd {
     }
 
     fn end_flush(&mut self, now: u64) {
-        if let Some((id, epoch)) = self.flush
+        if let Some(Flush { id, epoch, ready }) = self.flush
             && self.writes.is_settled(epoch)
         {
-            self.completions.add(self.host.status(now), id);
+            self.commands.end_at(self.host.status(now.max(ready)), id);
             self.flush = None;
-            self.accept_waiting(now);
+            drive::accept_waiting(self, now);
         }
     }
 
@@ -162,7 +169,7 @@ impl Hdd {
     fn serve_from_ahead(&mut self) {
         let Some(Ahead { segment, next, .. }) = self.ahead else { return };
         let held = self.reads.start_of(segment)..next;
-        let Self { queue, mechanism, host, completions, counters, .. } = self;
+        let Self { queue, mechanism, host, commands, counters, .. } = self;
         queue.serve_reads(|command| {
             let Target { lba, end, earliest, .. } = command.target;
             if !held.contains(&lba) {
@@ -174,7 +181,7 @@ impl Hdd {
             }
             counters.read_hits += 1;
             let sent = host.transfer(command.ready, end - lba);
-            completions.add(host.status(sent), command.id);
+            commands.end_at(host.status(sent), command.id);
             true
         });
     }

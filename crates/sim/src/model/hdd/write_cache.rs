@@ -85,8 +85,11 @@ impl WriteCache {
         while let Some((&key, run)) = self.runs.range(..=stop).next_back()
             && run.target.end >= start
         {
-            (start, stop) = (start.min(key), stop.max(run.target.end));
-            (earliest, epoch) = (earliest.min(run.target.earliest), epoch.min(run.epoch));
+            // Writing goes forward: what counts is when the beginning is here.
+            if key <= start {
+                (start, earliest) = (key, run.target.earliest);
+            }
+            (stop, epoch) = (stop.max(run.target.end), epoch.min(run.epoch));
             self.sectors -= run.target.sectors();
             let run = self.runs.remove(&key).expect("it was just found");
             self.epochs.remove(run.epoch);
@@ -149,12 +152,13 @@ impl WriteCache {
         target
     }
 
-    /// What was begun is on the medium.
-    pub(super) fn end(&mut self) {
+    /// What was begun is on the medium. Returns it.
+    pub(super) fn end(&mut self) -> Target {
         let (target, epoch) = self.being_written.take().expect("a write was begun");
         self.sectors -= target.sectors();
         self.epochs.remove(epoch);
         self.epochs.retire();
+        target
     }
 
     /// Everything buffered so far belongs to the epoch that is returned; what comes later, to the next.

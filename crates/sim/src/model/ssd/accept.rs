@@ -6,7 +6,7 @@ use super::{
     flash::{ReadJob, ReadPurpose},
     params::UNIT_SECTORS,
 };
-use crate::model::{ModelOp, ModelRequest, SECTOR_BYTES};
+use crate::model::{ModelOp, ModelRequest, SECTOR_BYTES, epochs::Flush};
 
 /// A write that the drive has accepted, of which all from `lba` on is still to come into the buffer.
 #[derive(Debug, Clone, Copy)]
@@ -33,25 +33,8 @@ pub(super) struct Underway {
 }
 
 impl Ssd {
-    pub(super) fn submit_or_wait(&mut self, now: u64, request: ModelRequest) {
-        if self.accepted < self.params.queue_depth {
-            self.accept(now, request);
-        } else {
-            self.waiting.push_back(request);
-        }
-    }
-
-    /// A slot is free.
-    pub(super) fn accept_waiting(&mut self, now: u64) {
-        while self.accepted < self.params.queue_depth
-            && let Some(request) = self.waiting.pop_front()
-        {
-            self.accept(now, request);
-        }
-    }
-
-    fn accept(&mut self, now: u64, request: ModelRequest) {
-        self.accepted += 1;
+    /// A command has taken a slot.
+    pub(super) fn accept_command(&mut self, now: u64, request: ModelRequest) {
         let ready = self.host.command(now);
         let (id, lba) = (request.id, request.offset_bytes / SECTOR_BYTES);
         let end = lba + request.len_bytes / SECTOR_BYTES;
@@ -128,7 +111,7 @@ impl Ssd {
 
     fn end_request(&mut self, request: u32) {
         let ended = self.underway.remove(request as usize);
-        self.completions.add(self.host.status(ended.sent), ended.id);
+        self.commands.end_at(self.host.status(ended.sent), ended.id);
     }
 
     fn accept_write(&mut self, now: u64, fua: bool, id: u64, sectors: std::ops::Range<u64>, ready: u64) {
@@ -137,10 +120,8 @@ impl Ssd {
         let (lba, end) = (sectors.start, sectors.end);
         let durable = fua && !self.params.power_loss_protected;
         // One more than its units, until all of it is in the buffer: what comes first may be programmed before.
-        let waiter = (durable || !self.params.write_buffer).then(|| {
-            self.waiting_for_programs += 1;
-            self.underway.insert(Underway { id, lba, end, left: 1, sent: 0 }) as u32
-        });
+        let waiter = (durable || !self.params.write_buffer)
+            .then(|| self.underway.insert(Underway { id, lba, end, left: 1, sent: 0 }) as u32);
         self.without_room.push_back(Incoming { id, lba, end, ready, waiter });
         self.fill_buffer(now);
     }
@@ -186,7 +167,7 @@ impl Ssd {
     fn end_transfer(&mut self, write: &Incoming, at: u64, sent: u64) {
         match write.waiter {
             _ if at < write.end => {}
-            None => self.completions.add(self.host.status(sent), write.id),
+            None => self.commands.end_at(self.host.status(sent), write.id),
             Some(waiter) => {
                 self.underway[waiter as usize].sent = sent;
                 self.unit_programmed(sent, waiter);
@@ -200,7 +181,6 @@ impl Ssd {
         write.left -= 1;
         write.sent = write.sent.max(now);
         if write.left == 0 {
-            self.waiting_for_programs -= 1;
             self.end_request(waiter);
         }
     }
@@ -213,19 +193,19 @@ impl Ssd {
     fn accept_flush(&mut self, now: u64, id: u64, ready: u64) {
         self.counters.flushes += 1;
         if self.buffer.is_empty() || self.params.power_loss_protected {
-            return self.completions.add(self.host.status(ready), id);
+            return self.commands.end_at(self.host.status(ready), id);
         }
         let epoch = self.buffer.close_epoch();
-        self.flushes.push_back((id, epoch));
+        self.flushes.push_back(Flush { id, epoch, ready });
         self.program_waiting(now);
     }
 
     pub(super) fn end_flushes(&mut self, now: u64) {
-        while let Some(&(id, epoch)) = self.flushes.front()
+        while let Some(&Flush { id, epoch, ready }) = self.flushes.front()
             && self.buffer.is_settled(epoch)
         {
             self.flushes.pop_front();
-            self.completions.add(self.host.status(now), id);
+            self.commands.end_at(self.host.status(now.max(ready)), id);
         }
     }
 
@@ -239,6 +219,6 @@ impl Ssd {
         }
         self.end_flushes(now);
         self.fill_buffer(now);
-        self.completions.add(self.host.status(ready), id);
+        self.commands.end_at(self.host.status(ready), id);
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Buffer {
     waiting: VecDeque<Key>,
     /// Entries waiting, less those that were dropped.
     waiting_count: u32,
+    /// Those of them for which a request or a flush waits.
+    wanted_count: u32,
     held: u32,
     limit: u32,
     epochs: Epochs,
@@ -37,6 +39,13 @@ struct Entry {
     partial: bool,
     epoch: u64,
     waiters: Waiters,
+}
+
+impl Entry {
+    /// Whether a request or a flush waits for it: only flushes begin epochs, and they wait for all before.
+    fn is_wanted(&self, epochs: &Epochs) -> bool {
+        !self.waiters.is_empty() || self.epoch < epochs.current()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +77,7 @@ impl Buffer {
             arriving: VecDeque::new(),
             waiting: VecDeque::new(),
             waiting_count: 0,
+            wanted_count: 0,
             held: 0,
             limit,
             epochs: Epochs::new(),
@@ -93,12 +103,19 @@ impl Buffer {
         self.waiting_count
     }
 
+    /// Whether somebody waits for a unit that can be programmed.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted_count > 0
+    }
+
     /// Takes a unit that is on its way; `partial` if its old content is needed from flash; `waiter` is told when it is
     /// programmed.
     pub(super) fn put(&mut self, unit: u32, partial: bool, waiter: Option<u32>) -> Put {
         if let Some(key) = self.by_unit.get(&unit) {
             let entry = &mut self.entries[*key as usize];
             if entry.state != State::Programming {
+                let newly = waiter.is_some() && !entry.is_wanted(&self.epochs);
+                self.wanted_count += u32::from(newly && entry.state == State::Waiting);
                 entry.waiters.extend(waiter);
                 entry.partial &= partial || entry.state == State::Merging;
                 return Put::Over;
@@ -147,6 +164,7 @@ impl Buffer {
     fn wait(&mut self, key: Key) {
         let entry = &mut self.entries[key as usize];
         (entry.state, entry.partial) = (State::Waiting, false);
+        self.wanted_count += u32::from(entry.is_wanted(&self.epochs));
         self.waiting.push_back(key);
         self.waiting_count += 1;
     }
@@ -163,6 +181,7 @@ impl Buffer {
                 continue;
             }
             entry.state = State::Programming;
+            self.wanted_count -= u32::from(entry.is_wanted(&self.epochs));
             keys.push(key);
             units.push(entry.unit);
             left -= 1;
@@ -192,18 +211,32 @@ impl Buffer {
         let entry = &mut self.entries[key as usize];
         match entry.state {
             State::Programming => return Waiters::new(),
-            State::Waiting => self.waiting_count -= 1,
+            State::Waiting => {
+                self.waiting_count -= 1;
+                self.wanted_count -= u32::from(entry.is_wanted(&self.epochs));
+            }
             _ => {}
         }
         entry.state = State::Dropped;
         let (epoch, waiters) = (entry.epoch, std::mem::take(&mut entry.waiters));
         self.leave(epoch);
+        if self.waiting_count == 0 {
+            // Nothing but what was dropped, and perhaps nothing will ever be taken.
+            self.waiting.drain(..).for_each(|key| drop(self.entries.remove(key as usize)));
+        }
         waiters
     }
 
     /// Everything buffered so far belongs to the epoch that is returned; what comes later, to the next.
     pub(super) fn close_epoch(&mut self) -> u64 {
+        self.wanted_count = self.waiting_count;
         self.epochs.close()
+    }
+
+    /// Places that are taken, by what was dropped as well.
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
     }
 
     /// Whether all data of an epoch and of those before is in flash.

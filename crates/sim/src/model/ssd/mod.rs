@@ -6,10 +6,13 @@
 //! from the buffer, read-modify-write of parts of a unit. Planes are folded into the page (see [`SsdParams`]).
 //!
 //! What is not: compression, cells used for fewer bits as a cache, programs suspended for reads, the map's own writes
-//! and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear, collection while idle.
+//! and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear, collection while idle. The
+//! wire carries one direction at a time, as SATA does; PCIe carries both. Data written over a unit that is still in the
+//! buffer takes part in that unit's program even if it is not over the wire when that begins. Discarding takes the
+//! firmware's time only.
 //!
-//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits: then what there is
-//! goes out with padding.
+//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits for some of it: then
+//! that goes out with what waits beside it, and with padding.
 
 mod accept;
 mod blocks;
@@ -41,7 +44,9 @@ use self::{
 };
 use super::{
     DiskModel, ModelCounters, ModelRequest, SECTOR_BYTES,
-    host::{Completions, Host},
+    drive::{self, Commands, Drive},
+    epochs::Flush,
+    host::Host,
 };
 
 /// A solid-state drive.
@@ -51,21 +56,15 @@ pub struct Ssd {
     ftl: Ftl,
     flash: Flash,
     buffer: Buffer,
-    /// Requests for which the drive has no command slot yet.
-    waiting: VecDeque<ModelRequest>,
+    commands: Commands,
     /// Accepted writes for all or part of which the buffer has no room yet.
     without_room: VecDeque<Incoming>,
     /// Accepted requests that wait for dies.
     underway: Slab<Underway>,
-    /// Flushes, and the epochs they wait for.
-    flushes: VecDeque<(u64, u64)>,
-    /// Requests that wait until their own data is programmed.
-    waiting_for_programs: u32,
-    /// Commands the drive has accepted and not completed.
-    accepted: usize,
+    /// In the order they came.
+    flushes: VecDeque<Flush>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     next_order: u64,
-    completions: Completions,
     counters: Counters,
 }
 
@@ -92,15 +91,12 @@ impl Ssd {
             ftl: Ftl::new(&params),
             flash: Flash::new(&params),
             buffer: Buffer::new(params.buffer_units),
-            waiting: VecDeque::new(),
+            commands: Commands::new(params.queue_depth),
             without_room: VecDeque::new(),
             underway: Slab::new(),
             flushes: VecDeque::new(),
-            waiting_for_programs: 0,
-            accepted: 0,
             events: BinaryHeap::new(),
             next_order: 0,
-            completions: Completions::default(),
             counters: Counters::default(),
             params,
         }
@@ -131,14 +127,6 @@ impl Ssd {
         self.next_order += 1;
         self.events.push(Reverse((time, self.next_order, event)));
     }
-
-    fn step(&mut self, now: u64, event: Event) {
-        match event {
-            Event::DieDone(die) => self.end_job(now, die),
-            Event::ReadReady(request) => self.begin_reads(now, request),
-            Event::Arrived(count) => self.arrive(now, count),
-        }
-    }
 }
 
 impl DiskModel for Ssd {
@@ -151,36 +139,45 @@ impl DiskModel for Ssd {
     }
 
     fn submit(&mut self, now: Timestamp, request: ModelRequest) {
-        debug_assert!(request.offset_bytes + request.len_bytes <= self.capacity_bytes());
-        self.submit_or_wait(now.0, request);
+        drive::submit(self, now, request);
     }
 
     fn next_event(&self) -> Option<Timestamp> {
-        let event = self.events.peek().map(|Reverse((time, ..))| *time);
-        let earlier = match (event, self.completions.next()) {
-            (Some(event), Some(completion)) => Some(event.min(completion)),
-            (one, other) => one.or(other),
-        };
-        earlier.map(Timestamp)
+        drive::next_event(self)
     }
 
     fn advance(&mut self, now: Timestamp, done: &mut Vec<(u64, Timestamp)>) {
-        while let Some(Timestamp(time)) = self.next_event()
-            && time <= now.0
-        {
-            if self.completions.next() == Some(time) {
-                let id = self.completions.pop().expect("there is one due");
-                done.push((id, Timestamp(time)));
-                self.accepted -= 1;
-                self.accept_waiting(time);
-            } else {
-                let Reverse((_, _, event)) = self.events.pop().expect("there is one due");
-                self.step(time, event);
-            }
-        }
+        drive::advance(self, now, done);
     }
 
     fn counters(&self) -> ModelCounters {
         self.counters.listed(self.ftl.wear())
+    }
+}
+
+impl Drive for Ssd {
+    fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    fn commands_mut(&mut self) -> &mut Commands {
+        &mut self.commands
+    }
+
+    fn accept(&mut self, now: u64, request: ModelRequest) {
+        self.accept_command(now, request);
+    }
+
+    fn next_step(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse((time, ..))| *time)
+    }
+
+    fn step(&mut self, now: u64) {
+        let Reverse((_, _, event)) = self.events.pop().expect("a step was due");
+        match event {
+            Event::DieDone(die) => self.end_job(now, die),
+            Event::ReadReady(request) => self.begin_reads(now, request),
+            Event::Arrived(count) => self.arrive(now, count),
+        }
     }
 }

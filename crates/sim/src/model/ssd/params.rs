@@ -101,7 +101,8 @@ impl SsdParams {
 
     /// Units of flash, spare space included.
     pub fn raw_units(&self) -> u64 {
-        u64::from(self.dies()) * u64::from(self.units_per_die())
+        let units_per_block = u64::from(self.pages_per_block) * u64::from(self.page_units);
+        u64::from(self.dies()) * u64::from(self.blocks_per_die) * units_per_block
     }
 
     /// Flash over user capacity, at least 1.
@@ -137,6 +138,11 @@ impl SsdParams {
         assert!(
             self.channels > 0 && self.dies_per_channel > 0 && self.page_units > 0 && self.queue_depth > 0
         );
+        // First, since all other counts are 32 bits wide.
+        assert!(
+            self.raw_units() < u64::from(u32::MAX),
+            "units are numbered in 32 bits: 16 TiB of flash at most"
+        );
         assert!(
             self.pages_per_block.is_multiple_of(self.pages_per_program),
             "a program lies within its block"
@@ -144,10 +150,6 @@ impl SsdParams {
         assert!(
             self.units_per_block() <= u32::from(u16::MAX),
             "valid units of a block are counted in 16 bits"
-        );
-        assert!(
-            self.raw_units() < u64::from(u32::MAX),
-            "units are numbered in 32 bits: 16 TiB of flash at most"
         );
         assert!(self.buffer_units >= self.program_units(), "the buffer holds what is programmed together");
         assert!(self.sectors.is_multiple_of(UNIT_SECTORS), "whole units");

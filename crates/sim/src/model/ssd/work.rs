@@ -80,11 +80,9 @@ impl Ssd {
         }
     }
 
-    /// Whether data waits that should be programmed now: enough, or somebody waits for it.
+    /// Whether data waits that should be programmed now: enough, or some that somebody waits for.
     fn programs_are_due(&self) -> bool {
-        let waiting = self.buffer.waiting_count();
-        let urgent = self.waiting_for_programs > 0 || !self.flushes.is_empty();
-        waiting >= self.params.program_units() || waiting > 0 && urgent
+        self.buffer.waiting_count() >= self.params.program_units() || self.buffer.is_wanted()
     }
 
     fn program_if_ready(&mut self, now: u64, die: u32) -> bool {
