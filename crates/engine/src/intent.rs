@@ -138,7 +138,10 @@ impl Pages {
         let mut writes = Vec::new();
         for index in pages.iter().copied() {
             self.pages[index].advance();
-            let block = self.pages[index].encode();
+            let mut block = self.pages[index].encode();
+            if lives(Mutant::DamagedPages) {
+                block[4] ^= 1;
+            }
             for holder in holders {
                 let count = self.pages.len();
                 let newest =

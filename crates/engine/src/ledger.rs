@@ -147,10 +147,12 @@ impl Ledger {
     }
 
     /// Writes the metadata of members that a crash left an event behind, as the newest have it, and returns those that
-    /// could not take it. Those that are further behind come with the next event.
+    /// could not take it. Those that are further behind, or that were taken although the newest say that they failed, come
+    /// with the next event.
     pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         let events = self.events;
-        self.write_where(|entry| entry.superblock.events + 1 == events, wall_clock_us).await
+        let belongs = |entry: &Entry| entry.superblock.role() != Role::Faulty;
+        self.write_where(|entry| entry.superblock.events + 1 == events && belongs(entry), wall_clock_us).await
     }
 
     async fn write_where(
@@ -169,7 +171,7 @@ impl Ledger {
     }
 }
 
-fn role_of(standing: Standing) -> Role {
+pub(crate) fn role_of(standing: Standing) -> Role {
     match standing {
         Standing::Active(slot) | Standing::Incoming { slot, .. } => Role::Active(slot.0 as u16),
         Standing::Spare => Role::Spare,

@@ -13,11 +13,7 @@ use std::{
 
 use stripewise_device::sync::seam::Mutex;
 
-use crate::{
-    geometry::StripeIndex,
-    mutants::{self, Mutant, lives},
-    rows::RowSet,
-};
+use crate::{geometry::StripeIndex, mutants, rows::RowSet};
 
 /// Buckets of the table: enough that two of the requests in flight rarely share one.
 const BUCKETS_DEFAULT: usize = 1024;
@@ -81,7 +77,7 @@ impl RowLocks {
 
     /// Locks rows of a stripe. Dropping the guard unlocks them.
     pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_> {
-        let stripe = if lives(Mutant::ForgetRowLock) { StripeIndex(mutants::unique()) } else { stripe };
+        let stripe = StripeIndex(mutants::lock_key(stripe.0));
         LockRows { locks: self, stripe, rows, state: LockState::New }
     }
 

@@ -62,11 +62,17 @@ pub enum Mutant {
     HealWithZeroes,
     /// A check finds nothing.
     BlindCheck,
+    /// Bitmap pages are damaged when they are written.
+    DamagedPages,
+    /// A member that is current is left out when the array is opened.
+    CurrentMemberLeftOut,
+    /// An array that was not stopped cleanly is refused although nobody is missing.
+    DirtyRefused,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -95,6 +101,9 @@ impl Mutant {
         Self::ResyncSkipsRegion,
         Self::HealWithZeroes,
         Self::BlindCheck,
+        Self::DamagedPages,
+        Self::CurrentMemberLeftOut,
+        Self::DirtyRefused,
     ];
 }
 
@@ -115,10 +124,20 @@ pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
 }
 
-/// A number that nobody else has: for a lock that excludes nobody.
-pub(crate) fn unique() -> u64 {
+/// What a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that nobody else has.
+#[cfg(feature = "mutants")]
+pub(crate) fn lock_key(stripe: u64) -> u64 {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX / 2);
+    if !lives(Mutant::ForgetRowLock) {
+        return stripe;
+    }
     LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// What a stripe's rows are locked under.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn lock_key(stripe: u64) -> u64 {
+    stripe
 }
 
 /// Whether a mutant lives: without the feature, none does.

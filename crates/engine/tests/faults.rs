@@ -316,3 +316,22 @@ fn a_superblock_with_an_impossible_size_is_refused() {
     let error = lab.assemble_all(AssembleOptions::default()).unwrap_err().to_string();
     assert!(error.contains("8 EiB"), "{error}");
 }
+
+/// A member that was replaced long ago still names the members of its time. Where two halves of an array cannot both
+/// have enough members, it once was taken for one of them all the same, and a sound array was refused.
+#[test]
+fn an_old_member_is_no_half_of_an_array_that_cannot_split() {
+    let mut lab = Lab::new(24, RAID5);
+    lab.run_clients(1, 5);
+    let array = lab.array.clone();
+    lab.world.run(async move { array.fail("m3").await }).unwrap();
+    lab.stop();
+    let block = lab.members[3].snapshot().bytes()[4096..8192].to_vec();
+    let mut old = Superblock::decode(&block, 8).unwrap();
+    old.roles.set(0, stripewise_format::md::Role::Faulty).unwrap();
+    for number in [1, 2] {
+        old.roles.set(number, stripewise_format::md::Role::Spare).unwrap();
+    }
+    lab.members[3].poke(4096, &old.encode()[..]);
+    lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
+}

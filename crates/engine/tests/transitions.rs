@@ -68,6 +68,40 @@ fn a_crash_at_any_step_of_taking_up_a_spare_never_passes_garbage_for_data() {
     }
 }
 
+/// A second crash, while the array is assembled: the spare that was being taken up is brought level with the others, and
+/// must not be told then that it has a role.
+#[test]
+fn a_crash_while_taking_up_a_spare_and_one_more_while_assembling_never_pass_garbage_for_data() {
+    for round in 0..400 {
+        let mut lab = Lab::new(5000 + round, RAID6);
+        lab.run_clients(2, 10);
+        lab.flush();
+        let spare = garbage(&mut lab);
+        let (array, device) = (lab.array.clone(), spare.clone() as Arc<dyn Device>);
+        lab.world.env().spawn(Box::pin(async move {
+            array.fail("m2").await.unwrap();
+            let _ = array.add(device).await;
+        }));
+        lab.world.run_steps(40 + round % 80);
+        lab.crash();
+        lab.members.push(spare);
+        let (env, devices) = (lab.world.env(), common::devices(&lab.members));
+        lab.world.env().spawn(Box::pin(async move {
+            let _ = stripewise_engine::assemble(env, devices, &FORCE).await;
+        }));
+        lab.world.run_steps(lab.world.random(160));
+        lab.crash();
+        lab.assemble_all(FORCE).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        lab.adopt();
+        lab.wait_for_jobs();
+        lab.check_all();
+        let members = by_role(&lab, &lab.members);
+        if members.len() == RAID6.members {
+            lab.check_parity(&members);
+        }
+    }
+}
+
 #[test]
 fn a_crash_at_any_step_of_a_replacement_under_load_loses_nothing() {
     for shape in [RAID5, RAID6, MIRROR] {

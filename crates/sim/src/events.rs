@@ -45,7 +45,7 @@ pub struct Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.at.0 / 1000;
-        write!(f, "{micros:>10} us  member {} {:?}", self.member, self.kind)?;
+        write!(f, "{micros:>10} us  m{} {:?}", self.member, self.kind)?;
         if self.kind == EventKind::Flush {
             return Ok(());
         }

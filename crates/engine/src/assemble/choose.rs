@@ -204,6 +204,9 @@ fn classify(
             }
             own.check_supported().map_err(|reason| reason.to_string())?;
             check_size(&examined[index], geometry)?;
+            if lives(Mutant::CurrentMemberLeftOut) && slot == 1 {
+                return Err("it is left out".to_owned());
+            }
             Ok(active_part(own, index, MemberIndex(usize::from(slot)), geometry))
         }
         // A spare that was just being taken up: it has nothing of the array's data yet.
@@ -305,15 +308,17 @@ fn promote_complete(chosen: &mut Chosen) {
     }
 }
 
-/// A member left out as failed that itself calls chosen ones faulty and counts none as active: both sides went on. One that counts
-/// some of them was only about to write down a failure when it was cut off: had its side gone on, it would have called
-/// all that were not there faulty.
+/// A member left out as failed that itself calls chosen ones faulty and counts none as active: both sides went on. One
+/// that counts some of them was only about to write down a failure when it was cut off: had its side gone on, it would
+/// have called all that were not there faulty. Where two halves cannot both have enough members, there is no split: what
+/// such a member knows of is from before the chosen ones joined.
 fn check_split(
     examined: &[Examination],
     chosen: &Chosen,
     options: &AssembleOptions,
 ) -> Result<(), AssembleError> {
-    if options.force {
+    let need = chosen.geometry.members() - chosen.geometry.parity_columns();
+    if options.force || 2 * need > chosen.geometry.members() {
         return Ok(());
     }
     let fresh = &examined[chosen.freshest].superblock;

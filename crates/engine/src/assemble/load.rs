@@ -18,7 +18,7 @@ use crate::{
     examine::{Examination, read_block},
     geometry::{Geometry, Level, MemberIndex},
     intent::{Intent, Pages, RegionMap},
-    ledger::{Entry, Ledger, Standing},
+    ledger::{Entry, Ledger, Standing, role_of},
     measure::ServiceTimes,
     mutants::{Mutant, lives},
     topology::{Incoming, Member, Recorded, SlotState, Topology},
@@ -103,6 +103,7 @@ pub(super) async fn load(
         hold_back(&mut topology, &mut ledger, chosen, intent.map.stripes_of(region).start);
     }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
+    let needs_parity = needs_parity || lives(Mutant::DirtyRefused);
     if stale && needs_parity && !options.force && !options.read_only {
         return Err(AssembleError::DirtyDegraded);
     }
@@ -157,6 +158,10 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
     let mut superblock = superblock.clone();
     // Until the count is raised, what is written is what the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
+    if superblock.role() != Role::Faulty {
+        // One that the newest were just taking up is a spare still: it must not say that it has the role.
+        let _ = superblock.roles.set(superblock.dev_number, role_of(standing));
+    }
     let header = match extension {
         Ok((header, _)) => {
             let mut header = header.clone();

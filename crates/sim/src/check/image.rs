@@ -253,6 +253,19 @@ impl<'a> Image<'a> {
         Some(marked)
     }
 
+    /// Checks that the bitmap can be read: once an array was opened, each of its pages has a valid copy.
+    ///
+    /// # Errors
+    /// A [`Violation`].
+    pub fn check_bitmap(&self) -> Result<(), Violation> {
+        let nobody = self.in_sync().iter().all(Option::is_none);
+        if nobody || self.marked_rows().is_some() {
+            return Ok(());
+        }
+        Err(Checker::Bitmap
+            .violation("a page of the bitmap has no valid copy: all of its regions may disagree"))
+    }
+
     /// Checks what the members say of themselves against what is on them.
     ///
     /// # Errors
@@ -288,7 +301,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Checks what is filled of members being filled: with it in its role, rows below must agree. `trusted` says that no
+    /// Checks what is filled of members being filled: with it in its role, rows below must agree where no
     /// resync is due.
     ///
     /// # Errors
@@ -303,7 +316,7 @@ impl<'a> Image<'a> {
             let rows = self.freshest().layout.disagreeing_rows(&data);
             if let Some(row) = rows.iter().find(wrong) {
                 let what = format!(
-                    "member {member} says that it is filled to {filled_bytes} bytes, and row {row} disagrees"
+                    "m{member} says that it is filled to {filled_bytes} bytes, and row {row} disagrees"
                 );
                 return Err(Checker::Metadata.violation(what));
             }

@@ -20,6 +20,8 @@ pub struct Violation {
     pub checker: Checker,
     /// What it found.
     pub what: String,
+    /// The sector of the array that is wrong, if it is one.
+    pub sector: Option<usize>,
 }
 
 /// Who found a violation.
@@ -63,7 +65,7 @@ impl Checker {
 
     /// A violation that this checker found.
     pub fn violation(self, what: impl Into<String>) -> Violation {
-        Violation { checker: self, what: what.into() }
+        Violation { checker: self, what: what.into(), sector: None }
     }
 }
 

@@ -244,7 +244,8 @@ impl Sectors {
     fn wrong(&self, sector: usize, value: u64, when: &str) -> Violation {
         let versions: Vec<String> = self.sectors[sector].iter().map(describe).collect();
         let stand = format!("allowed are {}", versions.join(", "));
-        Checker::Sectors.violation(format!("{when}: sector {sector} holds {}; {stand}", show(value)))
+        let what = format!("{when}: sector {sector} holds {}; {stand}", show(value));
+        Violation { sector: Some(sector), ..Checker::Sectors.violation(what) }
     }
 }
 

@@ -6,7 +6,11 @@ use stripewise_device::{
     IoErrorKind,
     wrap::{FaultRule, Operation},
 };
-use stripewise_engine::{SpeedLimits, geometry::Level};
+use stripewise_engine::{
+    SpeedLimits,
+    geometry::Level,
+    plan::selection::{POLICIES, Policy},
+};
 
 use super::Story;
 
@@ -35,10 +39,14 @@ pub enum Action {
     LatentError,
     /// A member becomes slow.
     Slow,
+    /// A member fails a flush.
+    FlushError,
+    /// Partly written rows are written by another policy from now on.
+    Policy,
 }
 
 /// All actions, with how often each is drawn.
-const WEIGHTS: [(Action, u32); 11] = [
+const WEIGHTS: [(Action, u32); 13] = [
     (Action::Rest, 2),
     (Action::Fail, 2),
     (Action::Remove, 1),
@@ -50,6 +58,8 @@ const WEIGHTS: [(Action, u32); 11] = [
     (Action::WriteError, 1),
     (Action::LatentError, 2),
     (Action::Slow, 1),
+    (Action::FlushError, 1),
+    (Action::Policy, 1),
 ];
 
 impl Action {
@@ -71,6 +81,8 @@ impl Action {
             Self::WriteError => "write-error",
             Self::LatentError => "latent-error",
             Self::Slow => "slow",
+            Self::FlushError => "flush-error",
+            Self::Policy => "policy",
         }
     }
 }
@@ -119,6 +131,8 @@ impl Story {
             Action::WriteError => self.write_error(),
             Action::LatentError => self.latent_error(),
             Action::Slow => self.slow(),
+            Action::FlushError => self.flush_error(),
+            Action::Policy => self.change_policy(),
         }
     }
 
@@ -236,6 +250,28 @@ impl Story {
             });
         }
         self.say(|story| format!("{} fails its next write", story.units[unit].name()));
+    }
+
+    fn flush_error(&mut self) {
+        let Some(unit) = self.victim() else { return };
+        self.units[unit].faults.add(FaultRule {
+            operation: Operation::Flush,
+            range_bytes: 0..u64::MAX,
+            kind: IoErrorKind::Medium,
+            times: 1,
+            healed_by_write: false,
+        });
+        self.say(|story| format!("{} fails its next flush", story.units[unit].name()));
+    }
+
+    /// How partly written rows are written.
+    pub(super) fn any_policy(&mut self) -> &'static Policy {
+        POLICIES[self.rng.usize(..POLICIES.len())]
+    }
+
+    fn change_policy(&mut self) {
+        let (array, policy) = (self.array().clone(), self.any_policy());
+        self.command(format!("policy {}", policy.name), async move { array.set_policy(policy).await });
     }
 
     fn latent_error(&mut self) {

@@ -30,10 +30,13 @@ impl Story {
                 return Err(Checker::Service.violation(what));
             }
         }
-        // What a resync wrote is as volatile as anything.
-        let array = self.array().clone();
-        let flushed = self.finish(async move { array.flush().await }, "a flush")?;
-        flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+        // What a resync wrote is as volatile as anything. Twice: a member may fail the first flush, and a spare take over.
+        for _ in 0..2 {
+            let array = self.array().clone();
+            let flushed = self.finish(async move { array.flush().await }, "a flush")?;
+            flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+            report = self.wait_for_jobs()?;
+        }
         self.hole.clear();
         if report.degraded() == 0 {
             let units = &self.units;

@@ -14,7 +14,7 @@ use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 pub use action::Action;
@@ -25,6 +25,8 @@ use stripewise_device::{
     Device,
     wrap::{Fault, Faults, Operation},
 };
+#[cfg(feature = "mutants")]
+use stripewise_engine::mutants::{self, Mutant};
 use stripewise_engine::{Array, geometry::Level};
 
 use crate::{
@@ -55,6 +57,11 @@ pub struct Plan {
     pub without: BTreeSet<Action>,
     /// Keep what is needed to tell the story afterwards.
     pub narrate: bool,
+    /// A deliberate bug that the engine has.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
+    /// Give up between two lives after this moment of real time: the story has no end then.
+    pub until: Option<Instant>,
 }
 
 impl Plan {
@@ -69,6 +76,9 @@ impl Plan {
             requests_max: 200,
             without: BTreeSet::new(),
             narrate: false,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+            until: None,
         }
     }
 }
@@ -82,6 +92,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// The life in which it did.
     pub life: u32,
+    /// The hash of everything that was asked of members: equal for equal stories.
+    pub trace: u64,
     /// What happened, in words, if the plan asked for it.
     pub narration: Vec<String>,
     /// The last requests to members, if the plan asked for it.
@@ -90,14 +102,17 @@ pub struct Outcome {
 
 /// Tells the story of a plan.
 pub fn tell(plan: &Plan) -> Outcome {
+    #[cfg(feature = "mutants")]
+    mutants::set(plan.mutant);
     let mut story = Story::new(plan.clone());
     let told = catch_unwind(AssertUnwindSafe(|| story.run()));
     let violation = match told {
-        Ok(result) => result.err(),
+        Ok(result) => result.err().map(|violation| story.explain(violation)),
         Err(panic) => Some(Checker::Engine.violation(panic_text(&*panic))),
     };
     let mut outcome = std::mem::take(&mut story.outcome);
     outcome.events = story.world.events();
+    outcome.trace = story.world.trace_hash();
     outcome.violation = violation;
     // What a panic left half done may panic again when it is dropped.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(story)));
@@ -128,9 +143,9 @@ impl Unit {
         self.faults.is_quiet() && !self.sim.will_fail()
     }
 
-    /// Whether blocks of it may not be readable.
-    fn has_bad_blocks(&self) -> bool {
-        self.faults.may_fail(Operation::Read)
+    /// Whether what it has may be lost some time after an opening: blocks that cannot be read, a flush that fails.
+    fn is_doubtful(&self) -> bool {
+        self.faults.may_fail(Operation::Read) || self.faults.may_fail(Operation::Flush)
     }
 }
 
@@ -150,6 +165,8 @@ struct Story {
     was_whole: bool,
     /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
     hole: BTreeSet<usize>,
+    /// The array was open at least once: its members have all that they must have.
+    was_open: bool,
     outcome: Outcome,
 }
 
@@ -175,6 +192,7 @@ impl Story {
             losses_before: 0,
             was_whole: false,
             hole: BTreeSet::new(),
+            was_open: false,
             outcome: Outcome::default(),
         };
         (0..shape.members).for_each(|_| story.new_unit());
@@ -187,10 +205,41 @@ impl Story {
         self.units.push(Unit { sim, device: Arc::new(device), faults, has_superblock: false });
     }
 
+    /// What a reader of the story wants to know next: where the wrong sector lies, and what the superblocks say.
+    fn explain(&mut self, mut violation: Violation) -> Violation {
+        let layout = self.layout();
+        let place = violation.sector.map(|sector| layout.place(sector * SECTOR_BYTES));
+        let data_offset = self.shape.data_offset_bytes() as usize;
+        let lines = self.with_image(|image, units| {
+            if let Some(place) = place {
+                let unit = image.in_sync()[place.role].map_or("nobody in sync", |unit| units[unit].name());
+                let at = data_offset + place.offset_bytes;
+                violation.what += &format!("; it lies on role {}, {unit}, at byte {at}", place.role);
+            }
+            let superblocks = units.iter().enumerate().filter_map(|(index, unit)| {
+                let superblock = image.superblock(index)?;
+                let role =
+                    superblock.role_of(superblock.number).map_or("none".to_owned(), |role| role.to_string());
+                let clean = if superblock.clean { "clean" } else { "dirty" };
+                let filled =
+                    superblock.filled.map_or(String::new(), |(bytes, _)| format!(", filled to {bytes}"));
+                Some(format!("{}: role {role}, event {}, {clean}{filled}", unit.name(), superblock.events))
+            });
+            superblocks.collect::<Vec<_>>()
+        });
+        for line in lines.into_iter().flatten() {
+            self.say(|_| line);
+        }
+        violation
+    }
+
     fn run(&mut self) -> Result<(), Violation> {
         self.say(|story| format!("seed {}: {:?}", story.plan.seed, story.shape));
         self.create()?;
         for life in 0..self.plan.lives {
+            if self.plan.until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
             self.outcome.life = life;
             // A life's choices do not hang on how many the lives before took.
             self.rng = Rng::with_seed(self.plan.seed.rotate_left(20) ^ u64::from(life) << 1 ^ 1);
@@ -210,7 +259,13 @@ impl Story {
         if life >= self.plan.quiet_lives {
             self.busy_time()?;
         }
-        if self.rng.u8(..8) == 0 { self.stop() } else { self.crash() }
+        if self.rng.u8(..8) == 0 { self.stop() } else { self.lose_power() }
+    }
+
+    /// Power fails, at a moment of a history.
+    fn lose_power(&mut self) -> Result<(), Violation> {
+        self.outcome.crash_points.push(self.world.trace_hash());
+        self.crash()
     }
 
     /// Clients work while an operator and bad luck do their part.
@@ -253,13 +308,12 @@ impl Story {
         self.array.as_ref().expect("the array is open")
     }
 
-    /// Power fails, and the checkers look at what is left.
+    /// All tasks end where they are, and the checkers look at what is left.
     fn crash(&mut self) -> Result<(), Violation> {
         self.world.crash();
         self.array = None;
         self.was_whole = false;
         self.desk.sectors.lock().crash();
-        self.outcome.crash_points.push(self.world.trace_hash() ^ self.plan.seed.rotate_left(32));
         self.say(|story| format!("power fails at {} us", story.world.now().0 / 1000));
         self.desk.check()?;
         self.check_members()
@@ -292,6 +346,7 @@ impl Story {
 
     /// Superblocks are there, and tell the truth.
     fn check_members(&mut self) -> Result<(), Violation> {
+        let was_open = self.was_open;
         self.with_image(|image, units| {
             for (index, unit) in units.iter_mut().enumerate() {
                 let valid = image.superblock(index).is_some();
@@ -301,6 +356,9 @@ impl Story {
                     );
                 }
                 unit.has_superblock = valid;
+            }
+            if was_open {
+                image.check_bitmap()?;
             }
             image.check()?;
             image.check_filled()

@@ -18,8 +18,12 @@ struct Standings {
     belonging: Vec<String>,
     /// Roles that have a member in sync.
     in_sync: Vec<bool>,
-    /// Roles of units with blocks that cannot be read; they may be healed before anybody looks again.
-    with_bad_blocks: Vec<usize>,
+    /// Those of them whose member nothing bad is to be expected of.
+    sound: Vec<usize>,
+    /// The superblocks say that the members agree.
+    clean: bool,
+    /// Roles of units of which something may be lost later on; it may be healed before anybody looks again.
+    doubtful: Vec<usize>,
 }
 
 impl Story {
@@ -32,7 +36,7 @@ impl Story {
                 let steps = self.rng.u64(..250);
                 self.world.run_steps(steps);
                 self.say(|_| format!("power fails {steps} steps into creating"));
-                self.crash()?;
+                self.lose_power()?;
                 if self.open_if_created()? {
                     return Ok(());
                 }
@@ -41,6 +45,7 @@ impl Story {
             let array = self.wait_for(created, "creating")?;
             self.array =
                 Some(array.map_err(|error| Checker::Service.violation(format!("creating: {error}")))?);
+            self.was_open = true;
             break;
         }
         Ok(())
@@ -51,6 +56,8 @@ impl Story {
         options.chunk_bytes = self.shape.chunk_bytes;
         options.assume_clean = assume_clean;
         options.region_bytes = Some(self.shape.region_bytes);
+        options.policy = Some(self.any_policy());
+        options.measure = self.plan.seed.is_multiple_of(3);
         self.units.iter_mut().for_each(|unit| unit.has_superblock = false);
         let env = self.world.env();
         self.world.start(async move { Array::create(env, options).await.map_err(|error| error.to_string()) })
@@ -63,7 +70,8 @@ impl Story {
         let opened = self
             .finish(async move { assemble(env, devices, &AssembleOptions::default()).await }, "assembling")?;
         self.array = opened.ok();
-        Ok(self.array.is_some())
+        self.was_open = self.array.is_some();
+        Ok(self.was_open)
     }
 
     /// The devices of some units.
@@ -103,7 +111,8 @@ impl Story {
                     self.say(|_| format!("power fails {steps} steps into assembling"));
                     spoiled += 1;
                     drop(opening);
-                    self.crash()?;
+                    self.lose_power()?;
+                    force = false;
                     continue;
                 }
             }
@@ -111,9 +120,17 @@ impl Story {
                 Ok(array) => {
                     self.say(|_| format!("assembled{}", if force { " with force" } else { "" }));
                     self.array = Some(array);
+                    self.was_open = true;
                     return self.take_stock(&before);
                 }
-                Err(AssembleError::DirtyDegraded) if !force => force = true,
+                Err(AssembleError::DirtyDegraded) if !force => {
+                    let degraded = before.in_sync.iter().any(|in_sync| !in_sync);
+                    if before.clean || !degraded || self.shape.level == Level::Raid1 {
+                        let what = format!("nothing is in danger, and the array is refused: {before:?}");
+                        return Err(Checker::Service.violation(what));
+                    }
+                    force = true;
+                }
                 Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
             }
         }
@@ -128,8 +145,17 @@ impl Story {
                 Standings {
                     belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
                     in_sync: image.in_sync().iter().map(Option::is_some).collect(),
-                    with_bad_blocks: (0..units.len())
-                        .filter(|index| units[*index].has_bad_blocks())
+                    sound: image
+                        .in_sync()
+                        .iter()
+                        .enumerate()
+                        .filter_map(|(role, unit)| {
+                            unit.is_some_and(|unit| units[unit].is_sound()).then_some(role)
+                        })
+                        .collect(),
+                    clean: image.freshest().clean,
+                    doubtful: (0..units.len())
+                        .filter(|index| units[*index].is_doubtful())
                         .filter_map(|index| Some(image.standing(index)?.0))
                         .collect(),
                 }
@@ -149,10 +175,16 @@ impl Story {
                 return Err(Checker::Currency.violation(what));
             }
         }
+        if let Some(role) = before.sound.iter().find(|role| !report.in_sync[**role]) {
+            let what =
+                format!("role {role} had a current member, and has none; before there were {before:?}");
+            return Err(Checker::Currency.violation(what));
+        }
         // A role that was vacant may have been filled by now, from what the hole left.
         let vacant = |role: usize| !report.in_sync[role] || before.in_sync.get(role) != Some(&true);
-        // A bad block where parity may be wrong is as a lost one there.
-        let lost = |role: usize| vacant(role) || before.with_bad_blocks.contains(&role);
+        // A bad block where parity may be wrong is as a lost one there, and so is a member that is dropped before the
+        // resync has passed.
+        let lost = |role: usize| vacant(role) || before.doubtful.contains(&role);
         self.forgive_hole(|role| lost(role) && self.shape.level != Level::Raid1);
         let content = self.read_all()?;
         self.desk.sectors.lock().adopt(&content)

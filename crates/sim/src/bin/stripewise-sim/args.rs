@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, ops::Range, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use stripewise_engine::geometry::Level;
+#[cfg(feature = "mutants")]
+use stripewise_engine::mutants::Mutant;
 use stripewise_sim::story::{Action, Plan};
 
 /// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was promised?
@@ -29,7 +31,7 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoryArgs {
     /// Lives of each array: each ends with a power failure or a stop.
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: u32,
     /// Only arrays of this level: 1, 4, 5 or 6.
     #[arg(long, value_parser = parse_level)]
@@ -46,6 +48,10 @@ pub(crate) struct StoryArgs {
     /// Things that do not happen, such as `fail,vanish`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) without: Vec<Action>,
+    /// A deliberate bug that the engine is to have, as `mutants` names it.
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_parser = parse_mutant)]
+    pub(crate) mutant: Option<Mutant>,
 }
 
 impl StoryArgs {
@@ -57,6 +63,8 @@ impl StoryArgs {
             clients_max: self.clients,
             requests_max: self.requests,
             without: self.without.iter().copied().collect::<BTreeSet<_>>(),
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant,
             ..Plan::new(seed)
         }
     }
@@ -71,6 +79,10 @@ pub(crate) fn replay_command(plan: &Plan) -> String {
     if let Some(level) = plan.level {
         words += &format!(" --level {}", level.number());
     }
+    #[cfg(feature = "mutants")]
+    if let Some(mutant) = plan.mutant {
+        words += &format!(" --mutant {mutant:?}");
+    }
     if !plan.without.is_empty() {
         let names: Vec<String> = plan.without.iter().map(ToString::to_string).collect();
         words += &format!(" --without {}", names.join(","));
@@ -80,9 +92,9 @@ pub(crate) fn replay_command(plan: &Plan) -> String {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The seeds to tell, as FROM..TO.
-    #[arg(long, default_value = "0..1000", value_parser = parse_range)]
-    pub(crate) seeds: Range<u64>,
+    /// The seeds to tell, as FROM..TO; from 0 on, if left out: a thousand, or as many as --seconds or --crash-points need.
+    #[arg(long, value_parser = parse_range)]
+    pub(crate) seeds: Option<Range<u64>>,
     /// End after so many seconds, whatever seed is reached.
     #[arg(long, value_parser = parse_seconds)]
     pub(crate) seconds: Option<Duration>,
@@ -90,10 +102,18 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) crash_points: Option<u64>,
     /// Threads; as many as there are cores, if left out.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     #[command(flatten)]
     pub(crate) story: StoryArgs,
+}
+
+impl RunArgs {
+    /// The seeds to tell.
+    pub(crate) fn seeds(&self) -> Range<u64> {
+        let bounded = self.seconds.is_some() || self.crash_points.is_some();
+        self.seeds.clone().unwrap_or(if bounded { 0..u64::MAX } else { 0..1000 })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -114,7 +134,7 @@ pub(crate) struct MutantsArgs {
     #[arg(long, default_value_t = 500)]
     pub(crate) seeds: u64,
     /// Threads; as many as there are cores, if left out.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
 }
 
@@ -126,9 +146,24 @@ fn parse_level(text: &str) -> Result<Level, String> {
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
     let parse = |(from, to): (&str, &str)| Some(from.parse().ok()?..to.parse().ok()?);
     let range: Option<Range<u64>> = text.split_once("..").and_then(parse);
-    range.filter(|range| !range.is_empty()).ok_or_else(|| "give FROM..TO, such as 0..1000".to_owned())
+    range
+        .filter(|range| !range.is_empty())
+        .ok_or_else(|| "give FROM..TO, FROM less than TO, such as 0..1000".to_owned())
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).map_err(|_| "give a number of seconds".to_owned())
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(|| "give a number of seconds, 1 or more".to_owned())
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| *threads > 0);
+    threads.ok_or_else(|| "give a number of threads, 1 or more".to_owned())
+}
+
+#[cfg(feature = "mutants")]
+fn parse_mutant(text: &str) -> Result<Mutant, String> {
+    let names = || Mutant::ALL.iter().map(|mutant| format!("{mutant:?}")).collect::<Vec<_>>();
+    let found = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == text);
+    found.ok_or_else(|| format!("no mutant {text}; there are {}", names().join(", ")))
 }

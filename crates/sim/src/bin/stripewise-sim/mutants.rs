@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use stripewise_engine::mutants::{self, Mutant};
+use stripewise_engine::mutants::Mutant;
 use stripewise_sim::{
     check::Violation,
     story::{Plan, tell},
@@ -13,18 +13,27 @@ use stripewise_sim::{
 
 use crate::args::MutantsArgs;
 
-/// How a mutant was found.
-struct Found {
-    seeds: u64,
-    power_failures: usize,
-    violation: Violation,
+/// What came of the hunt for a mutant.
+enum Hunt {
+    Found {
+        seeds: u64,
+        power_failures: usize,
+        violation: Violation,
+    },
+    /// No story ended badly.
+    Survived,
+    /// This seed's story ends badly without the mutant too: the checkers cry at anything.
+    FalseAlarm {
+        seed: u64,
+        violation: Violation,
+    },
 }
 
 /// Tries every mutant. True if each was found.
 pub(crate) fn mutants(args: &MutantsArgs) -> bool {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(Mutant, Option<Found>)>> = Mutex::default();
+    let results: Mutex<Vec<(Mutant, Hunt)>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -41,33 +50,40 @@ pub(crate) fn mutants(args: &MutantsArgs) -> bool {
 }
 
 /// Seeds from 0 on, until one ends badly.
-fn hunt(mutant: Mutant, seeds_max: u64) -> Option<Found> {
-    mutants::set(Some(mutant));
+fn hunt(mutant: Mutant, seeds_max: u64) -> Hunt {
     let mut power_failures = 0;
     let found = (0..seeds_max).find_map(|seed| {
-        let outcome = tell(&Plan::new(seed));
+        let outcome = tell(&Plan { mutant: Some(mutant), ..Plan::new(seed) });
         power_failures += outcome.crash_points.len();
-        outcome.violation.map(|violation| Found { seeds: seed + 1, power_failures, violation })
+        outcome.violation.map(|violation| (seed, violation))
     });
-    mutants::set(None);
-    // The same story without the mutant must end well, or the checkers cry at anything.
-    found.filter(|found| tell(&Plan::new(found.seeds - 1)).violation.is_none())
+    let Some((seed, violation)) = found else { return Hunt::Survived };
+    match tell(&Plan::new(seed)).violation {
+        None => Hunt::Found { seeds: seed + 1, power_failures, violation },
+        Some(violation) => Hunt::FalseAlarm { seed, violation },
+    }
 }
 
-fn report(results: &[(Mutant, Option<Found>)], seeds_max: u64) -> bool {
+fn report(results: &[(Mutant, Hunt)], seeds_max: u64) -> bool {
     println!("{:24} {:>6} {:>15}  {:11} what it found", "mutant", "seeds", "power failures", "checker");
-    for (mutant, found) in results {
+    for (mutant, hunt) in results {
         let name = format!("{mutant:?}");
-        match found {
-            Some(Found { seeds, power_failures, violation }) => {
+        match hunt {
+            Hunt::Found { seeds, power_failures, violation } => {
                 let checker = violation.checker.name();
                 let what: String = violation.what.chars().take(90).collect();
                 println!("{name:24} {seeds:>6} {power_failures:>15}  {checker:11} {what}");
             }
-            None => println!("{name:24} SURVIVED {seeds_max} seeds"),
+            Hunt::Survived => println!("{name:24} SURVIVED {seeds_max} seeds"),
+            Hunt::FalseAlarm { seed, violation } => {
+                println!("{name:24} FALSE ALARM: seed {seed} ends badly without it too: {violation}");
+            }
         }
     }
-    let survivors = results.iter().filter(|(_, found)| found.is_none()).count();
-    println!("{} mutants, {survivors} survived", results.len());
-    survivors == 0
+    let failed = results.iter().filter(|(_, hunt)| !matches!(hunt, Hunt::Found { .. })).count();
+    println!("{} mutants, {failed} not found", results.len());
+    println!(
+        "to see one: stripewise-sim replay SEED --mutant NAME, with the seed one below the number of seeds"
+    );
+    failed == 0
 }

@@ -19,9 +19,10 @@ pub(crate) fn narrate(plan: &Plan, events: usize) -> bool {
     println!("the last requests to members:");
     outcome.events.iter().skip(skipped).for_each(|event| println!("{event}"));
     match &outcome.violation {
-        None => println!("it ends well, after {} power failures", outcome.crash_points.len()),
+        None => println!("it ends well; power failures: {}", outcome.crash_points.len()),
         Some(violation) => println!("VIOLATION in life {}: {violation}", outcome.life),
     }
+    println!("trace {:016x}", outcome.trace);
     println!("again: {}", replay_command(plan));
     outcome.violation.is_none()
 }

@@ -12,13 +12,18 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use stripewise_sim::story::{Outcome, Plan, tell};
 
-use crate::{args::RunArgs, replay, shrink::shrink};
+use crate::{
+    args::{RunArgs, replay_command},
+    replay,
+    shrink::shrink,
+};
 
 /// What the threads share.
 struct Progress {
     next_seed: AtomicU64,
     stop: AtomicBool,
     crash_points: AtomicU64,
+    distinct_points: AtomicU64,
     stories: AtomicU64,
     distinct: Mutex<HashSet<u64>>,
     failed: Mutex<Option<(Plan, Outcome)>>,
@@ -28,9 +33,10 @@ struct Progress {
 pub(crate) fn run(args: &RunArgs) -> bool {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let progress = Progress {
-        next_seed: AtomicU64::new(args.seeds.start),
+        next_seed: AtomicU64::new(args.seeds().start),
         stop: AtomicBool::new(false),
         crash_points: AtomicU64::new(0),
+        distinct_points: AtomicU64::new(0),
         stories: AtomicU64::new(0),
         distinct: Mutex::default(),
         failed: Mutex::default(),
@@ -43,20 +49,34 @@ pub(crate) fn run(args: &RunArgs) -> bool {
     });
     report(&progress, started, threads);
     let failed = progress.failed.into_inner().expect("tellers catch panics");
-    let Some((plan, outcome)) = failed else { return true };
-    println!("seed {} ends badly, in life {}; it is being shrunk", plan.seed, outcome.life);
-    replay::narrate(&shrink(&plan, &outcome), replay::EVENTS_DEFAULT);
-    false
+    if let Some((plan, outcome)) = failed {
+        println!("seed {} ends badly, in life {}: {}", plan.seed, outcome.life, replay_command(&plan));
+        replay::narrate(&shrink(&plan, &outcome), replay::EVENTS_DEFAULT);
+        return false;
+    }
+    let distinct = progress.distinct_points.into_inner();
+    match args.crash_points {
+        Some(wanted) if distinct < wanted => {
+            println!(
+                "but only {distinct} distinct power failures of {wanted}: give more --seeds or --seconds"
+            );
+            false
+        }
+        _ => true,
+    }
 }
 
 fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
+    let (seeds, until) = (args.seeds(), args.seconds.map(|limit| started + limit));
     while !progress.stop.load(Ordering::Relaxed) {
-        let seed = progress.next_seed.fetch_add(1, Ordering::Relaxed);
-        let out_of_time = args.seconds.is_some_and(|limit| started.elapsed() >= limit);
-        if seed >= args.seeds.end || out_of_time {
+        let next = |seed: u64| (seed < seeds.end).then(|| seed + 1);
+        let taken = progress.next_seed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let out_of_time = until.is_some_and(|until| Instant::now() >= until);
+        let Ok(seed) = taken else { return };
+        if out_of_time {
             return;
         }
-        let plan = args.story.plan(seed);
+        let plan = Plan { until, ..args.story.plan(seed) };
         let outcome = tell(&plan);
         progress.stories.fetch_add(1, Ordering::Relaxed);
         let count = outcome.crash_points.len() as u64;
@@ -66,11 +86,13 @@ fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
             distinct.extend(&outcome.crash_points);
             distinct.len() as u64
         };
+        progress.distinct_points.fetch_max(distinct, Ordering::Relaxed);
         if args.crash_points.is_some_and(|enough| distinct >= enough) {
             progress.stop.store(true, Ordering::Relaxed);
         }
         if outcome.violation.is_some() {
             progress.stop.store(true, Ordering::Relaxed);
+            let plan = Plan { until: None, ..plan };
             progress.failed.lock().expect("nobody panics with it").get_or_insert((plan, outcome));
         }
     }
@@ -78,14 +100,19 @@ fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
 
 /// Shows how far it is, on a terminal.
 fn watch(args: &RunArgs, progress: &Progress, started: Instant, done: impl Fn() -> bool) {
-    let seeds = args.seeds.end - args.seeds.start;
-    let bar = ProgressBar::new(args.crash_points.unwrap_or(seeds));
+    let seeds = args.seeds().end - args.seeds().start;
+    let seconds = args.seconds.map(|limit| limit.as_secs());
+    let bar = ProgressBar::new(args.crash_points.or(seconds).unwrap_or(seeds));
     let style = ProgressStyle::with_template("{bar:30} {msg} ETA {eta}");
     bar.set_style(style.expect("the template is right"));
     while !done() {
         let points = progress.crash_points.load(Ordering::Relaxed);
         let stories = progress.stories.load(Ordering::Relaxed);
-        bar.set_position(if args.crash_points.is_some() { points } else { stories });
+        bar.set_position(match (args.crash_points, seconds) {
+            (Some(_), _) => progress.distinct_points.load(Ordering::Relaxed),
+            (None, Some(_)) => started.elapsed().as_secs(),
+            (None, None) => stories,
+        });
         bar.set_message(format!("{points} power failures, {:.0}/s", rate(points, started)));
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -102,7 +129,7 @@ fn report(progress: &Progress, started: Instant, threads: usize) {
     let distinct = progress.distinct.lock().expect("nobody panics with it").len();
     let seconds = started.elapsed().as_secs_f64();
     println!(
-        "{stories} stories, {points} power failures ({distinct} distinct) in {seconds:.1} s on {threads} threads: {:.0} a second",
+        "{stories} stories, {points} power failures ({distinct} distinct) in {seconds:.1} s, threads: {threads}, {:.0} a second",
         rate(points, started)
     );
     if progress.failed.lock().expect("nobody panics with it").is_none() {

@@ -1,26 +1,38 @@
 //! From a story that ends badly to a short one that ends as badly.
 
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
 use stripewise_sim::story::{Action, Outcome, Plan, tell};
 
-/// Tries at most.
+/// Tries at most, and how long.
 const TRIES_MAX: usize = 400;
+const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Leaves out of a story what it can do without: lives after the end, lives before it, clients, requests, actions.
 pub(crate) fn shrink(plan: &Plan, outcome: &Outcome) -> Plan {
     let checker = outcome.violation.as_ref().map(|violation| violation.checker);
+    let started = Instant::now();
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
     let mut tries = 0;
     let mut ends_as_badly = |plan: &Plan| {
         tries += 1;
-        tries <= TRIES_MAX && tell(plan).violation.map(|violation| violation.checker) == checker
+        bar.set_message(format!("shrinking: {tries} tries"));
+        tries <= TRIES_MAX
+            && started.elapsed() < TIME_MAX
+            && tell(plan).violation.map(|violation| violation.checker) == checker
     };
     let mut best = Plan { lives: outcome.life + 1, ..plan.clone() };
     loop {
         let shorter = candidates(&best).into_iter().find(|candidate| ends_as_badly(candidate));
         match shorter {
             Some(shorter) => best = Plan { lives: shorter.lives.min(tell(&shorter).life + 1), ..shorter },
-            None => return best,
+            None => break,
         }
     }
+    bar.finish_and_clear();
+    best
 }
 
 /// Plans that are a little shorter, the boldest first.
