@@ -49,36 +49,44 @@ impl RowSet {
     }
 
     /// Whether no row is in the set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
     /// Whether `row` is in the set.
+    #[inline]
     pub fn contains(&self, row: usize) -> bool {
         self.0[row / 64] >> (row % 64) & 1 == 1
     }
 
     /// Whether the sets share a row.
+    #[inline]
     pub fn intersects(&self, other: &Self) -> bool {
         !(*self & *other).is_empty()
     }
 
     /// The lowest row.
+    #[inline]
     pub fn first(&self) -> Option<usize> {
         self.next_from(0)
     }
 
     /// How many rows.
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether the set is the run of `len` rows that begins with `first`.
-    pub fn is_run_from(&self, first: usize, len: usize) -> bool {
-        *self == Self::range(first..first + len)
+    /// The highest row.
+    #[inline]
+    pub fn last(&self) -> Option<usize> {
+        let word = self.0.iter().rposition(|word| *word != 0)?;
+        Some(word * 64 + 63 - self.0[word].leading_zeros() as usize)
     }
 
     /// The lowest row at or above `from`.
+    #[inline]
     fn next_from(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         if word >= WORDS {
@@ -106,6 +114,7 @@ impl RowSet {
 
 impl BitOr for RowSet {
     type Output = Self;
+    #[inline]
     fn bitor(mut self, other: Self) -> Self {
         self |= other;
         self
@@ -113,6 +122,7 @@ impl BitOr for RowSet {
 }
 
 impl BitOrAssign for RowSet {
+    #[inline]
     fn bitor_assign(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
     }
@@ -120,6 +130,7 @@ impl BitOrAssign for RowSet {
 
 impl BitAnd for RowSet {
     type Output = Self;
+    #[inline]
     fn bitand(mut self, other: Self) -> Self {
         self &= other;
         self
@@ -127,6 +138,7 @@ impl BitAnd for RowSet {
 }
 
 impl BitAndAssign for RowSet {
+    #[inline]
     fn bitand_assign(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
     }
@@ -134,6 +146,7 @@ impl BitAndAssign for RowSet {
 
 impl Not for RowSet {
     type Output = Self;
+    #[inline]
     fn not(self) -> Self {
         Self(self.0.map(|w| !w))
     }
@@ -141,6 +154,7 @@ impl Not for RowSet {
 
 impl Sub for RowSet {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         self & !other
     }

@@ -12,21 +12,45 @@ pub struct ServiceTime {
 }
 
 impl ServiceTime {
-    /// Nanoseconds to pass over or transfer these rows of a chunk: one request for each run of rows, and between two the
-    /// member waits for the gap to pass, or goes there anew. Beyond the fixed part of the first.
-    pub fn rows_ns(&self, rows: RowSet) -> f32 {
-        let Some(first) = rows.first() else { return 0.0 };
-        let len = rows.len();
-        let mut total_ns = len as f32 * self.block_ns;
-        if !rows.is_run_from(first, len) {
-            let mut runs = rows.runs();
-            let mut end = runs.next().map_or(0, |run| run.end);
-            for run in runs {
-                total_ns += self.fixed_ns.min((run.start - end) as f32 * self.block_ns);
-                end = run.end;
-            }
-        }
-        total_ns
+    /// Nanoseconds of a visit to a chunk for these rows: one request for each run, and between two the member waits for the
+    /// gap to pass, or goes there anew.
+    #[inline]
+    pub fn of(&self, visit: &Visit) -> f32 {
+        let gaps = || visit.gaps().map(|rows| self.fixed_ns.min(rows as f32 * self.block_ns)).sum::<f32>();
+        let rows_ns = self.fixed_ns + visit.blocks * self.block_ns;
+        if visit.one_run { rows_ns } else { rows_ns + gaps() }
+    }
+}
+
+/// Rows of a chunk that a member is asked for together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Visit {
+    rows: RowSet,
+    blocks: f32,
+    one_run: bool,
+}
+
+impl Visit {
+    /// For these rows.
+    #[inline]
+    pub fn to(rows: RowSet) -> Self {
+        let blocks = rows.len();
+        let span = rows.first().zip(rows.last()).map_or(0, |(first, last)| last - first + 1);
+        Self { rows, blocks: blocks as f32, one_run: span == blocks }
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> RowSet {
+        self.rows
+    }
+
+    /// How many rows lie between one run and the next.
+    fn gaps(&self) -> impl Iterator<Item = usize> {
+        let mut end = None;
+        self.rows.runs().filter_map(move |run| {
+            let before = end.replace(run.end)?;
+            Some(run.start - before)
+        })
     }
 }
 
@@ -76,7 +100,7 @@ impl ColumnCosts for NoCosts {
 }
 
 /// By column, as a list.
-impl ColumnCosts for [MemberCost] {
+impl ColumnCosts for &[MemberCost] {
     fn of(&self, column: usize) -> MemberCost {
         self[column]
     }

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::{Policy, WriteSelection};
 use crate::{
     plan::{
-        Band, Cycle, Estimate, StripeState,
-        costs::{ColumnCosts, MemberCost, ServiceTime},
+        Band, ColumnState, Cycle, Estimate, StripeState,
+        costs::{ColumnCosts, MemberCost, ServiceTime, Visit},
     },
     rows::RowSet,
 };
@@ -45,99 +45,176 @@ impl WriteSelection for Cost {
     }
 }
 
-/// A column that the write reads or writes.
+/// Bands of the stripe, a bit each.
+type BandSet = u32;
+
+/// A column, and the bands whose rows are read or written there. The rows of a band are alike: all of them, or none.
+#[derive(Clone, Copy)]
 struct Weighed {
     cost: MemberCost,
-    /// Rows that an RMW reads: dirty ones, or parity.
-    rmw_reads: RowSet,
-    /// Rows that an RCW reads: what is not wholly new.
-    rcw_reads: RowSet,
-    /// Nanoseconds to write the column's rows where nothing was just read, and where it was; none if it is not written.
-    writes_ns: Option<[f32; 2]>,
+    /// What an RMW reads: dirty blocks, or parity.
+    rmw_reads: BandSet,
+    /// What an RCW reads: what is not wholly new.
+    rcw_reads: BandSet,
+    writes: BandSet,
 }
 
-/// The stripe's columns, and the rows whose cycle is settled.
+impl Weighed {
+    fn add(&mut self, bit: BandSet, column: &ColumnState, row: usize, is_parity: bool) {
+        let is_dirty = column.dirty.contains(row);
+        let is_whole = is_dirty && !column.partial.contains(row);
+        let is_read = column.readable() && !column.clean.contains(row);
+        let set = |test: bool| if test { bit } else { 0 };
+        self.rmw_reads |= set(is_read && (is_parity || is_dirty));
+        self.rcw_reads |= set(is_read && !is_parity && !is_whole);
+        self.writes |= set(column.writable() && (is_parity || is_dirty));
+    }
+}
+
+/// The stripe's columns that matter, and the bands whose cycle is settled.
+#[derive(Default)]
 struct Weighing {
     columns: SmallVec<[Weighed; 8]>,
-    fixed_rmw: RowSet,
-    fixed_rcw: RowSet,
+    /// A row of each band.
+    first_rows: SmallVec<[usize; 4]>,
+    free: BandSet,
+    settled_rmw: BandSet,
+    settled_rcw: BandSet,
+    /// The rows of each band, and those that bands make together as far as they were asked for.
+    visits: SmallVec<[(BandSet, Visit); 4]>,
 }
 
 impl Weighing {
     fn new(stripe: &StripeState, costs: &dyn ColumnCosts, bands: &[Band]) -> Self {
-        let rows = bands.iter().fold(RowSet::EMPTY, |all, band| all | band.rows);
-        let settled = |cycle: Cycle| {
-            let bands = bands.iter().filter(|band| !band.free && band.cycle == cycle);
-            bands.fold(RowSet::EMPTY, |all, band| all | band.rows)
-        };
-        let columns = stripe.columns.iter().enumerate().map(|(index, column)| {
-            let is_data = index < stripe.data_columns;
-            let cost = costs.of(index);
-            let readable = if column.readable() { rows - column.clean } else { RowSet::EMPTY };
-            let whole = column.dirty - column.partial;
-            let written = match column.writable() {
-                false => RowSet::EMPTY,
-                true if is_data => column.dirty,
-                true => rows,
-            };
-            let write_ns = |time: ServiceTime| time.fixed_ns + time.rows_ns(written);
-            let writes_ns = (!written.is_empty()).then(|| [write_ns(cost.write), write_ns(cost.rewrite)]);
-            Weighed {
-                cost,
-                rmw_reads: if is_data { readable & column.dirty } else { readable },
-                rcw_reads: if is_data { readable - whole } else { RowSet::EMPTY },
-                writes_ns,
+        let mut weighing = Self::default();
+        for (index, band) in bands.iter().enumerate() {
+            weighing.add_band(1 << index, band);
+        }
+        for (index, column) in stripe.columns.iter().enumerate() {
+            let is_parity = index >= stripe.data_columns;
+            let mut weighed = Weighed { cost: costs.of(index), rmw_reads: 0, rcw_reads: 0, writes: 0 };
+            for (bit, row) in weighing.first_rows.iter().enumerate() {
+                weighed.add(1 << bit, column, *row, is_parity);
             }
-        });
-        Self { columns: columns.collect(), fixed_rmw: settled(Cycle::Rmw), fixed_rcw: settled(Cycle::Rcw) }
+            if weighed.writes | weighed.rmw_reads | weighed.rcw_reads != 0 {
+                weighing.columns.push(weighed);
+            }
+        }
+        weighing
+    }
+
+    fn add_band(&mut self, bit: BandSet, band: &Band) {
+        match band.cycle {
+            _ if band.free => self.free |= bit,
+            Cycle::Rmw => self.settled_rmw |= bit,
+            Cycle::Rcw => self.settled_rcw |= bit,
+            _ => {}
+        }
+        self.first_rows.push(band.rows.first().unwrap_or(0));
+        self.visits.push((bit, Visit::to(band.rows)));
     }
 
     /// Starts with the better of all bands alike, then turns over each band that is better off on its own.
-    fn choose(&self, bands: &mut [Band]) {
-        let free = bands.iter().filter(|band| band.free).fold(RowSet::EMPTY, |all, band| all | band.rows);
-        let (all_rmw, all_rcw) = (self.price_ns(free, RowSet::EMPTY), self.price_ns(RowSet::EMPTY, free));
-        let mut rmw = if all_rmw <= all_rcw { free } else { RowSet::EMPTY };
-        let mut best = all_rmw.min(all_rcw);
-        let alone = bands.iter().filter(|band| band.free).count() == 1;
-        for band in bands.iter_mut().filter(|band| band.free) {
-            let is_rmw = rmw.intersects(&band.rows);
-            let other = match alone {
-                true => all_rmw.max(all_rcw),
-                false => {
-                    let turned = if is_rmw { rmw - band.rows } else { rmw | band.rows };
-                    self.price_ns(turned, free - turned)
-                }
-            };
-            let stays = best <= other;
+    fn choose(&mut self, bands: &mut [Band]) {
+        let free = self.free;
+        let (all_rmw, all_rcw) = (self.price_ns(free), self.price_ns(0));
+        let (mut rmw, mut best) = if all_rmw <= all_rcw { (free, all_rmw) } else { (0, all_rcw) };
+        let alone = free.is_power_of_two();
+        for (index, band) in bands.iter_mut().enumerate().filter(|(_, band)| band.free) {
+            let bit = 1 << index;
+            let is_rmw = rmw & bit != 0;
+            let other = if alone { all_rmw.max(all_rcw) } else { self.price_ns(rmw ^ bit) };
             let (rmw_ns, rcw_ns) = if is_rmw { (best, other) } else { (other, best) };
             band.estimate = Some(Estimate { rmw_ns: rmw_ns as u64, rcw_ns: rcw_ns as u64 });
-            if !stays {
-                rmw = if is_rmw { rmw - band.rows } else { rmw | band.rows };
-                best = other;
+            if other < best {
+                (rmw, best) = (rmw ^ bit, other);
             }
-            band.cycle = if is_rmw == stays { Cycle::Rmw } else { Cycle::Rcw };
+            band.cycle = if rmw & bit != 0 { Cycle::Rmw } else { Cycle::Rcw };
         }
     }
 
-    /// The price of the stripe's write with these rows by RMW and those by RCW.
-    fn price_ns(&self, rmw: RowSet, rcw: RowSet) -> f32 {
-        let (rmw, rcw) = (rmw | self.fixed_rmw, rcw | self.fixed_rcw);
+    /// The price of the stripe's write with these of the free bands by RMW and the others by RCW.
+    fn price_ns(&mut self, rmw: BandSet) -> f32 {
+        let rcw = (self.free & !rmw) | self.settled_rcw;
+        let rmw = rmw | self.settled_rmw;
         let (mut read_end, mut write_end, mut from_others) = (0.0_f32, 0.0_f32, 0.0);
-        for column in &self.columns {
-            let MemberCost { read, write, queue, .. } = column.cost;
-            let reads = column.rmw_reads & rmw | column.rcw_reads & rcw;
-            let reads_there = !reads.is_empty();
-            if reads_there {
-                let ns = read.fixed_ns + read.rows_ns(reads);
-                read_end = read_end.max(ns + queue * read.fixed_ns);
-                from_others += queue * ns;
+        for index in 0..self.columns.len() {
+            let Weighed { cost, rmw_reads, rcw_reads, writes } = self.columns[index];
+            let reads = rmw_reads & rmw | rcw_reads & rcw;
+            if reads != 0 {
+                let ns = self.work_ns(reads, cost.read);
+                read_end = read_end.max(ns + cost.queue * cost.read.fixed_ns);
+                from_others += cost.queue * ns;
             }
-            if let Some(writes_ns) = column.writes_ns {
-                let ns = writes_ns[usize::from(reads_there)];
-                write_end = write_end.max(ns + queue * write.fixed_ns);
-                from_others += queue * ns;
+            if writes != 0 {
+                let time = if reads == 0 { cost.write } else { cost.rewrite };
+                let ns = self.work_ns(writes, time);
+                write_end = write_end.max(ns + cost.queue * cost.write.fixed_ns);
+                from_others += cost.queue * ns;
             }
         }
         read_end + write_end + from_others
+    }
+
+    /// How long the rows of these bands keep a member busy.
+    fn work_ns(&mut self, bands: BandSet, time: ServiceTime) -> f32 {
+        if let Some((_, visit)) = self.visits.iter().find(|(known, _)| *known == bands) {
+            return time.of(visit);
+        }
+        let alone = self.visits.iter().filter(|(bit, _)| bit.is_power_of_two() && bands & bit != 0);
+        let visit = Visit::to(alone.fold(RowSet::EMPTY, |all, (_, visit)| all | visit.rows()));
+        self.visits.push((bands, visit));
+        time.of(&visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        geometry::{Geometry, Level, StripeIndex, StripeSpan},
+        plan::{Presence, build},
+    };
+
+    /// A 4+1 array of 64 KiB chunks; who costs what, by column.
+    fn cycles(costs: &[MemberCost], start_kib: usize, len_kib: usize) -> Vec<(usize, Cycle)> {
+        let geometry = Geometry::new(Level::Raid4, 5, 64 << 10, 1 << 20, 512).unwrap();
+        let (start, len) = (start_kib << 10, len_kib << 10);
+        let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+        let state = StripeState::for_write(&geometry, &span, true, |_| Presence::Present);
+        let plan = build(&state, &Cost, &costs).unwrap();
+        plan.bands.iter().map(|band| (band.rows.len(), band.cycle)).collect()
+    }
+
+    fn hdd(queue: f32) -> MemberCost {
+        MemberCost { queue, ..MemberCost::HDD }
+    }
+
+    #[test]
+    fn parity_on_an_idle_ssd_makes_half_a_stripe_a_small_write() {
+        let raid4s = [hdd(2.0), hdd(2.0), hdd(2.0), hdd(2.0), MemberCost::SSD];
+        assert_eq!(cycles(&raid4s, 0, 128), [(16, Cycle::Rmw)]);
+        let all_hdd = [hdd(2.0); 5];
+        assert_eq!(
+            cycles(&[MemberCost { rewrite: MemberCost::HDD.write, ..hdd(2.0) }; 5], 0, 128),
+            [(16, Cycle::Rcw)]
+        );
+        assert_eq!(cycles(&all_hdd, 0, 4), [(1, Cycle::Rmw)]);
+    }
+
+    #[test]
+    fn a_member_that_is_slow_is_left_alone() {
+        let slow = MemberCost { read: ServiceTime { fixed_ns: 125e6, block_ns: 27e3 }, ..hdd(8.0) };
+        let one_slow = [hdd(1.0), hdd(1.0), hdd(1.0), slow, hdd(1.0)];
+        assert_eq!(cycles(&one_slow, 0, 128), [(16, Cycle::Rmw)], "RCW would read the slow one");
+        let slow_parity = [hdd(1.0), hdd(1.0), hdd(1.0), hdd(1.0), slow];
+        assert_eq!(cycles(&slow_parity, 0, 128), [(16, Cycle::Rcw)], "RMW would");
+    }
+
+    /// raid4s-modthresh 4.1: why `modified` is ahead just past 128 KiB.
+    #[test]
+    fn the_rows_of_a_stripe_are_looked_at_together() {
+        let raid4s = [hdd(2.0), hdd(2.0), hdd(2.0), hdd(2.0), MemberCost::SSD];
+        assert_eq!(cycles(&raid4s, 0, 132), [(1, Cycle::Rmw), (15, Cycle::Rmw)]);
     }
 }

@@ -1,0 +1,66 @@
+//! What write selection costs: nanoseconds of `plan::build` for each row, by policy and size of the write. A 4+1 array of
+//! 64 KiB chunks, every member with costs of its own. The limit for `cost` beyond `classic` is 200 ns a row.
+
+use std::{hint::black_box, time::Instant};
+
+use stripewise_engine::{
+    geometry::{Geometry, Level, StripeIndex, StripeSpan},
+    plan::{
+        Presence, StripeState, WriteSelection, build,
+        costs::{MemberCost, ServiceTime},
+        selection::POLICIES,
+    },
+};
+
+/// Plans made for each figure.
+const ROUNDS: u32 = 200_000;
+
+/// What `cost` may take for a row beyond `classic`, in nanoseconds.
+const LIMIT_NS: f64 = 200.0;
+
+fn main() {
+    let geometry = Geometry::new(Level::Raid4, 5, 64 << 10, 1 << 30, 512).expect("a usual shape");
+    let costs: Vec<MemberCost> = (0..5).map(member_cost).collect();
+    println!("{:>10} {:>5}{}", "write", "rows", names());
+    let mut worst: f64 = 0.0;
+    for (start, len) in [(0, 4), (2, 1), (0, 64), (0, 128), (0, 132), (60, 68), (30, 100), (62, 140)] {
+        let (start, len) = (start * 1024, len * 1024);
+        let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+        let state = StripeState::for_write(&geometry, &span, true, |_| Presence::Present);
+        let rows = state.dirty_rows().len();
+        let ns: Vec<f64> =
+            POLICIES.iter().map(|policy| build_ns(&state, &*(policy.make)(), &costs) / rows as f64).collect();
+        let figures: String = ns.iter().map(|ns| format!(" {ns:>10.1}")).collect();
+        println!("{:>7} KiB {rows:>5}{figures}", len as f64 / 1024.0);
+        worst = worst.max(ns[POLICIES.len() - 1] - ns[0]);
+    }
+    println!("cost beyond classic, at worst: {worst:.0} ns a row, {:.2} of the limit", worst / LIMIT_NS);
+}
+
+fn names() -> String {
+    POLICIES.iter().map(|policy| format!(" {:>10}", policy.name)).collect()
+}
+
+/// A hard disk, and for the last member a solid-state drive; no two alike.
+fn member_cost(member: u32) -> MemberCost {
+    let slower = 1.0 + member as f32 / 10.0;
+    let time = |fixed_ns: f32, block_ns: f32| ServiceTime { fixed_ns: fixed_ns * slower, block_ns };
+    if member == 4 {
+        return MemberCost { queue: 0.1, ..MemberCost::SSD };
+    }
+    MemberCost {
+        read: time(8e6, 27e3),
+        write: time(9e6, 27e3),
+        rewrite: time(8.3e6, 27e3),
+        queue: 2.0 * slower,
+    }
+}
+
+fn build_ns(state: &StripeState, selection: &dyn WriteSelection, costs: &[MemberCost]) -> f64 {
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        let plan = build(black_box(state), selection, &costs);
+        black_box(plan.is_ok());
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(ROUNDS)
+}
