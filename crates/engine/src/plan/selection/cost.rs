@@ -211,10 +211,12 @@ mod tests {
         assert_eq!(cycles(&slow_parity, 0, 128), [(16, Cycle::Rcw)], "RMW would");
     }
 
-    /// raid4s-modthresh 4.1: why `modified` is ahead just past 128 KiB.
+    /// One row of three dirty blocks and fifteen of two: chosen each by itself, as modthresh does, they read from all
+    /// members. That is why `modified` is ahead of it just past 128 KiB (raid4s-modthresh 4.1).
     #[test]
     fn the_rows_of_a_stripe_are_looked_at_together() {
         let raid4s = [hdd(2.0), hdd(2.0), hdd(2.0), hdd(2.0), MemberCost::SSD];
-        assert_eq!(cycles(&raid4s, 0, 132), [(1, Cycle::Rmw), (15, Cycle::Rmw)]);
+        let [(1, first), (15, second)] = cycles(&raid4s, 0, 132)[..] else { panic!("two bands") };
+        assert_eq!(first, second);
     }
 }
