@@ -1,5 +1,7 @@
 //! The laboratory: experiments on modelled disks in virtual time, and reports with plots.
 //!
+//! * [`arrays`]: the arrays of the experiments. [`mod@point`]: one of them under a load, and what comes of it.
+//! * [`driven`]: a load on any array, modelled or real.
 //! * [`validate`]: how far the disk models are from data sheets, papers and analysis.
 //! * [`report`]: sections with checks, as a table, CSV files, and one self-contained page.
 //! * [`plot`]: diagrams as SVG, without dependencies.
@@ -7,7 +9,12 @@
 //! What is measured is the same on every run and machine: everything is drawn from fixed seeds, and what runs in parallel
 //! is independent of one another. Analytic values use the platform's exponential, which may differ in the last digit.
 
+pub mod arrays;
+pub mod driven;
 pub mod parallel;
 pub mod plot;
+pub mod point;
 pub mod report;
 pub mod validate;
+
+pub use stripewise_sim::load;

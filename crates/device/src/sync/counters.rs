@@ -76,6 +76,11 @@ macro_rules! counters {
         }
 
         impl $report {
+            /// What was counted since an earlier report of the same counters.
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name - earlier.$name),+ }
+            }
+
             /// Names and values, in order.
             pub fn fields(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),+]

@@ -47,6 +47,9 @@ pub struct Load {
     pub stop: Stop,
     /// Requests that begin before so much time has passed do not count.
     pub warm_up: Duration,
+    /// What places, lengths and kinds of requests are drawn from; the environment's randomness, if not given. With a seed,
+    /// the n-th request is the same one on every device, in virtual time and in real time.
+    pub seed: Option<u64>,
 }
 
 /// When a load ends. What is under way then still counts.
@@ -76,9 +79,13 @@ impl Default for Load {
             fua: false,
             stop: Stop::Requests(1000),
             warm_up: Duration::ZERO,
+            seed: None,
         }
     }
 }
+
+/// From one request's seed to the next one's: 2^64 over the golden ratio.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Source data beyond the longest request, so that successive writes differ.
 const SOURCE_BYTES: u64 = 1 << 20;
@@ -96,7 +103,8 @@ pub async fn run(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> LoadRep
     for _ in 0..clients {
         let report = Arc::new(Mutex::new(LoadReport::default()));
         for _ in 0..depth {
-            let (lane, gathering) = (Lane::new(shared.clone(), report.clone()), gathering.clone());
+            let lane = Lane { shared: shared.clone(), report: report.clone() };
+            let gathering = gathering.clone();
             let report = report.clone();
             env.spawn(Box::pin(async move {
                 lane.run().await;
@@ -113,6 +121,7 @@ struct Shared {
     load: Load,
     places: Places,
     source: SharedBuf,
+    seed: u64,
     /// Requests begun.
     begun: AtomicU64,
     /// When warming up is over.
@@ -132,11 +141,13 @@ impl Shared {
         );
         let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest()) as usize);
         Rng::with_seed(env.random_u64()).fill(&mut source);
+        let seed = load.seed.unwrap_or_else(|| env.random_u64());
         let now = env.now();
         let after = |time: Duration| Timestamp(now.0 + time.as_nanos() as u64);
         Self {
             places: Places::new(load.offsets, span_bytes, load.unit_bytes),
             source: source.freeze(),
+            seed,
             begun: AtomicU64::new(0),
             from: after(load.warm_up),
             until: if let Stop::Time(time) = load.stop { after(time) } else { Timestamp(u64::MAX) },
@@ -146,14 +157,20 @@ impl Shared {
         }
     }
 
-    /// Whether one more request may begin at this time.
-    fn begin(&self, now: Timestamp) -> bool {
-        let before = self.begun.fetch_add(1, Ordering::Relaxed);
-        match self.load.stop {
-            Stop::Requests(count) => before < count,
+    /// The number of one more request, if it may begin at this time.
+    fn begin(&self, now: Timestamp) -> Option<u64> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let may = match self.load.stop {
+            Stop::Requests(count) => number < count,
             Stop::Time(_) => now < self.until,
             Stop::Span => true,
-        }
+        };
+        may.then_some(number)
+    }
+
+    /// What the request of a number is drawn from, whoever sends it.
+    fn rng(&self, number: u64) -> Rng {
+        Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(SEED_STEP)))
     }
 
     /// Different source data for each request, at multiples of 512 bytes.
@@ -166,45 +183,49 @@ impl Shared {
 /// One of a client's requests after the other.
 struct Lane {
     shared: Arc<Shared>,
-    rng: Rng,
     /// The client's.
     report: Arc<Mutex<LoadReport>>,
 }
 
-impl Lane {
-    fn new(shared: Arc<Shared>, report: Arc<Mutex<LoadReport>>) -> Self {
-        let rng = Rng::with_seed(shared.env.random_u64());
-        Self { shared, rng, report }
-    }
+/// One request.
+struct Request {
+    number: u64,
+    begin: Timestamp,
+    read: bool,
+    offset_bytes: u64,
+    len_bytes: u64,
+}
 
-    async fn run(mut self) {
-        let shared = self.shared.clone();
-        let load = &shared.load;
-        loop {
-            let begin = shared.env.now();
-            if !shared.begin(begin) {
-                break;
-            }
-            let len_bytes = load.sizes.next(&mut self.rng);
-            let Some(place) = shared.places.next(&mut self.rng, len_bytes, load.stop == Stop::Span) else {
-                break;
-            };
-            self.request(begin, load.start_bytes + place, len_bytes).await;
-            if load.think > Duration::ZERO {
-                shared.env.sleep(load.think).await;
+impl Lane {
+    async fn run(self) {
+        while let Some(request) = self.next() {
+            self.send(request).await;
+            if self.shared.load.think > Duration::ZERO {
+                self.shared.env.sleep(self.shared.load.think).await;
             }
         }
     }
 
-    async fn request(&mut self, begin: Timestamp, offset_bytes: u64, len_bytes: u64) {
-        let (shared, load) = (&self.shared, &self.shared.load);
-        let read = load.read_percent > 0 && self.rng.u8(..100) < load.read_percent;
+    fn next(&self) -> Option<Request> {
+        let Shared { env, load, places, .. } = &*self.shared;
+        let begin = env.now();
+        let number = self.shared.begin(begin)?;
+        let mut rng = self.shared.rng(number);
+        let len_bytes = load.sizes.next(&mut rng);
+        let place = places.next(&mut rng, len_bytes, load.stop == Stop::Span)?;
+        let read = load.read_percent > 0 && rng.u8(..100) < load.read_percent;
+        Some(Request { number, begin, read, offset_bytes: load.start_bytes + place, len_bytes })
+    }
+
+    async fn send(&self, request: Request) {
+        let Request { number, begin, read, offset_bytes, len_bytes } = request;
+        let shared = &self.shared;
         let result = if read {
             let into = smallvec![IoBuf::with_len(len_bytes as usize)];
             shared.device.read(offset_bytes, into).await.result
         } else {
-            let data = shared.data(shared.begun.load(Ordering::Relaxed), len_bytes);
-            shared.device.write(offset_bytes, smallvec![data], WriteFlags { fua: load.fua }).await
+            let data = shared.data(number, len_bytes);
+            shared.device.write(offset_bytes, smallvec![data], WriteFlags { fua: shared.load.fua }).await
         };
         if begin < shared.from {
             return;

@@ -34,7 +34,8 @@ impl OpReport {
         self.latency_ns.record(latency.as_nanos() as u64).expect("it grows as needed");
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Takes in another report's requests.
+    pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.errors += other.errors;

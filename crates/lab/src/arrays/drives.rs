@@ -1,0 +1,137 @@
+//! What members are made of: the papers' drives, their partitions, and the state that they are in.
+
+use std::{sync::Arc, time::Duration};
+
+use fastrand::Rng;
+use serde::Serialize;
+use stripewise_sim::{
+    World,
+    model::{
+        ClosedLoop, Contents, DiskModel, DiskOptions, ModelOp, ModelledDisk,
+        hdd::{Hdd, HddParams, SeekTimes},
+        ssd::{Ssd, SsdParams, UNIT_BYTES},
+    },
+};
+
+/// A kind of member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drive {
+    /// WD Caviar Black 640 GB; its first 12.25 GB.
+    Hdd,
+    /// The same, of half the speed: revolution, seeks and switches take twice as long.
+    SlowHdd,
+    /// Intel X25-E 64 GB; its first 12.25 GB, which were written once in sequence, as a first sync does. The rest of the
+    /// drive was never written, so that its spare space outlasts every run.
+    Ssd,
+    /// Intel X25-E, a smaller one of the same ratios: full, and written over at random until it collects garbage as much as
+    /// it ever will.
+    SteadySsd,
+}
+
+/// How hard disks are set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct HddSetting {
+    /// Writes complete in the drive's buffer. On, as shipped, is the papers' setting.
+    pub write_cache: bool,
+    /// Commands that a drive orders by itself; 31 as shipped.
+    pub queue_depth: usize,
+}
+
+impl Default for HddSetting {
+    fn default() -> Self {
+        Self { write_cache: true, queue_depth: 31 }
+    }
+}
+
+/// Bytes of each member that the papers' arrays use: a quarter of the 49,153,835,008 bytes that raid4s-modthresh 4 gives
+/// as the array's size, which is 12.25 GB but for metadata, and whole chunks of 64 KiB.
+pub const MEMBER_BYTES: u64 = 49_153_835_008 / 4;
+/// Room for metadata before the data; also what a modelled disk keeps the contents of.
+pub const METADATA_BYTES: u64 = 256 << 20;
+/// The quarter of the drive is large enough for the partition, and needs less memory.
+const SSD_HALVINGS: u32 = 2;
+/// 0.5 GB of the drive's 64, all of which the array uses: flash does not care how far apart places are.
+const STEADY_HALVINGS: u32 = 7;
+/// Random writes that bring a full drive to its steady state, over its capacity.
+const STEADY_CAPACITIES: u64 = 2;
+
+impl Drive {
+    /// Its name, in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hdd => "hdd",
+            Self::SlowHdd => "slow-hdd",
+            Self::Ssd => "ssd",
+            Self::SteadySsd => "steady-ssd",
+        }
+    }
+
+    /// Puts one into a world, in the state that it is measured in. How long it has been at work: the world's clock must
+    /// not be behind its own.
+    pub(super) fn add_to(
+        self,
+        world: &mut World,
+        name: String,
+        setting: HddSetting,
+    ) -> (Arc<ModelledDisk>, Duration) {
+        let hdd = HddParams::wd_caviar_black_640()
+            .with_write_cache(setting.write_cache)
+            .with_queue_depth(setting.queue_depth);
+        let mut add = |model: Hdd| world.add_disk(name.clone(), model, options());
+        match self {
+            Self::Hdd => (add(Hdd::new(hdd)), Duration::ZERO),
+            Self::SlowHdd => (add(Hdd::new(half_as_fast(hdd))), Duration::ZERO),
+            Self::Ssd => (world.add_disk(name, synced(), options()), Duration::ZERO),
+            Self::SteadySsd => {
+                let host = steady();
+                let age = Duration::from_nanos(host.now().0);
+                (world.add_disk(name, host.model, DiskOptions { size_bytes: None, ..options() }), age)
+            }
+        }
+    }
+}
+
+/// The partition; contents are kept only where metadata are.
+fn options() -> DiskOptions {
+    DiskOptions {
+        contents: Contents::First(METADATA_BYTES),
+        size_bytes: Some(MEMBER_BYTES + METADATA_BYTES),
+        ..DiskOptions::default()
+    }
+}
+
+fn synced() -> Ssd {
+    let mut ssd = Ssd::new(SsdParams::intel_x25e_64().scaled(SSD_HALVINGS));
+    ssd.fill(((MEMBER_BYTES + METADATA_BYTES) / UNIT_BYTES) as u32);
+    ssd
+}
+
+fn half_as_fast(params: HddParams) -> HddParams {
+    let twice = |seek: SeekTimes| SeekTimes {
+        single_track_ns: 2 * seek.single_track_ns,
+        average_ns: 2 * seek.average_ns,
+        full_stroke_ns: 2 * seek.full_stroke_ns,
+    };
+    HddParams {
+        name: "WD6401AALS at half speed",
+        revolution_ns: 2 * params.revolution_ns,
+        read_seek: twice(params.read_seek),
+        write_seek: twice(params.write_seek),
+        head_switch_ns: 2 * params.head_switch_ns,
+        track_skew_ns: 2 * params.track_skew_ns,
+        cylinder_skew_ns: 2 * params.cylinder_skew_ns,
+        ..params
+    }
+}
+
+fn steady() -> ClosedLoop<Ssd> {
+    let mut host = ClosedLoop::new(Ssd::new(SsdParams::intel_x25e_64().scaled(STEADY_HALVINGS)));
+    let units = host.model.capacity_bytes() / UNIT_BYTES;
+    host.model.fill(units as u32);
+    let mut rng = Rng::with_seed(units);
+    let write = ModelOp::Write { fua: false };
+    let writes = std::iter::repeat_with(|| (write, rng.u64(..units) * UNIT_BYTES, UNIT_BYTES));
+    host.run(31, writes.take((STEADY_CAPACITIES * units) as usize));
+    host.settle();
+    host
+}

@@ -1,0 +1,106 @@
+//! Running a point: a new array, a warm-up, the passes.
+
+use stripewise_sim::load::{Load, Offsets, OpReport, Sizes, Stop};
+
+use super::{MemberOutcome, Outcome, Places, Point};
+use crate::{
+    arrays::{MemberWork, Rig},
+    driven::{Driven, drive},
+};
+
+/// Writes of the warm-up: enough to meet every region of the bitmap, and for policies that learn.
+const WARM_UP_WRITES: u64 = 400;
+/// The longest write of the warm-up: one of a stripe is as good as one of many.
+const WARM_UP_BYTES_MAX: u64 = 1 << 20;
+
+/// Runs a point from nothing: the array is made, warmed up, flushed, and measured.
+///
+/// # Panics
+/// If the point is impossible, such as a write larger than its array.
+pub fn measure(point: &Point, seed: u64) -> Outcome {
+    let rig = Rig::new(point.shape, point.policy, point.hdd, seed);
+    let load_seed = point.load_seed(seed);
+    warm_up(&rig, point, load_seed);
+    let before = rig.work();
+    let passes: Vec<_> = (0..point.load.passes)
+        .map(|pass| run(&rig, load_of(point, &rig, load_seed.wrapping_add(1 + u64::from(pass)))))
+        .collect();
+    outcome(&passes, &before, &rig.work())
+}
+
+fn warm_up(rig: &Rig, point: &Point, seed: u64) {
+    let write_bytes = point.load.write_bytes.min(WARM_UP_BYTES_MAX);
+    run(
+        rig,
+        Load {
+            offsets: Offsets::Uniform,
+            sizes: Sizes::Fixed(write_bytes),
+            unit_bytes: write_bytes,
+            stop: Stop::Requests(WARM_UP_WRITES),
+            ..load_of(point, rig, seed)
+        },
+    );
+    let array = rig.array().clone();
+    rig.run(async move { array.flush().await }).expect("modelled disks do not fail");
+}
+
+fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
+    let load = &point.load;
+    Load {
+        depth: load.depth,
+        offsets: match load.places {
+            Places::Random => Offsets::Uniform,
+            Places::Sequential => Offsets::Sequential,
+        },
+        sizes: Sizes::Fixed(load.write_bytes),
+        unit_bytes: load.write_bytes,
+        // raid4s-modthresh 4: the seek range is the device's size over the block's, in blocks.
+        span_bytes: Some(rig.array().geometry().capacity_bytes()),
+        stop: Stop::Requests(load.requests()),
+        seed: Some(seed),
+        ..Load::default()
+    }
+}
+
+fn run(rig: &Rig, load: Load) -> Driven {
+    let array = rig.array().clone();
+    rig.run(async move { drive(&array, load).await })
+}
+
+fn outcome(passes: &[Driven], before: &[MemberWork], after: &[MemberWork]) -> Outcome {
+    let mut writes = OpReport::default();
+    for pass in passes {
+        writes.add(&pass.load.writes);
+    }
+    let sum = |value: fn(&Driven) -> u64| passes.iter().map(value).sum::<u64>();
+    let latency_ns = |quantile| writes.latency_ns.value_at_quantile(quantile);
+    Outcome {
+        pass_bytes: passes.iter().map(|pass| pass.load.writes.bytes).collect(),
+        pass_ns: passes.iter().map(|pass| pass.load.elapsed.as_nanos() as u64).collect(),
+        requests: writes.requests,
+        errors: writes.errors,
+        latency_mean_ns: writes.latency_ns.mean() as u64,
+        latency_p50_ns: latency_ns(0.5),
+        latency_p99_ns: latency_ns(0.99),
+        latency_p999_ns: latency_ns(0.999),
+        latency_max_ns: writes.latency_ns.max(),
+        rows_full: sum(|pass| pass.stats.rows_full),
+        rows_rmw: sum(|pass| pass.stats.rows_rmw),
+        rows_rcw: sum(|pass| pass.stats.rows_rcw),
+        stripe_writes: sum(|pass| pass.stats.stripe_writes),
+        stripe_writes_full: sum(|pass| pass.stats.stripe_writes_full),
+        members: (0..after.len()).map(|role| member(passes, role, before[role], after[role])).collect(),
+    }
+}
+
+fn member(passes: &[Driven], role: usize, before: MemberWork, after: MemberWork) -> MemberOutcome {
+    let stats = passes.iter().map(|pass| &pass.members[role]);
+    MemberOutcome {
+        drive: after.drive.to_owned(),
+        busy_ns: (after.busy - before.busy).as_nanos() as u64,
+        reads: stats.clone().map(|stats| stats.reads).sum(),
+        read_bytes: stats.clone().map(|stats| stats.read_bytes).sum(),
+        writes: stats.clone().map(|stats| stats.writes).sum(),
+        written_bytes: stats.map(|stats| stats.wearing_bytes()).sum(),
+    }
+}

@@ -1,0 +1,79 @@
+//! What came of a point: whole numbers, so that what is read back from a file is what was written to it.
+
+use serde::{Deserialize, Serialize};
+
+/// What came of a point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Of each pass: bytes written.
+    pub pass_bytes: Vec<u64>,
+    /// Of each pass: from its first request to the end of its last, in nanoseconds.
+    pub pass_ns: Vec<u64>,
+    /// Writes of all passes.
+    pub requests: u64,
+    /// Writes that failed.
+    pub errors: u64,
+    /// Mean latency of a write, in nanoseconds.
+    pub latency_mean_ns: u64,
+    /// Half of the writes were faster.
+    pub latency_p50_ns: u64,
+    /// All but one of a hundred.
+    pub latency_p99_ns: u64,
+    /// All but one of a thousand.
+    pub latency_p999_ns: u64,
+    /// The slowest.
+    pub latency_max_ns: u64,
+    /// Rows written with all their data new.
+    pub rows_full: u64,
+    /// Rows written by read-modify-write.
+    pub rows_rmw: u64,
+    /// Rows written by reconstruct-write.
+    pub rows_rcw: u64,
+    /// Stripes written, one for each stripe of each write.
+    pub stripe_writes: u64,
+    /// Those of which every row was written whole.
+    pub stripe_writes_full: u64,
+    /// The members, by role.
+    pub members: Vec<MemberOutcome>,
+}
+
+/// What a member did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberOutcome {
+    /// What kind of drive it is.
+    pub drive: String,
+    /// How long it was at work, in nanoseconds: a disk's mechanism, an SSD with requests under way.
+    pub busy_ns: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written, metadata included.
+    pub written_bytes: u64,
+}
+
+impl Outcome {
+    /// Throughput in 10^6 bytes a second: the mean of the passes, as the papers plot it.
+    pub fn mb_per_s(&self) -> f64 {
+        let passes = self.pass_bytes.iter().zip(&self.pass_ns);
+        passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).sum::<f64>() / self.pass_ns.len() as f64
+    }
+
+    /// Throughput of all passes but the first, in which the drives' write caches are filled, in 10^6 bytes a second.
+    pub fn steady_mb_per_s(&self) -> f64 {
+        let sum = |of: &[u64]| of.iter().skip(1).sum::<u64>() as f64;
+        sum(&self.pass_bytes) * 1e3 / sum(&self.pass_ns)
+    }
+
+    /// The share of the time that a member was at work.
+    pub fn utilisation(&self, member: &MemberOutcome) -> f64 {
+        member.busy_ns as f64 / self.elapsed_ns() as f64
+    }
+
+    /// All passes' time.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.pass_ns.iter().sum()
+    }
+}
