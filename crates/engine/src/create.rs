@@ -21,7 +21,7 @@ use crate::{
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
     ledger::{Entry, Ledger, Standing},
     measure::{ServiceTimes, measure_all},
-    plan::selection::Policy,
+    plan::selection::{Policy, policy_for},
     topology::Member,
 };
 
@@ -46,7 +46,7 @@ pub struct CreateOptions {
     pub uuid: Option<Uuid>,
     /// Bytes of each member that one bit of the bitmap stands for, if not the default.
     pub region_bytes: Option<u64>,
-    /// How partly written rows are written; the default if none is chosen.
+    /// How partly written rows are written; if none is chosen, what suits the members.
     pub policy: Option<&'static Policy>,
     /// What kind of device a member is, by its name, where that is not to be detected.
     pub classes: BTreeMap<String, MemberClass>,
@@ -331,8 +331,7 @@ fn new_ledger(
         entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
     }
     let mut ledger = Ledger { entries, events: 0, clean: in_sync };
-    if let Some(policy) = options.policy {
-        ledger.set_policy(policy);
-    }
+    let classes = traits.values().map(|traits| traits.class);
+    ledger.set_policy(options.policy.unwrap_or_else(|| policy_for(classes)));
     Ok(ledger)
 }

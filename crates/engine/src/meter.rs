@@ -39,6 +39,9 @@ const WEIGHT: f32 = 1.0 / 64.0;
 /// Weight of the newest look at the queue.
 const QUEUE_WEIGHT: f32 = 1.0 / 32.0;
 
+/// Requests of one kind of writes after which the other kind, of which none came, is taken to go with it.
+const UNSEEN_MAX: u32 = 64;
+
 /// The least spread of lengths, in blocks squared, from which the part by length is told.
 const SPREAD_MIN: f32 = 4.0;
 
@@ -66,9 +69,30 @@ impl std::fmt::Debug for Clock {
 /// What is known of one class.
 #[derive(Debug, Default)]
 struct Class {
+    now: SharedTime,
+    /// What was believed before anything was seen.
+    first: SharedTime,
+    /// Requests of the sibling class since the last of this one.
+    unseen: AtomicU32,
+    moments: Mutex<Moments>,
+}
+
+/// A service time that one task sets and many read: halves of different moments do no harm.
+#[derive(Debug, Default)]
+struct SharedTime {
     fixed_ns: AtomicU32,
     block_ns: AtomicU32,
-    moments: Mutex<Moments>,
+}
+
+impl SharedTime {
+    fn set(&self, time: ServiceTime) {
+        store(&self.fixed_ns, time.fixed_ns);
+        store(&self.block_ns, time.block_ns);
+    }
+
+    fn get(&self) -> ServiceTime {
+        ServiceTime { fixed_ns: load(&self.fixed_ns), block_ns: load(&self.block_ns) }
+    }
 }
 
 /// Means of recent requests: lengths in blocks, times in nanoseconds.
@@ -105,19 +129,35 @@ impl Moments {
 
 impl Class {
     fn set(&self, time: ServiceTime) {
-        store(&self.fixed_ns, time.fixed_ns);
-        store(&self.block_ns, time.block_ns);
+        self.now.set(time);
     }
 
     fn get(&self) -> ServiceTime {
-        ServiceTime { fixed_ns: load(&self.fixed_ns), block_ns: load(&self.block_ns) }
+        self.now.get()
     }
 
     /// Takes note of a request, unless somebody else is at it: one more or less does not matter.
     fn learn(&self, blocks: f32, ns: f32) {
         let Some(mut moments) = self.moments.try_lock() else { return };
         moments.add(blocks, ns);
-        self.set(moments.line(load(&self.block_ns)));
+        self.set(moments.line(self.get().block_ns));
+        self.unseen.store(0, Relaxed);
+    }
+
+    /// A class of its kind was seen in its place: what nobody asks for is as much faster or slower as that is, since both
+    /// were measured. A drive's write cache makes all writes fast, and a policy that never saw the one kind would not
+    /// try it.
+    fn follow(&self, sibling: &Self) {
+        let unseen = self.unseen.load(Relaxed).saturating_add(1);
+        self.unseen.store(unseen, Relaxed);
+        if unseen > UNSEEN_MAX {
+            let (now, first, own) = (sibling.get(), sibling.first.get(), self.first.get());
+            let scaled = |own: f32, now: f32, first: f32| if first > 0.0 { own * now / first } else { now };
+            self.set(ServiceTime {
+                fixed_ns: scaled(own.fixed_ns, now.fixed_ns, first.fixed_ns),
+                block_ns: scaled(own.block_ns, now.block_ns, first.block_ns),
+            });
+        }
     }
 }
 
@@ -148,6 +188,7 @@ impl Meter {
     pub(crate) fn believe(&self, cost: MemberCost) {
         for (class, time) in self.classes.iter().zip([cost.read, cost.write, cost.rewrite]) {
             *class.moments.lock() = Moments::default();
+            class.first.set(time);
             class.set(time);
         }
     }
@@ -188,7 +229,16 @@ impl Meter {
         let end = env.now().0;
         let before = self.last_end_ns.swap(end, Relaxed);
         let ns = end.saturating_sub(before.max(begun.0)) as f32;
-        self.classes[class as usize].learn((bytes / BLOCK_BYTES).max(1) as f32, ns);
+        let [read, write, rewrite] = &self.classes;
+        let (own, sibling) = match class {
+            IoClass::Read => (read, None),
+            IoClass::Write => (write, Some(rewrite)),
+            IoClass::Rewrite => (rewrite, Some(write)),
+        };
+        own.learn((bytes / BLOCK_BYTES).max(1) as f32, ns);
+        if let Some(sibling) = sibling {
+            sibling.follow(own);
+        }
     }
 }
 

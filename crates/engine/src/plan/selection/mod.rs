@@ -11,6 +11,7 @@ mod modthresh;
 
 use std::{fmt::Debug, sync::Arc};
 
+use stripewise_format::extension::MemberClass;
 use thiserror::Error;
 
 pub use by_counts::by_counts;
@@ -52,8 +53,14 @@ pub struct Policy {
 /// All policies. A new one is a line here.
 pub static POLICIES: &[&Policy] = &[&classic::POLICY, &modthresh::POLICY, &modified::POLICY, &cost::POLICY];
 
-/// The policy of an array for which none was chosen.
+/// The policy of an array for which none was chosen, and of whose members nothing is known.
 pub static DEFAULT_POLICY: &Policy = &classic::POLICY;
+
+/// The policy of a new array for which none was chosen: `cost` where a member rotates, so that how far apart its I/O lies
+/// and how much of it waits make the difference; else md's, which is as good and measures nothing.
+pub fn policy_for(classes: impl IntoIterator<Item = MemberClass>) -> &'static Policy {
+    if classes.into_iter().any(|class| class == MemberClass::Hdd) { &cost::POLICY } else { DEFAULT_POLICY }
+}
 
 /// A name that no policy has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -94,6 +101,8 @@ mod tests {
             assert_ne!(known.number, 0, "0 is the default's");
             assert_eq!(POLICIES.iter().filter(|other| other.number == known.number).count(), 1);
         }
+        assert_eq!(policy_for([MemberClass::Ssd, MemberClass::Hdd]).name, "cost");
+        assert_eq!(policy_for([MemberClass::Ssd, MemberClass::Unknown]).name, "classic");
         assert_eq!(policy_numbered(0).name, DEFAULT_POLICY.name);
         let error = policy("fastest").unwrap_err().to_string();
         assert!(error.contains("classic, modthresh, modified, cost"), "{error}");
