@@ -174,6 +174,7 @@ mod tests {
         JobStatus {
             kind: "rebuild".into(),
             role: Some(2),
+            started_ns: 0,
             done_bytes: 25 << 20,
             total_bytes: 100 << 20,
             bytes_per_s: 5 << 20,

@@ -164,6 +164,8 @@ pub(crate) struct BitmapStatus {
 pub(crate) struct JobStatus {
     pub(crate) kind: String,
     pub(crate) role: Option<usize>,
+    /// When it began, on the daemon's own clock: tells one job from another.
+    pub(crate) started_ns: u64,
     /// Bytes of each member.
     pub(crate) done_bytes: u64,
     pub(crate) total_bytes: u64,
@@ -189,6 +191,7 @@ impl From<&JobReport> for JobStatus {
         Self {
             kind: job.kind.name().to_owned(),
             role: job.slot.map(|slot| slot.0),
+            started_ns: job.started.0,
             done_bytes,
             total_bytes,
             bytes_per_s: job.bytes_per_s,

@@ -12,7 +12,7 @@ use super::caller;
 use crate::{
     client,
     protocol::{ArrayStatus, Reply},
-    rundir::log_path,
+    rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     sigpipe,
 };
 
@@ -47,7 +47,11 @@ pub(crate) struct CreateSpec {
 /// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.
 pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     caller::keep_descriptors().context("keeping this command's files from the daemon")?;
-    let mut child = Command::new(std::env::current_exe().context("finding this program's own path")?)
+    let mut command = Command::new(std::env::current_exe().context("finding this program's own path")?);
+    if let Some(dir) = named_run_dir() {
+        command.env(RUN_DIR_VARIABLE, dir);
+    }
+    let mut child = command
         .arg("daemon")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
