@@ -13,6 +13,7 @@ mod demo;
 mod errors;
 mod given;
 mod output;
+mod policies;
 mod probe;
 mod progress;
 mod protocol;

@@ -7,7 +7,10 @@ mod jobs;
 mod lab;
 mod members;
 mod pages;
+mod policy;
 mod show;
+
+pub(crate) use policy::PolicyArgs;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Scrub(args) => jobs::scrub(&args, json),
         Command::Speed(args) => jobs::speed(&args, json),
         Command::Wait(args) => jobs::wait(&args.name, json),
+        Command::Policy(args) => policy::policy(&args, json),
         Command::Attach(args) => exports::attach(args, json),
         Command::Detach(DetachArgs { name, force }) => done(&name, &Request::Detach { force }),
         Command::Serve(args) => exports::serve(args, json),

@@ -16,6 +16,7 @@ mod remains;
 mod signals;
 mod spec;
 mod state;
+mod trace;
 
 use std::{
     io::{self, Write},

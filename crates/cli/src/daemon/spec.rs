@@ -1,6 +1,7 @@
 //! What a daemon is to open, and how it is started.
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
 };
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::caller;
 use crate::{
     client,
-    protocol::{ArrayStatus, Reply},
+    protocol::{ArrayStatus, ClassChoice, Reply},
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     sigpipe,
 };
@@ -42,6 +43,13 @@ pub(crate) struct CreateSpec {
     pub(crate) member_bytes: Option<u64>,
     pub(crate) region_bytes: Option<u64>,
     pub(crate) uuid: Option<String>,
+    /// The default, if none.
+    pub(crate) policy: Option<String>,
+    /// What is not to be detected, by path.
+    pub(crate) classes: BTreeMap<String, ClassChoice>,
+    pub(crate) measure: bool,
+    /// Level 4: the fastest member gets the last role.
+    pub(crate) parity_on_fastest: bool,
 }
 
 /// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.
