@@ -7,7 +7,8 @@ use stripewise::plan::selection::Policy;
 
 use crate::{
     bench::EngineBench,
-    commands::PolicyArgs,
+    commands::{PolicyArgs, TraceArgs},
+    explain::ExplainArgs,
     policies::parse_policy,
     protocol::{AttachChoice, ClassChoice, ScrubAction},
     rundir::parse_name,
@@ -62,6 +63,12 @@ pub(crate) enum Command {
     ///
     /// The choice is kept on the members.
     Policy(PolicyArgs),
+    /// Show how a write would be carried out: counts, the chosen cycles, the rxw-matrix, and all I/O.
+    ///
+    /// Of a running array, or of one that options describe. Nothing is written.
+    Explain(ExplainArgs),
+    /// Show what write selection decides, as it decides it, until it is interrupted.
+    Trace(TraceArgs),
     /// Make a block device of an array.
     ///
     /// It is there until it is detached or the array stops: attach it again after an assembly.

@@ -11,6 +11,7 @@ mod daemon;
 mod dates;
 mod demo;
 mod errors;
+mod explain;
 mod given;
 mod output;
 mod policies;

@@ -9,8 +9,10 @@ mod members;
 mod pages;
 mod policy;
 mod show;
+mod trace;
 
 pub(crate) use policy::PolicyArgs;
+pub(crate) use trace::TraceArgs;
 
 use std::process::ExitCode;
 
@@ -20,7 +22,7 @@ use crate::{
     args::{AssembleArgs, BenchCommand, Cli, Command, DetachArgs, LabCommand, StopArgs},
     bench, client, daemon,
     daemon::{DaemonSpec, Opening, start_daemon},
-    demo,
+    demo, explain,
     given::{absolute_path, absolute_paths, check_given_once},
     output,
     protocol::Request,
@@ -45,6 +47,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Speed(args) => jobs::speed(&args, json),
         Command::Wait(args) => jobs::wait(&args.name, json),
         Command::Policy(args) => policy::policy(&args, json),
+        Command::Explain(args) => explain::run(&args, json),
+        Command::Trace(args) => trace::trace(&args, json),
         Command::Attach(args) => exports::attach(args, json),
         Command::Detach(DetachArgs { name, force }) => done(&name, &Request::Detach { force }),
         Command::Serve(args) => exports::serve(args, json),

@@ -109,6 +109,15 @@ pub(crate) fn progress_line(job: &JobStatus) -> String {
     line
 }
 
+/// Runs of rows, each from the first to before the second.
+pub(crate) fn rows_text(runs: &[(usize, usize)]) -> String {
+    let run = |(from, end): &(usize, usize)| match end - from {
+        1 => from.to_string(),
+        _ => format!("{from}-{}", end - 1),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
 /// A time to go, as /proc/mdstat has it.
 pub(crate) fn duration(seconds: u64) -> String {
     match seconds {

@@ -8,7 +8,7 @@ mod status;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use decision::{DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
+pub(crate) use decision::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 pub(crate) use job::JobStatus;
 pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, TimesStatus};
 pub(crate) use status::{ArrayStatus, BitmapStatus, state_name};
