@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use stripewise::plan::selection::Policy;
 
 use crate::{
-    bench::EngineBench,
-    commands::{PolicyArgs, TraceArgs},
+    bench::{EngineBench, LoadArgs},
+    commands::{EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
     policies::parse_policy,
     protocol::{AttachChoice, ClassChoice, ScrubAction},
@@ -69,6 +69,10 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show what write selection decides, as it decides it, until it is interrupted.
     Trace(TraceArgs),
+    /// What members may be written, what they were, and when they will be worn out; or say what they may.
+    ///
+    /// It is kept on the members. `status` warns of one that will not outlive its warranty and the margin behind it.
+    Endurance(EnduranceArgs),
     /// Make a block device of an array.
     ///
     /// It is there until it is detached or the array stops: attach it again after an assembly.
@@ -112,6 +116,10 @@ pub(crate) enum Command {
 pub(crate) enum BenchCommand {
     /// The engine over memory members, beside a bare loop with the same memory traffic.
     Engine(EngineBench),
+    /// Load on a running array, a block device or a file, in fio's words.
+    ///
+    /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured.
+    Run(LoadArgs),
 }
 
 #[derive(Debug, Subcommand)]

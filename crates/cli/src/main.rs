@@ -13,6 +13,7 @@ mod demo;
 mod errors;
 mod explain;
 mod given;
+mod models;
 mod output;
 mod policies;
 mod probe;

@@ -45,6 +45,18 @@ pub(crate) fn format_nanoseconds(ns: u64) -> String {
     }
 }
 
+/// Writes a size as makers of disks do: in powers of 1000.
+pub(crate) fn format_decimal_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let unit = (0..UNITS.len()).rev().find(|unit| bytes >= 1000_u64.pow(*unit as u32)).unwrap_or(0);
+    let value = bytes as f64 / 1000_u64.pow(unit as u32) as f64;
+    if value.fract() == 0.0 {
+        format!("{value} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
 /// Parses a size as makers of disks mean it: K, M, G, T and P are powers of 1000, also as `TB`.
 ///
 /// # Errors
@@ -85,6 +97,8 @@ mod tests {
     #[test]
     fn makers_sizes_are_decimal() {
         assert_eq!(parse_decimal_size("600T"), Ok(600_000_000_000_000));
+        let shown = [0, 999, 12_300, 600_000_000_000_000].map(format_decimal_size);
+        assert_eq!(shown, ["0 B", "999 B", "12.3 kB", "600 TB"]);
         assert_eq!(parse_decimal_size("2PB"), Ok(2_000_000_000_000_000));
         for bad in ["", "T", "600TiB", "99999P", "1.5T"] {
             assert!(parse_decimal_size(bad).is_err(), "{bad}");

@@ -11,3 +11,5 @@ pub mod parallel;
 pub mod plot;
 pub mod report;
 pub mod validate;
+
+pub use stripewise_sim::load;

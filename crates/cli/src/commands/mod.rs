@@ -1,6 +1,7 @@
 //! The commands, one by one.
 
 mod create;
+mod endurance;
 mod examine;
 mod exports;
 mod jobs;
@@ -11,6 +12,7 @@ mod policy;
 mod show;
 mod trace;
 
+pub(crate) use endurance::EnduranceArgs;
 pub(crate) use policy::PolicyArgs;
 pub(crate) use trace::TraceArgs;
 
@@ -49,12 +51,14 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Policy(args) => policy::policy(&args, json),
         Command::Explain(args) => explain::run(&args, json),
         Command::Trace(args) => trace::trace(&args, json),
+        Command::Endurance(args) => endurance::endurance(&args, json),
         Command::Attach(args) => exports::attach(args, json),
         Command::Detach(DetachArgs { name, force }) => done(&name, &Request::Detach { force }),
         Command::Serve(args) => exports::serve(args, json),
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Engine(options)) => bench_engine(&options, json),
+        Command::Bench(BenchCommand::Run(args)) => bench::run_load(&args, json),
         Command::Lab(LabCommand::Validate(args)) => lab::validate(&args, json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),

@@ -4,10 +4,12 @@
 //! one line of JSON on standard output: the array's status, or the error. From then on the daemon is on its own; it
 //! ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
 
+mod attention;
 mod caller;
 mod control;
 mod end;
 mod exports;
+mod load;
 mod log;
 mod mounts;
 mod name;

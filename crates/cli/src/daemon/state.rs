@@ -17,6 +17,7 @@ use stripewise::{
 use super::{
     end::End,
     exports::{Exports, Users},
+    load::Loading,
     trace::Tracing,
 };
 use crate::{
@@ -36,6 +37,7 @@ pub(crate) struct DaemonState {
     pub(super) exports: Mutex<Exports>,
     pub(super) end: End,
     tracing: Tracing,
+    loading: Loading,
     /// How the array stopped, once it has. Held while it is being stopped.
     stopped: Mutex<Option<Stopped>>,
 }
@@ -58,6 +60,7 @@ impl DaemonState {
             exports: Mutex::default(),
             end: End::default(),
             tracing: Tracing::default(),
+            loading: Loading::default(),
             stopped: Mutex::default(),
         })
     }
@@ -69,6 +72,7 @@ impl DaemonState {
             return Ok(stopped.clone());
         }
         let notes = self.exports().end_all(self, users)?;
+        self.loading.cut_short();
         let array = self.array.clone();
         let unclean = self.host.block_on(async move { array.stop().await }).err().map(why_unclean);
         self.end.stopped();
@@ -81,7 +85,7 @@ impl DaemonState {
 
     /// Answers one request.
     pub(super) fn answer(&self, request: Request) -> Reply {
-        let is_question = matches!(request, Request::Status | Request::Traced { .. });
+        let is_question = matches!(request, Request::Status | Request::Traced { .. } | Request::LoadStatus);
         if !is_question {
             tracing::info!(?request, "an operator asks");
         }
@@ -133,6 +137,8 @@ impl DaemonState {
             }
             Request::Trace { choice } => self.tracing.start(&self.array, choice)?,
             Request::Traced { since } => return self.tracing.since(&self.array, since).map(Reply::Traced),
+            Request::Load { load } => self.loading.start(&self.host, &self.array, load)?,
+            Request::LoadStatus => return self.loading.status().map(Reply::Load),
             Request::TraceStop => self.tracing.stop(&self.array),
             Request::Stop { force } => {
                 let Stopped { unclean, notes } = self.stop(users_for(force))?;

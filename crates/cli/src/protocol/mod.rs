@@ -8,6 +8,8 @@ mod status;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::{LoadFigures, LoadSpec};
+
 pub(crate) use decision::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 pub(crate) use job::JobStatus;
 pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, TimesStatus};
@@ -77,6 +79,21 @@ pub(crate) enum Request {
         since: u64,
     },
     TraceStop,
+    /// Puts load on the array; it ends early if nobody asks how it stands.
+    Load {
+        load: LoadSpec,
+    },
+    LoadStatus,
+}
+
+/// How a load stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LoadStatus {
+    pub(crate) done_bytes: u64,
+    /// Once it is over.
+    pub(crate) figures: Option<Box<LoadFigures>>,
+    /// The array was stopped meanwhile.
+    pub(crate) is_cut_short: bool,
 }
 
 /// How a block device is made.
@@ -128,5 +145,6 @@ pub(crate) enum Reply {
     /// The address or path of a new export.
     Export(String),
     Traced(TracedStatus),
+    Load(LoadStatus),
     Error(String),
 }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -83,6 +83,34 @@ impl Default for Load {
 /// Source data beyond the longest request, so that successive writes differ.
 const SOURCE_BYTES: u64 = 1 << 20;
 
+/// How the owner of a load steers and watches it.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Places, sizes and contents come from this, not from the environment.
+    seed: Option<u64>,
+    ends_at_error: bool,
+    ended: AtomicBool,
+    done_bytes: AtomicU64,
+}
+
+impl Control {
+    /// The same requests for a seed wherever it runs, as far as the order of clients' requests is the same: with one at a
+    /// time it is. A failed request ends the load.
+    pub fn seeded(seed: u64) -> Self {
+        Self { seed: Some(seed), ends_at_error: true, ..Self::default() }
+    }
+
+    /// No more requests begin.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes read and written so far.
+    pub fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Relaxed)
+    }
+}
+
 /// Runs a load to its end. Must be awaited on a task of the environment. In virtual time, a load that ends by time
 /// needs requests that take some: over a device that is always ready the clock stands still.
 ///
@@ -90,8 +118,21 @@ const SOURCE_BYTES: u64 = 1 << 20;
 /// If the load does not fit the device: a span beyond its end, or a request longer than the span. If it would never end:
 /// at the span's end, without a cursor that moves there.
 pub async fn run(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> LoadReport {
+    run_controlled(env, device, load, Arc::default()).await
+}
+
+/// [`run`], under control.
+///
+/// # Panics
+/// As [`run`].
+pub async fn run_controlled(
+    env: EnvHandle,
+    device: Arc<dyn Device>,
+    load: Load,
+    control: Arc<Control>,
+) -> LoadReport {
     let (clients, depth) = (load.clients, load.depth);
-    let shared = Arc::new(Shared::new(env.clone(), device, load));
+    let shared = Arc::new(Shared::new(env.clone(), device, load, control));
     let gathering = Gathering::new(u64::from(clients) * u64::from(depth));
     for _ in 0..clients {
         let report = Arc::new(Mutex::new(LoadReport::default()));
@@ -111,6 +152,9 @@ struct Shared {
     env: EnvHandle,
     device: Arc<dyn Device>,
     load: Load,
+    control: Arc<Control>,
+    /// Where seeds come from, if not from the environment.
+    seeds: Option<Mutex<Rng>>,
     places: Places,
     source: SharedBuf,
     /// Requests begun.
@@ -122,7 +166,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> Self {
+    fn new(env: EnvHandle, device: Arc<dyn Device>, load: Load, control: Arc<Control>) -> Self {
         let rest_bytes = device.info().size_bytes.saturating_sub(load.start_bytes);
         let span_bytes = load.span_bytes.unwrap_or(rest_bytes);
         assert!(span_bytes <= rest_bytes, "the span ends beyond the device");
@@ -131,7 +175,8 @@ impl Shared {
             "a load without a cursor has no end"
         );
         let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest()) as usize);
-        Rng::with_seed(env.random_u64()).fill(&mut source);
+        let seeds = control.seed.map(|seed| Mutex::new(Rng::with_seed(seed)));
+        Rng::with_seed(next_seed(&env, seeds.as_ref())).fill(&mut source);
         let now = env.now();
         let after = |time: Duration| Timestamp(now.0 + time.as_nanos() as u64);
         Self {
@@ -143,11 +188,16 @@ impl Shared {
             env,
             device,
             load,
+            control,
+            seeds,
         }
     }
 
     /// Whether one more request may begin at this time.
     fn begin(&self, now: Timestamp) -> bool {
+        if self.control.ended.load(Ordering::Relaxed) {
+            return false;
+        }
         let before = self.begun.fetch_add(1, Ordering::Relaxed);
         match self.load.stop {
             Stop::Requests(count) => before < count,
@@ -163,6 +213,10 @@ impl Shared {
     }
 }
 
+fn next_seed(env: &EnvHandle, seeds: Option<&Mutex<Rng>>) -> u64 {
+    seeds.map_or_else(|| env.random_u64(), |seeds| seeds.lock().u64(..))
+}
+
 /// One of a client's requests after the other.
 struct Lane {
     shared: Arc<Shared>,
@@ -173,7 +227,7 @@ struct Lane {
 
 impl Lane {
     fn new(shared: Arc<Shared>, report: Arc<Mutex<LoadReport>>) -> Self {
-        let rng = Rng::with_seed(shared.env.random_u64());
+        let rng = Rng::with_seed(next_seed(&shared.env, shared.seeds.as_ref()));
         Self { shared, rng, report }
     }
 
@@ -206,6 +260,10 @@ impl Lane {
             let data = shared.data(shared.begun.load(Ordering::Relaxed), len_bytes);
             shared.device.write(offset_bytes, smallvec![data], WriteFlags { fua: load.fua }).await
         };
+        shared.control.done_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+        if result.is_err() && shared.control.ends_at_error {
+            shared.control.end();
+        }
         if begin < shared.from {
             return;
         }
