@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use stripewise::plan::selection::Policy;
 
 use crate::{
-    bench::EngineBench,
-    protocol::{AttachChoice, ScrubAction},
+    bench::{EngineBench, LoadArgs},
+    commands::{EnduranceArgs, PolicyArgs, TraceArgs},
+    explain::ExplainArgs,
+    policies::parse_policy,
+    protocol::{AttachChoice, ClassChoice, ScrubAction},
     rundir::parse_name,
     sizes::parse_size,
 };
@@ -55,6 +59,20 @@ pub(crate) enum Command {
     Speed(SpeedArgs),
     /// Wait until no background job is under way.
     Wait(NameArgs),
+    /// How partly written rows are written: print it, or change it while the array runs.
+    ///
+    /// The choice is kept on the members.
+    Policy(PolicyArgs),
+    /// Show how a write would be carried out: counts, the chosen cycles, the rxw-matrix, and all I/O.
+    ///
+    /// Of a running array, or of one that options describe. Nothing is written.
+    Explain(ExplainArgs),
+    /// Show what write selection decides, as it decides it, until it is interrupted.
+    Trace(TraceArgs),
+    /// What members may be written, what they were, and when they will be worn out; or say what they may.
+    ///
+    /// It is kept on the members. `status` warns of one that will not outlive its warranty and the margin behind it.
+    Endurance(EnduranceArgs),
     /// Make a block device of an array.
     ///
     /// It is there until it is detached or the array stops: attach it again after an assembly.
@@ -98,6 +116,10 @@ pub(crate) enum Command {
 pub(crate) enum BenchCommand {
     /// The engine over memory members, beside a bare loop with the same memory traffic.
     Engine(EngineBench),
+    /// Load on a running array, a block device or a file, in fio's words.
+    ///
+    /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured.
+    Run(LoadArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -193,6 +215,20 @@ pub(crate) struct CreateArgs {
     /// Say what would be done and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// How partly written rows are written; `stripewise policy --list` tells of each.
+    #[arg(long, value_parser = parse_policy)]
+    pub(crate) policy: Option<&'static Policy>,
+    /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
+    #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
+    pub(crate) class: Vec<(String, ClassChoice)>,
+    /// Where level 4 keeps its parity: on the `fastest` member if one is faster than the others, which makes a RAID4S;
+    /// on the `last` one given; or on this DEVICE.
+    #[arg(long, value_name = "fastest|last|DEVICE", default_value = "fastest")]
+    pub(crate) parity: String,
+    /// Do not measure how long the members' I/O takes. That takes about a second on hard disks, and leaves their contents
+    /// alone.
+    #[arg(long)]
+    pub(crate) no_measure: bool,
     /// Worker threads of the array's daemon, while it runs.
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
@@ -385,7 +421,7 @@ pub(crate) struct DemoArgs {
     pub(crate) data: u64,
 }
 
-fn parse_level(text: &str) -> Result<i32, String> {
+pub(crate) fn parse_level(text: &str) -> Result<i32, String> {
     let number = text.strip_prefix("raid").unwrap_or(text);
     let level = match number {
         "stripe" => Some(0),
@@ -395,7 +431,13 @@ fn parse_level(text: &str) -> Result<i32, String> {
     level.ok_or_else(|| format!("'{text}' is not a level: give 0, 1, 4, 5 or 6"))
 }
 
-fn parse_chunk(text: &str) -> Result<u32, String> {
+fn parse_class(text: &str) -> Result<(String, ClassChoice), String> {
+    let wrong = || format!("'{text}' is not DEVICE=hdd or DEVICE=ssd");
+    let (device, class) = text.rsplit_once('=').ok_or_else(wrong)?;
+    Ok((device.to_owned(), ClassChoice::from_str(class, false).map_err(|_| wrong())?))
+}
+
+pub(crate) fn parse_chunk(text: &str) -> Result<u32, String> {
     let bare = text.bytes().all(|b| b.is_ascii_digit());
     let bytes = parse_size(text)?.checked_mul(if bare { 1024 } else { 1 });
     bytes

@@ -47,9 +47,12 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     let sent = sigpipe::survived(|| stream.write_all(line.as_bytes()));
-    sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
     let mut answer = String::new();
     let read = BufReader::new(stream).read_line(&mut answer);
+    // One that takes no more commands may have said so before it was asked.
+    if answer.is_empty() {
+        sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
+    }
     // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
     if answer.is_empty() && !socket_path(name).exists() {
         return Err(not_running(name));

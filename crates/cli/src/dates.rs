@@ -9,6 +9,33 @@ pub(crate) fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// Seconds since 1970 as a day in UTC.
+pub(crate) fn day(seconds: u64) -> String {
+    let (year, month, day) = civil(seconds / DAY_S);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The begin of a day in UTC, given as YYYY-MM-DD, in seconds since 1970.
+pub(crate) fn parse_day(text: &str) -> Option<u64> {
+    let mut parts = text.splitn(3, '-').map(|part| part.parse::<u64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let days = days_from_civil(year, month, day);
+    // A day that its month does not have comes out as another one.
+    (civil(days) == (year, month, day)).then_some(days * DAY_S)
+}
+
+/// The inverse of [`civil`].
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month > 2 { year } else { year - 1 };
+    let from_march = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    let (era, year_of_era) = (year / 400, year % 400);
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
 /// Year, month and day of a day counted from 1970, in the Gregorian calendar. Years are taken from March on, so that
 /// the leap day is their last: Howard Hinnant's `civil_from_days`.
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -26,6 +53,16 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn days_are_read_as_they_are_written() {
+        for seconds in (0..200 * 365).map(|day| day * DAY_S) {
+            assert_eq!(parse_day(&day(seconds)), Some(seconds));
+        }
+        for bad in ["", "2027", "2027-02-29", "2027-13-01", "2027-1-1-1", "x-1-1", "1969-12-31"] {
+            assert_eq!(parse_day(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -32,6 +32,11 @@ pub(crate) fn check_given_once<'a>(devices: impl IntoIterator<Item = &'a String>
     Ok(())
 }
 
+/// Whether two paths mean one device. One that is not there is only itself.
+pub(crate) fn is_same_device(one: &str, other: &str) -> bool {
+    one == other || identity(one).is_some_and(|found| identity(other) == Some(found))
+}
+
 /// What stays the same under every path, link and node: a block device's number, or the place of a file.
 fn identity(path: &str) -> Option<(u64, Option<u64>)> {
     let metadata = fs::metadata(path).ok()?;

@@ -1,6 +1,10 @@
 //! Progress bars: on a terminal only, and only for what takes longer than a moment.
 
-use std::{io::IsTerminal, thread, time::Duration};
+use std::{
+    io::IsTerminal,
+    thread,
+    time::{Duration, Instant},
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -31,6 +35,38 @@ pub(crate) fn points_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:>28} [{wide_bar}] {pos}/{len}");
     ProgressBar::with_draw_target(Some(0), target())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
+}
+
+/// A bar over a load.
+pub(crate) struct LoadBar {
+    bar: ProgressBar,
+    /// Of a load that ends by time, which is what is shown then.
+    time: Option<Duration>,
+    begun: Instant,
+}
+
+/// A bar over a load that ends after so many bytes or after a time, hidden where nobody looks.
+pub(crate) fn load_bar(bytes: Option<u64>, time: Option<Duration>) -> LoadBar {
+    let total = bytes.or(time.map(|time| time.as_millis() as u64)).unwrap_or(0);
+    LoadBar { bar: bar(total, "bench", "{prefix}"), time, begun: Instant::now() }
+}
+
+impl LoadBar {
+    /// Shows how much is done.
+    pub(crate) fn show(&self, done_bytes: u64) {
+        let elapsed = self.begun.elapsed();
+        let per_s = done_bytes as f64 / elapsed.as_secs_f64().max(1e-3);
+        self.bar.set_position(self.time.map_or(done_bytes, |_| elapsed.as_millis() as u64));
+        let left = self.time.map_or_else(
+            || self.bar.length().unwrap_or(0).saturating_sub(done_bytes) as f64 / per_s.max(1.0),
+            |time| time.saturating_sub(elapsed).as_secs_f64(),
+        );
+        self.bar.set_prefix(format!("{}/s ETA {}", format_size(per_s as u64), duration(left as u64)));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
 }
 
 fn target() -> ProgressDrawTarget {

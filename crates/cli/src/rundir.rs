@@ -2,10 +2,10 @@
 //! `STRIPEWISE_RUN_DIR` says.
 
 use std::{
-    fs::DirBuilder,
+    fs::{DirBuilder, Metadata},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail};
@@ -13,26 +13,37 @@ use anyhow::{Context, bail};
 /// The longest array name: what an md superblock can hold together with a host name is 32 bytes.
 const NAME_BYTES_MAX: usize = 31;
 
+/// The variable that names another run directory.
+pub(crate) const RUN_DIR_VARIABLE: &str = "STRIPEWISE_RUN_DIR";
+
+/// The run directory that the environment names: the same folder for a daemon, which works in another one.
+pub(crate) fn named_run_dir() -> Option<PathBuf> {
+    let dir = std::env::var_os(RUN_DIR_VARIABLE).filter(|dir| !dir.is_empty())?;
+    Some(std::path::absolute(&dir).unwrap_or_else(|_| dir.into()))
+}
+
 /// The run directory.
 pub(crate) fn run_dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os("STRIPEWISE_RUN_DIR") {
-        return dir.into();
+    if let Some(dir) = named_run_dir() {
+        return dir;
     }
     if rustix::process::geteuid().is_root() {
         return "/run/stripewise".into();
     }
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    user.unwrap_or_else(|| {
-        std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw()))
-    })
-    .join("stripewise")
+    user.unwrap_or_else(own_temp_dir).join("stripewise")
+}
+
+/// A user's folder where everybody may make one.
+fn own_temp_dir() -> PathBuf {
+    std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw()))
 }
 
 /// Where block devices of arrays are known by name. Names are one run directory's own, so links of another one than the
 /// machine's lie in it.
 pub(crate) fn link_dir() -> PathBuf {
-    match std::env::var_os("STRIPEWISE_RUN_DIR") {
-        Some(dir) => PathBuf::from(dir).join("dev"),
+    match named_run_dir() {
+        Some(dir) => dir.join("dev"),
         None => "/dev/stripewise".into(),
     }
 }
@@ -42,11 +53,21 @@ pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     let dir = run_dir();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.with_context(|| format!("{}: cannot make the run directory", dir.display()))?;
-    let metadata = std::fs::metadata(&dir)?;
-    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        bail!("{}: belongs to or can be written by somebody else; remove it", dir.display());
+    // In a folder that everybody writes to, somebody else may have been first, also with a link.
+    let parent = own_temp_dir();
+    if dir.parent() == Some(&parent) {
+        check_own(&parent, &std::fs::symlink_metadata(&parent)?)?;
     }
+    check_own(&dir, &std::fs::metadata(&dir)?)?;
     Ok(dir)
+}
+
+fn check_own(dir: &Path, metadata: &Metadata) -> anyhow::Result<()> {
+    let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    if !own || metadata.mode() & 0o022 != 0 {
+        bail!("{}: is a link, belongs to or can be written by somebody else; remove it", dir.display());
+    }
+    Ok(())
 }
 
 /// An array name that is safe as part of a path.
@@ -112,7 +133,21 @@ fn names_of(endings: &[&str]) -> anyhow::Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn only_a_folder_of_ones_own_will_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |path: &Path| check_own(path, &std::fs::symlink_metadata(path).unwrap());
+        assert!(check(dir.path()).is_ok());
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(check(&link).is_err(), "somebody else may have made it");
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(check(dir.path()).is_err());
+    }
 
     #[test]
     fn names_cannot_escape_the_run_directory() {

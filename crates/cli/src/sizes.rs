@@ -34,6 +34,51 @@ pub(crate) fn format_size(bytes: u64) -> String {
     }
 }
 
+/// Writes a time in the unit that it has at least one of.
+pub(crate) fn format_nanoseconds(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+/// Writes a size as makers of disks do: in powers of 1000.
+pub(crate) fn format_decimal_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let unit = (0..UNITS.len()).rev().find(|unit| bytes >= 1000_u64.pow(*unit as u32)).unwrap_or(0);
+    let value = bytes as f64 / 1000_u64.pow(unit as u32) as f64;
+    if value.fract() == 0.0 {
+        format!("{value} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// Parses a size as makers of disks mean it: K, M, G, T and P are powers of 1000, also as `TB`.
+///
+/// # Errors
+/// A text for clap's usage error.
+pub(crate) fn parse_decimal_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size; write it as 600T");
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let power = match suffix.to_ascii_uppercase().trim_end_matches('B') {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1000_u64.pow(power)).ok_or_else(|| format!("'{text}' is too large"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +92,23 @@ mod tests {
         for bad in ["", "K", "-1", "1.5M", "12X", "99999999999999P"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn makers_sizes_are_decimal() {
+        assert_eq!(parse_decimal_size("600T"), Ok(600_000_000_000_000));
+        let shown = [0, 999, 12_300, 600_000_000_000_000].map(format_decimal_size);
+        assert_eq!(shown, ["0 B", "999 B", "12.3 kB", "600 TB"]);
+        assert_eq!(parse_decimal_size("2PB"), Ok(2_000_000_000_000_000));
+        for bad in ["", "T", "600TiB", "99999P", "1.5T"] {
+            assert!(parse_decimal_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_printed_in_their_unit() {
+        let all = [17, 8_400, 8_412_000, 2_000_000_000].map(format_nanoseconds);
+        assert_eq!(all, ["17 ns", "8.4 us", "8.41 ms", "2.00 s"]);
     }
 
     #[test]

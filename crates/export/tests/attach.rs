@@ -239,7 +239,7 @@ fn detaching_a_mounted_device_is_refused_and_works_afterwards() {
     let mounted = Mounted::new(&node, attached.mount_point());
     let error = attached.attachment.detach(DetachMode::Refuse).unwrap_err();
     let AttachError::InUse { users, .. } = &error else { panic!("{error}") };
-    assert_eq!(users[..], [BlockUser::Mount(mounted.0.clone())]);
+    assert_eq!(users[..], [BlockUser::Mount { point: mounted.0.clone(), own: true, topmost: true }]);
     assert!(error.to_string().contains(mounted.0.to_str().unwrap()), "{error}");
     fs::write(mounted.0.join("still"), "alive").unwrap();
     mounted.unmount();
@@ -402,7 +402,7 @@ fn clean_stale_names_file_systems_that_are_still_mounted() {
     assert_eq!(cleaned.mounts.len(), 1);
     let (dead, users) = &cleaned.in_use[0];
     assert_eq!(dead, Path::new(&node));
-    assert_eq!(users[..], [BlockUser::Mount(point)]);
+    assert_eq!(users[..], [BlockUser::Mount { point, own: true, topmost: true }]);
     mounted.unmount();
     wait_until("the loop device goes with its last user", || {
         users_of(dead).is_empty() && !exists_bound(&node)

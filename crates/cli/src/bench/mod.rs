@@ -1,6 +1,8 @@
-//! `stripewise bench`: measured figures beside a limit measured in the same run.
+//! `stripewise bench`: the engine beside a limit measured in the same run, and load on arrays and devices.
 
 mod engine;
 mod limit;
+mod load;
 
 pub(crate) use engine::{EngineBench, run_engine};
+pub(crate) use load::{LoadArgs, LoadFigures, LoadSpec, run_load};

@@ -1,6 +1,7 @@
 //! `stripewise create`.
 
 use std::{
+    collections::BTreeMap,
     io::{IsTerminal, Write},
     path::Path,
     process::ExitCode,
@@ -15,9 +16,10 @@ use crate::{
     args::CreateArgs,
     client,
     daemon::{CreateSpec, DaemonSpec, Opening, start_daemon},
-    given::{absolute_path, check_given_once},
+    given::{absolute_path, check_given_once, is_same_device},
     output,
     probe::probe,
+    protocol::ClassChoice,
 };
 
 /// The chunk where none is asked for.
@@ -39,6 +41,7 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
         return dry_run(args, create, json);
     }
     let status = start_daemon(&spec)?;
+    client::tell(&args.name, &status.advice);
     if json {
         print_json(&status)?
     } else {
@@ -75,6 +78,11 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     if spares.iter().any(|spare| spare == MISSING) {
         bail!("a spare cannot be missing; leave it out");
     }
+    let parity = ParityChoice::parse(args)?;
+    let mut members = members.to_vec();
+    if let ParityChoice::Device(device) = &parity {
+        put_last(&mut members, device)?;
+    }
     let path = |device: &String| absolute_path(device);
     let member = |device: &String| if device == MISSING { Ok(None) } else { path(device).map(Some) };
     Ok(DaemonSpec {
@@ -89,8 +97,56 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
             member_bytes: args.size,
             region_bytes: args.bitmap_chunk,
             uuid: args.uuid.clone(),
+            policy: args.policy.map(|policy| policy.name.to_owned()),
+            classes: classes(args)?,
+            measure: !args.no_measure,
+            parity_on_fastest: parity == ParityChoice::Fastest,
         }),
     })
+}
+
+/// What `--parity` can be.
+#[derive(Debug, PartialEq, Eq)]
+enum ParityChoice {
+    Fastest,
+    Last,
+    Device(String),
+}
+
+impl ParityChoice {
+    fn parse(args: &CreateArgs) -> anyhow::Result<Self> {
+        let choice = match args.parity.as_str() {
+            "fastest" => Self::Fastest,
+            "last" => Self::Last,
+            device => Self::Device(device.to_owned()),
+        };
+        if choice != Self::Fastest && args.level != 4 {
+            bail!("--parity is for level 4; level {} keeps none in one place", args.level);
+        }
+        Ok(choice)
+    }
+}
+
+/// Gives a member the last role, which is parity's in level 4.
+fn put_last(members: &mut Vec<String>, device: &str) -> anyhow::Result<()> {
+    let index = members.iter().position(|member| member != MISSING && is_same_device(member, device));
+    let index = index.with_context(|| format!("--parity {device}: it is none of the members given"))?;
+    let last = members.remove(index);
+    members.push(last);
+    Ok(())
+}
+
+/// The classes given, by absolute path.
+fn classes(args: &CreateArgs) -> anyhow::Result<BTreeMap<String, ClassChoice>> {
+    let mut classes = BTreeMap::new();
+    for (device, class) in &args.class {
+        let given = args.devices.iter().find(|given| *given != MISSING && is_same_device(given, device));
+        let given = given.with_context(|| format!("--class {device}: it is none of the devices given"))?;
+        if classes.insert(absolute_path(given)?, *class).is_some_and(|other| other != *class) {
+            bail!("--class {device}: it cannot be both");
+        }
+    }
+    Ok(classes)
 }
 
 /// Refuses devices that hold something, unless told otherwise.

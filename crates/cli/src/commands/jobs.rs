@@ -22,10 +22,17 @@ pub(super) fn wait(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for jobs; fails if the last one did.
-pub(super) fn wait_for_success(name: &str) -> anyhow::Result<ExitCode> {
-    let status = progress::wait_for_jobs(name)?;
-    match status.last_job.and_then(|job| job.outcome).as_deref() {
+/// Carries out a command, then waits for the jobs that it starts; fails if the last of them does.
+pub(super) fn and_wait(
+    name: &str,
+    command: impl FnOnce() -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let earlier = client::status(name)?.last_job.map(|job| job.started_ns);
+    command()?;
+    let last = progress::wait_for_jobs(name)?.last_job;
+    // One from before the command says nothing about it.
+    let new = last.filter(|job| earlier.is_none_or(|earlier| job.started_ns > earlier));
+    match new.and_then(|job| job.outcome).as_deref() {
         None | Some("done") => Ok(ExitCode::SUCCESS),
         Some(outcome) => bail!("{name}: {outcome}"),
     }
@@ -35,12 +42,12 @@ pub(super) fn scrub(args: &ScrubArgs, json: bool) -> anyhow::Result<ExitCode> {
     if args.action == ScrubAction::Status {
         return scrub_status(&args.name, json);
     }
-    done(&args.name, &Request::Scrub { action: args.action })?;
+    let order = || done(&args.name, &Request::Scrub { action: args.action });
     let starts = matches!(args.action, ScrubAction::Start | ScrubAction::Repair);
     if !(args.wait && starts) {
-        return Ok(ExitCode::SUCCESS);
+        return order();
     }
-    wait_for_success(&args.name)?;
+    and_wait(&args.name, order)?;
     scrub_status(&args.name, json)
 }
 

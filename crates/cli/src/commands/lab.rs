@@ -13,7 +13,8 @@ use crate::{args::ValidateArgs, progress};
 pub(super) fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         // Better now than after a minute's work.
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
     let effort = if args.quick { Effort::Quick } else { Effort::Full };
     let bar = progress::points_bar();

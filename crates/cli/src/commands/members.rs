@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::jobs::wait_for_success;
+use super::{done, jobs::and_wait};
 use crate::{
     args::{AddArgs, ReplaceArgs},
     client,
@@ -13,15 +13,18 @@ use crate::{
 pub(super) fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let devices = absolute_paths(&args.devices)?;
     check_given_once(&devices)?;
-    for device in devices {
-        client::command(&args.name, &Request::Add { device, force: args.force })?;
-    }
-    if args.wait { wait_for_success(&args.name) } else { Ok(ExitCode::SUCCESS) }
+    let add_all = || {
+        for device in devices {
+            client::command(&args.name, &Request::Add { device, force: args.force })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    };
+    if args.wait { and_wait(&args.name, add_all) } else { add_all() }
 }
 
 pub(super) fn replace(args: ReplaceArgs) -> anyhow::Result<ExitCode> {
     let (member, with) = (absolute_path(&args.device)?, absolute_path(&args.with)?);
     check_given_once([&member, &with])?;
-    client::command(&args.name, &Request::Replace { member, with, force: args.force })?;
-    if args.wait { wait_for_success(&args.name) } else { Ok(ExitCode::SUCCESS) }
+    let order = || done(&args.name, &Request::Replace { member, with, force: args.force });
+    if args.wait { and_wait(&args.name, order) } else { order() }
 }

@@ -1,13 +1,20 @@
 //! The commands, one by one.
 
 mod create;
+mod endurance;
 mod examine;
 mod exports;
 mod jobs;
 mod lab;
 mod members;
 mod pages;
+mod policy;
 mod show;
+mod trace;
+
+pub(crate) use endurance::EnduranceArgs;
+pub(crate) use policy::PolicyArgs;
+pub(crate) use trace::TraceArgs;
 
 use std::process::ExitCode;
 
@@ -17,7 +24,7 @@ use crate::{
     args::{AssembleArgs, BenchCommand, Cli, Command, DetachArgs, LabCommand, StopArgs},
     bench, client, daemon,
     daemon::{DaemonSpec, Opening, start_daemon},
-    demo,
+    demo, explain,
     given::{absolute_path, absolute_paths, check_given_once},
     output,
     protocol::Request,
@@ -41,12 +48,17 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Scrub(args) => jobs::scrub(&args, json),
         Command::Speed(args) => jobs::speed(&args, json),
         Command::Wait(args) => jobs::wait(&args.name, json),
+        Command::Policy(args) => policy::policy(&args, json),
+        Command::Explain(args) => explain::run(&args, json),
+        Command::Trace(args) => trace::trace(&args, json),
+        Command::Endurance(args) => endurance::endurance(&args, json),
         Command::Attach(args) => exports::attach(args, json),
         Command::Detach(DetachArgs { name, force }) => done(&name, &Request::Detach { force }),
         Command::Serve(args) => exports::serve(args, json),
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Engine(options)) => bench_engine(&options, json),
+        Command::Bench(BenchCommand::Run(args)) => bench::run_load(&args, json),
         Command::Lab(LabCommand::Validate(args)) => lab::validate(&args, json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),

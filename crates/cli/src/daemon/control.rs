@@ -23,7 +23,7 @@ use crate::protocol::{Reply, Request};
 
 /// A request is one short line.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Connections served at the same time; more are closed at once.
+/// Connections served at the same time; more are told so.
 const CONNECTIONS_MAX: usize = 16;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -59,26 +59,58 @@ pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow
                     continue;
                 }
             };
-            if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-                open.fetch_sub(1, Ordering::AcqRel);
+            let Some(slot) = Slot::take(&open) else {
+                turn_away(stream);
                 continue;
-            }
-            let (state, counter) = (state.clone(), open.clone());
+            };
+            let state = state.clone();
             let served = thread::Builder::new().name("stripewise-command".into()).spawn(move || {
+                let _slot = slot;
                 if let Err(error) = serve_one(&state, stream) {
                     tracing::debug!("control connection: {error:#}");
                 }
-                counter.fetch_sub(1, Ordering::AcqRel);
             });
-            if served.is_err() {
-                open.fetch_sub(1, Ordering::AcqRel);
+            if let Err(error) = served {
+                tracing::warn!(%error, "could not start a thread for a command");
             }
         }
     })?;
     Ok(())
 }
 
-fn serve_one(state: &Arc<DaemonState>, mut stream: UnixStream) -> anyhow::Result<()> {
+/// One of the connections that are served at the same time. Its place is free again when this is dropped.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+        let slot = Self(open.clone());
+        (open.fetch_add(1, Ordering::AcqRel) < CONNECTIONS_MAX).then_some(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Says so to one connection too many, without a wait: there is room for a line in a new socket.
+fn turn_away(stream: UnixStream) {
+    let why = format!("busy: {CONNECTIONS_MAX} commands are being served; try again");
+    let answered =
+        stream.set_nonblocking(true).map_err(Into::into).and_then(|()| answer(stream, &Reply::Error(why)));
+    if let Err(error) = answered {
+        tracing::debug!("control connection: {error:#}");
+    }
+}
+
+fn answer(mut stream: UnixStream, reply: &Reply) -> anyhow::Result<()> {
+    let mut line = serde_json::to_string(reply)?;
+    line.push('\n');
+    Ok(stream.write_all(line.as_bytes())?)
+}
+
+fn serve_one(state: &Arc<DaemonState>, stream: UnixStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut line = String::new();
@@ -89,7 +121,5 @@ fn serve_one(state: &Arc<DaemonState>, mut stream: UnixStream) -> anyhow::Result
         Ok(request) => state.answer(request),
         Err(error) => Reply::Error(format!("a request of another version: {error}")),
     };
-    let mut answer = serde_json::to_string(&reply)?;
-    answer.push('\n');
-    Ok(stream.write_all(answer.as_bytes())?)
+    answer(stream, &reply)
 }

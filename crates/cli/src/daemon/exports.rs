@@ -1,17 +1,15 @@
 //! How an array leaves its daemon: as a block device, and over NBD.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use stripewise::export::{
-    attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, DetachMode},
+    attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, DetachMode},
     nbd::{Endpoint, Export, Limits, NbdAddress, Server},
 };
 
 use super::{
+    mounts,
     remains::{self, DeadDevice},
     state::{DaemonState, Notes},
 };
@@ -94,14 +92,12 @@ impl Exports {
     pub(super) fn detach(&mut self, name: &str, users: Users) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
         if users == Users::Unmount {
-            attached.unmount();
+            mounts::unmount_all(|| attached.attachment.users(), &[]);
         }
         let device = DeadDevice::at(attached.attachment.block_path());
         let mut result = attached.attachment.detach(DetachMode::Refuse);
         if result.is_err() && users == Users::Force {
-            // What file systems hold of it is written out as far as it will go, by a process of its own: a thread of
-            // this one that waited for writes that this process serves could not be killed.
-            let _ = Command::new("sync").status();
+            mounts::write_out(attached.attachment.block_path(), &attached.attachment.users());
             result = attached.attachment.detach(DetachMode::Force);
         }
         result.map_err(|error| match error {
@@ -187,16 +183,6 @@ impl Exports {
 }
 
 impl Attached {
-    /// Unmounts what is mounted from it, as far as nobody works there.
-    fn unmount(&self) {
-        for user in self.attachment.users() {
-            if let BlockUser::Mount(place) = user {
-                tracing::info!(place = %place.display(), "unmounting");
-                let _ = Command::new("umount").arg(place).status();
-            }
-        }
-    }
-
     /// The link's path where there is one, as it says what it is.
     fn path(&self) -> String {
         self.link.as_deref().unwrap_or_else(|| self.attachment.block_path()).display().to_string()

@@ -4,17 +4,21 @@
 //! one line of JSON on standard output: the array's status, or the error. From then on the daemon is on its own; it
 //! ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
 
+mod attention;
 mod caller;
 mod control;
 mod end;
 mod exports;
+mod load;
 mod log;
+mod mounts;
 mod name;
 mod open;
 mod remains;
 mod signals;
 mod spec;
 mod state;
+mod trace;
 
 use std::{
     io::{self, Write},
@@ -28,6 +32,7 @@ use log::Log;
 use name::NameLock;
 pub(crate) use name::taken;
 pub(crate) use remains::{are_listed as remains_are_listed, clear as clear_remains};
+use signal_hook::iterator::Signals;
 pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, start_daemon};
 use state::{DaemonState, Notes};
 
@@ -41,6 +46,8 @@ use crate::{
 pub(crate) fn run() -> anyhow::Result<()> {
     // Away from the terminal that started it.
     let _ = rustix::process::setsid();
+    // Those that come while the array is opened are heeded once it is open.
+    let signals = signals::catch()?;
     let spec: DaemonSpec =
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
@@ -48,7 +55,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             let status = Box::new(started.state.status());
             answer(&Reply::Opened { status, notes: started.notes })?;
             caller::let_go().context("letting go of the caller")?;
-            serve(&started.state, started.listener)
+            serve(&started.state, signals, started.listener)
         }
         Err(error) => answer(&Reply::Error(errors::line(&error))),
     }
@@ -77,13 +84,18 @@ fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     let log = Log::begin(&spec.name)?;
     // The name says that no daemon lives behind what is found of it.
     let notes = remains::clear_under_lock(&spec.name);
-    let opened = open::open(spec).and_then(|state| Ok((state, control::bind(&socket_path(&spec.name))?)));
-    let (state, listener) = opened.inspect_err(|_| log.forget())?;
+    let socket = socket_path(&spec.name);
+    // A socket that cannot be is found out before anything is written to a device; commands wait until it is served.
+    let listener = control::bind(&socket).inspect_err(|_| log.forget())?;
+    let state = open::open(spec).inspect_err(|_| {
+        let _ = std::fs::remove_file(&socket);
+        log.forget();
+    })?;
     Ok(Started { state, listener, notes, _name: name })
 }
 
-fn serve(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow::Result<()> {
-    signals::watch(state)?;
+fn serve(state: &Arc<DaemonState>, signals: Signals, listener: UnixListener) -> anyhow::Result<()> {
+    signals::watch(state, signals)?;
     control::listen(state, listener)?;
     state.end.wait();
     let _ = std::fs::remove_file(socket_path(&state.name));

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, geometry::Level, uring::RuntimeOptions,
+    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace, geometry::Level,
+    plan::selection::policy, uring::RuntimeOptions,
 };
 
 use super::{
     spec::{CreateSpec, DaemonSpec, Opening},
-    state::DaemonState,
+    state::{DaemonState, member_name},
 };
 
 /// Opens members and array.
@@ -35,6 +36,8 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         spec.members.iter().map(|m| m.as_ref().map(open).transpose()).collect::<Result<Vec<_>, _>>()?;
     let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
+    let parity = if spec.parity_on_fastest { ParityPlace::Fastest } else { ParityPlace::Last };
+    let classes = spec.classes.iter().map(|(path, class)| (member_name(path), (*class).into()));
     let options = CreateOptions {
         chunk_bytes: spec.chunk_bytes,
         members,
@@ -43,6 +46,10 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         member_bytes: spec.member_bytes,
         uuid,
         region_bytes: spec.region_bytes,
+        policy: spec.policy.as_deref().map(policy).transpose()?,
+        classes: classes.collect(),
+        measure: spec.measure,
+        parity,
         ..CreateOptions::new(full_name(name), level, Vec::new())
     };
     Ok(host.create(options)?)

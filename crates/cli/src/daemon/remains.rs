@@ -7,14 +7,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use stripewise::export::attach::{self, AttachOptions, BlockUser, users_of};
+use stripewise::export::attach::{self, AttachOptions, users_of};
 
-use super::{exports, name::NameLock, state::Notes};
+use super::{exports, mounts::unmount_all, name::NameLock, state::Notes};
 use crate::rundir::{make_run_dir, remains_path, run_dir, socket_path};
 
 /// How long a device may take to go after its last mount has.
@@ -32,13 +31,12 @@ pub(super) struct DeadDevice {
 impl DeadDevice {
     /// The device as it is now. To be called while it is known whose it is.
     pub(super) fn at(node: &Path) -> Self {
-        let sequence = fs::read_to_string(sysfs(node).join("diskseq")).unwrap_or_default();
-        Self { node: node.to_owned(), sequence: sequence.trim().to_owned() }
+        Self { node: node.to_owned(), sequence: attach::sequence_of(node) }
     }
 
     fn is_left(&self) -> bool {
         let is_nbd = self.node.as_os_str().as_encoded_bytes().starts_with(b"/dev/nbd");
-        let folder = sysfs(&self.node);
+        let folder = attach::sysfs(&self.node);
         let is_there = match is_nbd {
             // Served again by somebody, it is not dead.
             true => !folder.join("pid").exists() && !users_of(&self.node).is_empty(),
@@ -55,9 +53,9 @@ impl DeadDevice {
     /// Who keeps it, and what to do.
     fn describe(&self) -> String {
         let users = users_of(&self.node);
-        let told = users.iter().map(|user| match user {
-            BlockUser::Mount(place) => format!("{user}, `umount --lazy {}` ends that", place.display()),
-            other => other.to_string(),
+        let told = users.iter().map(|user| match user.mount_point() {
+            Some(point) => format!("{user}, `umount --lazy {}` ends that", point.display()),
+            None => user.to_string(),
         });
         let told: Vec<_> = told.collect();
         let who = if told.is_empty() { "somebody has a file open on it".to_owned() } else { told.join("; ") };
@@ -66,20 +64,12 @@ impl DeadDevice {
 
     /// Lazily, as nothing can be written to it any more.
     fn unmount(&self) {
-        for user in users_of(&self.node) {
-            if let BlockUser::Mount(place) = user {
-                let _ = Command::new("umount").arg("--lazy").arg(place).status();
-            }
-        }
+        unmount_all(|| users_of(&self.node), &["--lazy"]);
         let deadline = Instant::now() + GONE_WAIT;
         while self.is_left() && Instant::now() < deadline {
             thread::sleep(GONE_POLL);
         }
     }
-}
-
-fn sysfs(node: &Path) -> PathBuf {
-    Path::new("/sys/block").join(node.file_name().unwrap_or_default())
 }
 
 /// Clears what is left of an array that no daemon runs, with `force` also file systems that are still mounted. Told

@@ -18,16 +18,19 @@ use crate::errors;
 /// How often a stop that was asked for is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Stops the daemon on a signal. SIGHUP is ignored: the terminal that started it may close.
-pub(super) fn watch(state: &Arc<DaemonState>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("watching for signals")?;
+/// Keeps signals from ending this process. SIGHUP is ignored: the terminal that started it may close.
+pub(super) fn catch() -> anyhow::Result<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP]).context("watching for signals")
+}
+
+/// Stops the daemon on a signal, also on one that came before.
+pub(super) fn watch(state: &Arc<DaemonState>, mut signals: Signals) -> anyhow::Result<()> {
     let state = state.clone();
     thread::Builder::new().name("stripewise-signals".into()).spawn(move || {
         let stops = |signal: &i32| *signal != SIGHUP;
-        let mut asked = 0;
-        while asked == 0 {
-            asked = signals.wait().filter(stops).count();
-        }
+        while signals.wait().filter(stops).count() == 0 {}
+        // However many came together: the first attempt is never by force.
+        let mut asked = 1;
         tracing::info!("asked to stop by a signal");
         let mut told = 0;
         while let Err(error) = try_to_stop(&state, asked) {

@@ -1,6 +1,7 @@
 //! What a daemon is to open, and how it is started.
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead, BufReader, Write},
     process::{Command, Stdio},
 };
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::caller;
 use crate::{
     client,
-    protocol::{ArrayStatus, Reply},
-    rundir::log_path,
+    protocol::{ArrayStatus, ClassChoice, Reply},
+    rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     sigpipe,
 };
 
@@ -42,12 +43,23 @@ pub(crate) struct CreateSpec {
     pub(crate) member_bytes: Option<u64>,
     pub(crate) region_bytes: Option<u64>,
     pub(crate) uuid: Option<String>,
+    /// The default, if none.
+    pub(crate) policy: Option<String>,
+    /// What is not to be detected, by path.
+    pub(crate) classes: BTreeMap<String, ClassChoice>,
+    pub(crate) measure: bool,
+    /// Level 4: the fastest member gets the last role.
+    pub(crate) parity_on_fastest: bool,
 }
 
 /// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.
 pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     caller::keep_descriptors().context("keeping this command's files from the daemon")?;
-    let mut child = Command::new(std::env::current_exe().context("finding this program's own path")?)
+    let mut command = Command::new(std::env::current_exe().context("finding this program's own path")?);
+    if let Some(dir) = named_run_dir() {
+        command.env(RUN_DIR_VARIABLE, dir);
+    }
+    let mut child = command
         .arg("daemon")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

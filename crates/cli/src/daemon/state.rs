@@ -3,15 +3,22 @@
 use std::{
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
-use stripewise::{Array, ArrayError, ArrayReport, Device, Excluded, Host, SpeedLimits};
+use stripewise::{
+    Array, ArrayError, ArrayReport, Device, Excluded, Host, MemberState, SpeedLimits, StatsReport, advice,
+    format::extension::{Endurance, MemberClass},
+    plan::selection::policy,
+};
 
 use super::{
     end::End,
     exports::{Exports, Users},
+    load::Loading,
+    trace::Tracing,
 };
 use crate::{
     errors,
@@ -29,6 +36,8 @@ pub(crate) struct DaemonState {
     pub(super) array: Array,
     pub(super) exports: Mutex<Exports>,
     pub(super) end: End,
+    tracing: Tracing,
+    loading: Loading,
     /// How the array stopped, once it has. Held while it is being stopped.
     stopped: Mutex<Option<Stopped>>,
 }
@@ -50,6 +59,8 @@ impl DaemonState {
             array,
             exports: Mutex::default(),
             end: End::default(),
+            tracing: Tracing::default(),
+            loading: Loading::default(),
             stopped: Mutex::default(),
         })
     }
@@ -61,6 +72,7 @@ impl DaemonState {
             return Ok(stopped.clone());
         }
         let notes = self.exports().end_all(self, users)?;
+        self.loading.cut_short();
         let array = self.array.clone();
         let unclean = self.host.block_on(async move { array.stop().await }).err().map(why_unclean);
         self.end.stopped();
@@ -73,7 +85,7 @@ impl DaemonState {
 
     /// Answers one request.
     pub(super) fn answer(&self, request: Request) -> Reply {
-        let is_question = matches!(request, Request::Status);
+        let is_question = matches!(request, Request::Status | Request::Traced { .. } | Request::LoadStatus);
         if !is_question {
             tracing::info!(?request, "an operator asks");
         }
@@ -109,6 +121,25 @@ impl DaemonState {
                 return self.exports().serve(self, &address, read_only).map(Reply::Export);
             }
             Request::Unserve { address } => self.exports().unserve(self, address.as_deref())?,
+            Request::Policy { policy: name } => {
+                let policy = policy(&name)?;
+                self.on_array(move |array| async move { array.set_policy(policy).await })?
+            }
+            Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {
+                let (member, now) = self.endurance_of(&member)?;
+                let wanted = Endurance {
+                    rated_write_bytes: rated_write_bytes.unwrap_or(now.rated_write_bytes),
+                    warranty_end_s: warranty_end_s.unwrap_or(now.warranty_end_s),
+                    warranty_margin_days: warranty_margin_days.unwrap_or(now.warranty_margin_days),
+                    ..now
+                };
+                self.on_array(move |array| async move { array.set_endurance(&member, wanted).await })?
+            }
+            Request::Trace { choice } => self.tracing.start(&self.array, choice)?,
+            Request::Traced { since } => return self.tracing.since(&self.array, since).map(Reply::Traced),
+            Request::Load { load } => self.loading.start(&self.host, &self.array, load)?,
+            Request::LoadStatus => return self.loading.status().map(Reply::Load),
+            Request::TraceStop => self.tracing.stop(&self.array),
             Request::Stop { force } => {
                 let Stopped { unclean, notes } = self.stop(users_for(force))?;
                 return Ok(Reply::Stopped { unclean, notes });
@@ -122,6 +153,15 @@ impl DaemonState {
         F: Future<Output = Result<(), ArrayError>> + Send + 'static,
     {
         self.host.block_on(command(self.array.clone())).map(|()| Notes::new())
+    }
+
+    /// A member's full name, and what is known of its life.
+    fn endurance_of(&self, device: &str) -> anyhow::Result<(String, Endurance)> {
+        let (name, array) = (member_name(device), self.array.clone());
+        let report = self.host.block_on(async move { array.report().await });
+        let member = report.members.into_iter().find(|member| member.name == name);
+        let member = member.ok_or_else(|| anyhow!("{device} is not a member; `detail` lists them"))?;
+        Ok((name, member.endurance))
     }
 
     fn add(&self, device: &str, force: bool) -> anyhow::Result<Notes> {
@@ -191,6 +231,7 @@ impl DaemonState {
         let array = self.array.clone();
         let report = self.host.block_on(async move { array.report().await });
         let limits = self.array.speed_limits();
+        let counted = self.array.stats().report();
         let exports = self.exports();
         ArrayStatus {
             name: self.name.clone(),
@@ -210,7 +251,7 @@ impl DaemonState {
             read_only: report.read_only,
             selection: report.selection.to_owned(),
             events: report.events,
-            members: MemberStatus::of(&report),
+            members: MemberStatus::of(&report, now_s()),
             bitmap: report.bitmap.map(|b| BitmapStatus {
                 region_bytes: b.region_bytes,
                 regions: b.regions,
@@ -225,14 +266,9 @@ impl DaemonState {
             forced: forced(&report),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),
-            counters: self
-                .array
-                .stats()
-                .report()
-                .fields()
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            write_amplification: write_amplification(&report, &counted),
+            advice: advice_on(&report),
             pid: std::process::id(),
         }
     }
@@ -245,6 +281,27 @@ impl DaemonState {
     pub(super) fn device(&self) -> Arc<dyn Device> {
         Arc::new(self.array.device())
     }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {
+    let to_members: u64 = report.members.iter().map(|member| member.stats.written_bytes).sum();
+    (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
+}
+
+/// What is worth saying about the members' kinds, by role.
+fn advice_on(report: &ArrayReport) -> Vec<String> {
+    let class = |role: usize| {
+        let holder = report.members.iter().find(|member| {
+            member.state == MemberState::InSync && member.slot.is_some_and(|slot| slot.0 == role)
+        });
+        holder.map_or(MemberClass::Unknown, |member| member.class)
+    };
+    let classes: Vec<_> = (0..report.geometry.members()).map(class).collect();
+    advice(report.geometry.level(), &classes)
 }
 
 /// Devices that took no part when the array was opened, and are no members since.
@@ -281,6 +338,6 @@ fn users_for(force: bool) -> Users {
 }
 
 /// Members are known by their canonical paths.
-fn member_name(path: &str) -> String {
+pub(super) fn member_name(path: &str) -> String {
     std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |p| p.display().to_string())
 }

@@ -1,8 +1,20 @@
 //! Devices that an array cannot, or should not, be made of.
 
-use std::os::unix::fs::FileExt;
+use std::{os::unix::fs::FileExt, time::Duration};
 
-use crate::common::{KIB, Loop, MIB, Mounted, Sandbox, can_run, tool};
+use crate::common::{KIB, Loop, MIB, Mounted, Sandbox, can_run, run_bounded, tool};
+
+#[test]
+fn a_run_directory_that_no_socket_fits_in_is_found_out_first() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let mut command = sandbox.command();
+    command.args(["create", "a", "--level", "5"]).args(&members);
+    command.env("STRIPEWISE_RUN_DIR", sandbox.path(&"long".repeat(40)));
+    let said = run_bounded(&mut command, Duration::from_secs(60));
+    assert!(said.code == Some(1) && said.err.contains("cannot listen there"), "{said:?}");
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0), "it was written to");
+}
 
 #[test]
 fn members_that_are_too_small() {

@@ -56,7 +56,7 @@ fn a_damaged_superblock_costs_its_member_only() {
     for damage in [&[0u8; 256][..], &[0xff; 4096], &[0x5a; 1]] {
         let array = stopped();
         array.scribble(1, SUPERBLOCK_BYTES + 100, damage);
-        let words = [&*array.members[1], "1 members are absent", "--run"];
+        let words = [&*array.members[1], "a member is absent", "--run"];
         array.sandbox.fails(1, "assemble a", &array.members, &words);
         array.sandbox.fails(1, "examine", &array.members[1..2], &[&array.members[1]]);
         array.sandbox.ok("assemble a --run", &array.members);

@@ -58,8 +58,9 @@ fn clients_that_connect_and_say_nothing() {
     half.write_all(b"{\"command\":\"st").unwrap();
     sandbox.done("detail a --test");
     drop((silent, half));
-    // More than it serves at once are closed; it serves again when they are gone.
+    // More than it serves at once are told so; it serves again when they are gone.
     let many: Vec<_> = (0..40).map(|_| control(&sandbox)).collect();
+    sandbox.fails(1, "detail a", &[""; 0], &["a: busy", "try again"]);
     drop(many);
     crate::common::eventually("it answers", || sandbox.run("detail a --test", &[""; 0]).code == Some(0));
 }
@@ -69,6 +70,8 @@ fn a_daemon_without_descriptors_waits_for_some() {
     use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
     let sandbox = array();
     let pid = sandbox.pid("a");
+    // The connection of that question must have gone.
+    std::thread::sleep(Duration::from_millis(200));
     let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
     // The daemon has our limits.
     let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };

@@ -132,6 +132,15 @@ impl Sandbox {
         eventually("the daemon has ended", || has_ended(pid));
     }
 
+    /// A daemon that is being started here.
+    pub(crate) fn opening_daemon(&self) -> Option<Pid> {
+        let is_daemon = |pid: &Pid| {
+            let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+            line.ends_with(b"\0daemon\0")
+        };
+        self.daemons().into_iter().find(is_daemon)
+    }
+
     /// The daemons that were started here, known by their environment.
     fn daemons(&self) -> Vec<Pid> {
         let ours = format!("STRIPEWISE_RUN_DIR={}", self.run_dir().display());

@@ -136,7 +136,7 @@ fn a_degraded_assembly_takes_run() {
     let data = noise(5, 1 << 20);
     Client::connect(&sandbox.serve("a")).write(0, &data).unwrap();
     sandbox.done("stop a");
-    sandbox.fails(1, "assemble a", &members[1..], &["1 members are absent", "--run"]);
+    sandbox.fails(1, "assemble a", &members[1..], &["a member is absent", "--run"]);
     sandbox.ok("assemble a --run", &members[1..]);
     assert!(Client::connect(&sandbox.serve("a")).read(0, data.len()).unwrap() == data);
 }

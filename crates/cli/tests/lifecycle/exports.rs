@@ -1,8 +1,15 @@
 //! Block devices and NBD servers of an array.
 
-use std::{os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
-use crate::common::{MIB, Mounted, Sandbox, can_run, eventually, noise, tool};
+use rustix::process::{Signal, kill_process};
+
+use crate::common::{MIB, Mounted, Sandbox, can_run, eventually, has_ended, noise, tool};
 
 fn array() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -11,29 +18,59 @@ fn array() -> Sandbox {
     sandbox
 }
 
+/// Whether arrays can be attached here, and these tools are there.
+fn can_attach(tools: &[&str]) -> bool {
+    let all: Vec<_> = ["losetup"].iter().chain(tools).copied().collect();
+    can_run(&all, true) && Path::new("/dev/fuse").exists()
+}
+
+/// An array that is attached, with an empty file system on it.
+struct Formatted {
+    sandbox: Sandbox,
+    /// Where the array is said to be.
+    place: String,
+    /// The block device itself.
+    device: String,
+    /// Where to mount it.
+    point: PathBuf,
+}
+
+impl Formatted {
+    /// None where that cannot be done.
+    fn new(attach: &str) -> Option<Self> {
+        if !can_attach(&["mkfs.ext4", "fsck.ext4", "mount"]) {
+            return None;
+        }
+        let sandbox = array();
+        let place = sandbox.done(attach).trim().to_owned();
+        let device = std::fs::canonicalize(&place).unwrap().to_str().unwrap().to_owned();
+        tool("mkfs.ext4", &["-q", &device]);
+        let point = sandbox.folder().join("mnt");
+        Some(Self { sandbox, place, device, point })
+    }
+
+    fn mount(&self) -> Mounted {
+        Mounted::new(&[&self.device], &self.point)
+    }
+}
+
 #[test]
 fn a_file_system_lives_on_the_attached_array() {
-    if !can_run(&["mkfs.ext4", "fsck.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
-        return;
-    }
-    let sandbox = array();
-    let place = sandbox.done("attach a");
-    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
-    assert_eq!(sandbox.status("a")["attached"], place.trim());
+    let Some(formatted) = Formatted::new("attach a") else { return };
+    let Formatted { sandbox, place, device, point } = &formatted;
+    assert_eq!(sandbox.status("a")["attached"], **place);
     sandbox.fails(1, "attach a", &[""; 0], &["attached already"]);
-    tool("mkfs.ext4", &["-q", &device]);
-    let point = sandbox.folder().join("mnt");
-    let mounted = Mounted::new(&[&device], &point);
+    let mounted = formatted.mount();
     let data = noise(9, 20 << 20);
     std::fs::write(point.join("data"), &data).unwrap();
     let said = sandbox.fails(1, "detach a", &[""; 0], &["in use", "mnt", "--force"]);
     assert!(!said.contains("lazily"), "there is no such option: {said}");
     sandbox.fails(1, "stop a", &[""; 0], &["in use", "--force"]);
-    sandbox.fails(1, "add a --force", &[&device], &["this array itself"]);
+    sandbox.fails(1, "add a --force", &[device], &["this array itself"]);
     assert!(std::fs::read(point.join("data")).unwrap() == data, "a refused stop did harm");
     mounted.unmount();
-    tool("fsck.ext4", &["-fn", &device]);
-    let mounted = Mounted::new(&[&device], &point);
+    tool("fsck.ext4", &["-fn", device]);
+    let mounted = formatted.mount();
     assert!(std::fs::read(point.join("data")).unwrap() == data);
     mounted.unmount();
     sandbox.done("detach a");
@@ -44,7 +81,7 @@ fn a_file_system_lives_on_the_attached_array() {
 
 #[test]
 fn stopping_detaches_what_nobody_uses() {
-    if !can_run(&["losetup"], true) || !Path::new("/dev/fuse").exists() {
+    if !can_attach(&[]) {
         return;
     }
     let sandbox = array();
@@ -57,17 +94,12 @@ fn stopping_detaches_what_nobody_uses() {
 
 #[test]
 fn what_a_killed_daemon_leaves_is_named_until_it_is_cleared() {
-    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
-        return;
-    }
-    let sandbox = array();
-    let place = sandbox.done("attach a --method fuse");
-    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
-    tool("mkfs.ext4", &["-q", &device]);
-    let mounted = Mounted::new(&[&device], &sandbox.folder().join("mnt"));
-    sandbox.signal(sandbox.pid("a"), rustix::process::Signal::KILL);
-    sandbox.fails(1, "stop a", &[""; 0], &["its daemon had died", "unmount", &device, "mnt"]);
-    let words = ["umount --lazy", &device, "mnt"];
+    let Some(formatted) = Formatted::new("attach a --method fuse") else { return };
+    let Formatted { sandbox, place, device, .. } = &formatted;
+    let mounted = formatted.mount();
+    sandbox.signal(sandbox.pid("a"), Signal::KILL);
+    sandbox.fails(1, "stop a", &[""; 0], &["its daemon had died", "unmount", device, "mnt"]);
+    let words = ["umount --lazy", device, "mnt"];
     let said = sandbox.fails(1, "stop a", &[""; 0], &words);
     assert!(!said.contains("no such array"), "there is something: {said}");
     let said = sandbox.run("assemble a", &["m0", "m1", "m2", "m3"]);
@@ -76,7 +108,7 @@ fn what_a_killed_daemon_leaves_is_named_until_it_is_cleared() {
     mounted.unmount();
     let backing = format!("/sys/block/{}/loop", device.trim_start_matches("/dev/"));
     eventually("the loop device has gone", || !Path::new(&backing).exists());
-    assert!(!Path::new(place.trim()).is_symlink());
+    assert!(!Path::new(place).is_symlink());
     sandbox.done("stop a");
     sandbox.fails(1, "stop a", &[""; 0], &["no such array is running"]);
     let left: Vec<_> = std::fs::read_dir(sandbox.run_dir()).unwrap().flatten().collect();
@@ -85,23 +117,17 @@ fn what_a_killed_daemon_leaves_is_named_until_it_is_cleared() {
 
 #[test]
 fn a_mount_of_a_stopped_array_is_named_and_taken_away_by_force() {
-    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
-        return;
-    }
-    let sandbox = array();
-    let place = sandbox.done("attach a --method fuse");
-    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
-    tool("mkfs.ext4", &["-q", &device]);
-    let point = sandbox.folder().join("mnt");
-    let mounted = Mounted::new(&[&device], &point);
+    let Some(formatted) = Formatted::new("attach a --method fuse") else { return };
+    let Formatted { sandbox, device, point, .. } = &formatted;
+    let mounted = formatted.mount();
     let open = std::fs::File::create(point.join("open")).unwrap();
     let said = sandbox.run("stop a --force", &[""; 0]);
     assert!(
         said.code == Some(0) && said.err.contains("umount --lazy") && said.err.contains("mnt"),
         "{said:?}"
     );
-    sandbox.fails(1, "stop a", &[""; 0], &[&device, "mnt", "--force"]);
-    sandbox.fails(1, "stop a --force", &[""; 0], &[&device, "somebody has a file open on it"]);
+    sandbox.fails(1, "stop a", &[""; 0], &[device, "mnt", "--force"]);
+    sandbox.fails(1, "stop a --force", &[""; 0], &[device, "somebody has a file open on it"]);
     assert!(!std::fs::read_to_string("/proc/mounts").unwrap().contains(point.to_str().unwrap()));
     drop((open, mounted));
     eventually("nothing is left", || sandbox.run("stop a", &[""; 0]).err.contains("no such array"));
@@ -109,23 +135,63 @@ fn a_mount_of_a_stopped_array_is_named_and_taken_away_by_force() {
 
 #[test]
 fn a_sigterm_unmounts_and_waits_for_those_who_work_there() {
-    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
-        return;
-    }
-    let sandbox = array();
-    let place = sandbox.done("attach a");
-    let device = std::fs::canonicalize(place.trim()).unwrap().to_str().unwrap().to_owned();
-    tool("mkfs.ext4", &["-q", &device]);
-    let point = sandbox.folder().join("mnt");
-    let _mounted = Mounted::new(&[&device], &point);
+    let Some(formatted) = Formatted::new("attach a") else { return };
+    let Formatted { sandbox, point, .. } = &formatted;
+    let _mounted = formatted.mount();
     let open = std::fs::File::create(point.join("open")).unwrap();
     let pid = sandbox.pid("a");
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // Both at once are still the first time that it is asked.
+    for signal in [Signal::STOP, Signal::TERM, Signal::INT, Signal::CONT] {
+        kill_process(pid, signal).unwrap();
+    }
     eventually("it has tried", || sandbox.log("a").contains("another signal stops it by force"));
     sandbox.done("detail a --test");
     drop(open);
-    eventually("it has ended", || crate::common::has_ended(pid));
+    eventually("it has ended", || has_ended(pid));
     assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
+}
+
+#[test]
+fn what_is_mounted_over_an_array_is_left_alone() {
+    let Some(formatted) = Formatted::new("attach a") else { return };
+    let Formatted { sandbox, point, .. } = &formatted;
+    let _below = formatted.mount();
+    let above = Mounted::new(&["-t", "tmpfs", "none"], point);
+    std::fs::write(point.join("precious"), "").unwrap();
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it has tried", || sandbox.log("a").contains("below another mount"));
+    assert!(point.join("precious").exists());
+    above.unmount();
+    eventually("it has ended", || has_ended(pid));
+}
+
+#[test]
+fn mounts_in_another_namespace_are_named_and_left_alone() {
+    if !can_attach(&["unshare"]) {
+        return;
+    }
+    let Some(formatted) = Formatted::new("attach a") else { return };
+    let Formatted { sandbox, device, point, .. } = &formatted;
+    let ours = Mounted::new(&["-t", "tmpfs", "none"], point);
+    let there = format!("mount {device} {} && exec sleep 1000", point.display());
+    let mut other = Command::new("unshare").args(["--mount", "sh", "-c", &there]).spawn().unwrap();
+    eventually("it is mounted there", || {
+        std::fs::read_to_string(format!("/proc/{}/mounts", other.id())).unwrap_or_default().contains(device)
+    });
+    sandbox.fails(1, "detach a", &[""; 0], &["in use", "in another mount namespace"]);
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it has tried", || sandbox.log("a").contains("another signal stops it by force"));
+    let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(mounts().contains(point.to_str().unwrap()), "somebody else's file system was unmounted");
+    let said = sandbox.run("stop a --force", &[""; 0]);
+    assert!(said.err.contains("namespace") && !said.err.contains("umount --lazy"), "{said:?}");
+    assert!(mounts().contains(point.to_str().unwrap()));
+    other.kill().unwrap();
+    other.wait().unwrap();
+    eventually("it has ended", || has_ended(pid));
+    ours.unmount();
 }
 
 #[test]
@@ -133,7 +199,7 @@ fn programs_are_told_where_an_array_is() {
     let sandbox = array();
     let served = sandbox.json(&format!("serve a --unix {}", sandbox.path("s")));
     assert_eq!(served["uri"], sandbox.status("a")["exports"][0]);
-    if !can_run(&["losetup"], true) || !Path::new("/dev/fuse").exists() {
+    if !can_attach(&[]) {
         return;
     }
     assert_eq!(sandbox.json("attach a")["device"], sandbox.status("a")["attached"]);
@@ -186,7 +252,7 @@ fn a_read_only_export_refuses_writes() {
     }
     let sandbox = array();
     let uri = sandbox.ok("serve a --read-only --unix", &[sandbox.path("ro")]).trim().to_owned();
-    let mut qemu_io = std::process::Command::new("qemu-io");
+    let mut qemu_io = Command::new("qemu-io");
     let said = crate::common::run_bounded(
         qemu_io.args(["-f", "raw", "-c", "write 0 4k", &uri]),
         Duration::from_secs(30),

@@ -68,6 +68,20 @@ fn a_scrub_is_paused_resumed_and_stopped() {
 }
 
 #[test]
+fn who_waits_for_a_job_is_not_told_of_an_earlier_one() {
+    let (sandbox, _) = array(24 * MIB);
+    sandbox.done("speed a --min 1M --max 1M");
+    sandbox.done("scrub a start");
+    eventually("it is under way", || sandbox.status("a")["job"]["kind"] == "check");
+    sandbox.done("scrub a stop");
+    sandbox.done("wait a");
+    assert_eq!(sandbox.status("a")["last_job"]["outcome"], "stopped");
+    // A spare starts no job.
+    let spare = sandbox.member("spare", 24 * MIB);
+    sandbox.ok("add a --wait", &[spare]);
+}
+
+#[test]
 fn no_limit_is_none_in_any_language() {
     let (sandbox, _) = array(24 * MIB);
     assert!(sandbox.done("speed a").contains("no limit"));

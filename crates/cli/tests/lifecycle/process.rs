@@ -2,9 +2,9 @@
 
 use std::{os::unix::fs::PermissionsExt, process::Stdio, time::Duration};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
-use crate::common::{Client, MIB, Sandbox, noise, run_bounded};
+use crate::common::{Client, MIB, Sandbox, eventually, has_ended, noise, run_bounded};
 
 fn array() -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
@@ -29,6 +29,47 @@ fn sigterm_and_sigint_leave_the_array_clean() {
         assert!(sandbox.status("a")["job"].is_null(), "a clean array is not resynced");
         assert!(Client::connect(&sandbox.serve("a")).read(4096, data.len()).unwrap() == data);
     }
+}
+
+#[test]
+fn a_signal_while_the_array_is_opened_is_heeded() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    std::fs::create_dir(sandbox.run_dir()).unwrap();
+    std::fs::set_permissions(sandbox.run_dir(), PermissionsExt::from_mode(0o700)).unwrap();
+    // The daemon waits for its name for some seconds.
+    let lock = std::fs::File::create(sandbox.run_dir().join("a.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members).stdout(Stdio::null());
+    let mut create = create.spawn().unwrap();
+    eventually("the daemon has its handler", || sandbox.opening_daemon().is_some_and(catches_sigterm));
+    let daemon = sandbox.opening_daemon().unwrap();
+    rustix::process::kill_process(daemon, Signal::TERM).unwrap();
+    drop(lock);
+    assert!(create.wait().unwrap().success());
+    eventually("it has ended", || has_ended(daemon));
+    assert_eq!(sandbox.json(&format!("examine {}", members[0]))[0]["clean"], true);
+}
+
+/// Whether a process has a handler for SIGTERM.
+fn catches_sigterm(pid: Pid) -> bool {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+    u64::from_str_radix(caught, 16).unwrap() >> (Signal::TERM.as_raw() - 1) & 1 == 1
+}
+
+#[test]
+fn a_relative_run_directory_means_the_same_to_the_daemon() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members);
+    // Commands of a sandbox run in its folder.
+    let said = run_bounded(create.env("STRIPEWISE_RUN_DIR", "run"), Duration::from_secs(60));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    sandbox.done("detail a --test");
 }
 
 #[test]

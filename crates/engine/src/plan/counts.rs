@@ -2,38 +2,37 @@
 
 use super::{Redundancy, StripeState};
 
-/// What `handle_stripe_dirtying` of md's raid5.c counts for a row.
+/// What `handle_stripe_dirtying` of md's raid5.c counts for a row, or a column of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
+pub struct Counts {
     /// Blocks that an RMW reads: dirty ones and parity whose old content is not in hand.
-    pub(super) rmw: u32,
+    pub rmw: u32,
     /// Blocks that an RCW reads: data that is neither wholly new nor in hand.
-    pub(super) rcw: u32,
+    pub rcw: u32,
 }
 
-/// Counts a row; nothing where there is no parity. A block that cannot be read counts for twice the members, so that a
-/// cycle without it is taken.
+/// Counts a row.
 pub(super) fn counts(state: &StripeState, row: usize) -> Counts {
-    let mut counts = Counts::default();
-    if !matches!(state.redundancy, Redundancy::Parity { .. }) {
-        return counts;
-    }
-    let unreadable = 2 * state.columns.len() as u32;
-    for (index, column) in state.columns.iter().enumerate() {
-        if column.clean.contains(row) {
-            continue;
+    (0..state.columns.len())
+        .map(|column| state.counts_of(column, row))
+        .fold(Counts::default(), |all, one| Counts { rmw: all.rmw + one.rmw, rcw: all.rcw + one.rcw })
+}
+
+impl StripeState {
+    /// What one column adds to a row's counts; nothing where there is no parity. A block that cannot be read counts for
+    /// twice the members, so that a cycle without it is taken.
+    pub fn counts_of(&self, column: usize, row: usize) -> Counts {
+        let is_parity = column >= self.data_columns;
+        let unreadable = 2 * self.columns.len() as u32;
+        let column = &self.columns[column];
+        if !matches!(self.redundancy, Redundancy::Parity { .. }) || column.clean.contains(row) {
+            return Counts::default();
         }
         let price = if column.readable() { 1 } else { unreadable };
-        let is_parity = index >= state.data_columns;
         let is_dirty = column.dirty.contains(row);
-        if is_parity || is_dirty {
-            counts.rmw += price;
-        }
-        if !is_parity && (!is_dirty || column.partial.contains(row)) {
-            counts.rcw += price;
-        }
+        let rcw = !is_parity && (!is_dirty || column.partial.contains(row));
+        Counts { rmw: if is_parity || is_dirty { price } else { 0 }, rcw: if rcw { price } else { 0 } }
     }
-    counts
 }
 
 #[cfg(test)]

@@ -78,9 +78,16 @@ pub(super) fn wait_gone(node: &Path, is_gone: impl Fn() -> bool) -> Result<(), A
     Ok(())
 }
 
-/// The device's folder in sysfs.
-pub(super) fn sysfs(node: &Path) -> PathBuf {
+/// A block device's folder in sysfs.
+pub fn sysfs(node: &Path) -> PathBuf {
     Path::new("/sys/block").join(node.file_name().unwrap_or_default())
+}
+
+/// The number that the kernel gives to each new content of a disk, empty where it does not: a node that is bound anew
+/// has another.
+pub fn sequence_of(node: &Path) -> String {
+    let sequence = fs::read_to_string(sysfs(node).join("diskseq")).unwrap_or_default();
+    sequence.trim().to_owned()
 }
 
 /// Sets the queue for a device behind which an array stands. Refusals do no harm.

@@ -53,7 +53,7 @@ impl LoopDevice {
                 ioctl::loop_get_free(&control).map_err(AttachError::system("ask", "/dev/loop-control"))?;
             let node = PathBuf::from(format!("/dev/loop{number}"));
             match configure(&node, &file, backing, settings)? {
-                Bound::Yes => return Ok(Self { sequence: sequence_of(&node), node }),
+                Bound::Yes => return Ok(Self { sequence: blockdev::sequence_of(&node), node }),
                 Bound::Taken => {}
             }
         }
@@ -84,7 +84,7 @@ impl LoopDevice {
     /// Whether the device is still bound, and by us. Not told by the path of the file, which changes when somebody
     /// unmounts the FUSE file system lazily.
     fn is_bound(&self) -> bool {
-        backing_of(&self.node).is_some() && sequence_of(&self.node) == self.sequence
+        backing_of(&self.node).is_some() && blockdev::sequence_of(&self.node) == self.sequence
     }
 }
 
@@ -144,11 +144,6 @@ pub(super) fn backing_of(node: &Path) -> Option<PathBuf> {
     let mut path = fs::read(blockdev::sysfs(node).join("loop/backing_file")).ok()?;
     path.pop_if(|last| *last == b'\n');
     Some(PathBuf::from(OsStr::from_bytes(&path)))
-}
-
-/// The number that the kernel gives to each new content of a disk.
-fn sequence_of(node: &Path) -> String {
-    fs::read_to_string(blockdev::sysfs(node).join("diskseq")).unwrap_or_default()
 }
 
 /// All bound loop devices with their files.

@@ -42,18 +42,19 @@ use stripewise_device::{Device, uring::Runtime};
 
 use crate::nbd::{Endpoint, Export, Limits, Server};
 
-use self::{
-    diskfile::{Access, DiskFile},
-    fuse::FuseDisk,
-    kernel_nbd::{KernelNbd, NbdSettings},
-    loopdev::{LoopDevice, LoopSettings},
-};
 pub use self::{
+    blockdev::{sequence_of, sysfs},
     error::{AttachError, Reasons},
     options::AttachOptions,
     probe::{AttachMethod, best_method},
     stale::{Cleaned, clean_stale, clean_stale_of},
     users::{BlockUser, users_of},
+};
+use self::{
+    diskfile::{Access, DiskFile},
+    fuse::FuseDisk,
+    kernel_nbd::{KernelNbd, NbdSettings},
+    loopdev::{LoopDevice, LoopSettings},
 };
 
 /// How often a lazy detach of an nbd device looks whether its users are gone.

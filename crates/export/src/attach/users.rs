@@ -12,8 +12,15 @@ use super::mounts::{self, Mount};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockUser {
-    /// A file system on it is mounted here.
-    Mount(PathBuf),
+    /// A file system on it is mounted.
+    Mount {
+        /// Where, as the processes of its mount namespace see it.
+        point: PathBuf,
+        /// In this process's mount namespace.
+        own: bool,
+        /// The point leads to it: nothing is mounted over it.
+        topmost: bool,
+    },
     /// It is a swap area.
     Swap,
     /// A device such as dm or md stands on it.
@@ -27,16 +34,36 @@ pub enum BlockUser {
     },
 }
 
+impl BlockUser {
+    /// Where an unmount by path takes it away, of a mount.
+    pub fn mount_point(&self) -> Option<&Path> {
+        match self {
+            Self::Mount { point, own: true, topmost: true } => Some(point),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for BlockUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mount(point) => write!(f, "mounted on {}", point.display()),
+            Self::Mount { point, own, topmost } => {
+                let place = point.display();
+                match (own, topmost) {
+                    (true, true) => write!(f, "mounted on {place}"),
+                    (true, false) => write!(f, "mounted on {place}, below another mount"),
+                    (false, _) => write!(f, "mounted on {place} in another mount namespace"),
+                }
+            }
             Self::Swap => f.write_str("used as swap"),
             Self::Holder(name) => write!(f, "/dev/{name} stands on it"),
             Self::Process { pid, name } => write!(f, "open in process {pid} ({name})"),
         }
     }
 }
+
+/// File systems on block devices that have a device number of their own.
+const NUMBERED_ANEW: [&str; 2] = ["btrfs", "bcachefs"];
 
 /// A disk and its partitions, by node and by `major:minor`.
 struct Family {
@@ -63,10 +90,10 @@ impl Family {
     }
 
     fn carries(&self, mount: &Mount) -> bool {
-        // btrfs has a device number of its own, so its source counts as well.
+        // The source is whatever the one who mounted it said, so it counts only where there is nothing better.
         let source = || fs::canonicalize(&mount.source).unwrap_or_else(|_| mount.source.clone());
-        self.numbers.contains(&mount.device)
-            || (mount.source.starts_with("/dev") && self.nodes.contains(&source()))
+        let has_own_number = NUMBERED_ANEW.contains(&mount.kind.as_str());
+        self.numbers.contains(&mount.device) || (has_own_number && self.nodes.contains(&source()))
     }
 }
 
@@ -88,24 +115,33 @@ fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| Some((numbered(&e)?, e.path())))
 }
 
-/// Mount points in each mount namespace, our own names first.
+/// Mounts in each mount namespace, our own first.
 fn mounted(family: &Family) -> Vec<BlockUser> {
-    let mut seen = HashSet::new();
-    let mut points = Vec::new();
-    let own = std::iter::once(PathBuf::from("/proc/self"));
-    for process in own.chain(processes().map(|(_, path)| path)) {
-        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
-        if !seen.insert(namespace) {
-            continue;
-        }
+    let mut users = Vec::new();
+    let mut add = |process: &Path, own: bool| {
         let mounts = mounts::of(&process.join("mountinfo")).unwrap_or_default();
-        for mount in mounts.into_iter().filter(|mount| family.carries(mount)) {
-            if !points.contains(&mount.point) {
-                points.push(mount.point);
+        for mount in mounts.iter().filter(|mount| family.carries(mount)) {
+            let (point, topmost) = (mount.point.clone(), mount.is_reached(&mounts));
+            let user = BlockUser::Mount { point, own, topmost };
+            if !users.contains(&user) {
+                users.push(user);
             }
         }
+    };
+    let this = PathBuf::from("/proc/self");
+    let mut seen: HashSet<_> = namespace(&this).into_iter().collect();
+    add(&this, true);
+    for (_, process) in processes() {
+        if namespace(&process).is_some_and(|namespace| seen.insert(namespace)) {
+            add(&process, false);
+        }
     }
-    points.into_iter().map(BlockUser::Mount).collect()
+    users
+}
+
+/// The mount namespace of a process.
+fn namespace(process: &Path) -> Option<PathBuf> {
+    fs::read_link(process.join("ns/mnt")).ok()
 }
 
 fn swapped(family: &Family) -> Option<BlockUser> {

@@ -60,7 +60,7 @@ fn check(drive: &HddParams, sorted: &[f64]) -> Check {
     let expected = f64::from(drive.read_seek.average_ns + drive.revolution_ns / 2) / 1e6;
     let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
     let source = "average seek + half a revolution";
-    Check::near(drive.name, "mean latency of a random read", "ms", (expected, 0.05), source, mean)
+    Check::near(drive.name, "mean latency of a random read", "ms", (expected, 0.05), source, mean).given()
 }
 
 /// A hundred points of the cumulative distribution.

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -90,6 +90,31 @@ const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Source data beyond the longest request, so that successive writes differ.
 const SOURCE_BYTES: u64 = 1 << 20;
 
+/// How the owner of a load steers and watches it.
+#[derive(Debug, Default)]
+pub struct Control {
+    ends_at_error: bool,
+    ended: AtomicBool,
+    done_bytes: AtomicU64,
+}
+
+impl Control {
+    /// A failed request ends the load.
+    pub fn until_error() -> Self {
+        Self { ends_at_error: true, ..Self::default() }
+    }
+
+    /// No more requests begin.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes read and written so far.
+    pub fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Relaxed)
+    }
+}
+
 /// Runs a load to its end. Must be awaited on a task of the environment. In virtual time, a load that ends by time
 /// needs requests that take some: over a device that is always ready the clock stands still.
 ///
@@ -97,8 +122,21 @@ const SOURCE_BYTES: u64 = 1 << 20;
 /// If the load does not fit the device: a span beyond its end, or a request longer than the span. If it would never end:
 /// at the span's end, without a cursor that moves there.
 pub async fn run(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> LoadReport {
+    run_controlled(env, device, load, Arc::default()).await
+}
+
+/// [`run`], under control.
+///
+/// # Panics
+/// As [`run`].
+pub async fn run_controlled(
+    env: EnvHandle,
+    device: Arc<dyn Device>,
+    load: Load,
+    control: Arc<Control>,
+) -> LoadReport {
     let (clients, depth) = (load.clients, load.depth);
-    let shared = Arc::new(Shared::new(env.clone(), device, load));
+    let shared = Arc::new(Shared::new(env.clone(), device, load, control));
     let gathering = Gathering::new(u64::from(clients) * u64::from(depth));
     for _ in 0..clients {
         let report = Arc::new(Mutex::new(LoadReport::default()));
@@ -119,6 +157,7 @@ struct Shared {
     env: EnvHandle,
     device: Arc<dyn Device>,
     load: Load,
+    control: Arc<Control>,
     places: Places,
     source: SharedBuf,
     seed: u64,
@@ -131,7 +170,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> Self {
+    fn new(env: EnvHandle, device: Arc<dyn Device>, load: Load, control: Arc<Control>) -> Self {
         let rest_bytes = device.info().size_bytes.saturating_sub(load.start_bytes);
         let span_bytes = load.span_bytes.unwrap_or(rest_bytes);
         assert!(span_bytes <= rest_bytes, "the span ends beyond the device");
@@ -154,11 +193,15 @@ impl Shared {
             env,
             device,
             load,
+            control,
         }
     }
 
     /// The number of one more request, if it may begin at this time.
     fn begin(&self, now: Timestamp) -> Option<u64> {
+        if self.control.ended.load(Ordering::Relaxed) {
+            return None;
+        }
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         let may = match self.load.stop {
             Stop::Requests(count) => number < count,
@@ -227,6 +270,10 @@ impl Lane {
             let data = shared.data(number, len_bytes);
             shared.device.write(offset_bytes, smallvec![data], WriteFlags { fua: shared.load.fua }).await
         };
+        shared.control.done_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+        if result.is_err() && shared.control.ends_at_error {
+            shared.control.end();
+        }
         if begin < shared.from {
             return;
         }

@@ -1,6 +1,11 @@
 //! Arrays as people read them: /proc/mdstat's shape, and mdadm's.
 
+mod detail;
+mod members;
+
 use std::fmt::Write;
+
+pub(crate) use detail::detail;
 
 use crate::{
     protocol::{ArrayStatus, JobStatus, MemberStatus},
@@ -26,6 +31,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     let up = status.in_sync.iter().filter(|in_sync| **in_sync).count();
     let map: String = status.in_sync.iter().map(|in_sync| if *in_sync { 'U' } else { '_' }).collect();
     let _ = writeln!(text, " [{}/{up}] [{map}]", status.raid_devices);
+    if let Some(line) = members::classes_line(status) {
+        let _ = writeln!(text, "      {line}");
+    }
     if let Some(job) = &status.job {
         let _ = writeln!(text, "      {}", job_line(job));
     }
@@ -39,6 +47,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     }
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");
+    }
+    for warning in members::wear_warnings(status) {
+        let _ = writeln!(text, "      {warning}");
     }
     for device in &status.left_out {
         let _ = writeln!(text, "      left out: {device}");
@@ -98,6 +109,15 @@ pub(crate) fn progress_line(job: &JobStatus) -> String {
     line
 }
 
+/// Runs of rows, each from the first to before the second.
+pub(crate) fn rows_text(runs: &[(usize, usize)]) -> String {
+    let run = |(from, end): &(usize, usize)| match end - from {
+        1 => from.to_string(),
+        _ => format!("{from}-{}", end - 1),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
 /// A time to go, as /proc/mdstat has it.
 pub(crate) fn duration(seconds: u64) -> String {
     match seconds {
@@ -105,65 +125,6 @@ pub(crate) fn duration(seconds: u64) -> String {
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
     }
-}
-
-/// Everything about one array, in the shape of `mdadm --detail`.
-pub(crate) fn detail(status: &ArrayStatus) -> String {
-    let mut text = format!("{}:\n", status.name);
-    let mut line = |label: &str, value: String| {
-        let _ = writeln!(text, "{label:>20} : {value}");
-    };
-    line("Name", status.full_name.clone());
-    line("UUID", status.uuid.clone());
-    line("Raid Level", format!("raid{}", status.level));
-    line("Array Size", size_line(status.size_bytes));
-    line("Used Dev Size", size_line(status.member_bytes));
-    line("Raid Devices", status.raid_devices.to_string());
-    line("State", status.state.clone());
-    let count = |state: &str| status.members.iter().filter(|m| m.state == state).count().to_string();
-    line("Active Devices", count("in sync"));
-    line("Failed Devices", count("faulty"));
-    line("Spare Devices", count("spare"));
-    if has_chunks(status) {
-        line("Chunk Size", format_size(status.chunk_bytes));
-    }
-    line("Logical Block", format_size(u64::from(status.logical_block_bytes)));
-    if status.level >= 4 {
-        line("Write Selection", status.selection.clone());
-    }
-    line("Consistency Policy", if status.bitmap.is_some() { "bitmap" } else { "none" }.to_owned());
-    line("Events", status.events.to_string());
-    for (label, job) in
-        [("Job", &status.job), ("Last Job", &status.last_job), ("Last Scrub", &status.last_scrub)]
-    {
-        if let Some(job) = job {
-            let outcome = job.outcome.as_ref().map(|outcome| format!(", {outcome}")).unwrap_or_default();
-            line(label, job_line(job) + &outcome);
-        }
-    }
-    for place in status.attached.iter().chain(&status.exports) {
-        line("At", place.clone());
-    }
-    for device in &status.left_out {
-        line("Left Out", device.clone());
-    }
-    for device in &status.forced {
-        line("Taken By Force", device.clone());
-    }
-    text += "\n    Number  Role  State        Class    Errors  Device\n";
-    for member in &status.members {
-        let role = member.role.map_or_else(|| "-".to_owned(), |role| role.to_string());
-        let _ = writeln!(
-            text,
-            "    {:>6}  {role:>4}  {:<11}  {:<7}  {:>6}  {}",
-            member.number, member.state, member.class, member.read_errors, member.device
-        );
-    }
-    text
-}
-
-fn size_line(bytes: u64) -> String {
-    format!("{bytes} ({})", format_size(bytes))
 }
 
 #[cfg(test)]
@@ -174,6 +135,7 @@ mod tests {
         JobStatus {
             kind: "rebuild".into(),
             role: Some(2),
+            started_ns: 0,
             done_bytes: 25 << 20,
             total_bytes: 100 << 20,
             bytes_per_s: 5 << 20,

@@ -1,0 +1,126 @@
+//! What a load came to.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use stripewise_lab::load::{LoadReport, OpReport};
+
+use super::LoadSpec;
+use crate::sizes::{format_nanoseconds, format_size};
+
+/// A load's figures.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LoadFigures {
+    pub(crate) load: LoadSpec,
+    pub(crate) elapsed_s: f64,
+    /// None if nothing was read.
+    pub(crate) read: Option<OpFigures>,
+    pub(crate) write: Option<OpFigures>,
+    /// What an array's counters grew by; of other devices, none.
+    pub(crate) counters: Option<BTreeMap<String, u64>>,
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct OpFigures {
+    requests: u64,
+    bytes: u64,
+    errors: u64,
+    requests_per_s: f64,
+    bytes_per_s: f64,
+    mean_ns: f64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    p99_9_ns: u64,
+    p99_99_ns: u64,
+    max_ns: u64,
+}
+
+impl LoadFigures {
+    pub(crate) fn new(load: LoadSpec, report: &LoadReport, counters: Option<BTreeMap<String, u64>>) -> Self {
+        let elapsed_s = report.elapsed.as_secs_f64();
+        let of = |op: &OpReport| (op.requests + op.errors > 0).then(|| OpFigures::new(op, elapsed_s));
+        Self { load, elapsed_s, read: of(&report.reads), write: of(&report.writes), counters }
+    }
+
+    /// Whether a request failed.
+    pub(crate) fn has_errors(&self) -> bool {
+        [&self.read, &self.write].into_iter().flatten().any(|op| op.errors > 0)
+    }
+}
+
+impl OpFigures {
+    fn new(op: &OpReport, elapsed_s: f64) -> Self {
+        let at = |quantile| op.latency_ns.value_at_quantile(quantile);
+        let per_s = |count: u64| if elapsed_s > 0.0 { count as f64 / elapsed_s } else { 0.0 };
+        Self {
+            requests: op.requests,
+            bytes: op.bytes,
+            errors: op.errors,
+            requests_per_s: per_s(op.requests),
+            bytes_per_s: per_s(op.bytes),
+            mean_ns: op.latency_ns.mean(),
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            p99_9_ns: at(0.999),
+            p99_99_ns: at(0.9999),
+            max_ns: op.latency_ns.max(),
+        }
+    }
+}
+
+impl fmt::Display for LoadFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LoadSpec { rw, block_bytes, iodepth, numjobs, seed, .. } = &self.load;
+        let rw = format!("{rw:?}").to_lowercase();
+        let bs = format_size(*block_bytes);
+        writeln!(
+            f,
+            "{rw}, bs {bs}, iodepth {iodepth}, numjobs {numjobs}, seed {seed}: {:.2} s",
+            self.elapsed_s
+        )?;
+        for (name, op) in [("read", &self.read), ("write", &self.write)] {
+            if let Some(op) = op {
+                writeln!(f, "{name:>9}: {op}")?;
+            }
+        }
+        let Some(counters) = &self.counters else { return Ok(()) };
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        if self.write.is_some() {
+            let [full, rmw, rcw] = ["rows_full", "rows_rmw", "rows_rcw"].map(count);
+            writeln!(f, "     rows: {full} full, {rmw} RMW, {rcw} RCW")?;
+            let (all, full) = (count("stripe_writes"), count("stripe_writes_full"));
+            writeln!(f, "  stripes: {all} written, {full} of them full")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for OpFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.0} requests/s, {}/s; {} requests, {}",
+            self.requests_per_s,
+            format_size(self.bytes_per_s as u64),
+            self.requests,
+            format_size(self.bytes)
+        )?;
+        if self.errors > 0 {
+            write!(f, ", {} failed", self.errors)?;
+        }
+        let all = [
+            ("mean", self.mean_ns as u64),
+            ("p50", self.p50_ns),
+            ("p90", self.p90_ns),
+            ("p99", self.p99_ns),
+            ("p99.9", self.p99_9_ns),
+            ("p99.99", self.p99_99_ns),
+            ("max", self.max_ns),
+        ];
+        let shown = all.map(|(name, ns)| format!("{name} {}", format_nanoseconds(ns)));
+        write!(f, "\n{:>11}{}", "", shown.join(", "))
+    }
+}

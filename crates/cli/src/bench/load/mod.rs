@@ -1,0 +1,91 @@
+//! `stripewise bench run`: load on an array, a block device or a file, in fio's words. The same generator loads
+//! modelled disks, so that what runs here can be run there.
+
+mod figures;
+mod places;
+mod spec;
+
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+
+use crate::{commands::print_json, rundir::parse_name, sizes::parse_size};
+pub(crate) use figures::LoadFigures;
+pub(crate) use spec::{Amount, LoadSpec, Pattern};
+
+/// Seconds where neither a size nor a time is given.
+const RUNTIME_S_DEFAULT: f64 = 10.0;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadArgs {
+    /// The name of a running array; or a block device or file, with a slash in its path.
+    target: String,
+    /// What to do, as fio's.
+    #[arg(long, value_enum, default_value = "randread")]
+    rw: Pattern,
+    /// Bytes of each request.
+    #[arg(long, value_parser = parse_size, default_value = "4K")]
+    bs: u64,
+    /// Requests that each job keeps under way.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    iodepth: u32,
+    /// Clients.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    numjobs: u32,
+    /// How much to read and write in all.
+    #[arg(long, value_parser = parse_size)]
+    size: Option<u64>,
+    /// How many seconds to go on; 10, if no size is given.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "size")]
+    runtime: Option<f64>,
+    /// Of a hundred requests of rw and randrw, how many read.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
+    rwmixread: u8,
+    /// Where requests go, and what is written, follow from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Overwrite what is there: whoever asks for writes must say so.
+    #[arg(long, short)]
+    force: bool,
+}
+
+/// Runs a load and prints its figures.
+pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let spec = args.spec()?;
+    if spec.writes() && !args.force {
+        bail!("{}: what is on it would be overwritten; give --force if that is meant", args.target);
+    }
+    let figures = if args.target.contains('/') {
+        places::on_device(&args.target, &spec)?
+    } else {
+        let name = parse_name(&args.target).map_err(anyhow::Error::msg)?;
+        places::on_array(&name, &spec)?
+    };
+    if json {
+        print_json(&figures)?;
+    } else {
+        print!("{figures}");
+    }
+    Ok(if figures.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl LoadArgs {
+    fn spec(&self) -> anyhow::Result<LoadSpec> {
+        let seconds = self.runtime.unwrap_or(RUNTIME_S_DEFAULT);
+        ensure!((0.001..=1e6).contains(&seconds), "--runtime {seconds}: give seconds above 0");
+        let amount = match self.size {
+            Some(size) => Amount::Bytes(size),
+            None => Amount::Milliseconds((seconds * 1e3) as u64),
+        };
+        Ok(LoadSpec {
+            rw: self.rw,
+            block_bytes: self.bs,
+            iodepth: self.iodepth,
+            numjobs: self.numjobs,
+            amount,
+            read_percent: self.rwmixread,
+            seed: self.seed,
+        })
+    }
+}

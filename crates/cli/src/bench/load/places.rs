@@ -1,0 +1,73 @@
+//! Where a load runs: in this process over a device or file, or in an array's daemon.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use anyhow::{bail, ensure};
+use stripewise::{
+    Device, Host, HostOptions,
+    file::{FileDevice, FileOptions},
+};
+use stripewise_lab::load::{Control, run_controlled};
+
+use super::{Amount, LoadFigures, LoadSpec};
+use crate::{
+    client,
+    progress::{self, LoadBar},
+    protocol::{LoadStatus, Reply, Request},
+};
+
+/// How often progress is looked at.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Runs it here.
+pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
+    let host = Host::start(&HostOptions::default())?;
+    let device: Arc<dyn Device> =
+        Arc::new(FileDevice::open(path, FileOptions { read_only: !spec.writes() })?);
+    let load = spec.load(device.info())?;
+    let control = Arc::new(Control::until_error());
+    let (env, seen) = (host.env(), control.clone());
+    let bar = bar_for(spec);
+    let report = thread::scope(|scope| {
+        let work =
+            scope.spawn(|| host.block_on(async move { run_controlled(env, device, load, control).await }));
+        while !work.is_finished() {
+            bar.show(seen.done_bytes());
+            thread::sleep(POLL);
+        }
+        work.join()
+    });
+    bar.finish();
+    let Ok(report) = report else { bail!("{path}: the load ended before its time") };
+    Ok(LoadFigures::new(spec.clone(), &report, None))
+}
+
+/// Has an array's daemon run it.
+pub(super) fn on_array(name: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
+    client::command(name, &Request::Load { load: spec.clone() })?;
+    let bar = bar_for(spec);
+    loop {
+        thread::sleep(POLL);
+        let LoadStatus { done_bytes, figures, is_cut_short } = ask(name)?;
+        bar.show(done_bytes);
+        if let Some(figures) = figures {
+            bar.finish();
+            ensure!(!is_cut_short, "{name}: the array was stopped, and the load with it");
+            return Ok(*figures);
+        }
+    }
+}
+
+fn ask(name: &str) -> anyhow::Result<LoadStatus> {
+    match client::ask(name, &Request::LoadStatus)? {
+        Reply::Load(status) => Ok(status),
+        other => bail!("{name}: unexpected answer {other:?}"),
+    }
+}
+
+fn bar_for(spec: &LoadSpec) -> LoadBar {
+    match spec.amount {
+        Amount::Bytes(bytes) => progress::load_bar(Some(bytes), None),
+        Amount::Milliseconds(time) => progress::load_bar(None, Some(Duration::from_millis(time))),
+    }
+}

@@ -1,0 +1,154 @@
+//! `stripewise endurance`: how much members may be written, were written, and when they will be worn out.
+
+use std::{
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+
+use super::{done, print_json};
+use crate::{
+    client,
+    dates::{self, parse_day},
+    given::{absolute_path, is_same_device},
+    models::{self, MODELS},
+    protocol::{ArrayStatus, EnduranceStatus, MemberStatus, Request},
+    rundir::parse_name,
+    sizes::{format_decimal_size, parse_decimal_size},
+};
+
+const DAY_S: u64 = 86_400;
+/// Years of warranty that are believed.
+const YEARS_MAX: u64 = 100;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EnduranceArgs {
+    /// The array.
+    #[arg(value_parser = parse_name, required_unless_present = "models")]
+    name: Option<String>,
+    /// Only this member.
+    device: Option<String>,
+    /// What the member may be written: a decimal size as makers give it (600T is 600e12 bytes; 0: not known), or a
+    /// MODEL that `--models` lists.
+    #[arg(long, value_name = "SIZE|MODEL", value_parser = parse_tbw, requires = "device")]
+    tbw: Option<u64>,
+    /// When its warranty ends: a date, or years from now.
+    #[arg(long, value_name = "YYYY-MM-DD|YEARSy", value_parser = parse_warranty, requires = "device")]
+    warranty: Option<u64>,
+    /// By how many days it shall outlive its warranty.
+    #[arg(long, value_name = "DAYS", requires = "device")]
+    margin: Option<u32>,
+    /// List the models whose rated life is known here, and from where.
+    #[arg(long, conflicts_with = "name")]
+    models: bool,
+}
+
+pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let Some(name) = args.name.as_deref() else { return list_models(json) };
+    if let Some(device) = &args.device
+        && (args.tbw.is_some() || args.warranty.is_some() || args.margin.is_some())
+    {
+        return done(
+            name,
+            &Request::Endurance {
+                member: absolute_path(device)?,
+                rated_write_bytes: args.tbw,
+                warranty_end_s: args.warranty,
+                warranty_margin_days: args.margin,
+            },
+        );
+    }
+    let status = client::status(name)?;
+    let members = chosen(&status, args.device.as_deref())?;
+    if json {
+        let entry =
+            |member: &&MemberStatus| json!({ "device": member.device, "endurance": member.endurance });
+        print_json(&members.iter().map(entry).collect::<Vec<_>>())?;
+    } else {
+        print_table(&members);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chosen<'a>(status: &'a ArrayStatus, device: Option<&str>) -> anyhow::Result<Vec<&'a MemberStatus>> {
+    let Some(device) = device else { return Ok(status.members.iter().collect()) };
+    let member = status.members.iter().find(|member| is_same_device(&member.device, device));
+    let name = &status.name;
+    Ok(vec![member.with_context(|| format!("{name}: {device} is not a member; `detail {name}` lists them"))?])
+}
+
+fn print_table(members: &[&MemberStatus]) {
+    println!("Written    Rated      Used     A day      Worn out    Warranty    Margin  Device");
+    for member in members {
+        println!("{}  {}", row(&member.endurance), member.device);
+    }
+}
+
+fn row(endurance: &EnduranceStatus) -> String {
+    let none = || "-".to_owned();
+    let rated = endurance.rated_write_bytes.map_or_else(none, format_decimal_size);
+    let used = endurance.forecast.map_or_else(none, |forecast| format!("{:.2}%", forecast.used * 100.0));
+    let a_day = endurance
+        .forecast
+        .map_or_else(none, |forecast| format_decimal_size((forecast.bytes_per_s * DAY_S as f64) as u64));
+    let worn_out = endurance.forecast.and_then(|forecast| forecast.worn_out_s).map_or_else(none, day);
+    let warranty = endurance.warranty_end_s.map_or_else(none, day);
+    let margin = match endurance.warranty_margin_days {
+        0 => none(),
+        days => format!("{days} d"),
+    };
+    format!(
+        "{:<9}  {rated:<9}  {used:<7}  {a_day:<9}  {worn_out:<10}  {warranty:<10}  {margin:<6}",
+        format_decimal_size(endurance.written_bytes)
+    )
+}
+
+/// A day, or that it is too far off to matter: over two centuries after 1970.
+fn day(seconds: u64) -> String {
+    if seconds / DAY_S / 365 > 2 * YEARS_MAX { "never".to_owned() } else { dates::day(seconds) }
+}
+
+fn list_models(json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        print_json(&MODELS)?;
+    } else {
+        for model in &MODELS {
+            println!(
+                "{:<20} {:<8} {}",
+                model.name,
+                format_decimal_size(model.rated_write_bytes),
+                model.source
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_tbw(text: &str) -> Result<u64, String> {
+    if let Some(bytes) = models::rated_write_bytes(text) {
+        return Ok(bytes);
+    }
+    parse_decimal_size(text).map_err(|_| {
+        format!("'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists")
+    })
+}
+
+fn parse_warranty(text: &str) -> Result<u64, String> {
+    let end = match text.strip_suffix('y') {
+        Some(years) => in_years(years),
+        None => parse_day(text),
+    };
+    end.ok_or_else(|| {
+        format!("'{text}' is neither a day, such as 2030-12-31, nor years from now, such as 5y")
+    })
+}
+
+/// The day so many years from now.
+fn in_years(years: &str) -> Option<u64> {
+    let years: u64 = years.parse().ok().filter(|years| (1..=YEARS_MAX).contains(years))?;
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+    Some(now_s + years * 365 * DAY_S + years / 4 * DAY_S)
+}

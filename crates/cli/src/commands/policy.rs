@@ -1,0 +1,61 @@
+//! `stripewise policy`: how partly written rows are written.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+use stripewise::plan::selection::Policy;
+
+use super::{done, print_json};
+use crate::{
+    client,
+    policies::{self, parse_policy},
+    protocol::Request,
+    rundir::parse_name,
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PolicyArgs {
+    /// The array.
+    #[arg(value_parser = parse_name, required_unless_present = "list")]
+    name: Option<String>,
+    /// The policy that it shall have; printed, if left out.
+    #[arg(value_parser = parse_policy)]
+    policy: Option<&'static Policy>,
+    /// List the policies there are.
+    #[arg(long, conflicts_with = "name")]
+    list: bool,
+}
+
+pub(super) fn policy(args: &PolicyArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let Some(name) = args.name.as_deref() else { return list(json) };
+    match args.policy {
+        Some(policy) => done(name, &Request::Policy { policy: policy.name.to_owned() }),
+        None => print(name, json),
+    }
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        let entry = |(policy, is_default): (&Policy, bool)| json!({ "name": policy.name, "summary": policy.summary, "is_default": is_default });
+        print_json(&policies::all().map(entry).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (policy, is_default) in policies::all() {
+        let mark = if is_default { "; the default" } else { "" };
+        println!("{:<10} {}{mark}", policy.name, policy.summary);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(name: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let selection = client::status(name)?.selection;
+    let policy = parse_policy(&selection).context("an array of another version")?;
+    if json {
+        print_json(&json!({ "name": name, "policy": policy.name, "summary": policy.summary }))?;
+    } else {
+        println!("{name}: {}: {}", policy.name, policy.summary);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,156 @@
+//! `stripewise trace`: what write selection decides, as it decides it.
+
+use std::{
+    io::Write,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use clap::Args;
+
+use crate::{
+    client,
+    output::rows_text,
+    protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
+    rundir::parse_name,
+    sizes::{format_nanoseconds, format_size, parse_size},
+};
+
+/// How often the daemon is asked.
+const POLL: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TraceArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Only stripe writes with rows written by this cycle. Can be given again.
+    #[arg(long, value_enum)]
+    cycle: Vec<TraceCycle>,
+    /// Only of these stripes, from the first to before the second.
+    #[arg(long, value_name = "FIRST..END", value_parser = parse_stripes)]
+    stripes: Option<(u64, u64)>,
+    /// Only those in which the policy had a choice.
+    #[arg(long)]
+    chosen: bool,
+    /// Only of at least so many bytes in the stripe.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    min: u64,
+    /// End after so many.
+    #[arg(long)]
+    count: Option<u64>,
+    /// End after so many seconds.
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+}
+
+fn parse_stripes(text: &str) -> Result<(u64, u64), String> {
+    let ends = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    ends.filter(|(from, to)| from < to).ok_or_else(|| format!("'{text}' is not FIRST..END, such as 0..100"))
+}
+
+/// A time in seconds.
+///
+/// # Errors
+/// A text for the usage error.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| !time.is_zero()).ok_or_else(|| format!("'{text}' is not a time in seconds"))
+}
+
+/// Prints decisions until enough are there, time is over, or it is interrupted. Of JSON, one object a line.
+pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let choice = TraceChoice {
+        cycles: args.cycle.clone(),
+        stripes: args.stripes,
+        chosen_only: args.chosen,
+        min_bytes: args.min,
+    };
+    client::command(&args.name, &Request::Trace { choice })?;
+    let followed =
+        Follow { args, json, begun: Instant::now(), since: 0, printed: 0, lost: 0, from_ns: None }.run();
+    // Who ended it another way has been noticed by the daemon.
+    let _ = client::ask(&args.name, &Request::TraceStop);
+    let lost = followed?;
+    if lost > 0 {
+        eprintln!(
+            "stripewise: {}: {lost} decisions were lost: they came faster than they were taken",
+            args.name
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A trace that is printed.
+struct Follow<'a> {
+    args: &'a TraceArgs,
+    json: bool,
+    begun: Instant,
+    since: u64,
+    printed: u64,
+    lost: u64,
+    /// When the first decision was made: times count from it.
+    from_ns: Option<u64>,
+}
+
+impl Follow<'_> {
+    /// How many were lost.
+    fn run(mut self) -> anyhow::Result<u64> {
+        loop {
+            let is_over = self.args.seconds.is_some_and(|limit| self.begun.elapsed() >= limit);
+            let TracedStatus { decisions, lost, next } = self.ask()?;
+            (self.since, self.lost) = (next, self.lost + lost);
+            let mut out = std::io::stdout().lock();
+            for decision in decisions {
+                if self.args.count.is_some_and(|count| self.printed >= count) {
+                    return Ok(self.lost);
+                }
+                self.printed += 1;
+                let from_ns = *self.from_ns.get_or_insert(decision.at_ns);
+                let line =
+                    if self.json { serde_json::to_string(&decision)? } else { line(&decision, from_ns) };
+                writeln!(out, "{line}")?;
+            }
+            out.flush()?;
+            if is_over || self.args.count.is_some_and(|count| self.printed >= count) {
+                return Ok(self.lost);
+            }
+            let left = self.args.seconds.map(|limit| limit.saturating_sub(self.begun.elapsed()));
+            thread::sleep(left.map_or(POLL, |left| left.min(POLL)));
+        }
+    }
+
+    fn ask(&self) -> anyhow::Result<TracedStatus> {
+        match client::ask(&self.args.name, &Request::Traced { since: self.since })? {
+            Reply::Traced(traced) => Ok(traced),
+            other => bail!("{}: unexpected answer {other:?}", self.args.name),
+        }
+    }
+}
+
+fn line(decision: &DecisionStatus, from_ns: u64) -> String {
+    let bands: Vec<_> = decision.bands.iter().map(|band| band_text(band, &decision.policy)).collect();
+    format!(
+        "{:>12.6}  stripe {:<8} {:>9} at {:<10}  {}",
+        decision.at_ns.saturating_sub(from_ns) as f64 / 1e9,
+        decision.stripe,
+        format_size(decision.len_bytes),
+        format_size(decision.offset_bytes),
+        bands.join("; ")
+    )
+}
+
+fn band_text(band: &BandStatus, policy: &str) -> String {
+    let BandStatus { rmw, rcw, .. } = band;
+    let mut text =
+        format!("{} rows {} rmw={rmw} rcw={rcw}", band.cycle.to_uppercase(), rows_text(&band.rows));
+    if band.free {
+        text += &format!(" by {policy}");
+    }
+    if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
+        text += &format!(" ({} or {})", format_nanoseconds(rmw_ns), format_nanoseconds(rcw_ns));
+    }
+    text
+}

@@ -1,0 +1,107 @@
+//! Load that a daemon puts on its own array, for one command at a time: what is measured has no socket, kernel or
+//! cache in between.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use anyhow::{Context, bail, ensure};
+use stripewise::{Array, Device, Host, StatsReport};
+use stripewise_lab::load::{Control, run_controlled};
+
+use super::{
+    attention::{Attention, PATIENCE},
+    state::Notes,
+};
+use crate::{
+    bench::{LoadFigures, LoadSpec},
+    protocol::LoadStatus,
+};
+
+/// Who loads it, and with what.
+#[derive(Default)]
+pub(super) struct Loading {
+    attention: Attention,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+#[derive(Default)]
+struct Running {
+    control: Arc<Control>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    figures: Option<LoadFigures>,
+    is_cut_short: bool,
+}
+
+impl Running {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loading {
+    fn running(&self) -> MutexGuard<'_, Option<Arc<Running>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a load.
+    pub(super) fn start(&self, host: &Host, array: &Array, spec: LoadSpec) -> anyhow::Result<Notes> {
+        let device: Arc<dyn Device> = Arc::new(array.device());
+        let load = spec.load(device.info())?;
+        ensure!(!spec.writes() || !array.is_read_only(), "the array is read-only");
+        let control = Arc::new(Control::until_error());
+        let running = Arc::new(Running { control: control.clone(), ..Running::default() });
+        let unwatched = control.clone();
+        let begun = self.attention.begin(move || {
+            unwatched.end();
+            tracing::info!("nobody asks for the load any more");
+        })?;
+        ensure!(begun, "another command loads it; wait for that");
+        *self.running() = Some(running.clone());
+        let (runtime, array, env) = (host.runtime().clone(), array.clone(), host.env());
+        let work = move || {
+            let before = array.stats().report();
+            let report = runtime.block_on(async move { run_controlled(env, device, load, control).await });
+            let added = added(&before, &array.stats().report());
+            running.state().figures = Some(LoadFigures::new(spec, &report, Some(added)));
+        };
+        thread::Builder::new().name("stripewise-load".into()).spawn(work).context("starting the load")?;
+        Ok(Notes::new())
+    }
+
+    /// How it stands; with its figures, it is over.
+    pub(super) fn status(&self) -> anyhow::Result<LoadStatus> {
+        let running = self.running().clone();
+        let Some(running) = running.filter(|_| self.attention.ask()) else {
+            bail!("it is not being loaded any more: nobody had asked for {} s", PATIENCE.as_secs());
+        };
+        let state = running.state();
+        if state.figures.is_some() {
+            self.attention.end();
+        }
+        Ok(LoadStatus {
+            done_bytes: running.control.done_bytes(),
+            figures: state.figures.clone().map(Box::new),
+            is_cut_short: state.is_cut_short,
+        })
+    }
+
+    /// Ends it before its time.
+    pub(super) fn cut_short(&self) {
+        if let Some(running) = &*self.running() {
+            running.state().is_cut_short = true;
+            running.control.end();
+        }
+    }
+}
+
+fn added(before: &StatsReport, after: &StatsReport) -> BTreeMap<String, u64> {
+    let grown = after.fields().into_iter().zip(before.fields());
+    grown.map(|((name, now), (_, then))| (name.to_owned(), now - then)).collect()
+}

@@ -1,0 +1,235 @@
+//! `stripewise explain`: how a write would be carried out, stripe by stripe, as the debug logs and figures of
+//! raid4s-modthresh show it. Nothing is written: plans are pure functions.
+
+mod stripe;
+mod target;
+mod text;
+
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use serde::Serialize;
+use stripewise::plan::selection::Policy;
+
+use crate::{
+    args::{parse_chunk, parse_level},
+    commands::print_json,
+    policies::parse_policy,
+    protocol::ClassChoice,
+    rundir::parse_name,
+    sizes::parse_size,
+};
+use stripe::ExplainedStripe;
+use target::Target;
+
+/// Stripes that one write may touch here: more are not read by anybody.
+const STRIPES_MAX: usize = 16;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExplainArgs {
+    /// A running array; without one, options say what it would be.
+    #[arg(value_parser = parse_name)]
+    name: Option<String>,
+    /// What is written: offset and length in the array, such as 0:128K.
+    #[arg(long, value_name = "OFFSET:LENGTH", value_parser = parse_write)]
+    write: WriteRange,
+    /// RAID level; 5, if left out.
+    #[arg(long, value_parser = parse_level, conflicts_with = "name")]
+    level: Option<i32>,
+    /// Chunks of data and of redundancy in a stripe; one of data more than its least, if left out, as 4+1.
+    #[arg(long, value_name = "DATA+PARITY", value_parser = parse_shape, conflicts_with = "name")]
+    geometry: Option<Shape>,
+    /// Chunk size; 64K, if left out.
+    #[arg(long, value_parser = parse_chunk, conflicts_with = "name")]
+    chunk: Option<u32>,
+    /// How partly written rows are written; the array's own, or the default, if left out.
+    #[arg(long, value_parser = parse_policy)]
+    policy: Option<&'static Policy>,
+    /// A column of the stripe that has no member: data columns count from 0, then parity. Can be given again.
+    #[arg(long, value_name = "COLUMN")]
+    missing: Vec<usize>,
+    /// What the disks are, for `--policy cost`: hdd or ssd for each, as typical ones of their kind.
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "name")]
+    classes: Vec<ClassChoice>,
+}
+
+/// Data and redundant chunks of a stripe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    data: usize,
+    redundant: usize,
+}
+
+/// Bytes of the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WriteRange {
+    offset_bytes: u64,
+    len_bytes: u64,
+}
+
+/// A write, explained.
+#[derive(Debug, Serialize)]
+struct Explained {
+    level: i32,
+    disks: usize,
+    chunk_bytes: usize,
+    policy: &'static str,
+    /// What is to be known beside.
+    notes: Vec<String>,
+    stripes: Vec<ExplainedStripe>,
+}
+
+pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let target = Target::of(args)?;
+    let explained = explain(args, &target)?;
+    if json {
+        print_json(&explained)?;
+    } else {
+        print!("{}", text::draw(&explained));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain(args: &ExplainArgs, target: &Target) -> anyhow::Result<Explained> {
+    let WriteRange { offset_bytes, len_bytes } = args.write;
+    let (geometry, end) = (&target.geometry, offset_bytes + len_bytes);
+    let block = u64::from(geometry.logical_block_bytes());
+    ensure!(
+        offset_bytes % block == 0 && len_bytes % block == 0,
+        "--write: offset and length must be multiples of {block}"
+    );
+    let capacity = geometry.capacity_bytes();
+    ensure!(end <= capacity, "--write: it ends at byte {end}, and the array has {capacity}");
+    if let Some(column) = args.missing.iter().find(|column| **column >= geometry.members()) {
+        bail!("--missing {column}: columns count from 0 to {}", geometry.members() - 1);
+    }
+    let spans: Vec<_> = geometry.split(offset_bytes..end).take(STRIPES_MAX + 1).collect();
+    if spans.len() > STRIPES_MAX {
+        bail!("--write: it touches more than {STRIPES_MAX} stripes; explain a shorter one");
+    }
+    let stripes = spans.iter().map(|span| stripe::explain(target, span)).collect::<Result<_, _>>()?;
+    Ok(Explained {
+        level: geometry.level().number(),
+        disks: geometry.members(),
+        chunk_bytes: geometry.chunk_bytes(),
+        policy: target.policy.name,
+        notes: target.notes.clone(),
+        stripes,
+    })
+}
+
+fn parse_write(text: &str) -> Result<WriteRange, String> {
+    let (offset, len) =
+        text.split_once(':').ok_or_else(|| format!("'{text}' is not OFFSET:LENGTH, such as 0:128K"))?;
+    let (offset_bytes, len_bytes) = (parse_size(offset)?, parse_size(len)?);
+    if len_bytes == 0 {
+        return Err("nothing is written".to_owned());
+    }
+    offset_bytes.checked_add(len_bytes).ok_or_else(|| format!("'{text}' is too large"))?;
+    Ok(WriteRange { offset_bytes, len_bytes })
+}
+
+fn parse_shape(text: &str) -> Result<Shape, String> {
+    let wrong = || format!("'{text}' is not DATA+PARITY, such as 4+1");
+    let (data, redundant) = text.split_once('+').unwrap_or((text, "0"));
+    let number = |text: &str| text.parse::<u16>().map(usize::from).map_err(|_| wrong());
+    Ok(Shape { data: number(data)?, redundant: number(redundant)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ExplainArgs,
+    }
+
+    /// What is printed for these options, or the error.
+    fn said(options: &str) -> String {
+        let line = match Line::try_parse_from(format!("explain {options}").split_whitespace()) {
+            Ok(line) => line,
+            Err(error) => return error.to_string(),
+        };
+        let explained = Target::of(&line.args).and_then(|target| explain(&line.args, &target));
+        explained.map_or_else(|error| error.to_string(), |explained| text::draw(&explained))
+    }
+
+    /// raid4s-modthresh Figures 7 and 9: 64 and 128 KiB of 4+1 with chunks of 64 KiB.
+    #[test]
+    fn the_papers_figures_come_out() {
+        let votes = |said: &str| -> Vec<String> {
+            said.lines().filter(|line| line.contains("->")).map(|line| line.trim().to_owned()).collect()
+        };
+        let figure7 = said("--level 4 --geometry 4+1 --policy modthresh --write 0:64K");
+        let expected = ["disk 4 -> RMW", "disk 3 -> RCW", "disk 2 -> RCW", "disk 1 -> RCW", "disk 0 -> RMW"];
+        assert_eq!(votes(&figure7), expected, "{figure7}");
+        assert!(figure7.contains("rmw=2 rcw=3: RMW"), "{figure7}");
+        let figure9 = said("--level 4 --geometry 4+1 --policy modthresh --write 0:128K");
+        let expected = ["disk 4 -> RMW", "disk 3 -> RCW", "disk 2 -> RCW", "disk 1 -> RMW", "disk 0 -> RMW"];
+        assert_eq!(votes(&figure9), expected, "{figure9}");
+        assert!(figure9.contains("rmw=3 rcw=2: RMW"), "{figure9}");
+        let classic = said("--level 4 --geometry 4+1 --policy classic --write 0:128K");
+        assert!(classic.contains("rmw=3 rcw=2: RCW"), "{classic}");
+    }
+
+    #[test]
+    fn rows_that_are_alike_are_one_line() {
+        let said = said("--geometry 4+1 --chunk 1M --write 0:1536K");
+        assert!(said.contains("0-127") && said.contains("128-255") && said.lines().count() < 50, "{said}");
+    }
+
+    #[test]
+    fn every_stripe_is_explained_on_its_own() {
+        let said = said("--geometry 4+1 --write 192K:128K");
+        assert!(said.contains("stripe 0") && said.contains("stripe 1"), "{said}");
+        // In stripe 1 of level 5 parity lies on disk 3, and the first data on disk 4.
+        assert!(said.contains("disk 4: 64 KiB at 64 KiB"), "{said}");
+    }
+
+    #[test]
+    fn costs_are_estimated_where_the_policy_does() {
+        let said =
+            said("--level 4 --geometry 4+1 --policy cost --classes hdd,hdd,hdd,hdd,ssd --write 0:128K");
+        assert!(said.contains("estimated") && said.contains(" ms"), "{said}");
+    }
+
+    #[test]
+    fn a_missing_column_forces_a_cycle() {
+        let data = said("--geometry 4+1 --missing 3 --write 0:128K");
+        assert!(data.contains("disk 3 -> RCW, missing: counts 10") && data.contains(": RMW"), "{data}");
+        let parity = said("--geometry 4+1 --missing 4 --write 0:128K");
+        assert!(parity.contains("data alone"), "{parity}");
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (options, word) in [
+            ("--write 128K", "not OFFSET:LENGTH"),
+            ("--write 0:0", "nothing is written"),
+            ("--write 0:1.5K", "not a size"),
+            ("--write 0:100", "multiples of 512"),
+            ("--write 16000000000G:512", "less than 8 EiB"),
+            ("--write 16777216T:16777216T", "too large"),
+            ("--write 0:1T", "more than 16 stripes"),
+            ("--write 0:4K --geometry 4", "level 5 has 1"),
+            ("--write 0:4K --geometry 1+1", "at least 3"),
+            ("--write 0:4K --geometry 60000+1", "members"),
+            ("--write 0:4K --geometry four", "not DATA+PARITY"),
+            ("--write 0:4K --chunk 3K", "chunk"),
+            ("--write 0:4K --policy best", "classic, modthresh"),
+            ("--write 0:4K --missing 9", "from 0 to 4"),
+            ("--write 0:4K --missing 0 --missing 1", "cannot be read"),
+            ("--write 0:4K --policy cost --classes hdd,ssd", "5 disks"),
+            ("--write 0:4K --classes hdd,hdd,hdd,hdd,ssd", "cost"),
+            ("--write 0:4K --level 7", "not a level"),
+        ] {
+            let said = said(options);
+            assert!(said.contains(word), "{options}: no '{word}' in: {said}");
+        }
+    }
+}

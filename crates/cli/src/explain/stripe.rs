@@ -1,0 +1,182 @@
+//! One stripe's part of a write: counts, the chosen cycles, the rxw-matrix, and the I/O that comes of it.
+
+use std::ops::Range;
+
+use serde::Serialize;
+use stripewise::{
+    geometry::StripeSpan,
+    plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState},
+    rows::BLOCK_BYTES,
+};
+
+use super::target::{StripeCosts, Target};
+use crate::protocol::BandStatus;
+
+#[derive(Debug, Serialize)]
+pub(super) struct ExplainedStripe {
+    pub(super) stripe: u64,
+    /// In the array.
+    pub(super) offset_bytes: u64,
+    pub(super) len_bytes: u64,
+    /// By column: data, then P and Q.
+    pub(super) columns: Vec<ExplainedColumn>,
+    pub(super) bands: Vec<ExplainedBand>,
+    /// The rxw-matrix, rows that are alike in one.
+    pub(super) matrix: Vec<MatrixRows>,
+    pub(super) reads: Vec<MemberIo>,
+    pub(super) writes: Vec<MemberIo>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ExplainedColumn {
+    /// The role of its member.
+    pub(super) disk: usize,
+    pub(super) device: Option<String>,
+    /// `data`, `P`, `Q` or `copy`.
+    pub(super) holds: &'static str,
+    pub(super) missing: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ExplainedBand {
+    #[serde(flatten)]
+    pub(super) band: BandStatus,
+    /// What each column adds to the counts.
+    pub(super) votes: Vec<Vote>,
+}
+
+/// A column's part in md's counts for a row.
+#[derive(Debug, Serialize)]
+pub(super) struct Vote {
+    pub(super) disk: usize,
+    pub(super) rmw: u32,
+    pub(super) rcw: u32,
+}
+
+/// Rows of the matrix with the same cells.
+#[derive(Debug, Serialize)]
+pub(super) struct MatrixRows {
+    pub(super) first: usize,
+    pub(super) last: usize,
+    pub(super) cells: Vec<String>,
+}
+
+/// One request to a member.
+#[derive(Debug, Serialize)]
+pub(super) struct MemberIo {
+    pub(super) disk: usize,
+    pub(super) device: Option<String>,
+    /// From the start of the member's data area.
+    pub(super) offset_bytes: u64,
+    pub(super) len_bytes: u64,
+}
+
+pub(super) fn explain(target: &Target, span: &StripeSpan) -> Result<ExplainedStripe, PlanError> {
+    let geometry = &target.geometry;
+    let presence = |column| target.presence(span.stripe, column);
+    let state = StripeState::for_write(geometry, span, true, presence);
+    let selection = (target.policy.make)();
+    let costs = StripeCosts { target, stripe: span.stripe };
+    let plan = plan::build(&state, &*selection, &costs)?;
+    let of = Of { target, span, state: &state, plan: &plan };
+    Ok(ExplainedStripe {
+        stripe: span.stripe.0,
+        offset_bytes: span.stripe.0 * geometry.stripe_bytes() + span.start as u64,
+        len_bytes: span.len as u64,
+        columns: (0..geometry.members()).map(|column| of.column(column)).collect(),
+        bands: plan.bands.iter().map(|band| of.band(band)).collect(),
+        matrix: of.matrix(),
+        reads: of.reads(),
+        writes: of.writes(),
+    })
+}
+
+/// A stripe with its plan.
+struct Of<'a> {
+    target: &'a Target,
+    span: &'a StripeSpan,
+    state: &'a StripeState,
+    plan: &'a Plan,
+}
+
+impl Of<'_> {
+    fn disk(&self, column: usize) -> usize {
+        self.target.role(self.span.stripe, column).0
+    }
+
+    fn column(&self, column: usize) -> ExplainedColumn {
+        let data = self.state.data_columns;
+        let holds = match column.checked_sub(data) {
+            None => "data",
+            Some(_) if !self.target.geometry.has_parity() => "copy",
+            Some(0) => "P",
+            Some(_) => "Q",
+        };
+        ExplainedColumn {
+            disk: self.disk(column),
+            device: self.target.device(self.target.role(self.span.stripe, column)),
+            holds,
+            missing: self.state.columns[column].presence == Presence::Missing,
+        }
+    }
+
+    fn band(&self, band: &Band) -> ExplainedBand {
+        let row = band.rows.first().unwrap_or(0);
+        let vote = |column: usize| {
+            let plan::Counts { rmw, rcw } = self.state.counts_of(column, row);
+            Vote { disk: self.disk(column), rmw, rcw }
+        };
+        ExplainedBand { band: band.into(), votes: (0..self.state.columns.len()).map(vote).collect() }
+    }
+
+    fn matrix(&self) -> Vec<MatrixRows> {
+        let rows = self.target.geometry.chunk_len(self.span.stripe).div_ceil(BLOCK_BYTES);
+        let mut folded: Vec<MatrixRows> = Vec::new();
+        for (row, line) in self.plan.matrix(rows).lines().enumerate() {
+            let cells: Vec<_> = line.split(" | ").map(str::to_owned).collect();
+            match folded.last_mut() {
+                Some(last) if last.cells == cells => last.last = row,
+                _ => folded.push(MatrixRows { first: row, last: row, cells }),
+            }
+        }
+        folded
+    }
+
+    fn io(&self, column: usize, bytes: &Range<usize>) -> MemberIo {
+        let role = self.target.role(self.span.stripe, column);
+        MemberIo {
+            disk: role.0,
+            device: self.target.device(role),
+            offset_bytes: self.target.geometry.chunk_start(self.span.stripe) + bytes.start as u64,
+            len_bytes: bytes.len() as u64,
+        }
+    }
+
+    fn reads(&self) -> Vec<MemberIo> {
+        let columns = self.plan.columns.iter().enumerate();
+        let of_column = |(column, ops): (usize, &plan::ColumnOps)| {
+            ops.reads().runs().map(move |rows| (column, byte_range(&rows))).collect::<Vec<_>>()
+        };
+        columns.flat_map(of_column).map(|(column, bytes)| self.io(column, &bytes)).collect()
+    }
+
+    /// Whole blocks where parity is computed, else the very bytes of the request.
+    fn writes(&self) -> Vec<MemberIo> {
+        let direct = self.plan.bands.iter().all(|band| band.cycle == Cycle::Direct);
+        let chunk = self.target.geometry.chunk_bytes();
+        let mut writes = Vec::new();
+        for (column, ops) in self.plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
+            if direct {
+                let source = if column < self.state.data_columns { column } else { 0 };
+                writes.push(self.io(column, &self.span.in_column(source, chunk).0));
+            } else {
+                writes.extend(ops.w.runs().map(|rows| self.io(column, &byte_range(&rows))));
+            }
+        }
+        writes
+    }
+}
+
+fn byte_range(rows: &Range<usize>) -> Range<usize> {
+    rows.start * BLOCK_BYTES..rows.end * BLOCK_BYTES
+}

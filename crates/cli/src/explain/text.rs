@@ -1,0 +1,125 @@
+//! An explained write as people read it, in the shape of raid4s-modthresh's logs and msc-ct's matrices.
+
+use std::fmt::Write;
+
+use super::{
+    Explained,
+    stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
+};
+use crate::{
+    output::rows_text,
+    sizes::{format_nanoseconds, format_size},
+};
+
+pub(super) fn draw(explained: &Explained) -> String {
+    let mut text = String::new();
+    for note in &explained.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    for (index, stripe) in explained.stripes.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        draw_stripe(&mut text, explained, stripe);
+    }
+    text
+}
+
+fn draw_stripe(text: &mut String, explained: &Explained, stripe: &ExplainedStripe) {
+    let redundant = stripe.columns.iter().filter(|column| column.holds != "data").count();
+    let _ = writeln!(
+        text,
+        "stripe {} of level {}, {}+{redundant}, chunk {}: {} written at {}, by {}",
+        stripe.stripe,
+        explained.level,
+        explained.disks - redundant,
+        format_size(explained.chunk_bytes as u64),
+        format_size(stripe.len_bytes),
+        format_size(stripe.offset_bytes),
+        explained.policy
+    );
+    for band in &stripe.bands {
+        draw_band(text, stripe, band, explained.policy);
+    }
+    draw_matrix(text, stripe);
+    draw_requests(text, "reads", &stripe.reads);
+    draw_requests(text, "writes", &stripe.writes);
+}
+
+fn draw_band(text: &mut String, stripe: &ExplainedStripe, explained: &ExplainedBand, policy: &str) {
+    let band = &explained.band;
+    let partial = if band.partial { ", some blocks only in part" } else { "" };
+    let _ = writeln!(text, "\n  rows {}{partial}", rows_text(&band.rows));
+    // The paper's loop counts down.
+    let mut votes: Vec<_> = explained.votes.iter().zip(&stripe.columns).collect();
+    votes.sort_by_key(|(vote, _)| std::cmp::Reverse(vote.disk));
+    for (vote, column) in votes {
+        if let Some(line) = vote_line(vote, column) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    let _ = writeln!(text, "    {}", chosen(explained, policy));
+    if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
+        let [rmw, rcw] = [rmw_ns, rcw_ns].map(format_nanoseconds);
+        let _ = writeln!(text, "    estimated for the stripe: {rmw} with RMW here, {rcw} with RCW");
+    }
+}
+
+fn vote_line(vote: &Vote, column: &ExplainedColumn) -> Option<String> {
+    let words: Vec<_> =
+        [(vote.rmw, "RMW"), (vote.rcw, "RCW")].into_iter().filter(|(count, _)| *count > 0).collect();
+    let (count, _) = words.first()?;
+    let names: Vec<_> = words.iter().map(|(_, name)| *name).collect();
+    let missing = if column.missing { format!(", missing: counts {count}") } else { String::new() };
+    Some(format!("disk {} -> {}{missing}", vote.disk, names.join(", ")))
+}
+
+fn chosen(explained: &ExplainedBand, policy: &str) -> String {
+    let band = &explained.band;
+    let cycle = match band.cycle.as_str() {
+        "direct" => return "written as they are: no parity is kept here, data alone".to_owned(),
+        "full" => return "all data is new: parity from it alone, nothing is read".to_owned(),
+        "recover" => "what is lost is recovered from parity first, then RCW".to_owned(),
+        other => other.to_uppercase(),
+    };
+    let why = if band.free { format!("chosen by {policy}") } else { "the only way".to_owned() };
+    format!("rmw={} rcw={}: {cycle}, {why}", band.rmw, band.rcw)
+}
+
+fn draw_matrix(text: &mut String, stripe: &ExplainedStripe) {
+    let mut lines = vec![header(stripe)];
+    for rows in &stripe.matrix {
+        let mut line = vec![rows_text(&[(rows.first, rows.last + 1)])];
+        line.extend(rows.cells.iter().cloned());
+        lines.push(line);
+    }
+    let widths: Vec<_> = (0..=stripe.columns.len())
+        .map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0))
+        .collect();
+    text.push('\n');
+    for line in lines {
+        let cells: Vec<_> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
+    }
+    let _ = writeln!(
+        text,
+        "  (r read, t read beside the new, x into the XOR, xx old and new, _ its result, w write)"
+    );
+}
+
+fn header(stripe: &ExplainedStripe) -> Vec<String> {
+    let name = |column: &ExplainedColumn| {
+        let holds = if column.holds == "data" { String::new() } else { format!(" {}", column.holds) };
+        format!("disk {}{holds}{}", column.disk, if column.missing { " missing" } else { "" })
+    };
+    std::iter::once("rows".to_owned()).chain(stripe.columns.iter().map(name)).collect()
+}
+
+fn draw_requests(text: &mut String, what: &str, requests: &[MemberIo]) {
+    let _ = writeln!(text, "\n  {what}:{}", if requests.is_empty() { " none" } else { "" });
+    for request in requests {
+        let device = request.device.as_ref().map(|device| format!(", {device}")).unwrap_or_default();
+        let (len, at) = (format_size(request.len_bytes), format_size(request.offset_bytes));
+        let _ = writeln!(text, "    disk {}{device}: {len} at {at}", request.disk);
+    }
+}

@@ -1,0 +1,87 @@
+//! Everything about one array, as `mdadm --detail` has it.
+
+use std::fmt::Write;
+
+use super::{has_chunks, job_line, members};
+use crate::{protocol::ArrayStatus, sizes::format_size};
+
+/// Everything about one array, in the shape of `mdadm --detail`.
+pub(crate) fn detail(status: &ArrayStatus) -> String {
+    let mut text = format!("{}:\n", status.name);
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "{label:>20} : {value}");
+    };
+    line("Name", status.full_name.clone());
+    line("UUID", status.uuid.clone());
+    line("Raid Level", format!("raid{}", status.level));
+    line("Array Size", size_line(status.size_bytes));
+    line("Used Dev Size", size_line(status.member_bytes));
+    line("Raid Devices", status.raid_devices.to_string());
+    line("State", status.state.clone());
+    let count = |state: &str| status.members.iter().filter(|m| m.state == state).count().to_string();
+    line("Active Devices", count("in sync"));
+    line("Failed Devices", count("faulty"));
+    line("Spare Devices", count("spare"));
+    if has_chunks(status) {
+        line("Chunk Size", format_size(status.chunk_bytes));
+    }
+    line("Logical Block", format_size(u64::from(status.logical_block_bytes)));
+    if status.level >= 4 {
+        line("Write Selection", status.selection.clone());
+    }
+    line("Consistency Policy", if status.bitmap.is_some() { "bitmap" } else { "none" }.to_owned());
+    line("Events", status.events.to_string());
+    for (label, job) in
+        [("Job", &status.job), ("Last Job", &status.last_job), ("Last Scrub", &status.last_scrub)]
+    {
+        if let Some(job) = job {
+            let outcome = job.outcome.as_ref().map(|outcome| format!(", {outcome}")).unwrap_or_default();
+            line(label, job_line(job) + &outcome);
+        }
+    }
+    for place in status.attached.iter().chain(&status.exports) {
+        line("At", place.clone());
+    }
+    for device in &status.left_out {
+        line("Left Out", device.clone());
+    }
+    for device in &status.forced {
+        line("Taken By Force", device.clone());
+    }
+    for advice in &status.advice {
+        line("Advice", advice.clone());
+    }
+    for warning in members::wear_warnings(status) {
+        line("Warning", warning);
+    }
+    if status.level >= 4 {
+        line("Rows Written", rows_line(status));
+        line("Stripe Writes", stripes_line(status));
+    }
+    line("Clients Wrote", size_line(counter(status, "written_bytes")));
+    if let Some(times) = status.write_amplification {
+        line("Members Wrote", format!("{times:.2} times that"));
+    }
+    text + &members::tables(status)
+}
+
+fn counter(status: &ArrayStatus, name: &str) -> u64 {
+    status.counters.get(name).copied().unwrap_or(0)
+}
+
+fn rows_line(status: &ArrayStatus) -> String {
+    let rows = |cycle: &str| counter(status, &format!("rows_{cycle}"));
+    let mut text = format!("{} full, {} RMW, {} RCW", rows("full"), rows("rmw"), rows("rcw"));
+    if rows("recovered") > 0 {
+        let _ = write!(text, ", {} recovered first", rows("recovered"));
+    }
+    text
+}
+
+fn stripes_line(status: &ArrayStatus) -> String {
+    format!("{}, {} of them full", counter(status, "stripe_writes"), counter(status, "stripe_writes_full"))
+}
+
+fn size_line(bytes: u64) -> String {
+    format!("{bytes} ({})", format_size(bytes))
+}

@@ -1,0 +1,120 @@
+//! An array's members as people read them: what they are, how fast, what was written to them, and how worn they are.
+
+use std::fmt::Write;
+
+use super::short;
+use crate::{
+    dates,
+    protocol::{ArrayStatus, MemberStatus, TimesStatus},
+    sizes::{format_nanoseconds, format_size},
+};
+
+/// Bytes of a block, which times of runs are given for.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Members by class, if any is known, and which keeps parity if one does: a line of `status`.
+pub(super) fn classes_line(status: &ArrayStatus) -> Option<String> {
+    let classes = status.members.iter().map(|member| member.class.as_str());
+    let is_told = classes.clone().any(|class| class != "unknown")
+        || status.members.iter().any(|member| member.is_parity == Some(true));
+    let mut known: Vec<_> = classes.collect();
+    known.sort_unstable();
+    known.dedup();
+    let group = |class: &str| {
+        let of_class = status.members.iter().filter(|member| member.class == class);
+        let names: Vec<_> =
+            of_class.map(|member| format!("{}{}", short(&member.device), parity_mark(member))).collect();
+        format!("{class}: {}", names.join(" "))
+    };
+    let groups: Vec<_> = known.into_iter().map(group).collect();
+    is_told.then(|| groups.join("; "))
+}
+
+fn parity_mark(member: &MemberStatus) -> &'static str {
+    if member.is_parity == Some(true) { " (parity)" } else { "" }
+}
+
+/// Members that will be worn out too early.
+pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
+    status.members.iter().filter_map(|member| {
+        let forecast = member.endurance.forecast?;
+        let (worn_out, days) = (forecast.worn_out_s?, forecast.short_days?);
+        let margin = match member.endurance.warranty_margin_days {
+            0 => String::new(),
+            margin => format!(" and {margin} days"),
+        };
+        Some(format!(
+            "{} will be worn out on {}, {days} days before its warranty{margin} ends: write less to it, or replace it \
+             in time",
+            short(&member.device),
+            dates::day(worn_out)
+        ))
+    })
+}
+
+/// The tables of `detail`.
+pub(super) fn tables(status: &ArrayStatus) -> String {
+    let mut text = roles(status);
+    if status.members.iter().any(|member| member.times.is_some()) {
+        text += &times(status);
+    }
+    text + &counters(status)
+}
+
+fn roles(status: &ArrayStatus) -> String {
+    let mut text = "\n    Number      Role  State        Class    Errors  Device\n".to_owned();
+    for member in &status.members {
+        let role = member.role.map_or_else(|| "-".to_owned(), |role| role.to_string());
+        let role = if member.is_parity == Some(true) { format!("{role} parity") } else { role };
+        let _ = writeln!(
+            text,
+            "    {:>6}  {role:>8}  {:<11}  {:<7}  {:>6}  {}",
+            member.number, member.state, member.class, member.read_errors, member.device
+        );
+    }
+    text
+}
+
+fn times(status: &ArrayStatus) -> String {
+    let mut text =
+        "\n    Number  Random read  Random write   Rewrite    Run read/s   Run write/s\n".to_owned();
+    for member in &status.members {
+        let Some(times) = member.times else { continue };
+        let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, .. } = times;
+        let [read, write, rewrite] =
+            [random_read_ns, random_write_ns, rewrite_ns].map(|ns| format_nanoseconds(u64::from(ns)));
+        let [run_read, run_write] = [times.sequential_read_ns, times.sequential_write_ns].map(rate);
+        let _ = writeln!(
+            text,
+            "    {:>6}  {read:>11}  {write:>12}  {rewrite:>8}  {run_read:>12}  {run_write:>12}",
+            member.number
+        );
+    }
+    text
+}
+
+/// Bytes a second at so many nanoseconds a block.
+fn rate(block_ns: u32) -> String {
+    format_size(BLOCK_BYTES * 1_000_000_000 / u64::from(block_ns.max(1)))
+}
+
+fn counters(status: &ArrayStatus) -> String {
+    let mut text =
+        "\n    Number  Stripe writes   Full blocks    RMW blocks    RCW blocks       Written      Metadata\n"
+            .to_owned();
+    for member in &status.members {
+        let count = |name: &str| member.counters.get(name).copied().unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "    {:>6}  {:>13}  {:>12}  {:>12}  {:>12}  {:>12}  {:>12}",
+            member.number,
+            count("stripe_writes"),
+            count("blocks_full"),
+            count("blocks_rmw"),
+            count("blocks_rcw"),
+            format_size(count("written_bytes")),
+            format_size(count("metadata_bytes"))
+        );
+    }
+    text
+}

@@ -1,0 +1,150 @@
+//! What the commands and an array's daemon say to each other over the control socket: one JSON line each way. The
+//! same types are what `--json` prints.
+
+mod decision;
+mod job;
+mod member;
+mod status;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::{LoadFigures, LoadSpec};
+
+pub(crate) use decision::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
+pub(crate) use job::JobStatus;
+pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, TimesStatus};
+pub(crate) use status::{ArrayStatus, BitmapStatus, state_name};
+
+/// A command for an array's daemon.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub(crate) enum Request {
+    Status,
+    Add {
+        device: String,
+        force: bool,
+    },
+    Fail {
+        member: String,
+    },
+    Remove {
+        member: String,
+    },
+    Replace {
+        member: String,
+        with: String,
+        force: bool,
+    },
+    Scrub {
+        action: ScrubAction,
+    },
+    /// What is none stays as it is; a maximum of 0 is no limit.
+    Speed {
+        min_bytes_per_s: Option<u64>,
+        max_bytes_per_s: Option<u64>,
+    },
+    Attach {
+        method: Option<AttachChoice>,
+    },
+    Detach {
+        force: bool,
+    },
+    Serve {
+        address: String,
+        read_only: bool,
+    },
+    Unserve {
+        address: Option<String>,
+    },
+    Stop {
+        force: bool,
+    },
+    /// Changes the write selection policy.
+    Policy {
+        policy: String,
+    },
+    /// What is known of a member's life; what is none stays as it is.
+    Endurance {
+        member: String,
+        rated_write_bytes: Option<u64>,
+        warranty_end_s: Option<u64>,
+        warranty_margin_days: Option<u32>,
+    },
+    /// Starts keeping decisions of write selection.
+    Trace {
+        choice: TraceChoice,
+    },
+    /// The decisions from a number on; nobody keeps them for long if nobody asks.
+    Traced {
+        since: u64,
+    },
+    TraceStop,
+    /// Puts load on the array; it ends early if nobody asks how it stands.
+    Load {
+        load: LoadSpec,
+    },
+    LoadStatus,
+}
+
+/// How a load stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LoadStatus {
+    pub(crate) done_bytes: u64,
+    /// Once it is over.
+    pub(crate) figures: Option<Box<LoadFigures>>,
+    /// The array was stopped meanwhile.
+    pub(crate) is_cut_short: bool,
+}
+
+/// How a block device is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AttachChoice {
+    /// The kernel's NBD client.
+    Nbd,
+    /// A FUSE file and a loop device.
+    Fuse,
+}
+
+/// What to do with scrubs and other background jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ScrubAction {
+    /// Read all and count what disagrees (md's `check`).
+    Start,
+    /// Read all and mend what disagrees.
+    Repair,
+    /// Pause the job under way, whatever it is; fails if there is none.
+    Pause,
+    /// Let it go on; fails if there is none.
+    Resume,
+    /// End it; fails if there is none.
+    Stop,
+    /// Print how the last scrub ended, or how the current one stands.
+    Status,
+}
+
+/// The daemon's answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reply {
+    /// Done, with what is to be told about it.
+    Done(Vec<String>),
+    /// A new daemon's first word: its array is open.
+    Opened {
+        status: Box<ArrayStatus>,
+        notes: Vec<String>,
+    },
+    /// The array has stopped.
+    Stopped {
+        /// Why it is not clean.
+        unclean: Option<String>,
+        notes: Vec<String>,
+    },
+    Status(Box<ArrayStatus>),
+    /// The address or path of a new export.
+    Export(String),
+    Traced(TracedStatus),
+    Load(LoadStatus),
+    Error(String),
+}

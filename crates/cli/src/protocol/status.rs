@@ -1,0 +1,77 @@
+//! An array as programs read it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stripewise::ArrayReport;
+
+use super::{JobStatus, MemberStatus};
+
+/// An array at one moment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ArrayStatus {
+    pub(crate) name: String,
+    /// The name in the superblocks.
+    pub(crate) full_name: String,
+    pub(crate) uuid: String,
+    pub(crate) level: i32,
+    pub(crate) state: String,
+    pub(crate) size_bytes: u64,
+    pub(crate) member_bytes: u64,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) logical_block_bytes: u32,
+    pub(crate) raid_devices: usize,
+    pub(crate) parity_devices: usize,
+    pub(crate) in_sync: Vec<bool>,
+    pub(crate) failed: bool,
+    pub(crate) dirty: bool,
+    pub(crate) read_only: bool,
+    pub(crate) selection: String,
+    pub(crate) events: u64,
+    pub(crate) members: Vec<MemberStatus>,
+    pub(crate) bitmap: Option<BitmapStatus>,
+    pub(crate) job: Option<JobStatus>,
+    pub(crate) last_job: Option<JobStatus>,
+    pub(crate) last_scrub: Option<JobStatus>,
+    pub(crate) speed_min_bytes_per_s: u64,
+    /// None for no limit.
+    pub(crate) speed_max_bytes_per_s: Option<u64>,
+    /// Devices that were given and take no part, with the reason.
+    pub(crate) left_out: Vec<String>,
+    /// Members that `assemble --force` took although they are not current, with the reason.
+    pub(crate) forced: Vec<String>,
+    pub(crate) attached: Option<String>,
+    pub(crate) exports: Vec<String>,
+    pub(crate) counters: BTreeMap<String, u64>,
+    /// Bytes written to members' data areas for each byte that clients wrote; none before they have written.
+    pub(crate) write_amplification: Option<f64>,
+    /// What is worth saying about its shape.
+    pub(crate) advice: Vec<String>,
+    pub(crate) pid: u32,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct BitmapStatus {
+    pub(crate) region_bytes: u64,
+    pub(crate) regions: usize,
+    pub(crate) marked: usize,
+}
+
+/// The array's state in mdadm's words.
+pub(crate) fn state_name(report: &ArrayReport) -> String {
+    if report.failed {
+        return "failed".to_owned();
+    }
+    let mut words = vec![if report.dirty { "active" } else { "clean" }];
+    if report.degraded() > 0 {
+        words.push("degraded");
+    }
+    if let Some(job) = &report.job {
+        words.push(match job.kind.name() {
+            "resync" => "resyncing",
+            "rebuild" | "replace" => "recovering",
+            _ => "checking",
+        });
+    }
+    words.join(", ")
+}
