@@ -1,0 +1,191 @@
+//! Write selection and members' classes on open arrays: chosen, kept, changed, counted and traced.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use stripewise_device::{Device, EnvHandle, IoBuf, WriteFlags};
+use stripewise_engine::{
+    Array, AssembleOptions, CreateOptions, ParityPlace, TraceFilter, assemble,
+    geometry::Level,
+    plan::{
+        Cycle,
+        selection::{POLICIES, policy},
+    },
+};
+use stripewise_format::extension::MemberClass;
+use stripewise_sim::{
+    World,
+    model::{
+        DiskOptions,
+        hdd::{Hdd, HddParams},
+        ssd::{Ssd, SsdParams},
+    },
+};
+
+/// Four hard disks, and a solid-state drive at `ssd_at`, each cut down to 64 MiB.
+fn hybrid(world: &mut World, ssd_at: usize) -> Vec<Arc<dyn Device>> {
+    let options = DiskOptions { size_bytes: Some(64 << 20), ..DiskOptions::default() };
+    (0..5)
+        .map(|index| -> Arc<dyn Device> {
+            if index == ssd_at {
+                world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64().scaled(6)), options)
+            } else {
+                let model = Hdd::new(HddParams::wd_caviar_black_640());
+                world.add_disk(format!("hdd{index}"), model, options)
+            }
+        })
+        .collect()
+}
+
+fn create(
+    world: &World,
+    level: Level,
+    devices: Vec<Arc<dyn Device>>,
+    with: impl Fn(&mut CreateOptions),
+) -> Array {
+    let mut options = CreateOptions::new("sim:policies", level, devices);
+    options.assume_clean = true;
+    with(&mut options);
+    let env = world.env();
+    world.run(async move { Array::create(env, options).await }).unwrap()
+}
+
+fn names_by_role(world: &World, array: &Array) -> Vec<String> {
+    let array = array.clone();
+    let report = world.run(async move { array.report().await });
+    let mut members: Vec<_> = report.members.iter().map(|m| (m.slot.unwrap(), m.name.clone())).collect();
+    members.sort();
+    members.into_iter().map(|(_, name)| name).collect()
+}
+
+fn reopen(world: &World, array: Array, devices: Vec<Arc<dyn Device>>) -> Array {
+    let env: EnvHandle = world.env();
+    world.run(async move {
+        array.stop().await.unwrap();
+        assemble(env, devices, &AssembleOptions::default()).await.unwrap()
+    })
+}
+
+#[test]
+fn level_4_gives_its_parity_to_the_flash_unless_told_otherwise() {
+    for measure in [false, true] {
+        let mut world = World::new(1);
+        let devices = hybrid(&mut world, 1);
+        let array = create(&world, Level::Raid4, devices.clone(), |options| options.measure = measure);
+        assert_eq!(names_by_role(&world, &array), ["hdd0", "hdd2", "hdd3", "hdd4", "ssd"]);
+        let array = reopen(&world, array, devices);
+        assert_eq!(names_by_role(&world, &array), ["hdd0", "hdd2", "hdd3", "hdd4", "ssd"]);
+        let report = world.run(async move { array.report().await });
+        let ssd = report.members.iter().find(|member| member.name == "ssd").unwrap();
+        assert_eq!((ssd.class, ssd.times.is_known()), (MemberClass::Ssd, measure));
+    }
+    let mut world = World::new(2);
+    let devices = hybrid(&mut world, 1);
+    let array = create(&world, Level::Raid4, devices, |options| options.parity = ParityPlace::Last);
+    assert_eq!(names_by_role(&world, &array), ["hdd0", "ssd", "hdd2", "hdd3", "hdd4"]);
+}
+
+#[test]
+fn what_an_operator_says_a_member_is_counts_and_is_kept() {
+    let mut world = World::new(3);
+    let devices = hybrid(&mut world, 4);
+    let array = create(&world, Level::Raid4, devices.clone(), |options| {
+        options.classes.insert("hdd2".into(), MemberClass::Ssd);
+        options.classes.insert("ssd".into(), MemberClass::Hdd);
+    });
+    assert_eq!(names_by_role(&world, &array).last().unwrap(), "hdd2");
+    let array = reopen(&world, array, devices);
+    let report = world.run(async move { array.report().await });
+    let class = |name: &str| report.members.iter().find(|m| m.name == name).unwrap().class;
+    assert_eq!((class("hdd2"), class("ssd")), (MemberClass::Ssd, MemberClass::Hdd));
+}
+
+#[test]
+fn a_policy_is_chosen_for_the_members_changed_while_running_and_kept() {
+    let mut world = World::new(4);
+    let devices = hybrid(&mut world, 4);
+    let array = create(&world, Level::Raid4, devices.clone(), |_| ());
+    assert_eq!(array.policy().name, "cost", "hard disks are among the members");
+    for chosen in POLICIES {
+        let changed = array.clone();
+        world.run(async move { changed.set_policy(chosen).await }).unwrap();
+        assert_eq!(array.policy().name, chosen.name);
+    }
+    let changed = array.clone();
+    world.run(async move { changed.set_policy(policy("modthresh").unwrap()).await }).unwrap();
+    let array = reopen(&world, array, devices);
+    assert_eq!(array.policy().name, "modthresh");
+}
+
+/// raid4s-modthresh 3.2.1: 128 KiB of a 4+1 array with chunks of 64 KiB, counted in rows and on each member.
+#[test]
+fn the_counters_tell_what_each_policy_did() {
+    for (name, rmw, rcw) in [("classic", 0, 16), ("modthresh", 16, 0), ("modified", 16, 0)] {
+        let mut world = World::new(5);
+        let devices = hybrid(&mut world, 4);
+        let array =
+            create(&world, Level::Raid4, devices, |options| options.policy = Some(policy(name).unwrap()));
+        array.trace_decisions(TraceFilter { chosen_only: true, ..TraceFilter::default() }, 8);
+        let written = array.clone();
+        let report = world.run(async move {
+            let data = |len: usize| IoBuf::copy_of(&vec![7; len]).freeze();
+            written.write(0, data(128 << 10), WriteFlags::default()).await.unwrap();
+            written.write(256 << 10, data(256 << 10), WriteFlags::default()).await.unwrap();
+            written.report().await
+        });
+        let stats = array.stats().report();
+        assert_eq!((stats.rows_rmw, stats.rows_rcw, stats.rows_full), (rmw, rcw, 16), "{name}");
+        assert_eq!((stats.stripe_writes, stats.stripe_writes_full), (2, 1));
+        let of = |role: usize| report.members.iter().find(|m| m.slot.unwrap().0 == role).unwrap().stats;
+        let parity = of(4);
+        assert_eq!((parity.blocks_rmw, parity.blocks_rcw, parity.blocks_full), (rmw, rcw, 16), "{name}");
+        assert_eq!((parity.stripe_writes, parity.written_bytes), (2, 128 << 10), "{name}");
+        assert_eq!(parity.read_bytes, if rmw > 0 { 64 << 10 } else { 0 }, "{name}");
+        assert_eq!((of(2).stripe_writes, of(0).stripe_writes), (1, 2), "{name}");
+        let traced = array.traced(0);
+        assert_eq!(traced.decisions.len(), 1, "the full stripe left no choice");
+        let band = traced.decisions[0].bands[0];
+        assert_eq!((band.rmw, band.rcw, band.rows.len()), (3, 2, 16));
+        assert_eq!(band.cycle, if rmw > 0 { Cycle::Rmw } else { Cycle::Rcw });
+        assert_eq!((traced.decisions[0].policy, traced.decisions[0].len_bytes), (name, 128 << 10));
+    }
+}
+
+/// A member takes ten times as long from some moment on: `cost` learns that while it runs, and goes around it.
+#[test]
+fn cost_turns_away_from_a_member_that_slows_down() {
+    let mut world = World::new(6);
+    let members: Vec<_> = (0..5).map(|index| world.add_member(format!("m{index}"), 64 << 20)).collect();
+    let devices = members.iter().map(|member| member.clone() as Arc<dyn Device>).collect();
+    let array =
+        create(&world, Level::Raid4, devices, |options| options.policy = Some(policy("cost").unwrap()));
+    // The first half of each stripe: RMW reads columns 0, 1 and parity; RCW columns 2 and 3.
+    let run = |rounds: u64| {
+        let before = array.stats().report();
+        let array = array.clone();
+        world.run(async move {
+            let mut rng = Rng::with_seed(rounds);
+            for _ in 0..rounds {
+                let offset = rng.u64(..200) * (256 << 10);
+                let data = IoBuf::copy_of(&vec![1; 128 << 10]).freeze();
+                array.write(offset, data, WriteFlags::default()).await.unwrap();
+            }
+        });
+        before
+    };
+    let share_rmw = |before: stripewise_engine::StatsReport| {
+        let now = array.stats().report();
+        let (rmw, rcw) = (now.rows_rmw - before.rows_rmw, now.rows_rcw - before.rows_rcw);
+        rmw as f64 / (rmw + rcw) as f64
+    };
+    run(200);
+    members[3].set_slowness(20);
+    run(200);
+    assert!(share_rmw(run(200)) > 0.9, "RCW would read the slow member");
+    members[3].set_slowness(1);
+    members[4].set_slowness(20);
+    run(300);
+    assert!(share_rmw(run(200)) < 0.1, "RMW would read slow parity");
+}
