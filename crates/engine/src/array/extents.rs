@@ -5,10 +5,7 @@ use std::ops::Range;
 use stripewise_device::{Extent, IoError};
 
 use super::Shared;
-use crate::{
-    geometry::{MemberIndex, StripeIndex},
-    topology::Member,
-};
+use crate::{geometry::MemberIndex, topology::Member};
 
 /// Stripes looked at for one answer: 16 MiB of each member at the default chunk.
 const STRIPES_MAX: u64 = 256;
@@ -43,9 +40,7 @@ impl Shared {
 
     async fn holes_of_members(&self, stripes: &Range<u64>) -> Result<Vec<Holes>, IoError> {
         let topology = self.topology.load_full();
-        let last = StripeIndex(stripes.end - 1);
-        let range = self.geometry.chunk_start(StripeIndex(stripes.start))
-            ..self.geometry.chunk_start(last) + self.geometry.chunk_len(last) as u64;
+        let range = self.member_range(stripes);
         let mut all = Vec::with_capacity(self.geometry.members());
         for member in (0..self.geometry.members()).map(MemberIndex) {
             all.push(match &topology.slots[member.0].primary {

@@ -65,14 +65,26 @@ impl Shared {
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         let topology = self.topology.load_full();
-        if let Some(member) = topology.reader(&self.geometry, stripe, column) {
-            let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
-            if let Ok(block) = member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one() {
+        match self.own(&topology, stripe, column, &bytes).await {
+            Some(block) => {
                 into.copy_from_slice(&block);
-                return Ok(());
+                Ok(())
             }
+            None => self.recover(stripe, column, bytes, into).await,
         }
-        self.recover(stripe, column, bytes, into).await
+    }
+
+    /// Content of a column from its own member, if that is there and can read it.
+    async fn own(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: &Range<usize>,
+    ) -> Option<IoBuf> {
+        let member = topology.reader(&self.geometry, stripe, column)?;
+        let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
+        member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one().ok()
     }
 
     /// Content of a column, from the others. The caller holds the rows.
@@ -150,7 +162,7 @@ impl Shared {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
         let _rows = self.locks.lock(stripe, rows).await;
         let topology = self.topology.load_full();
-        if topology.failed || self.read_only || !self.is_trusted(stripe) {
+        if topology.failed || !self.is_trusted(stripe) {
             return Ok(()); // a resync goes over it anyway
         }
         self.heal_rows(&topology, stripe, &[column], rows).await
@@ -170,12 +182,11 @@ impl Shared {
             columns.iter().flat_map(|column| rows.runs().flatten().map(move |row| (*column, row)))
         {
             let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
-            let Some(member) = topology.reader(&self.geometry, stripe, column) else { continue };
-            let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
-            let mut content = IoBuf::with_len(bytes.len());
-            if member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.result.is_ok() {
+            let is_there = topology.reader(&self.geometry, stripe, column).is_some();
+            if !is_there || self.own(topology, stripe, column, &bytes).await.is_some() {
                 continue;
             }
+            let mut content = IoBuf::with_len(bytes.len());
             self.recover(stripe, column, bytes.clone(), &mut content).await?;
             if lives(Mutant::HealWithZeroes) {
                 content.fill(0);

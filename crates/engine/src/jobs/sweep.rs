@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// Where the chunks of some consecutive stripes lie on each member.
-    pub(super) fn member_range(&self, stripes: &Range<u64>) -> Range<u64> {
+    pub(crate) fn member_range(&self, stripes: &Range<u64>) -> Range<u64> {
         let start = self.geometry.chunk_start(StripeIndex(stripes.start));
         let last = StripeIndex(stripes.end - 1);
         start..self.geometry.chunk_start(last) + self.geometry.chunk_len(last) as u64

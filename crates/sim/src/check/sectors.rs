@@ -28,12 +28,28 @@ pub struct Sectors {
     sectors: Vec<SmallVec<[Version; 2]>>,
     /// Sectors with more than one version.
     open: BTreeSet<usize>,
-    /// Sectors of which nothing is promised until they are next written for certain, and since when.
-    wild: BTreeMap<usize, u64>,
+    /// Sectors of which less is promised until they are next written for certain.
+    wild: BTreeMap<usize, Wild>,
+    /// What sectors might have held that a crash left open, beside what was found: it may still be on some member.
+    ghosts: BTreeMap<usize, SmallVec<[u64; 2]>>,
     /// Reads under way, by when they began: they may see what has been replaced since.
     reads: BTreeSet<u64>,
     clock: u64,
     next_value: u64,
+}
+
+/// What is promised of a sector that was forgiven.
+#[derive(Debug, Clone)]
+struct Wild {
+    since: u64,
+    /// That it holds one of these; none: nothing.
+    values: Option<SmallVec<[u64; 2]>>,
+}
+
+impl Wild {
+    fn allows(&self, value: u64) -> bool {
+        self.values.as_ref().is_none_or(|values| values.contains(&value))
+    }
 }
 
 /// A write that has begun.
@@ -61,6 +77,7 @@ impl Sectors {
             sectors: vec![SmallVec::from_elem(zeroed, 1); count],
             open: BTreeSet::new(),
             wild: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
             reads: BTreeSet::new(),
             clock: 1,
             next_value: 0,
@@ -154,7 +171,7 @@ impl Sectors {
         versions.retain(|version| version.ended.is_none_or(|end| end > newest));
         if versions.len() == 1 && versions[0].durable {
             self.open.remove(&sector);
-            if self.wild.get(&sector).is_some_and(|since| *since < versions[0].begun) {
+            if self.wild.get(&sector).is_some_and(|wild| wild.since < versions[0].begun) {
                 self.wild.remove(&sector);
             }
         }
@@ -172,7 +189,7 @@ impl Sectors {
             let newest = versions.iter().filter(seen_before).map(|v| v.begun).max().unwrap_or(0);
             let value = tag(found);
             let fits = |v: &Version| v.value == value && v.ended.is_none_or(|end| end > newest);
-            if !versions.iter().any(fits) && !self.wild.contains_key(&sector) {
+            if !versions.iter().any(fits) && !self.may_be(sector, value) {
                 return Err(self.wrong(sector, value, "a read"));
             }
         }
@@ -199,8 +216,28 @@ impl Sectors {
     /// Nothing is promised of these sectors until they are next written for certain: what the failure model calls the
     /// write hole, or what a lying member did.
     pub fn forgive(&mut self, sectors: impl IntoIterator<Item = usize>) {
-        let now = self.tick();
-        self.wild.extend(sectors.into_iter().map(|sector| (sector, now)));
+        let since = self.tick();
+        self.wild.extend(sectors.into_iter().map(|sector| (sector, Wild { since, values: None })));
+    }
+
+    /// As [`Sectors::forgive`], but they hold something that was written there once and that a crash left open: of mirrors
+    /// that differ, another may be read from now on.
+    pub fn forgive_older(&mut self, sectors: impl IntoIterator<Item = usize>) {
+        let since = self.tick();
+        for sector in sectors {
+            let ghosts = self.ghosts.get(&sector).cloned().unwrap_or_default();
+            match self.wild.get_mut(&sector) {
+                Some(wild) => wild.values.iter_mut().for_each(|values| values.extend(ghosts.iter().copied())),
+                None => {
+                    self.wild.insert(sector, Wild { since, values: Some(ghosts) });
+                }
+            }
+        }
+    }
+
+    /// Whether a sector was forgiven, and may hold this.
+    fn may_be(&self, sector: usize, value: u64) -> bool {
+        self.wild.get(&sector).is_some_and(|wild| wild.allows(value))
     }
 
     /// After a crash: what is found must be allowed, and is what is there from now on.
@@ -211,10 +248,12 @@ impl Sectors {
         for (sector, found) in content.chunks(SECTOR_BYTES).enumerate() {
             let value = tag(found);
             let allowed = self.sectors[sector].iter().any(|version| version.value == value);
-            if !allowed && !self.wild.contains_key(&sector) {
+            if !allowed && !self.may_be(sector, value) {
                 return Err(self.wrong(sector, value, "after the crash"));
             }
             if self.open.contains(&sector) || !allowed {
+                let older = self.sectors[sector].iter().map(|version| version.value);
+                self.ghosts.entry(sector).or_default().extend(older);
                 self.found(sector, value);
             }
         }
@@ -225,6 +264,7 @@ impl Sectors {
     /// is there from now on.
     pub fn settle(&mut self, content: &[u8]) {
         let wild: Vec<usize> = std::mem::take(&mut self.wild).into_keys().collect();
+        self.ghosts.clear();
         for sector in wild {
             let value = tag(&content[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES]);
             if self.sectors[sector].iter().all(|version| version.value != value) {
@@ -306,6 +346,7 @@ mod tests {
             sectors: sectors.sectors.clone(),
             open: sectors.open.clone(),
             wild: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
             reads: BTreeSet::new(),
             clock: sectors.clock,
             next_value: sectors.next_value,

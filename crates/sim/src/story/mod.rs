@@ -403,7 +403,11 @@ impl Story {
             is_lost(place.role) && self.hole.contains(&(place.offset_bytes / ROW_BYTES))
         };
         let forgiven: Vec<usize> = (0..sectors.count()).filter(in_hole).collect();
-        sectors.forgive(forgiven);
+        if self.shape.level == Level::Raid1 {
+            sectors.forgive_older(forgiven);
+        } else {
+            sectors.forgive(forgiven);
+        }
     }
 
     fn layout(&self) -> crate::check::layout::Layout {

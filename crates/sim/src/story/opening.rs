@@ -187,7 +187,12 @@ impl Story {
         let lost = |role: usize| vacant(role) || before.doubtful.contains(&role);
         self.forgive_hole(|role| lost(role) && self.shape.level != Level::Raid1);
         let content = self.read_all()?;
-        self.desk.sectors.lock().adopt(&content)
+        self.desk.sectors.lock().adopt(&content)?;
+        if self.shape.level == Level::Raid1 && !before.doubtful.is_empty() {
+            // Should the mirror that was read be dropped before the resync has passed, another one is.
+            self.forgive_hole(|_| true);
+        }
+        Ok(())
     }
 
     /// The whole array's content.
