@@ -13,13 +13,27 @@ pub(super) const BLOCK: u64 = 4096;
 pub(super) const WRITE: ModelOp = ModelOp::Write { fua: false };
 
 /// The hard disks.
-pub(super) fn hdds() -> [HddParams; 3] {
-    [HddParams::wd_caviar_black_640(), HddParams::seagate_cheetah_15k4_73(), HddParams::seagate_exos_x18()]
+pub(super) fn hdds() -> Vec<HddParams> {
+    vec![
+        HddParams::wd_caviar_black_640(),
+        HddParams::seagate_cheetah_15k4_73(),
+        HddParams::seagate_exos_x18(),
+    ]
 }
 
 /// The SSDs, whole.
-pub(super) fn ssds() -> [SsdParams; 3] {
-    [SsdParams::intel_x25e_64(), SsdParams::intel_535_120(), SsdParams::samsung_980_pro_1tb()]
+pub(super) fn ssds() -> Vec<SsdParams> {
+    vec![SsdParams::intel_x25e_64(), SsdParams::intel_535_120(), SsdParams::samsung_980_pro_1tb()]
+}
+
+/// The SSDs, made smaller so many times by half.
+pub(super) fn smaller_ssds(halvings: u32) -> Vec<SsdParams> {
+    ssds().into_iter().map(|drive| drive.scaled(halvings)).collect()
+}
+
+/// The place of the drive in a list whose name contains these words; checks find their drive by it.
+pub(super) fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, words: &str) -> usize {
+    names.position(|name| name.contains(words)).unwrap_or_else(|| panic!("no drive is called {words}"))
 }
 
 /// Units of 4 KiB that a drive holds.

@@ -8,7 +8,7 @@ use stripewise_sim::model::{
 
 use super::{
     Effort,
-    drives::{BLOCK, hdds, random, ssds, units},
+    drives::{BLOCK, hdds, place_of, random, smaller_ssds, units},
 };
 use crate::{
     parallel::{self, OnProgress},
@@ -23,7 +23,7 @@ const DEPTHS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const HDD_DEPTHS: usize = 6;
 
 pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
-    let (hdds, ssds) = (hdds(), ssds().map(|drive| drive.scaled(effort.pick(8, 4))));
+    let (hdds, ssds) = (hdds(), smaller_ssds(effort.pick(8, 4)));
     let drives = hdds.len() + ssds.len();
     let depths = |drive| if drive < hdds.len() { &DEPTHS[..HDD_DEPTHS] } else { &DEPTHS[..] };
     let points: Vec<_> =
@@ -40,23 +40,31 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
                 None => ssd_rate(&ssds[*drive - hdds.len()], *depth, effort.pick(5000, 200_000)),
             }
         });
-    let rate = |drive, depth| {
+    let rate_of = |drive, depth| {
         let index = points.iter().position(|point| *point == (drive, depth)).expect("a point that was run");
         rates[index]
     };
-    let line = |drive| depths(drive).iter().map(|depth| (*depth as f64, rate(drive, *depth))).collect();
-    let series_of = |first: usize, names: [&'static str; 3]| -> Vec<Series> {
-        let named = names.into_iter().enumerate();
-        named.map(|(hue, name)| Series::new(name, hue, Style::Marked, line(first + hue))).collect()
+    let line = |drive| depths(drive).iter().map(|depth| (*depth as f64, rate_of(drive, *depth))).collect();
+    let series_of = |first: usize, names: &[&'static str]| -> Vec<Series> {
+        let named = names.iter().enumerate();
+        named.map(|(hue, name)| Series::new(*name, hue, Style::Marked, line(first + hue))).collect()
     };
-    let mut of_hdds = series_of(0, hdds.each_ref().map(|drive| drive.name));
-    of_hdds.push(Series::new("published, ST18000NM000J", 2, Style::Rings, vec![(16.0, 170.0)]));
-    let mut of_ssds = series_of(hdds.len(), ssds.each_ref().map(|drive| drive.name));
+    let hdd_names: Vec<_> = hdds.iter().map(|drive| drive.name).collect();
+    let ssd_names: Vec<_> = ssds.iter().map(|drive| drive.name).collect();
+    let published = |names: &[&'static str], drive: &str, points| {
+        let hue = place_of(names.iter().copied(), drive);
+        Series::new(format!("published, {drive}"), hue, Style::Rings, points)
+    };
+    let mut of_hdds = series_of(0, &hdd_names);
+    of_hdds.push(published(&hdd_names, "ST18000NM000J", vec![(16.0, 170.0)]));
+    let mut of_ssds = series_of(hdds.len(), &ssd_names);
     of_ssds.extend([
-        Series::new("published, X25-E", 0, Style::Rings, vec![(32.0, 35e3)]),
-        Series::new("published, Intel 535", 1, Style::Rings, vec![(32.0, 45e3)]),
-        Series::new("published, 980 PRO", 2, Style::Rings, vec![(1.0, 22e3), (512.0, 1e6)]),
+        published(&ssd_names, "X25-E", vec![(32.0, 35e3)]),
+        published(&ssd_names, "Intel 535", vec![(32.0, 45e3)]),
+        published(&ssd_names, "980 PRO", vec![(1.0, 22e3), (512.0, 1e6)]),
     ]);
+    let rate =
+        |drive: &str, depth| rate_of(place_of(hdd_names.iter().chain(&ssd_names).copied(), drive), depth);
     Section {
         name: "queue-depth",
         title: "Random reads by queue depth".to_owned(),
@@ -68,14 +76,14 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
                 .to_owned(),
         ],
         checks: vec![
-            Check::near("ST18000NM000J", "random reads, depth 16", "/s", (170.0, 0.05), "manual", rate(2, 16)),
-            Check::near("X25-E", "random reads, depth 32", "/s", (35e3, 0.05), "manual", rate(3, 32)).given(),
-            Check::near("Intel 535", "random reads, depth 32", "/s", (45e3, 0.05), "sheet", rate(4, 32))
+            Check::near("ST18000NM000J", "random reads, depth 16", "/s", (170.0, 0.05), "manual", rate("ST18000NM000J", 16)),
+            Check::near("X25-E", "random reads, depth 32", "/s", (35e3, 0.05), "manual", rate("X25-E", 32)).given(),
+            Check::near("Intel 535", "random reads, depth 32", "/s", (45e3, 0.05), "sheet", rate("Intel 535", 32))
                 .given(),
-            Check::near("980 PRO", "random reads, depth 1", "/s", (22e3, 0.1), "sheet", rate(5, 1)).note(
+            Check::near("980 PRO", "random reads, depth 1", "/s", (22e3, 0.1), "sheet", rate("980 PRO", 1)).note(
                 "45 us of sensing are what was published for dies of the generation; the drive's own are not.",
             ),
-            Check::near("980 PRO", "random reads, depth 32 x 16", "/s", (1e6, 0.05), "sheet", rate(5, 512))
+            Check::near("980 PRO", "random reads, depth 32 x 16", "/s", (1e6, 0.05), "sheet", rate("980 PRO", 512))
                 .given()
                 .note("32 dies of two planes that work as one give 32 / 48 us = 0.66 million reads at most. The real \
                        drive needs planes that read independently; in the model planes are folded into pages."),

@@ -8,7 +8,7 @@ use stripewise_sim::model::{
 use super::{
     Effort,
     amplification::{greedy, programmed_and_written},
-    drives::{BLOCK, WRITE, random, ssds, units},
+    drives::{BLOCK, WRITE, random, smaller_ssds, units},
 };
 use crate::{
     parallel::{self, OnProgress},
@@ -31,7 +31,7 @@ struct Sample {
 
 pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
     let (halvings, windows) = effort.pick((8, 16), (6, 120));
-    let drives = ssds().map(|drive| drive.scaled(halvings));
+    let drives = smaller_ssds(halvings);
     let runs = parallel::map("SSDs from fresh to steady", on_progress, &drives, |drive| run(drive, windows));
     let plot_of = |name, title: &str, y, value: fn(&Sample) -> f64| {
         let lines = drives.iter().zip(&runs).enumerate();
