@@ -368,7 +368,7 @@ mod tests {
         geometry::{Geometry, Level, StripeIndex},
         plan::{
             Band, Presence, WriteSelection, build,
-            costs::{ColumnCosts, NoCosts},
+            costs::{ColumnCosts, MemberCost, ServiceTime},
             selection::{Classic, Cost, ModThresh, Modified, Policy, by_counts},
         },
     };
@@ -384,6 +384,17 @@ mod tests {
 
         fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
             by_counts(bands, |_, _| false);
+        }
+    }
+
+    /// Members of which no two cost the same.
+    struct Uneven(u64);
+
+    impl ColumnCosts for Uneven {
+        fn of(&self, column: usize) -> MemberCost {
+            let mut rng = fastrand::Rng::with_seed(self.0 ^ column as u64);
+            let mut time = || ServiceTime { fixed_ns: rng.f32() * 1e7, block_ns: rng.f32() * 1e5 };
+            MemberCost { read: time(), write: time(), rewrite: time(), queue: rng.f32() * 8.0 }
         }
     }
 
@@ -474,7 +485,7 @@ mod tests {
             let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
             let state = StripeState::for_write(&geometry, &span, trusted, presence);
             let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost, &AlwaysRcw];
-            let Ok(plan) = build(&state, policies[selection], &NoCosts) else {
+            let Ok(plan) = build(&state, policies[selection], &Uneven(seed)) else {
                 // Only level 0 cannot plan around a lost column; the others stay within their tolerance here.
                 prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
                 return Ok(());

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use futures_util::future::join_all;
 use stripewise_device::{Device, EnvHandle};
 use stripewise_format::{
     extension::MemberClass,
@@ -20,7 +21,7 @@ use crate::{
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
     ledger::{Entry, Ledger, Standing},
-    measure::{ServiceTimes, measure_all},
+    measure::{ServiceTimes, Touch, measure_or_not},
     plan::selection::{Policy, policy_for},
     topology::Member,
 };
@@ -59,8 +60,11 @@ pub struct CreateOptions {
 /// Where level 4 keeps its parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ParityPlace {
-    /// On the fastest member, if one is faster than the others: RAID4S. It is given the last role.
+    /// As [`ParityPlace::Fastest`]; with `assume_clean` as [`ParityPlace::Last`], since what is on the members tells which
+    /// is which.
     #[default]
+    Auto,
+    /// On the fastest member, if one is faster than the others: RAID4S. It is given the last role.
     Fastest,
     /// On the last member, as given.
     Last,
@@ -156,8 +160,14 @@ impl Array {
     /// [`CreateError`]; members may have been written to by then.
     pub async fn create(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
         check_members(&options)?;
-        let traits = traits_of(&env, &options).await?;
-        if options.level == Level::Raid4 && options.parity == ParityPlace::Fastest {
+        check_shape(&options)?;
+        let traits = traits_of(&env, &options).await;
+        let moves = match options.parity {
+            ParityPlace::Auto => !options.assume_clean,
+            ParityPlace::Fastest => true,
+            ParityPlace::Last => false,
+        };
+        if options.level == Level::Raid4 && moves {
             place_parity(&mut options.members, &traits);
         }
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
@@ -170,11 +180,11 @@ impl Array {
 /// What the members are, by name.
 type AllTraits = BTreeMap<String, Traits>;
 
-async fn traits_of(env: &EnvHandle, options: &CreateOptions) -> Result<AllTraits, CreateError> {
+async fn traits_of(env: &EnvHandle, options: &CreateOptions) -> AllTraits {
     let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
     let times = if options.measure {
-        let measured = measure_all(&**env, &devices).await;
-        measured.map_err(|(member, error)| ArrayError::Io { member, error })?
+        let touch = if options.assume_clean { Touch::ReadOnly } else { Touch::WriteBack };
+        join_all(devices.iter().map(|device| measure_or_not(&**env, &***device, touch))).await
     } else {
         vec![ServiceTimes::default(); devices.len()]
     };
@@ -185,7 +195,7 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions) -> Result<AllTraits
         let traits = given.map_or(detected, |class| Traits { class: *class, given: true, times });
         (name, traits)
     });
-    Ok(traits.collect())
+    traits.collect()
 }
 
 /// Gives the last role, level 4's parity, to a member that is faster than the one that has it.
@@ -213,11 +223,7 @@ async fn write_metadata(
     traits: &AllTraits,
 ) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
-    let missing = options.members.iter().filter(|member| member.is_none()).count();
-    let tolerated = geometry.parity_columns();
-    if missing > tolerated {
-        return Err(CreateError::TooManyMissing { missing, tolerated, level: geometry.level().number() });
-    }
+    let (missing, tolerated) = (missing(options), geometry.parity_columns());
     // Without redundancy to spare there is nothing to compute: what is there is the truth.
     let in_sync = options.assume_clean || missing == tolerated;
     let mut ledger = new_ledger(env, options, &geometry, in_sync, traits)?;
@@ -230,6 +236,21 @@ async fn write_metadata(
         None => Ok(()),
         Some((member, error)) => Err(ArrayError::Io { member: member.name().to_owned(), error }.into()),
     }
+}
+
+fn missing(options: &CreateOptions) -> usize {
+    options.members.iter().filter(|member| member.is_none()).count()
+}
+
+/// What can be refused before anything is touched.
+fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
+    let geometry = geometry_of(options)?;
+    region_bytes(options, &geometry)?;
+    let (missing, tolerated) = (missing(options), geometry.parity_columns());
+    if missing > tolerated {
+        return Err(CreateError::TooManyMissing { missing, tolerated, level: geometry.level().number() });
+    }
+    Ok(())
 }
 
 fn check_members(options: &CreateOptions) -> Result<(), CreateError> {
@@ -331,7 +352,7 @@ fn new_ledger(
         entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
     }
     let mut ledger = Ledger { entries, events: 0, clean: in_sync };
-    let classes = traits.values().map(|traits| traits.class);
+    let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);
     ledger.set_policy(options.policy.unwrap_or_else(|| policy_for(classes)));
     Ok(ledger)
 }

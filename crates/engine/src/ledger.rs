@@ -103,11 +103,10 @@ impl Ledger {
         }
     }
 
-    /// Writes down on every member how partly written rows are written.
-    pub(crate) fn set_policy(&mut self, policy: &Policy) {
-        for header in self.entries.iter_mut().filter_map(|entry| entry.header.as_mut()) {
-            header.options.selection_policy = policy.number;
-        }
+    /// Writes down on every member how partly written rows are written. False: no member has room for it.
+    pub(crate) fn set_policy(&mut self, policy: &Policy) -> bool {
+        let headers = self.entries.iter_mut().filter_map(|entry| entry.header.as_mut());
+        headers.map(|header| header.options.selection_policy = policy.number).count() > 0
     }
 
     /// A device number for a new member: one that no member has, present or absent, as long as the table has such;
@@ -133,7 +132,7 @@ impl Ledger {
         // others written, it would be two behind.
         let lags = |entry: &Entry| {
             matches!(entry.standing, Standing::Active(_) | Standing::Incoming { .. })
-                && entry.superblock.events + 1 < events
+                && entry.superblock.events.saturating_add(1) < events
         };
         let lagging: Vec<u32> =
             self.entries.iter().filter(|entry| lags(entry)).map(|entry| entry.member.dev_number).collect();
@@ -152,7 +151,11 @@ impl Ledger {
     pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         let events = self.events;
         let belongs = |entry: &Entry| entry.superblock.role() != Role::Faulty;
-        self.write_where(|entry| entry.superblock.events + 1 == events && belongs(entry), wall_clock_us).await
+        self.write_where(
+            |entry| entry.superblock.events.saturating_add(1) == events && belongs(entry),
+            wall_clock_us,
+        )
+        .await
     }
 
     async fn write_where(

@@ -43,6 +43,6 @@ pub use create::{CreateError, CreateOptions, ParityPlace};
 pub use error::ArrayError;
 pub use examine::{Examination, ExamineError, examine};
 pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
-pub use measure::{ServiceTimes, measure};
+pub use measure::{ServiceTimes, Touch, measure};
 pub use stats::{MemberStats, MemberStatsReport, Stats, StatsReport};
 pub use trace::{Decision, TraceFilter, Traced};

@@ -1,8 +1,6 @@
 //! What kind of member a device is, and how long its I/O takes: a measurement of about a second on a hard disk, which
 //! leaves everything on the device as it was.
 
-use std::sync::Arc;
-
 use smallvec::smallvec;
 use stripewise_device::{Device, Env, IoBuf, IoError, MediaKind, SharedBuf, Timestamp, WriteFlags};
 use stripewise_format::extension::{MemberClass, SERVICE_TIMES};
@@ -56,14 +54,17 @@ impl ServiceTimes {
 
     /// What a member with these times costs before anything is learned of it.
     pub fn cost(&self) -> MemberCost {
+        // Where writes were not measured, they are taken to be as reads are.
+        let or_read = |ns: u32, read_ns: u32| if ns > 0 { ns } else { read_ns };
         let time = |random_ns: u32, block_ns: u32| ServiceTime {
             fixed_ns: random_ns.saturating_sub(block_ns) as f32,
             block_ns: block_ns as f32,
         };
+        let write_block_ns = or_read(self.sequential_write_ns, self.sequential_read_ns);
         MemberCost {
             read: time(self.random_read_ns, self.sequential_read_ns),
-            write: time(self.random_write_ns, self.sequential_write_ns),
-            rewrite: time(self.rewrite_ns, self.sequential_write_ns),
+            write: time(or_read(self.random_write_ns, self.random_read_ns), write_block_ns),
+            rewrite: time(or_read(self.rewrite_ns, self.random_read_ns), write_block_ns),
             queue: 0.0,
         }
     }
@@ -80,55 +81,73 @@ pub(crate) fn class_of(media: MediaKind, times: &ServiceTimes) -> MemberClass {
     }
 }
 
-/// Measures a device. Nothing else may use it meanwhile. What is written is what was read there just before, so that a
-/// crash costs nothing. A device too small to tell has no times.
+/// Whether a measurement may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// What it has just read, so that a crash costs nothing.
+    WriteBack,
+    /// Nothing: how long writes take is not known then.
+    ReadOnly,
+}
+
+/// Measures a device. Nothing else may use it meanwhile. A device too small to tell has no times.
 ///
 /// # Errors
 /// Of the device.
-pub async fn measure(env: &dyn Env, device: &dyn Device) -> Result<ServiceTimes, IoError> {
+pub async fn measure(env: &dyn Env, device: &dyn Device, touch: Touch) -> Result<ServiceTimes, IoError> {
     let run_bytes = RUN_REQUESTS * RUN_REQUEST_BYTES;
-    if device.info().size_bytes < 4 * run_bytes {
+    if device.info().size_bytes < 2 * run_bytes {
         return Ok(ServiceTimes::default());
     }
+    let mut times = ServiceTimes::default();
     let mut stopwatch = Stopwatch { env, begun: env.now() };
-    let mut kept = Vec::new();
-    for place in places(env, device) {
-        kept.push((place, read(device, place, BLOCK).await?));
+    let places = places(env, device);
+    let random = read_all(device, &places, BLOCK).await?;
+    times.random_read_ns = stopwatch.lap(PLACES);
+    let start = run_bytes * (env.random_u64() % (device.info().size_bytes / run_bytes - 1));
+    let run: Vec<u64> = (0..RUN_REQUESTS).map(|request| start + request * RUN_REQUEST_BYTES).collect();
+    // Getting there is not part of the run.
+    read_all(device, &run[..1], BLOCK).await?;
+    stopwatch.lap(1);
+    let sequential = read_all(device, &run, RUN_REQUEST_BYTES).await?;
+    times.sequential_read_ns = stopwatch.lap(run_bytes / BLOCK);
+    if touch == Touch::ReadOnly {
+        return Ok(times);
     }
-    let random_read_ns = stopwatch.lap(PLACES);
-    for (place, content) in kept.iter().rev() {
-        write(device, *place, content).await?;
-    }
-    device.flush().await?;
-    let random_write_ns = stopwatch.lap(PLACES);
-    for place in places(env, device) {
+    write_all(device, &run, &sequential).await?;
+    times.sequential_write_ns = stopwatch.lap(run_bytes / BLOCK);
+    write_all(device, &places, &random).await?;
+    times.random_write_ns = stopwatch.lap(PLACES);
+    for place in places {
         let content = read(device, place, BLOCK).await?;
         write(device, place, &content).await?;
     }
     device.flush().await?;
-    let rewrite_ns = stopwatch.lap(PLACES).saturating_sub(random_read_ns).max(1);
-    let start = run_bytes * (env.random_u64() % (device.info().size_bytes / run_bytes - 1));
-    let requests = (0..RUN_REQUESTS).map(|request| start + request * RUN_REQUEST_BYTES);
-    // Getting there is not part of the run.
-    read(device, start, BLOCK).await?;
-    stopwatch.lap(1);
-    let mut kept = Vec::new();
-    for place in requests {
-        kept.push((place, read(device, place, RUN_REQUEST_BYTES).await?));
-    }
-    let sequential_read_ns = stopwatch.lap(run_bytes / BLOCK);
-    for (place, content) in &kept {
-        write(device, *place, content).await?;
-    }
-    device.flush().await?;
-    let sequential_write_ns = stopwatch.lap(run_bytes / BLOCK);
-    Ok(ServiceTimes { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns })
+    times.rewrite_ns = stopwatch.lap(PLACES).saturating_sub(times.random_read_ns).max(1);
+    Ok(times)
 }
 
 /// Blocks anywhere on a device.
 fn places(env: &dyn Env, device: &dyn Device) -> Vec<u64> {
     let blocks = device.info().size_bytes / BLOCK;
     (0..PLACES).map(|_| env.random_u64() % blocks * BLOCK).collect()
+}
+
+/// One after the other.
+async fn read_all(device: &dyn Device, places: &[u64], len_bytes: u64) -> Result<Vec<SharedBuf>, IoError> {
+    let mut contents = Vec::with_capacity(places.len());
+    for place in places {
+        contents.push(read(device, *place, len_bytes).await?);
+    }
+    Ok(contents)
+}
+
+/// One after the other, and made durable.
+async fn write_all(device: &dyn Device, places: &[u64], contents: &[SharedBuf]) -> Result<(), IoError> {
+    for (place, content) in places.iter().zip(contents) {
+        write(device, *place, content).await?;
+    }
+    device.flush().await
 }
 
 async fn read(device: &dyn Device, offset_bytes: u64, len_bytes: u64) -> Result<SharedBuf, IoError> {
@@ -155,20 +174,19 @@ impl Stopwatch<'_> {
     }
 }
 
-/// Measures several devices at once. One that cannot be measured is named.
-pub(crate) async fn measure_all(
-    env: &dyn Env,
-    devices: &[&Arc<dyn Device>],
-) -> Result<Vec<ServiceTimes>, (String, IoError)> {
-    let measured = devices.iter().map(async |device| {
-        let times = measure(env, &***device).await;
-        times.map_err(|error| (device.info().name.clone(), error))
-    });
-    futures_util::future::join_all(measured).await.into_iter().collect()
+/// As [`measure`], of a device that is to be a member: one that cannot be measured is so for a reason that shows when it is
+/// written, or that a rebuild mends.
+pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, touch: Touch) -> ServiceTimes {
+    measure(env, device, touch).await.unwrap_or_else(|error| {
+        tracing::warn!(member = device.info().name, %error, "its service times could not be measured");
+        ServiceTimes::default()
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use stripewise_device::memory::MemoryDevice;
     use stripewise_sim::{
         World,
@@ -188,8 +206,8 @@ mod tests {
         let ssd = world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), DiskOptions::default());
         let env = world.env();
         let (hdd, ssd) = world.run(async move {
-            let hdd = measure(&*env, &*hdd).await.unwrap();
-            (hdd, measure(&*env, &*ssd).await.unwrap())
+            let hdd = measure(&*env, &*hdd, Touch::WriteBack).await.unwrap();
+            (hdd, measure(&*env, &*ssd, Touch::WriteBack).await.unwrap())
         });
         assert_eq!(class_of(MediaKind::Unknown, &hdd), MemberClass::Hdd, "{hdd:?}");
         assert_eq!(class_of(MediaKind::Unknown, &ssd), MemberClass::Ssd, "{ssd:?}");
@@ -205,10 +223,10 @@ mod tests {
         let found = world.run(async move {
             let data = IoBuf::copy_of(&content).freeze();
             device.write(0, smallvec![data], WriteFlags::default()).await.unwrap();
-            assert!(measure(&*env, &*device).await.unwrap().is_known());
+            assert!(measure(&*env, &*device, Touch::WriteBack).await.unwrap().is_known());
             let found = read(&*device, 0, 8 << 20).await.unwrap();
-            let small = MemoryDevice::new("s", 1 << 20);
-            assert!(!measure(&*env, &small).await.unwrap().is_known());
+            let small = MemoryDevice::new("s", 1 << 19);
+            assert!(!measure(&*env, &small, Touch::WriteBack).await.unwrap().is_known());
             found[..] == content[..]
         });
         assert!(found);

@@ -30,6 +30,8 @@ pub(crate) enum IoClass {
     Write,
     /// A write where the same plan has just read.
     Rewrite,
+    /// What says nothing of small writes: the long runs of background jobs. It takes the member's time all the same.
+    Other,
 }
 
 /// Weight of the newest request among those that count, once there are enough: a member that changes is believed
@@ -39,7 +41,7 @@ const WEIGHT: f32 = 1.0 / 64.0;
 /// Weight of the newest look at the queue.
 const QUEUE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Requests of one kind of writes after which the other kind, of which none came, is taken to go with it.
+/// Requests of other classes after which what was learned of one counts no more.
 const UNSEEN_MAX: u32 = 64;
 
 /// The least spread of lengths, in blocks squared, from which the part by length is told.
@@ -72,7 +74,7 @@ struct Class {
     now: SharedTime,
     /// What was believed before anything was seen.
     first: SharedTime,
-    /// Requests of the sibling class since the last of this one.
+    /// Requests of other classes since the last of this one.
     unseen: AtomicU32,
     moments: Mutex<Moments>,
 }
@@ -140,22 +142,45 @@ impl Class {
     fn learn(&self, blocks: f32, ns: f32) {
         let Some(mut moments) = self.moments.try_lock() else { return };
         moments.add(blocks, ns);
-        self.set(moments.line(self.get().block_ns));
+        self.set(moments.line(self.first.get().block_ns));
         self.unseen.store(0, Relaxed);
+    }
+
+    /// Another class was seen in its place. Whether that is so for so long that what was learned counts no more.
+    fn is_old(&self) -> bool {
+        let unseen = self.unseen.load(Relaxed).saturating_add(1);
+        self.unseen.store(unseen, Relaxed);
+        if unseen == UNSEEN_MAX
+            && let Some(mut moments) = self.moments.try_lock()
+        {
+            *moments = Moments::default();
+        }
+        unseen > UNSEEN_MAX
     }
 
     /// A class of its kind was seen in its place: what nobody asks for is as much faster or slower as that is, since both
     /// were measured. A drive's write cache makes all writes fast, and a policy that never saw the one kind would not
     /// try it.
     fn follow(&self, sibling: &Self) {
-        let unseen = self.unseen.load(Relaxed).saturating_add(1);
-        self.unseen.store(unseen, Relaxed);
-        if unseen > UNSEEN_MAX {
+        if self.is_old() {
             let (now, first, own) = (sibling.get(), sibling.first.get(), self.first.get());
             let scaled = |own: f32, now: f32, first: f32| if first > 0.0 { own * now / first } else { now };
             self.set(ServiceTime {
                 fixed_ns: scaled(own.fixed_ns, now.fixed_ns, first.fixed_ns),
                 block_ns: scaled(own.block_ns, now.block_ns, first.block_ns),
+            });
+        }
+    }
+
+    /// Something else was asked of the member: what was learned fades to what was believed at first, so that a member
+    /// that was slow once is tried again.
+    fn fade(&self) {
+        if self.is_old() {
+            let (now, first) = (self.get(), self.first.get());
+            let step = |now: f32, first: f32| now + WEIGHT * (first - now);
+            self.set(ServiceTime {
+                fixed_ns: step(now.fixed_ns, first.fixed_ns),
+                block_ns: step(now.block_ns, first.block_ns),
             });
         }
     }
@@ -184,8 +209,7 @@ impl Meter {
         Arc::new(meter)
     }
 
-    /// Starts from other times than those learned so far.
-    pub(crate) fn believe(&self, cost: MemberCost) {
+    fn believe(&self, cost: MemberCost) {
         for (class, time) in self.classes.iter().zip([cost.read, cost.write, cost.rewrite]) {
             *class.moments.lock() = Moments::default();
             class.first.set(time);
@@ -210,7 +234,13 @@ impl Meter {
     }
 
     /// Watches a request that was just asked for.
-    pub(crate) fn watch<T>(self: &Arc<Self>, class: IoClass, bytes: usize, io: IoFuture<T>) -> IoFuture<T>
+    pub(crate) fn watch<T>(
+        self: &Arc<Self>,
+        class: IoClass,
+        bytes: usize,
+        io: IoFuture<T>,
+        is_ok: fn(&T) -> bool,
+    ) -> IoFuture<T>
     where
         T: Send + Unpin + 'static,
     {
@@ -221,7 +251,7 @@ impl Meter {
         let found = self.under_way.fetch_add(1, Relaxed) as f32;
         store(&self.queue, load(&self.queue) + QUEUE_WEIGHT * (found - load(&self.queue)));
         let begun = env.now();
-        IoFuture::boxed(Watched { io, entry: Entry(self.clone()), class, bytes, begun })
+        IoFuture::boxed(Watched { io, entry: Entry(self.clone()), class, bytes, begun, is_ok })
     }
 
     fn done(&self, class: IoClass, bytes: usize, begun: Timestamp) {
@@ -229,15 +259,21 @@ impl Meter {
         let end = env.now().0;
         let before = self.last_end_ns.swap(end, Relaxed);
         let ns = end.saturating_sub(before.max(begun.0)) as f32;
+        let blocks = (bytes / BLOCK_BYTES).max(1) as f32;
         let [read, write, rewrite] = &self.classes;
-        let (own, sibling) = match class {
-            IoClass::Read => (read, None),
-            IoClass::Write => (write, Some(rewrite)),
-            IoClass::Rewrite => (rewrite, Some(write)),
-        };
-        own.learn((bytes / BLOCK_BYTES).max(1) as f32, ns);
-        if let Some(sibling) = sibling {
-            sibling.follow(own);
+        match class {
+            IoClass::Read => read.learn(blocks, ns),
+            IoClass::Write => {
+                write.learn(blocks, ns);
+                rewrite.follow(write);
+                read.fade();
+            }
+            IoClass::Rewrite => {
+                rewrite.learn(blocks, ns);
+                write.follow(rewrite);
+                read.fade();
+            }
+            IoClass::Other => {}
         }
     }
 }
@@ -257,6 +293,7 @@ struct Watched<T> {
     class: IoClass,
     bytes: usize,
     begun: Timestamp,
+    is_ok: fn(&T) -> bool,
 }
 
 impl<T: Unpin> Future for Watched<T> {
@@ -264,7 +301,8 @@ impl<T: Unpin> Future for Watched<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let output = std::task::ready!(Pin::new(&mut self.io).poll(cx));
-        self.entry.0.done(self.class, self.bytes, self.begun);
+        let class = if (self.is_ok)(&output) { self.class } else { IoClass::Other };
+        self.entry.0.done(class, self.bytes, self.begun);
         Poll::Ready(output)
     }
 }
@@ -287,8 +325,9 @@ mod tests {
             for round in 0..rounds {
                 let blocks = if round % 2 == 0 { 1 } else { 8 };
                 let took = fixed + Duration::from_micros(10) * blocks;
-                let requests = (0..at_a_time)
-                    .map(|_| meter.watch(IoClass::Read, blocks as usize * BLOCK_BYTES, env.sleep(took)));
+                let requests = (0..at_a_time).map(|_| {
+                    meter.watch(IoClass::Read, blocks as usize * BLOCK_BYTES, env.sleep(took), |()| true)
+                });
                 join_all(requests).await;
             }
             assert_eq!(meter.under_way.load(Relaxed), 0);
@@ -328,12 +367,57 @@ mod tests {
         assert_near(meter.cost().read.fixed_ns, 5_000_000.0);
     }
 
+    /// Fixed parts alone; the lines have no slope where all is of one length.
+    fn ask(world: &World, meter: &Arc<Meter>, class: IoClass, rounds: usize, took: Duration) {
+        let (env, meter) = (world.env(), meter.clone());
+        meter.switch(true, &env);
+        world.run(async move {
+            for _ in 0..rounds {
+                meter.watch(class, BLOCK_BYTES, env.sleep(took), |()| true).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_kind_of_writes_that_nobody_asks_for_goes_with_the_other() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        ask(&world, &meter, IoClass::Rewrite, 200, Duration::from_millis(8));
+        ask(&world, &meter, IoClass::Write, 300, Duration::from_micros(125));
+        let MemberCost { write, rewrite, .. } = meter.cost();
+        let ratio = MemberCost::HDD.rewrite.fixed_ns / MemberCost::HDD.write.fixed_ns;
+        assert_near(rewrite.fixed_ns, ratio * write.fixed_ns);
+        ask(&world, &meter, IoClass::Rewrite, 1, Duration::from_micros(500));
+        assert!(meter.cost().rewrite.fixed_ns < 1e6, "what was learned long ago does not come back");
+    }
+
+    #[test]
+    fn a_member_that_was_slow_once_is_believed_in_again() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        ask(&world, &meter, IoClass::Read, 200, Duration::from_millis(50));
+        assert!(meter.cost().read.fixed_ns > 4e7);
+        ask(&world, &meter, IoClass::Write, 1000, Duration::from_micros(100));
+        assert!(meter.cost().read.fixed_ns < 2e5, "{:?}", meter.cost().read);
+    }
+
+    #[test]
+    fn requests_that_fail_and_those_of_jobs_teach_nothing() {
+        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        ask(&world, &meter, IoClass::Other, 200, Duration::from_millis(50));
+        let (env, watched) = (world.env(), meter.clone());
+        world.run(
+            async move { watched.watch(IoClass::Read, 4096, env.sleep(Duration::ZERO), |()| false).await },
+        );
+        assert_eq!(MemberCost { queue: 0.0, ..meter.cost() }, MemberCost::SSD);
+    }
+
     #[test]
     fn a_meter_that_is_off_sees_nothing() {
         let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
         let env = world.env();
         let watched = meter.clone();
-        world.run(async move { watched.watch(IoClass::Read, 4096, env.sleep(Duration::from_secs(1))).await });
+        world.run(async move {
+            watched.watch(IoClass::Read, 4096, env.sleep(Duration::from_secs(1)), |()| true).await
+        });
         assert_eq!(meter.cost(), MemberCost::SSD);
     }
 }

@@ -73,15 +73,20 @@ impl Member {
 
     /// Bytes written to it since they are counted.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written_before + self.stats.report().wearing_bytes()
+        self.written_before.saturating_add(self.stats.report().wearing_bytes())
     }
 
     /// Reads at an offset of the member's data.
     pub(crate) fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        self.read_as(IoClass::Read, offset_bytes, into)
+    }
+
+    /// As [`Member::read`], and says what for.
+    pub(crate) fn read_as(&self, class: IoClass, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
         let bytes = bufs_len(&into);
         self.stats.count_read(bytes as u64);
         let io = self.device.read(self.data_offset_bytes + offset_bytes, into);
-        self.meter.watch(IoClass::Read, bytes, io)
+        self.meter.watch(class, bytes, io, |done: &ReadDone| done.result.is_ok())
     }
 
     /// Writes at an offset of the member's data.
@@ -89,7 +94,7 @@ impl Member {
         self.write_as(IoClass::Write, offset_bytes, from, flags)
     }
 
-    /// As [`Member::write`], and says whether the place was just read.
+    /// As [`Member::write`], and says what for.
     pub(crate) fn write_as(
         &self,
         class: IoClass,
@@ -100,7 +105,7 @@ impl Member {
         let bytes = bufs_len(&from);
         self.stats.count_write(bytes as u64);
         let io = self.device.write(self.data_offset_bytes + offset_bytes, from, flags);
-        self.meter.watch(class, bytes, io)
+        self.meter.watch(class, bytes, io, Result::is_ok)
     }
 
     /// Zeroes a range of the member's data.

@@ -110,9 +110,11 @@ impl Tracer {
     }
 
     pub(crate) fn since(&self, since: u64) -> Traced {
-        let kept = self.kept.lock();
+        let mut kept = self.kept.lock();
+        let handed_out = kept.decisions.iter().take_while(|decision| decision.number < since).count();
+        kept.decisions.drain(..handed_out);
         let oldest = kept.decisions.front().map_or(kept.next, |decision| decision.number);
-        let decisions = kept.decisions.iter().filter(|decision| decision.number >= since).cloned().collect();
+        let decisions = kept.decisions.iter().cloned().collect();
         Traced { decisions, lost: oldest.saturating_sub(since), next: kept.next }
     }
 }

@@ -73,7 +73,10 @@ fn level_4_gives_its_parity_to_the_flash_unless_told_otherwise() {
     for measure in [false, true] {
         let mut world = World::new(1);
         let devices = hybrid(&mut world, 1);
-        let array = create(&world, Level::Raid4, devices.clone(), |options| options.measure = measure);
+        let array = create(&world, Level::Raid4, devices.clone(), |options| {
+            options.measure = measure;
+            options.parity = ParityPlace::Fastest;
+        });
         assert_eq!(names_by_role(&world, &array), ["hdd0", "hdd2", "hdd3", "hdd4", "ssd"]);
         let array = reopen(&world, array, devices);
         assert_eq!(names_by_role(&world, &array), ["hdd0", "hdd2", "hdd3", "hdd4", "ssd"]);
@@ -81,10 +84,24 @@ fn level_4_gives_its_parity_to_the_flash_unless_told_otherwise() {
         let ssd = report.members.iter().find(|member| member.name == "ssd").unwrap();
         assert_eq!((ssd.class, ssd.times.is_known()), (MemberClass::Ssd, measure));
     }
-    let mut world = World::new(2);
-    let devices = hybrid(&mut world, 1);
-    let array = create(&world, Level::Raid4, devices, |options| options.parity = ParityPlace::Last);
-    assert_eq!(names_by_role(&world, &array), ["hdd0", "ssd", "hdd2", "hdd3", "hdd4"]);
+}
+
+/// An array made anew over its old self: what lies on the members says which is which.
+#[test]
+fn members_that_are_taken_as_they_are_keep_their_places() {
+    for (parity, assume_clean, moves) in [
+        (ParityPlace::Last, false, false),
+        (ParityPlace::Auto, true, false),
+        (ParityPlace::Auto, false, true),
+    ] {
+        let mut world = World::new(2);
+        let devices = hybrid(&mut world, 1);
+        let array = create(&world, Level::Raid4, devices, |options| {
+            (options.parity, options.assume_clean) = (parity, assume_clean);
+        });
+        let last = if moves { "ssd" } else { "hdd4" };
+        assert_eq!(names_by_role(&world, &array).last().unwrap(), last, "{parity:?}, {assume_clean}");
+    }
 }
 
 #[test]
@@ -92,6 +109,7 @@ fn what_an_operator_says_a_member_is_counts_and_is_kept() {
     let mut world = World::new(3);
     let devices = hybrid(&mut world, 4);
     let array = create(&world, Level::Raid4, devices.clone(), |options| {
+        options.parity = ParityPlace::Fastest;
         options.classes.insert("hdd2".into(), MemberClass::Ssd);
         options.classes.insert("ssd".into(), MemberClass::Hdd);
     });
@@ -188,4 +206,42 @@ fn cost_turns_away_from_a_member_that_slows_down() {
     members[4].set_slowness(20);
     run(300);
     assert!(share_rmw(run(200)) < 0.1, "RMW would read slow parity");
+}
+
+/// Bytes written wear a member out whether or not the array is open, and at every level.
+#[test]
+fn what_was_written_stays_counted() {
+    for level in [Level::Raid0, Level::Raid5] {
+        let mut world = World::new(7);
+        let devices: Vec<_> =
+            (0..4).map(|index| world.add_member(format!("m{index}"), 64 << 20) as Arc<dyn Device>).collect();
+        let mut array = create(&world, level, devices.clone(), |_| ());
+        for round in 1..=3 {
+            let written = array.clone();
+            world.run(async move {
+                let data = IoBuf::copy_of(&vec![1; 16 << 20]).freeze();
+                written.write(0, data, WriteFlags::default()).await.unwrap();
+            });
+            array = reopen(&world, array, devices.clone());
+            let reported = array.clone();
+            let report = world.run(async move { reported.report().await });
+            let written: u64 = report.members.iter().map(|member| member.endurance.written_bytes).sum();
+            assert!(written >= round * (16 << 20), "level {level:?}, round {round}: {written}");
+        }
+    }
+}
+
+/// Two tasks add one device: the second must not measure or blank what the first is being filled with.
+#[test]
+fn a_device_is_added_once_however_many_ask() {
+    let mut world = World::new(8);
+    let devices: Vec<_> =
+        (0..4).map(|index| world.add_member(format!("m{index}"), 64 << 20) as Arc<dyn Device>).collect();
+    let array = create(&world, Level::Raid5, devices, |options| options.measure = true);
+    let spare: Arc<dyn Device> = world.add_member("spare", 64 << 20);
+    let (a, b) = world.run(async move {
+        let (first, second) = (array.add(spare.clone()), array.add(spare));
+        futures_util::future::join(first, second).await
+    });
+    assert_eq!((a.is_ok(), b.is_ok()), (true, false), "{a:?} {b:?}");
 }

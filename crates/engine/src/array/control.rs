@@ -1,10 +1,12 @@
 //! What an operator does to an open array: fail, remove, add, replace, scrub, stop.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use stripewise_device::{Device, IoError, IoErrorKind};
 use stripewise_format::{extension::Endurance, md::Role};
 
@@ -14,8 +16,8 @@ use crate::{
     error::ArrayError,
     geometry::{Level, MemberIndex, StripeIndex},
     jobs::{Found, JobKind, JobReport, SpeedLimits},
-    ledger::{Entry, Ledger, Standing},
-    measure::{ServiceTimes, measure},
+    ledger::{Ledger, Standing},
+    measure::{ServiceTimes, Touch, measure_or_not},
     topology::{Incoming, Member, Place},
 };
 
@@ -77,7 +79,9 @@ impl Array {
             let member = shared.find(&name).await?;
             shared
                 .change_state(|ledger, _| {
-                    let header = ledger.entry_mut(&member).and_then(|entry| entry.header.as_mut());
+                    let entry = ledger.entry_mut(&member).filter(|entry| entry.standing != Standing::Faulty);
+                    let failed = "it has failed; nothing is kept on it any more";
+                    let header = entry.ok_or_else(|| problem(&name, failed))?.header.as_mut();
                     let no_room = "it has no extension area to keep its endurance in";
                     let header = header.ok_or_else(|| problem(&name, no_room))?;
                     let Endurance { written_bytes, written_since_s, .. } = header.endurance;
@@ -234,6 +238,10 @@ impl Shared {
             return Ok(());
         }
         self.flush().await?;
+        if self.intent.is_none() {
+            // What was written is counted on the members.
+            self.record(|_| ()).await?;
+        }
         if let Some(intent) = &self.intent {
             // Twice: the first look takes note that regions were used, the second finds them idle.
             intent.clear_idle(self).await;
@@ -272,19 +280,15 @@ impl Shared {
     }
 
     /// The times of a device that is to be added, if those of the other members were measured.
-    async fn measure_as_others(&self, device: &Arc<dyn Device>) -> Result<ServiceTimes, ArrayError> {
+    async fn measure_as_others(&self, device: &Arc<dyn Device>) -> ServiceTimes {
         let measured = {
             let ledger = self.ledger.lock().await;
-            not_attached(&ledger, &device.info().name)?;
-            let times =
-                |entry: &Entry| Some(ServiceTimes::from_header(entry.header.as_ref()?.service_time_ns));
-            ledger.entries.iter().filter_map(times).any(|times| times.is_known())
+            ledger.entries.iter().any(|entry| entry.member.times.is_known())
         };
-        if !measured {
-            return Ok(ServiceTimes::default());
+        match measured {
+            true => measure_or_not(&*self.env, &**device, Touch::WriteBack).await,
+            false => ServiceTimes::default(),
         }
-        let measured = measure(&*self.env, &**device).await;
-        measured.map_err(|error| ArrayError::Io { member: device.info().name.clone(), error })
     }
 
     /// Writes a device's metadata as a spare of this array.
@@ -292,12 +296,14 @@ impl Shared {
         if self.read_only {
             return Err(ArrayError::ReadOnly);
         }
-        let times = self.measure_as_others(&device).await?;
+        // Until it is attached, nobody else may measure, blank or write it.
+        let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
         let tentative = {
             let ledger = self.ledger.lock().await;
             not_attached(&ledger, &device.info().name)?;
-            enroll::spare(&self.geometry, &ledger, device.clone(), times, &*self.env)?
+            enroll::spare(&self.geometry, &ledger, device.clone(), ServiceTimes::default(), &*self.env)?
         };
+        let times = self.measure_as_others(&device).await;
         enroll::blank(&tentative.entry).await?;
         self.change_state(|ledger, _| {
             let name = device.info().name.clone();
@@ -371,5 +377,26 @@ impl Shared {
     /// Sectors of each member below a stripe.
     pub(crate) fn sectors_before(&self, stripe: StripeIndex) -> u64 {
         self.geometry.chunk_start(stripe).min(self.geometry.member_bytes()) / 512
+    }
+}
+
+/// A device on its way into the array.
+struct Enrolling<'a> {
+    names: &'a Mutex<BTreeSet<String>>,
+    name: String,
+}
+
+impl<'a> Enrolling<'a> {
+    fn enter(names: &'a Mutex<BTreeSet<String>>, name: &str) -> Result<Self, ArrayError> {
+        if !names.lock().insert(name.to_owned()) {
+            return Err(problem(name, "it is being added already"));
+        }
+        Ok(Self { names, name: name.to_owned() })
+    }
+}
+
+impl Drop for Enrolling<'_> {
+    fn drop(&mut self) {
+        self.names.lock().remove(&self.name);
     }
 }

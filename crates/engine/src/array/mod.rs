@@ -73,7 +73,11 @@ pub(crate) struct Shared {
     /// Where each member keeps its bitmap, by device number; members without extension area are not listed.
     pub(crate) bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
     pub(crate) ledger: AsyncMutex<Ledger>,
-    pub(crate) selection: RwLock<Arc<dyn WriteSelection>>,
+    pub(crate) selection: ArcSwap<Arc<dyn WriteSelection>>,
+    /// The selection looks at what members' I/O costs.
+    pub(crate) metered: AtomicBool,
+    /// Names of devices on their way into the array.
+    pub(crate) enrolling: Mutex<std::collections::BTreeSet<String>>,
     /// Who sees the decisions of write selection.
     pub(crate) tracer: Tracer,
     pub(crate) jobs: JobBoard,

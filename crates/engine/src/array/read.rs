@@ -9,6 +9,7 @@ use super::{Array, Shared};
 use crate::{
     error::ArrayError,
     geometry::{Level, StripeIndex},
+    meter::IoClass,
     topology::{Member, Topology},
 };
 
@@ -134,7 +135,7 @@ impl Shared {
         let started: Vec<(MemberRead, IoFuture<ReadDone>)> = reads
             .into_iter()
             .map(|mut read| {
-                let io = read.member.read(read.start, std::mem::take(&mut read.bufs));
+                let io = read.member.read_as(IoClass::Other, read.start, std::mem::take(&mut read.bufs));
                 (read, io)
             })
             .collect();

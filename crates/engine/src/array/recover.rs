@@ -10,6 +10,7 @@ use crate::{
     compute::WriteExtent,
     error::ArrayError,
     geometry::StripeIndex,
+    meter::IoClass,
     mutants::{Mutant, lives},
     recovery::{self, Columns, Sources},
     rows::{BLOCK_BYTES, RowSet},
@@ -128,7 +129,7 @@ impl Shared {
             .iter()
             .map(|column| {
                 let member = topology.reader(&self.geometry, stripe, *column).expect("sources are readable");
-                (*column, member.read(start, smallvec![IoBuf::with_len(bytes.len())]))
+                (*column, member.read_as(IoClass::Other, start, smallvec![IoBuf::with_len(bytes.len())]))
             })
             .collect();
         let mut bufs = SmallVec::new();

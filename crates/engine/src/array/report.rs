@@ -170,7 +170,7 @@ impl Array {
             failed: topology.failed,
             dirty: !ledger.clean,
             read_only: shared.read_only,
-            selection: shared.selection.read().policy().name,
+            selection: shared.selection.load().policy().name,
             events: ledger.events,
             bitmap: shared.intent.as_ref().map(|intent| BitmapReport {
                 region_bytes: intent.map.region_stripes * shared.geometry.chunk_bytes() as u64,

@@ -1,6 +1,6 @@
 //! Write selection on an open array: which policy, what it is told of members, and what it decided.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{Array, Shared};
 use crate::{
@@ -31,7 +31,7 @@ impl Array {
 
     /// The policy by which partly written rows are written.
     pub fn policy(&self) -> &'static Policy {
-        self.shared.selection.read().policy()
+        self.shared.selection.load().policy()
     }
 
     /// Keeps the next decisions that the filter lets pass, up to a number; then the oldest are dropped.
@@ -39,7 +39,7 @@ impl Array {
         self.shared.tracer.start(filter, capacity);
     }
 
-    /// The decisions kept from number `since` on.
+    /// The decisions kept from number `since` on; those before are dropped.
     pub fn traced(&self, since: u64) -> Traced {
         self.shared.tracer.since(since)
     }
@@ -66,22 +66,29 @@ impl ColumnCosts for StripeCosts<'_> {
 
 impl Shared {
     async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
-        *self.selection.write() = (policy.make)();
-        let set = self.record(move |ledger| ledger.set_policy(policy)).await;
-        self.switch_meters(&*self.ledger.lock().await);
-        set
+        self.change_state(|ledger, _| {
+            if !ledger.set_policy(policy) {
+                let problem = "no member has an extension area to keep a policy in".to_owned();
+                return Err(ArrayError::Unsupported(problem));
+            }
+            self.selection.store(Arc::new((policy.make)()));
+            self.switch_meters(ledger);
+            Ok(None)
+        })
+        .await
     }
 
     /// Meters run where somebody looks at them.
     pub(crate) fn switch_meters(&self, ledger: &Ledger) {
-        let on = self.is_metered();
+        let on = self.selection.load().needs_costs();
+        self.metered.store(on, Ordering::Relaxed);
         for entry in &ledger.entries {
             entry.member.meter.switch(on, &self.env);
         }
     }
 
     pub(super) fn is_metered(&self) -> bool {
-        self.selection.read().needs_costs()
+        self.metered.load(Ordering::Relaxed)
     }
 
     /// Plans a stripe's write, and tells who traces decisions.
@@ -92,8 +99,8 @@ impl Shared {
         state: &StripeState,
     ) -> Result<Plan, PlanError> {
         let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
-        let selection = Arc::clone(&self.selection.read());
-        let plan = plan::build(state, &*selection, &costs)?;
+        let selection = self.selection.load();
+        let plan = plan::build(state, &***selection, &costs)?;
         self.tracer.tell(|number| Decision {
             number,
             at: self.env.now(),

@@ -225,8 +225,11 @@ impl Shared {
         let mut members: SmallVec<[&Arc<Member>; 8]> = SmallVec::new();
         let mut requested = Requested::new();
         for extent in extents {
-            let class = if after_read(extent.column) { IoClass::Rewrite } else { IoClass::Write };
+            let reader =
+                topology.reader(&self.geometry, stripe, extent.column).filter(|_| after_read(extent.column));
             for member in topology.writers(&self.geometry, stripe, extent.column) {
+                let was_read = reader.is_some_and(|reader| Arc::ptr_eq(reader, member));
+                let class = if was_read { IoClass::Rewrite } else { IoClass::Write };
                 let offset = start + extent.start as u64;
                 requested.push(member.write_as(class, offset, extent.bufs.clone(), flags));
                 members.push(member);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
-    extension::{ExtensionError, Header, MapKind, SuperblockOrigin},
+    extension::{ArrayOptions, ExtensionError, Header, MapKind, SuperblockOrigin},
     md::{Features, Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
@@ -49,6 +49,14 @@ pub(super) fn check_writable(
         }
     }
     Ok(())
+}
+
+/// What was chosen for the array: of the freshest member, or of the first of the others whose extension area is whole.
+pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOptions {
+    let parts = chosen.parts.iter().map(Part::index);
+    let mut headers =
+        [chosen.freshest].into_iter().chain(parts).map(|index| examined[index].extension.as_ref());
+    headers.find_map(|header| header.ok().map(|(header, _)| header.options)).unwrap_or_default()
 }
 
 fn unwritable(examination: &Examination) -> Option<String> {
@@ -172,7 +180,8 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
         // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
         Err(_) => {
             let traits = Traits::detected(device, ServiceTimes::default());
-            enroll::header_for(&superblock, &chosen.geometry, region_bytes, &traits)
+            let header = enroll::header_for(&superblock, &chosen.geometry, region_bytes, &traits);
+            header.map(|header| Header { options: kept_options(examined, chosen), ..header })
         }
     };
     let offset = superblock.data_offset_sectors * SECTOR_BYTES;

@@ -201,7 +201,9 @@ async fn open(
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),
-        selection: RwLock::new((policy.make)()),
+        selection: ArcSwap::from_pointee((policy.make)()),
+        metered: AtomicBool::new(false),
+        enrolling: Mutex::default(),
         tracer: Tracer::default(),
         jobs: JobBoard::default(),
         stats: Stats::default(),
@@ -239,10 +241,9 @@ async fn open(
     Ok(array)
 }
 
-/// The write selection policy that was chosen for the array.
+/// The write selection policy that was chosen for the array, as the first of its members has it that can tell.
 fn kept_policy(examined: &[Examination], chosen: &Chosen) -> &'static Policy {
-    let header = examined[chosen.freshest].extension.as_ref().ok();
-    policy_numbered(header.map_or(0, |(header, _)| header.options.selection_policy))
+    policy_numbered(load::kept_options(examined, chosen).selection_policy)
 }
 
 /// A check or repair that the array's end interrupted.

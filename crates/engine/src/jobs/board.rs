@@ -137,6 +137,19 @@ impl JobReport {
         (self.mismatched_rows, self.mismatches, self.unreadable) = (mismatched_rows, mismatches, unreadable);
     }
 
+    /// Where a scrub is to be gone on with that must be told without what cannot be read: there, at the latest; and what
+    /// was found before.
+    pub(crate) fn before_unreadable(&self, stripe_bytes: u64) -> (u64, Found) {
+        let mut found = self.found();
+        let Some(offset_bytes) = found.unreadable.take() else { return (self.done_stripes, found) };
+        let stripe = self.done_stripes.min(offset_bytes / stripe_bytes);
+        let behind = found.mismatches.iter().filter(|mismatch| mismatch.stripe >= stripe);
+        let rows: u64 = behind.map(|mismatch| u64::from(mismatch.rows)).sum();
+        found.mismatched_rows = found.mismatched_rows.saturating_sub(rows);
+        found.mismatches.retain(|mismatch| mismatch.stripe < stripe);
+        (stripe, found)
+    }
+
     /// What was found so far.
     pub(crate) fn found(&self) -> Found {
         let (mismatched_rows, unreadable) = (self.mismatched_rows, self.unreadable);
@@ -144,7 +157,7 @@ impl JobReport {
     }
 
     pub(crate) fn add_mismatch(&mut self, mismatch: Mismatch) {
-        self.mismatched_rows += u64::from(mismatch.rows);
+        self.mismatched_rows = self.mismatched_rows.saturating_add(mismatch.rows.into());
         if self.mismatches.len() < MISMATCHES_KEPT_MAX {
             self.mismatches.push(mismatch);
         }
@@ -175,6 +188,8 @@ struct State {
     /// The last check or repair, kept apart: `scrub status` wants it after later rebuilds.
     last_scrub: Option<JobReport>,
     requests: VecDeque<Request>,
+    /// Requests were dropped that may be written down on the members.
+    forgotten: bool,
     paused: bool,
     stop: bool,
     /// Grows with every change that somebody may wait for.
@@ -186,6 +201,8 @@ struct State {
     /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it again, a change
     /// of members is.
     unfilled: Vec<u32>,
+    /// Grows when members change.
+    pokes: u64,
     limits: SpeedLimits,
     waiting: WaitList,
 }
@@ -211,12 +228,21 @@ impl JobBoard {
         self.change(|state| {
             state.wishes += 1;
             state.unfilled.clear();
+            state.pokes += 1;
         });
     }
 
-    /// Filling a member has failed or was stopped.
-    pub(crate) fn leave_unfilled(&self, dev_number: u32) {
-        self.0.lock().unfilled.push(dev_number);
+    /// How often members have changed.
+    pub(crate) fn pokes(&self) -> u64 {
+        self.0.lock().pokes
+    }
+
+    /// Filling a member has failed or was stopped; it began when members had changed so often.
+    pub(crate) fn leave_unfilled(&self, dev_number: u32, pokes: u64) {
+        let mut state = self.0.lock();
+        if state.pokes == pokes {
+            state.unfilled.push(dev_number);
+        }
     }
 
     /// Whether a member may be filled: nobody gave that up since members last changed.
@@ -282,6 +308,11 @@ impl JobBoard {
         });
     }
 
+    /// Whether requests were dropped since this was last asked.
+    pub(crate) fn take_forgotten(&self) -> bool {
+        std::mem::take(&mut self.0.lock().forgotten)
+    }
+
     pub(crate) fn next_request(&self) -> Option<Request> {
         self.0.lock().requests.pop_front()
     }
@@ -300,7 +331,11 @@ impl JobBoard {
     /// Asks the current job to end, and forgets what was asked for.
     pub(crate) fn stop(&self) {
         self.change(|state| {
-            state.requests.clear();
+            if !state.requests.is_empty() {
+                state.requests.clear();
+                state.forgotten = true;
+                state.wishes += 1;
+            }
             state.stop = state.current.is_some();
             state.paused = false;
         });

@@ -11,6 +11,7 @@ use crate::{
     geometry::{MemberIndex, StripeIndex},
     ledger::Standing,
     locks::RowGuard,
+    meter::IoClass,
     mutants::{Mutant, lives},
     recovery::{self, Sources},
     topology::{Incoming, Topology},
@@ -41,7 +42,10 @@ impl Shared {
             None => self.fill_by_stripe(&topology, slot, &stripes).await?,
         };
         let start = self.member_range(&stripes).start;
-        let written = incoming.member.write(start, smallvec![content.freeze()], WriteFlags::default()).await;
+        let written = incoming
+            .member
+            .write_as(IoClass::Other, start, smallvec![content.freeze()], WriteFlags::default())
+            .await;
         if let Err(error) = written {
             self.fail_all(vec![(incoming.member.clone(), error)]).await?;
             return Err(gone(incoming));
@@ -59,7 +63,11 @@ impl Shared {
         let range = self.member_range(stripes);
         let len = (range.end - range.start) as usize;
         if let Some(primary) = &topology.slots[slot.0].primary {
-            return primary.read(range.start, smallvec![IoBuf::with_len(len)]).await.into_one().ok();
+            return primary
+                .read_as(IoClass::Other, range.start, smallvec![IoBuf::with_len(len)])
+                .await
+                .into_one()
+                .ok();
         }
         let (chunks, failed) = self.read_chunks(topology, stripes.clone(), |member| member != slot).await;
         if !failed.is_empty() {
@@ -101,8 +109,13 @@ impl Shared {
         out: &mut [u8],
     ) -> Result<(), ArrayError> {
         if let Some(primary) = &topology.slots[slot.0].primary {
-            let done =
-                primary.read(self.geometry.chunk_start(stripe), smallvec![IoBuf::with_len(out.len())]).await;
+            let done = primary
+                .read_as(
+                    IoClass::Other,
+                    self.geometry.chunk_start(stripe),
+                    smallvec![IoBuf::with_len(out.len())],
+                )
+                .await;
             if let Ok(chunk) = done.into_one() {
                 out.copy_from_slice(&chunk);
                 return Ok(());

@@ -34,6 +34,11 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a job writes down where it stands.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Rounds of housekeeping after which it is written down how much was written to members: ten minutes.
+const ENDURANCE_ROUNDS: u64 = 600;
+/// Less than this is not worth that.
+const WRITTEN_MIN: u64 = 1 << 30;
+
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
 const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
 
@@ -42,7 +47,7 @@ pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
     for round in 1.. {
         shared.env.sleep(HOUSEKEEPING_INTERVAL).await;
         let _working = shared.background.enter();
-        if shared.closing.load(Ordering::Acquire) || shared.topology.load().failed {
+        if shared.closing.load(Ordering::SeqCst) || shared.topology.load().failed {
             return;
         }
         shared.keep_house(round).await;
@@ -55,7 +60,7 @@ pub(crate) async fn run_jobs(shared: Arc<Shared>) {
         let seen = shared.jobs.wishes();
         let ran = {
             let _working = shared.background.enter();
-            if shared.closing.load(Ordering::Acquire) {
+            if shared.closing.load(Ordering::SeqCst) {
                 return;
             }
             !shared.topology.load().failed && shared.run_next_job().await
@@ -109,12 +114,25 @@ impl Shared {
             }
             intent.clear_idle(self).await;
         }
+        if round.is_multiple_of(ENDURANCE_ROUNDS) && self.was_written().await {
+            // What was written to members is kept on them.
+            let _ = self.record(|_| ()).await;
+        }
         if round.is_multiple_of(READ_ERROR_HALF_LIFE_ROUNDS) {
             for member in self.topology.load().members() {
                 let halve = |errors: u32| Some(errors / 2);
                 let _ = member.read_errors.fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve);
             }
         }
+    }
+
+    /// Whether members were written since that was last written down.
+    async fn was_written(&self) -> bool {
+        let ledger = self.ledger.lock().await;
+        let headers = ledger.entries.iter().filter_map(|entry| Some((&entry.member, entry.header.as_ref()?)));
+        let mut behind = headers
+            .map(|(member, header)| member.written_bytes() > header.endurance.written_bytes + WRITTEN_MIN);
+        behind.any(|behind| behind)
     }
 
     /// Runs the most urgent job. False if there was nothing to do, or the job ended before it was done.
@@ -134,7 +152,12 @@ impl Shared {
                 self.scrub(request).await;
                 true
             }
-            None => false,
+            None => {
+                if self.jobs.take_forgotten() {
+                    self.note_scrub(None).await;
+                }
+                false
+            }
         }
     }
 
@@ -218,11 +241,16 @@ impl Shared {
         let Some(job) = self.jobs.current() else { return };
         let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
         if matches!(result, Err(Ended::Yielded)) {
-            self.jobs.request_rest(rest.clone());
+            self.jobs.request_rest(rest);
         }
-        // A scrub that the array's end interrupts is gone on with at the next opening.
-        let unfinished = matches!(result, Err(Ended::Stopped)) && self.closing.load(Ordering::Acquire);
-        self.note_scrub(unfinished.then_some(rest)).await;
+        // A scrub that the array's end interrupts, or that gave way, is gone on with at the next opening.
+        let unfinished = match result {
+            Err(Ended::Stopped) => self.closing.load(Ordering::Acquire),
+            Err(Ended::Yielded) => true,
+            _ => false,
+        };
+        let (start_stripe, found) = job.before_unreadable(self.geometry.stripe_bytes());
+        self.note_scrub(unfinished.then_some(Request { kind, start_stripe, found })).await;
         self.end_job(result);
     }
 
@@ -353,11 +381,11 @@ impl Shared {
     async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) {
         let replacing = self.topology.load().slots[slot.0].primary.is_some();
         let kind = if replacing { JobKind::Replace } else { JobKind::Rebuild };
-        let (done, total) = (incoming.done_stripes(), self.geometry.stripes());
+        let (done, total, pokes) = (incoming.done_stripes(), self.geometry.stripes(), self.jobs.pokes());
         self.start_job(kind, Some(slot), total, done);
         let result = self.fill_range(slot, &incoming, done..total).await;
         if result.is_err() {
-            self.jobs.leave_unfilled(incoming.member.dev_number);
+            self.jobs.leave_unfilled(incoming.member.dev_number, pokes);
         }
         self.end_job(result);
     }

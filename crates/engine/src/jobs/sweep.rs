@@ -9,6 +9,7 @@ use crate::{
     array::Shared,
     geometry::{MemberIndex, StripeIndex},
     locks::RowGuard,
+    meter::IoClass,
     rows::RowSet,
     topology::Topology,
 };
@@ -75,7 +76,7 @@ impl Shared {
             .map(|member| {
                 let primary =
                     topology.slots[member].primary.as_ref().filter(|_| wanted(MemberIndex(member)))?;
-                Some(primary.read(range.start, smallvec![IoBuf::with_len(len)]))
+                Some(primary.read_as(IoClass::Other, range.start, smallvec![IoBuf::with_len(len)]))
             })
             .collect();
         let mut bufs = Vec::with_capacity(reads.len());

@@ -170,7 +170,7 @@ mod tests {
     use crate::plan::{
         Presence,
         costs::NoCosts,
-        selection::{Classic, ModThresh, Modified},
+        selection::{Classic, Cost, ModThresh, Modified},
     };
 
     /// A one-row stripe from letters: D dirty, P partial, C clean, E empty, X missing and empty, Y missing and
@@ -287,5 +287,32 @@ mod tests {
             . | t,xx,w | . | . | r,x,_,w\n\
             t,xx,w | . | . | . | r,x,_,w\n";
         assert_eq!(plan.matrix(7), expected);
+    }
+
+    /// With cached blocks scattered over the rows, there are more bands than `cost` weighs together.
+    #[test]
+    fn any_number_of_bands_has_a_cycle_for_each_row() {
+        for seed in 0..50 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut rows =
+                || (0..256).filter(|_| rng.bool()).fold(RowSet::EMPTY, |s, r| s | RowSet::range(r..r + 1));
+            let mut columns: smallvec::SmallVec<[ColumnState; 8]> = smallvec![];
+            for _ in 0..4 {
+                let (dirty, clean) = (rows(), rows());
+                columns.push(ColumnState {
+                    dirty,
+                    clean: clean - dirty,
+                    ..ColumnState::empty(Presence::Present)
+                });
+            }
+            columns.push(ColumnState::empty(Presence::Present));
+            let redundancy = Redundancy::Parity { trusted: true };
+            let state = StripeState { columns, data_columns: 4, redundancy };
+            let plan = build(&state, &Cost, &NoCosts).unwrap();
+            assert!(plan.bands.len() > 32, "{}", plan.bands.len());
+            assert!(plan.rows() == state.dirty_rows());
+            let settled = |band: &Band| !band.free || matches!(band.cycle, Cycle::Rmw | Cycle::Rcw);
+            assert!(plan.bands.iter().all(settled));
+        }
     }
 }

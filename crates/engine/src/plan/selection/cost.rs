@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Policy, WriteSelection};
+use super::{Policy, WriteSelection, by_counts};
 use crate::{
     plan::{
         Band, ColumnState, Cycle, Estimate, StripeState,
@@ -39,8 +39,10 @@ impl WriteSelection for Cost {
     }
 
     fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]) {
-        if bands.iter().any(|band| band.free) {
-            Weighing::new(stripe, costs, bands).choose(bands);
+        let (weighed, beyond) = bands.split_at_mut(bands.len().min(BandSet::BITS as usize));
+        by_counts(beyond, |rmw, rcw| rmw < rcw);
+        if weighed.iter().any(|band| band.free) {
+            Weighing::new(stripe, costs, weighed).choose(weighed);
         }
     }
 }
@@ -49,7 +51,7 @@ impl WriteSelection for Cost {
 /// the one that asks less of the members is right more often.
 const MARGIN: f32 = 0.9;
 
-/// Bands of the stripe, a bit each.
+/// Bands of the stripe, a bit each. A write without a cache makes five at most; what is beyond these is chosen by counts.
 type BandSet = u32;
 
 /// A column, and the bands whose rows are read or written there. The rows of a band are alike: all of them, or none.
