@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Writes of the warm-up: enough to meet every region of the bitmap, and for policies that learn.
-const WARM_UP_WRITES: u64 = 400;
+pub(super) const WARM_UP_WRITES: u64 = 400;
 /// The longest write of the warm-up: one of a stripe is as good as one of many.
 const WARM_UP_BYTES_MAX: u64 = 1 << 20;
 

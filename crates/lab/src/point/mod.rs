@@ -10,7 +10,10 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
 
-use crate::arrays::{HddSetting, Shape};
+use crate::arrays::{Drive, HddSetting, Shape};
+
+/// What it takes to bring an SSD to its steady state, in simulated requests.
+const STEADY_WEIGHT: u64 = 60_000;
 
 /// An array under a load.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +53,16 @@ pub enum Places {
     Sequential,
 }
 
+impl Places {
+    /// In files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Sequential => "sequential",
+        }
+    }
+}
+
 impl WriteLoad {
     /// Random writes as XDD sends them.
     pub fn random(write_bytes: u64, depth: u32, pass_bytes: u64, passes: u32) -> Self {
@@ -71,10 +84,7 @@ impl Point {
     /// Everything that makes the point what it is, as text: what results are found by, and tables name them by.
     pub fn key(&self) -> String {
         let Self { shape, policy, load, hdd } = self;
-        let places = match load.places {
-            Places::Random => "random",
-            Places::Sequential => "sequential",
-        };
+        let places = load.places.word();
         let cache = if hdd.write_cache { "cache" } else { "no-cache" };
         format!(
             "{} {} {places} {} depth={} pass={} passes={} {cache} ncq={}",
@@ -86,6 +96,16 @@ impl Point {
             load.passes,
             hdd.queue_depth
         )
+    }
+
+    /// How much work it is to simulate: requests to members, or so.
+    pub fn weight(&self) -> u64 {
+        let WriteLoad { write_bytes, passes, .. } = self.load;
+        let requests = self.load.requests() * u64::from(passes) + measure::WARM_UP_WRITES;
+        // A read and a write on two members, and one on each more that a long write meets; and bytes take time, too.
+        let by_length = write_bytes / (64 << 10) * 2;
+        let steady = self.shape.drives.iter().filter(|drive| **drive == Drive::SteadySsd).count() as u64;
+        requests * (4 + by_length) + steady * STEADY_WEIGHT
     }
 
     /// The seed of its requests: arrays and policies under the same load are asked the same.

@@ -1,5 +1,7 @@
 //! What came of a point: whole numbers, so that what is read back from a file is what was written to it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What came of a point.
@@ -57,8 +59,13 @@ pub struct MemberOutcome {
 impl Outcome {
     /// Throughput in 10^6 bytes a second: the mean of the passes, as the papers plot it.
     pub fn mb_per_s(&self) -> f64 {
+        self.pass_mb_per_s().iter().sum::<f64>() / self.pass_ns.len() as f64
+    }
+
+    /// Throughput of each pass, in 10^6 bytes a second.
+    pub fn pass_mb_per_s(&self) -> Vec<f64> {
         let passes = self.pass_bytes.iter().zip(&self.pass_ns);
-        passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).sum::<f64>() / self.pass_ns.len() as f64
+        passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).collect()
     }
 
     /// Throughput of all passes but the first, in which the drives' write caches are filled, in 10^6 bytes a second.
@@ -67,9 +74,16 @@ impl Outcome {
         sum(&self.pass_bytes) * 1e3 / sum(&self.pass_ns)
     }
 
-    /// The share of the time that a member was at work.
-    pub fn utilisation(&self, member: &MemberOutcome) -> f64 {
-        member.busy_ns as f64 / self.elapsed_ns() as f64
+    /// The share of the time that members of each kind were at work, on average.
+    pub fn utilisation_by_drive(&self) -> BTreeMap<&str, f64> {
+        let mut kinds: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for member in &self.members {
+            let (busy_ns, count) = kinds.entry(&member.drive).or_default();
+            *busy_ns += member.busy_ns;
+            *count += 1;
+        }
+        let whole_ns = self.elapsed_ns() as f64;
+        kinds.into_iter().map(|(drive, (ns, count))| (drive, ns as f64 / count as f64 / whole_ns)).collect()
     }
 
     /// All passes' time.
