@@ -165,7 +165,9 @@ fn table(results: &Results, shape: &'static Shape) -> Table {
 fn gains(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Plot {
     let lines = ARRAYS.into_iter().enumerate().filter_map(|(hue, shape)| {
         let points = found.get(shape.id)?.iter().map(|(kib, ratio)| (*kib as f64, (ratio - 1.0) * 100.0));
-        Some(Series::new(shape.name, hue, Style::Marked, points.collect()))
+        // Unlike members are drawn as lines, others dashed.
+        let style = if shape.is_hybrid() { Style::Marked } else { Style::Dashed };
+        Some(Series::new(shape.name, hue, style, points.collect()))
     });
     Plot {
         name: "all-cost",

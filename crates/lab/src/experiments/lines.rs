@@ -20,8 +20,8 @@ impl Line {
         Self { name, hue, points: sizes_kib.iter().map(|kib| (*kib, of(*kib))).collect() }
     }
 
-    fn values(&self, results: &Results, value: impl Fn(&Outcome) -> f64) -> Vec<(f64, f64)> {
-        let of = |(kib, point): &(u64, Point)| Some((*kib as f64, value(results.of(point)?)));
+    fn values(&self, sizes: Sizes, results: &Results, value: impl Fn(&Outcome) -> f64) -> Vec<(f64, f64)> {
+        let of = |(kib, point): &(u64, Point)| Some((sizes.of(*kib), value(results.of(point)?)));
         self.points.iter().filter_map(of).collect()
     }
 }
@@ -39,7 +39,15 @@ impl Sizes {
     fn axis(self) -> Axis {
         match self {
             Self::Even => Axis::linear("write size, KiB"),
-            Self::Powers => Axis::log2("write size, KiB"),
+            Self::Powers => Axis::bytes("write size"),
+        }
+    }
+
+    /// A size on the axis.
+    fn of(self, kib: u64) -> f64 {
+        match self {
+            Self::Even => kib as f64,
+            Self::Powers => (kib << 10) as f64,
         }
     }
 }
@@ -52,9 +60,9 @@ pub(super) fn throughput((name, title): Titled, sizes: Sizes, lines: &[Line], re
         Sizes::Even => Axis::from_zero("MB/s"),
         Sizes::Powers => Axis::log10("MB/s"),
     };
-    let series = lines
-        .iter()
-        .map(|line| Series::new(line.name, line.hue, Style::Marked, line.values(results, Outcome::mb_per_s)));
+    let series = lines.iter().map(|line| {
+        Series::new(line.name, line.hue, Style::Marked, line.values(sizes, results, Outcome::mb_per_s))
+    });
     Plot { name, title: title.to_owned(), x: sizes.axis(), y, series: series.collect() }
 }
 
@@ -64,10 +72,10 @@ pub(super) fn speed_up((name, title): Titled, sizes: Sizes, lines: &[Line], resu
     let series = lines[1..].iter().map(|line| {
         let pairs = line.points.iter().zip(&base.points);
         let points =
-            pairs.filter_map(|((kib, of), (_, over))| Some((*kib as f64, results.speed_up(of, over)?)));
+            pairs.filter_map(|((kib, of), (_, over))| Some((sizes.of(*kib), results.speed_up(of, over)?)));
         Series::new(line.name, line.hue, Style::Marked, points.collect())
     });
-    let ends = base.points.iter().map(|(kib, _)| (*kib as f64, 1.0)).collect();
+    let ends = base.points.iter().map(|(kib, _)| (sizes.of(*kib), 1.0)).collect();
     let unity = Series::new(base.name, base.hue, Style::Dashed, ends);
     let y = Axis::linear(format!("throughput over {}", base.name));
     Plot {
@@ -82,7 +90,7 @@ pub(super) fn speed_up((name, title): Titled, sizes: Sizes, lines: &[Line], resu
 pub(super) fn latency((name, title): Titled, sizes: Sizes, line: &Line, results: &Results) -> Plot {
     let of = |(hue, name): (usize, &str), value: fn(&Outcome) -> u64| {
         let ms = |outcome: &Outcome| value(outcome) as f64 / 1e6;
-        Series::new(name, hue, Style::Marked, line.values(results, ms))
+        Series::new(name, hue, Style::Marked, line.values(sizes, results, ms))
     };
     let series = vec![
         of((0, "median"), |outcome| outcome.latency_p50_ns),
@@ -107,7 +115,7 @@ pub(super) fn utilisation((name, title): Titled, sizes: Sizes, lines: &[Line], r
         for (kib, point) in &line.points {
             let Some(outcome) = results.of(point) else { continue };
             for (drive, share) in outcome.utilisation_by_drive() {
-                kinds.entry(drive.to_owned()).or_default().push((*kib as f64, share * 100.0));
+                kinds.entry(drive.to_owned()).or_default().push((sizes.of(*kib), share * 100.0));
             }
         }
         for (drive, points) in kinds {

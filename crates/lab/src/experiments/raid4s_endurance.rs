@@ -33,7 +33,7 @@ const MONTH_S: f64 = 30.0 * 86_400.0;
 const SIZES_KIB: [u64; 5] = [4, 16, 64, 128, 256];
 
 fn point(effort: Effort, kib: u64) -> Point {
-    let (pass_bytes, passes) = pick(effort, (8 << 20, 1), (128 << 20, 3));
+    let (pass_bytes, passes) = pick(effort, (64 << 20, 2), (128 << 20, 3));
     Point::new(&shapes::RAID4S, policy("classic"), WriteLoad::random(kib << 10, 10, pass_bytes, passes))
 }
 

@@ -103,8 +103,7 @@ fn faster_than(results: &Results, base: &'static Shape, paper: f64) -> Claim {
 fn at_work(results: &Results, base: &'static Shape, kib: u64) -> String {
     let of = |shape: &'static Shape| {
         let outcome = results.of(&point(results.effort, shape, kib))?;
-        let shares =
-            outcome.members.iter().map(|member| 100.0 * member.busy_ns as f64 / outcome.elapsed_ns() as f64);
+        let shares = outcome.members.iter().map(|member| 100.0 * outcome.utilisation(member));
         let shares: Vec<_> = shares.map(|share| format!("{share:.0}")).collect();
         Some(format!("{} {} %", shape.name, shares.join(" ")))
     };

@@ -1,15 +1,11 @@
 //! raid4s-slides, "Performance is Equal for Sequential Write".
 
-use super::{
-    Effort, Experiment, Results,
-    lines::{self, Line, Sizes},
-    pick, policy,
-    raid4s::ARRAYS,
-};
+use super::{Effort, Experiment, Results, pick, policy, raid4s::ARRAYS};
 use crate::{
     arrays::Shape,
     findings::{Claim, Findings, Judged, Table},
-    point::{Places, Point, WriteLoad},
+    plot::{Axis, Plot, Series, Style},
+    point::{Outcome, Places, Point, WriteLoad},
 };
 
 pub(super) static EXPERIMENT: Experiment = Experiment {
@@ -18,19 +14,21 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     source: "raid4s-slides, \"Performance is Equal for Sequential Write\"",
     setting: &[
         "The slides: dd writes files, 4 GB in units of 1 MB, on five 4+1 arrays.",
-        "Here: 4 GiB in sequence from the array's start, 1 MiB a write, 10 under way: dd writes into the page cache, from which \
-         the kernel keeps many requests under way. With one under way, as with direct I/O, in the second column of the table.",
+        "Here: 4 GiB in sequence from the array's start, 1 MiB a write. dd writes into the page cache, from which the kernel \
+         keeps a number of requests under way that is not known: 10 are taken for it; with fewer and more beside them.",
     ],
     points,
     findings,
 };
 
-const DEPTHS: [u32; 2] = [10, 1];
+const DEPTHS: [u32; 5] = [1, 2, 4, 10, 32];
+/// What stands for dd.
+const DD_DEPTH: u32 = 10;
 /// What "about equal" allows, from the slowest to the fastest.
 const EQUAL: f64 = 1.1;
 
 fn point(effort: Effort, shape: &'static Shape, depth: u32) -> Point {
-    let pass_bytes = pick(effort, 256 << 20, 4 << 30);
+    let pass_bytes = pick(effort, 512 << 20, 4 << 30);
     let load = WriteLoad { places: Places::Sequential, write_bytes: 1 << 20, depth, pass_bytes, passes: 1 };
     Point::new(shape, policy("classic"), load)
 }
@@ -40,50 +38,83 @@ fn points(effort: Effort) -> Vec<Point> {
 }
 
 fn findings(results: &Results) -> Findings {
-    let rates = |depth| -> Option<Vec<(&str, f64)>> {
-        let rate = |shape: &&'static Shape| {
-            Some((shape.name, results.mb_per_s(&point(results.effort, shape, depth))?))
-        };
-        ARRAYS.iter().map(rate).collect()
-    };
-    let spread = |rates: &[(&str, f64)]| {
-        let fastest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-        fastest / rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
-    };
-    let judged = rates(DEPTHS[0]).zip(rates(DEPTHS[1])).map(|(queued, single)| {
-        let text = |(name, rate): &(&str, f64)| format!("{name} {rate:.0}");
-        let rates = queued.iter().map(text).collect::<Vec<_>>().join(", ");
-        Judged::new(spread(&queued) <= EQUAL, format!("{rates} MB/s: {:.2}x between them", spread(&queued)))
-            .because(format!(
-                "Writes of whole stripes read nothing. With one write under way the arrays are {:.2}x apart.",
-                spread(&single)
-            ))
+    let judged = rates(results, DD_DEPTH).map(|rates| {
+        let text: Vec<_> = rates.iter().map(|(name, rate)| format!("{name} {rate:.0}")).collect();
+        let (text, spread) = (text.join(", "), spread(&rates));
+        let judged = Judged::new(spread <= EQUAL, format!("{text} MB/s: {spread:.2}x between them"));
+        judged.because(others(results).unwrap_or_default())
     });
-    let mut table = Table::new("MB/s, sequential writes of 1 MiB", &["array", "10 under way", "1 under way"]);
-    for shape in ARRAYS {
-        let cell = |depth| {
-            let rate = results.mb_per_s(&point(results.effort, shape, depth));
-            rate.map_or_else(String::new, |rate| format!("{rate:.1}"))
-        };
-        table.rows.push(vec![shape.name.to_owned(), cell(DEPTHS[0]), cell(DEPTHS[1])]);
-    }
-    let by_array: Vec<_> = ARRAYS
-        .iter()
-        .enumerate()
-        .map(|(hue, shape)| Line::new(shape.name, hue, &[1024], |_| point(results.effort, shape, DEPTHS[0])))
-        .collect();
     Findings {
         claims: vec![Claim::new(
             "All five arrays are about equal (within 10 %).",
             "equal (a bar chart)",
             judged,
         )],
-        plots: vec![lines::utilisation(
-            ("raid4s-seq-utilisation", "Members at work, sequential writes"),
-            Sizes::Even,
-            &by_array,
-            results,
-        )],
-        tables: vec![table],
+        plots: vec![
+            by_depth(
+                results,
+                ("raid4s-seq-throughput", "Sequential writes of 1 MiB", "MB/s"),
+                Outcome::mb_per_s,
+            ),
+            by_depth(results, ("raid4s-seq-latency", "Latency of a write: 99 %", "ms"), |outcome| {
+                outcome.latency_p99_ns as f64 / 1e6
+            }),
+        ],
+        tables: vec![table(results)],
+    }
+}
+
+fn rates(results: &Results, depth: u32) -> Option<Vec<(&'static str, f64)>> {
+    let rate =
+        |shape: &&'static Shape| Some((shape.name, results.mb_per_s(&point(results.effort, shape, depth))?));
+    ARRAYS.iter().map(rate).collect()
+}
+
+/// The fastest over the slowest.
+fn spread(rates: &[(&str, f64)]) -> f64 {
+    let fastest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    fastest / rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
+}
+
+fn others(results: &Results) -> Option<String> {
+    let spread = |depth: &u32| Some(format!("{:.2}x with {depth}", spread(&rates(results, *depth)?)));
+    let spreads: Vec<_> = DEPTHS.iter().map(spread).collect::<Option<_>>()?;
+    Some(format!(
+        "Whole stripes are written without a read. Between the arrays are {} under way.",
+        spreads.join(", ")
+    ))
+}
+
+fn table(results: &Results) -> Table {
+    let headings = DEPTHS.map(|depth| format!("{depth} under way"));
+    let headings: Vec<_> = std::iter::once("array").chain(headings.iter().map(String::as_str)).collect();
+    let mut table = Table::new("MB/s, sequential writes of 1 MiB", &headings);
+    for shape in ARRAYS {
+        let cell = |depth: u32| {
+            let rate = results.mb_per_s(&point(results.effort, shape, depth));
+            rate.map_or_else(String::new, |rate| format!("{rate:.1}"))
+        };
+        table.rows.push(std::iter::once(shape.name.to_owned()).chain(DEPTHS.map(cell)).collect());
+    }
+    table
+}
+
+fn by_depth(
+    results: &Results,
+    (name, title, unit): (&'static str, &str, &str),
+    value: impl Fn(&Outcome) -> f64,
+) -> Plot {
+    let series = ARRAYS.into_iter().enumerate().map(|(hue, shape)| {
+        let at = |depth: &u32| {
+            Some((f64::from(*depth), value(results.of(&point(results.effort, shape, *depth))?)))
+        };
+        Series::new(shape.name, hue, Style::Marked, DEPTHS.iter().filter_map(at).collect())
+    });
+    Plot {
+        name,
+        title: title.to_owned(),
+        x: Axis::log2("writes under way"),
+        y: Axis::from_zero(unit),
+        series: series.collect(),
     }
 }

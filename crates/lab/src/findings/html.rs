@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Claim, ClaimVerdict, ExperimentReport, LabReport, Table};
 use crate::{
     plot::escaped,
-    report::page::{begin, paragraphs},
+    report::page::{begin, paragraphs, prose},
 };
 
 /// What the page says before the experiments.
@@ -109,14 +109,13 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
             page,
             "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"{class} verdict\">{}</td></tr>",
             if claim.reason.is_empty() { "" } else { "noted" },
-            escaped(&claim.statement),
-            escaped(&claim.paper),
-            escaped(&claim.measured),
+            prose(&claim.statement),
+            prose(&claim.paper),
+            prose(&claim.measured),
             claim.verdict.word()
         );
         if !claim.reason.is_empty() {
-            let _ =
-                writeln!(page, "<tr><td class=\"note\" colspan=\"4\">{}</td></tr>", escaped(&claim.reason));
+            let _ = writeln!(page, "<tr><td class=\"note\" colspan=\"4\">{}</td></tr>", prose(&claim.reason));
         }
     }
     page.push_str("</table>\n");

@@ -11,7 +11,7 @@ impl fmt::Display for LabReport {
         }
         let count = |verdict| self.experiments.iter().map(|one| one.count(verdict)).sum::<usize>();
         let (held, failed) = (count(ClaimVerdict::Reproduced), count(ClaimVerdict::NotReproduced));
-        write!(f, "{held} claims reproduced, {failed} not reproduced")?;
+        write!(f, "claims: {held} reproduced, {failed} not reproduced")?;
         match self.missing() {
             0 => writeln!(f),
             missing => writeln!(

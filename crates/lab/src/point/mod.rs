@@ -2,6 +2,8 @@
 
 mod measure;
 mod outcome;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 use stripewise_engine::plan::selection::Policy;

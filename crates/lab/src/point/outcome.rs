@@ -74,20 +74,25 @@ impl Outcome {
         sum(&self.pass_bytes) * 1e3 / sum(&self.pass_ns)
     }
 
-    /// The share of the time that members of each kind were at work, on average.
+    /// The share of the time that a member was at work. Work that a disk had begun at the end counts as a whole, so that it
+    /// may be over the time by a request.
+    pub fn utilisation(&self, member: &MemberOutcome) -> f64 {
+        (member.busy_ns as f64 / self.elapsed_ns() as f64).min(1.0)
+    }
+
+    /// The same of the members of each kind, on average.
     pub fn utilisation_by_drive(&self) -> BTreeMap<&str, f64> {
-        let mut kinds: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for member in &self.members {
-            let (busy_ns, count) = kinds.entry(&member.drive).or_default();
-            *busy_ns += member.busy_ns;
-            *count += 1;
+            let (sum, count) = kinds.entry(&member.drive).or_default();
+            *sum += self.utilisation(member);
+            *count += 1.0;
         }
-        let whole_ns = self.elapsed_ns() as f64;
-        kinds.into_iter().map(|(drive, (ns, count))| (drive, ns as f64 / count as f64 / whole_ns)).collect()
+        kinds.into_iter().map(|(drive, (sum, count))| (drive, sum / count)).collect()
     }
 
     /// All passes' time.
-    pub fn elapsed_ns(&self) -> u64 {
+    fn elapsed_ns(&self) -> u64 {
         self.pass_ns.iter().sum()
     }
 }

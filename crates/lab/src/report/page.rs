@@ -31,6 +31,28 @@ pub(crate) fn begin(title: &str) -> String {
 /// Text, a paragraph each.
 pub(crate) fn paragraphs(page: &mut String, texts: &[impl AsRef<str>]) {
     for text in texts {
-        let _ = writeln!(page, "<p>{}</p>", escaped(text.as_ref()));
+        let _ = writeln!(page, "<p>{}</p>", prose(text.as_ref()));
+    }
+}
+
+/// Text for a page; what stands between backticks is code.
+pub(crate) fn prose(text: &str) -> String {
+    let parts = escaped(text);
+    let mut parts = parts.split('`');
+    let mut html = parts.next().unwrap_or_default().to_owned();
+    for (index, part) in parts.enumerate() {
+        html += if index % 2 == 0 { "<code>" } else { "</code>" };
+        html += part;
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backticks_are_code() {
+        assert_eq!(prose("a `b < c` d"), "a <code>b &lt; c</code> d");
     }
 }

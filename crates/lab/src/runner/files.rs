@@ -83,9 +83,7 @@ fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
     fields.push(list(passes.iter().map(|rate| format!("{rate:.4}"))));
     let members = || outcome.members.iter();
     fields.push(list(members().map(|member| member.drive.clone())));
-    fields.push(list(
-        members().map(|member| format!("{:.4}", member.busy_ns as f64 / outcome.elapsed_ns() as f64)),
-    ));
+    fields.push(list(members().map(|member| format!("{:.4}", outcome.utilisation(member)))));
     fields.push(list(members().map(|member| member.reads.to_string())));
     fields.push(list(members().map(|member| member.read_bytes.to_string())));
     fields.push(list(members().map(|member| member.writes.to_string())));

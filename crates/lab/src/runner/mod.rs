@@ -7,6 +7,8 @@
 mod files;
 mod order;
 mod store;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::{collections::BTreeMap, io, path::PathBuf};

@@ -75,8 +75,12 @@ pub fn run(
 /// As [`run`], and [`RunError::NoResults`].
 pub fn report(folder: &Path) -> Result<LabReport, RunError> {
     let (order, program) = Order::read(folder)?;
-    let outcomes = store::read(folder, order.seed, &program)?;
-    write(&order, folder, outcomes)
+    report_of(&order, folder, &program)
+}
+
+/// The report of an order, with what a folder holds of it.
+pub(super) fn report_of(order: &Order, folder: &Path, program: &str) -> Result<LabReport, RunError> {
+    write(order, folder, store::read(folder, order.seed, program)?)
 }
 
 fn write(order: &Order, folder: &Path, outcomes: Outcomes) -> Result<LabReport, RunError> {
