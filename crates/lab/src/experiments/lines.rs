@@ -26,6 +26,9 @@ impl Line {
     }
 }
 
+/// Values farther apart than this are drawn over a logarithmic axis.
+const WIDE: f64 = 8.0;
+
 /// Sizes along the bottom.
 #[derive(Clone, Copy)]
 pub(super) enum Sizes {
@@ -56,14 +59,17 @@ impl Sizes {
 pub(super) type Titled = (&'static str, &'static str);
 
 pub(super) fn throughput((name, title): Titled, sizes: Sizes, lines: &[Line], results: &Results) -> Plot {
-    let y = match sizes {
-        Sizes::Even => Axis::from_zero("MB/s"),
-        Sizes::Powers => Axis::log10("MB/s"),
-    };
-    let series = lines.iter().map(|line| {
-        Series::new(line.name, line.hue, Style::Marked, line.values(sizes, results, Outcome::mb_per_s))
-    });
-    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series: series.collect() }
+    let series: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let points = line.values(sizes, results, Outcome::mb_per_s);
+            Series::new(line.name, line.hue, Style::Marked, points)
+        })
+        .collect();
+    let rates = || series.iter().flat_map(|series| series.points.iter().map(|(_, rate)| *rate));
+    let wide = rates().fold(0.0, f64::max) > WIDE * rates().fold(f64::INFINITY, f64::min);
+    let y = if wide { Axis::log10("MB/s") } else { Axis::from_zero("MB/s") };
+    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
 }
 
 /// Each line over the first.

@@ -27,18 +27,24 @@ pub(super) fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64)
 pub(super) struct Setup {
     pub(super) depth: u32,
     pub(super) hdd: HddSetting,
+    /// What writes begin at multiples of, if not of their size.
+    pub(super) unit_bytes: Option<u64>,
+    /// Where they go, if not anywhere.
+    pub(super) span_bytes: Option<u64>,
 }
 
 impl Default for Setup {
     /// The paper's.
     fn default() -> Self {
-        Self { depth: 10, hdd: HddSetting::default() }
+        Self { depth: 10, hdd: HddSetting::default(), unit_bytes: None, span_bytes: None }
     }
 }
 
 pub(super) fn with(effort: Effort, (shape, name): (&'static Shape, &str), kib: u64, setup: Setup) -> Point {
     let (pass_bytes, passes) = pick(effort, (64 << 20, 2), (128 << 20, 3));
     let load = WriteLoad::random(kib << 10, setup.depth, pass_bytes, passes);
+    let unit_bytes = setup.unit_bytes.unwrap_or(load.unit_bytes);
+    let load = WriteLoad { unit_bytes, span_bytes: setup.span_bytes, ..load };
     Point { hdd: setup.hdd, ..Point::new(shape, policy(name), load) }
 }
 

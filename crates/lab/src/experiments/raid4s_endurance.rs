@@ -125,7 +125,7 @@ fn lifetimes(results: &Results) -> Plot {
     let rates = [10.0, 25.0, 50.0, 100.0, 200.0];
     let reckoned = rates.map(|rate| (rate, months(rate))).to_vec();
     let mut series = vec![
-        Series::new("one byte of parity for each of data", 0, Style::Line, reckoned),
+        Series::new("as much parity as data", 0, Style::Line, reckoned),
         Series::new("slides", 0, Style::Rings, vec![(100.0, 7.7), (25.0, 30.7)]),
     ];
     for (hue, kib) in [(1, 4), (2, 128), (3, 256)] {

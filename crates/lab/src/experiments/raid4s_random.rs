@@ -5,7 +5,7 @@ use super::{
     lines::{self, Line, Sizes},
     pick, policy,
     raid4s::{ARRAYS, SMALL_KIB_MAX},
-    results::{at_size, largest, size_text},
+    results::{at_size, largest, size_text, spread},
 };
 use crate::{
     arrays::{Shape, shapes},
@@ -64,7 +64,8 @@ fn findings(results: &Results) -> Findings {
         claims: vec![
             faster_than(results, &shapes::RAID4, 3.3),
             faster_than(results, &shapes::RAID5, 1.6),
-            equal_at_half_a_stripe(results),
+            alike_at_half_a_stripe(results),
+            alike_beyond(results),
             useless_as_data(results),
         ],
         plots: vec![
@@ -111,24 +112,44 @@ fn at_work(results: &Results, base: &'static Shape, kib: u64) -> String {
     format!("Members at work at {}: {}.", size_text(kib), both.join("; "))
 }
 
+/// Half a stripe.
+const HALF_KIB: u64 = 128;
+
 /// What "the same throughput" allows, from the slowest to the fastest.
 const ALIKE: f64 = 1.15;
 
-fn equal_at_half_a_stripe(results: &Results) -> Claim {
-    let kib = 128;
-    let rates =
-        ARRAYS.iter().map(|shape| Some((shape.name, results.mb_per_s(&point(results.effort, shape, kib))?)));
-    let judged = rates.collect::<Option<Vec<_>>>().map(|rates| {
-        let fastest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-        let spread = fastest / rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min);
+fn alike_at_half_a_stripe(results: &Results) -> Claim {
+    let judged = rates(results, HALF_KIB).map(|rates| {
         let text: Vec<_> = rates.iter().map(|(name, rate)| format!("{name} {rate:.1}")).collect();
-        Judged::new(spread <= ALIKE, format!("{} MB/s: {spread:.2}x between them", text.join(", ")))
+        let (text, spread) = (text.join(", "), spread(&rates));
+        Judged::new(spread <= ALIKE, format!("{text} MB/s: {spread:.2}x between them"))
     });
     Claim::new(
-        "At 128 KiB, where md turns to reconstruct-write, all arrays are alike (within 15 %).",
+        "At 128 KiB, where md turns to reconstruct-write, all five arrays are alike (within 15 %).",
         "the same (raid4s-modthresh 2.1)",
         judged,
     )
+}
+
+fn alike_beyond(results: &Results) -> Claim {
+    let sizes = sizes_kib(results.effort).into_iter().filter(|kib| *kib > HALF_KIB);
+    let spreads = sizes.map(|kib| Some((kib, spread(&rates(results, kib)?))));
+    let judged = spreads.collect::<Option<Vec<_>>>().map(|spreads| {
+        let widest = largest(&spreads);
+        Judged::new(widest.1 <= ALIKE, format!("at most {} between them", at_size(widest)))
+    });
+    Claim::new(
+        "Above 128 KiB all five arrays are alike (within 15 %).",
+        "the same or very close (raid4s-modthresh 2.1)",
+        judged,
+    )
+}
+
+/// The five arrays' throughput.
+fn rates(results: &Results, kib: u64) -> Option<Vec<(&'static str, f64)>> {
+    let rate =
+        |shape: &&'static Shape| Some((shape.name, results.mb_per_s(&point(results.effort, shape, kib))?));
+    ARRAYS.iter().map(rate).collect()
 }
 
 fn useless_as_data(results: &Results) -> Claim {

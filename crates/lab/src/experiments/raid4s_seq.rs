@@ -1,6 +1,6 @@
 //! raid4s-slides, "Performance is Equal for Sequential Write".
 
-use super::{Effort, Experiment, Results, pick, policy, raid4s::ARRAYS};
+use super::{Effort, Experiment, Results, pick, policy, raid4s::ARRAYS, results::spread};
 use crate::{
     arrays::Shape,
     findings::{Claim, Findings, Judged, Table},
@@ -29,7 +29,7 @@ const EQUAL: f64 = 1.1;
 
 fn point(effort: Effort, shape: &'static Shape, depth: u32) -> Point {
     let pass_bytes = pick(effort, 512 << 20, 4 << 30);
-    let load = WriteLoad { places: Places::Sequential, write_bytes: 1 << 20, depth, pass_bytes, passes: 1 };
+    let load = WriteLoad { places: Places::Sequential, ..WriteLoad::random(1 << 20, depth, pass_bytes, 1) };
     Point::new(shape, policy("classic"), load)
 }
 
@@ -70,15 +70,9 @@ fn rates(results: &Results, depth: u32) -> Option<Vec<(&'static str, f64)>> {
     ARRAYS.iter().map(rate).collect()
 }
 
-/// The fastest over the slowest.
-fn spread(rates: &[(&str, f64)]) -> f64 {
-    let fastest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    fastest / rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
-}
-
 fn others(results: &Results) -> Option<String> {
-    let spread = |depth: &u32| Some(format!("{:.2}x with {depth}", spread(&rates(results, *depth)?)));
-    let spreads: Vec<_> = DEPTHS.iter().map(spread).collect::<Option<_>>()?;
+    let apart = |depth: &u32| Some(format!("{:.2}x with {depth}", spread(&rates(results, *depth)?)));
+    let spreads: Vec<_> = DEPTHS.iter().map(apart).collect::<Option<_>>()?;
     Some(format!(
         "Whole stripes are written without a read. Between the arrays are {} under way.",
         spreads.join(", ")

@@ -68,3 +68,9 @@ pub(super) fn size_text(kib: u64) -> String {
         kib => format!("{kib} KiB"),
     }
 }
+
+/// The fastest over the slowest.
+pub(super) fn spread(rates: &[(&str, f64)]) -> f64 {
+    let fastest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    fastest / rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
+}

@@ -35,8 +35,12 @@ pub struct Point {
 pub struct WriteLoad {
     /// Where they go.
     pub places: Places,
-    /// Bytes of each; they are at multiples of that, as XDD has it.
+    /// Bytes of each.
     pub write_bytes: u64,
+    /// They begin at multiples of this: of their size, as XDD has it, unless said otherwise.
+    pub unit_bytes: u64,
+    /// The part of the array that they go to, from its start; all if not given.
+    pub span_bytes: Option<u64>,
     /// Writes under way.
     pub depth: u32,
     /// Bytes of a pass; at least one write.
@@ -68,7 +72,8 @@ impl Places {
 impl WriteLoad {
     /// Random writes as XDD sends them.
     pub fn random(write_bytes: u64, depth: u32, pass_bytes: u64, passes: u32) -> Self {
-        Self { places: Places::Random, write_bytes, depth, pass_bytes, passes }
+        let (places, unit_bytes) = (Places::Random, write_bytes);
+        Self { places, write_bytes, unit_bytes, span_bytes: None, depth, pass_bytes, passes }
     }
 
     /// Writes of a pass.
@@ -88,15 +93,12 @@ impl Point {
         let Self { shape, policy, load, hdd } = self;
         let places = load.places.word();
         let cache = if hdd.write_cache { "cache" } else { "no-cache" };
+        let WriteLoad { write_bytes, unit_bytes, span_bytes, depth, pass_bytes, passes, .. } = load;
+        let span = span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
         format!(
-            "{} {} {places} {} depth={} pass={} passes={} {cache} ncq={}",
-            shape.id,
-            policy.name,
-            load.write_bytes,
-            load.depth,
-            load.pass_bytes,
-            load.passes,
-            hdd.queue_depth
+            "{} {} {places} {write_bytes} unit={unit_bytes} span={span} depth={depth} pass={pass_bytes} passes={passes} \
+             {cache} ncq={}",
+            shape.id, policy.name, hdd.queue_depth
         )
     }
 

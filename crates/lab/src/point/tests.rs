@@ -70,7 +70,10 @@ fn keys_tell_points_apart() {
     let point = |depth| {
         Point::new(&shapes::RAID5, policy("cost").unwrap(), WriteLoad::random(4096, depth, 1 << 20, 3))
     };
-    assert_eq!(point(4).key(), "raid5 cost random 4096 depth=4 pass=1048576 passes=3 cache ncq=31");
+    assert_eq!(
+        point(4).key(),
+        "raid5 cost random 4096 unit=4096 span=all depth=4 pass=1048576 passes=3 cache ncq=31"
+    );
     assert_ne!(point(4).key(), point(5).key());
     assert_ne!(point(4).load_seed(1), point(4).load_seed(2));
 }

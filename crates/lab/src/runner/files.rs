@@ -45,7 +45,7 @@ fn claims_csv(report: &LabReport) -> String {
     text
 }
 
-const COLUMNS: &str = "array,policy,places,write_bytes,depth,pass_bytes,passes,write_cache,ncq,seed,mb_per_s,requests,errors,\
+const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,write_cache,ncq,seed,mb_per_s,requests,errors,\
                        latency_mean_ns,latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,rows_full,rows_rmw,rows_rcw,\
                        stripe_writes,stripe_writes_full,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
                        member_writes,member_written_bytes\n";
@@ -58,10 +58,9 @@ fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
 fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
     let Point { shape, policy, load, hdd } = point;
     let mut fields = vec![shape.id.to_owned(), policy.name.to_owned(), load.places.word().to_owned()];
-    fields.extend(
-        [load.write_bytes, u64::from(load.depth), load.pass_bytes, u64::from(load.passes)]
-            .map(|n| n.to_string()),
-    );
+    fields.extend([load.write_bytes, load.unit_bytes].map(|bytes| bytes.to_string()));
+    fields.push(load.span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string()));
+    fields.extend([u64::from(load.depth), load.pass_bytes, u64::from(load.passes)].map(|n| n.to_string()));
     fields.extend([hdd.write_cache.to_string(), hdd.queue_depth.to_string(), seed.to_string()]);
     fields.push(format!("{:.4}", outcome.mb_per_s()));
     let numbers = [
