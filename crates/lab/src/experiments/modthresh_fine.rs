@@ -248,8 +248,7 @@ fn why_at_half(results: &Results) -> Option<String> {
     let (classic, modthresh) = (at_half(results, "classic")?, at_half(results, "modthresh")?);
     Some(format!(
         "A write takes {classic} and {modthresh}: the disks do the same number of requests either way, and a gain can only come \
-         from a write being cheaper where the same disk has just read. It is while the disks' write caches fill, in the \
-         first pass, not once they are full. {}.",
+         from a write being cheaper where the same disk has just read. The first pass fills the disks' write caches. {}.",
         found.join(", ")
     ))
 }

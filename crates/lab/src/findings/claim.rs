@@ -31,17 +31,6 @@ pub enum ClaimVerdict {
     Open,
 }
 
-impl ClaimVerdict {
-    /// The verdict in words.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Reproduced => "reproduced",
-            Self::NotReproduced => "not reproduced",
-            Self::Open => "open",
-        }
-    }
-}
-
 /// What points say of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
@@ -88,6 +77,17 @@ impl Claim {
         Self { analytic: true, ..Self::new(statement, paper, Some(judged)) }
     }
 
+    /// The verdict in words; a claim of ours has no paper to reproduce.
+    pub fn word(&self) -> &'static str {
+        match (self.verdict, self.paper.is_empty()) {
+            (ClaimVerdict::Reproduced, false) => "reproduced",
+            (ClaimVerdict::Reproduced, true) => "holds",
+            (ClaimVerdict::NotReproduced, false) => "not reproduced",
+            (ClaimVerdict::NotReproduced, true) => "does not hold",
+            (ClaimVerdict::Open, _) => "open",
+        }
+    }
+
     /// Whether points are missing.
     pub fn is_open(&self) -> bool {
         self.verdict == ClaimVerdict::Open
@@ -109,6 +109,8 @@ mod tests {
         let claim = |judged| Claim::new("faster", "3", judged);
         assert_eq!(claim(Some(reason(true))).verdict, ClaimVerdict::Reproduced);
         assert_eq!(claim(Some(reason(true))).reason, "");
+        assert_eq!(claim(Some(reason(true))).word(), "reproduced");
+        assert_eq!(Claim::new("ours", "", Some(reason(false))).word(), "does not hold");
         assert_eq!(claim(Some(reason(false))).reason, "too slow");
         assert!(claim(None).is_open() && !claim(None).reason.is_empty());
     }

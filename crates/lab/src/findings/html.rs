@@ -112,7 +112,7 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
             prose(&claim.statement),
             prose(&claim.paper),
             prose(&claim.measured),
-            claim.verdict.word()
+            claim.word()
         );
         if !claim.reason.is_empty() {
             let _ = writeln!(page, "<tr><td class=\"note\" colspan=\"4\">{}</td></tr>", prose(&claim.reason));
@@ -121,8 +121,15 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
     page.push_str("</table>\n");
 }
 
+/// Longer tables are folded.
+const ROWS_MAX: usize = 16;
+
 fn write_table(page: &mut String, table: &Table) {
-    let _ = writeln!(page, "<table class=\"numbers\"><caption>{}</caption>", escaped(&table.title));
+    let (title, is_long) = (prose(&table.title), table.rows.len() > ROWS_MAX);
+    let _ = match is_long {
+        true => writeln!(page, "<details><summary>{title}</summary>\n<table class=\"numbers\">"),
+        false => writeln!(page, "<table class=\"numbers\"><caption>{title}</caption>"),
+    };
     let mut row = |cells: &[String], tag: &str| {
         page.push_str("<tr>");
         for (index, cell) in cells.iter().enumerate() {
@@ -133,5 +140,5 @@ fn write_table(page: &mut String, table: &Table) {
     };
     row(&table.headings, "th");
     table.rows.iter().for_each(|cells| row(cells, "td"));
-    page.push_str("</table>\n");
+    page.push_str(if is_long { "</table></details>\n" } else { "</table>\n" });
 }

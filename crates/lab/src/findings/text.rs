@@ -11,7 +11,7 @@ impl fmt::Display for LabReport {
         }
         let count = |verdict| self.experiments.iter().map(|one| one.count(verdict)).sum::<usize>();
         let (held, failed) = (count(ClaimVerdict::Reproduced), count(ClaimVerdict::NotReproduced));
-        write!(f, "claims: {held} reproduced, {failed} not reproduced")?;
+        write!(f, "claims: {held} reproduced or hold, {failed} not")?;
         match self.missing() {
             0 => writeln!(f),
             missing => writeln!(
@@ -42,7 +42,7 @@ impl fmt::Display for ExperimentReport {
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  [{}] {}", self.verdict.word(), self.statement)?;
+        writeln!(f, "  [{}] {}", self.word(), self.statement)?;
         for (name, text) in [("paper", &self.paper), ("measured", &self.measured), ("reason", &self.reason)] {
             if !text.is_empty() {
                 writeln!(f, "      {name}: {text}")?;

@@ -37,7 +37,7 @@ fn claims_csv(report: &LabReport) -> String {
     let mut text = "experiment,claim,paper,measured,verdict,reason\n".to_owned();
     for experiment in &report.experiments {
         for claim in &experiment.claims {
-            let word = claim.verdict.word();
+            let word = claim.word();
             let fields = [&claim.statement, &claim.paper, &claim.measured, word, &claim.reason].map(quoted);
             text += &format!("{},{}\n", experiment.id, fields.join(","));
         }

@@ -1,6 +1,6 @@
 //! Running experiments: independent points over all cores, finished ones kept on disk as they come.
 //!
-//! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each, see [`store`]), and what is
+//! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each), and what is
 //! made from them: `report.html`, `claims.csv`, a CSV file for each experiment and each plot. A run that is interrupted is
 //! taken up again by the same command.
 
