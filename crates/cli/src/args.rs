@@ -124,8 +124,39 @@ pub(crate) enum BenchCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
+    /// List the experiments.
+    List,
+    /// Run experiments on modelled disks and hold the papers' claims against what comes out.
+    ///
+    /// Results go into a folder: report.html, which needs nothing else, and CSV files. A run that was interrupted is taken up
+    /// again by the same command. The same seed gives the same results on every machine.
+    Run(LabRunArgs),
+    /// Make the report anew from a folder's results, complete or not.
+    Report(LabReportArgs),
     /// Hold the disk models against data sheets, papers and analysis.
     Validate(ValidateArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LabRunArgs {
+    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them.
+    #[arg(required = true)]
+    pub(crate) experiments: Vec<String>,
+    /// Fewer points and writes: less exact.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// What everything is drawn from.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The folder for results.
+    #[arg(long, default_value = "stripewise-lab")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LabReportArgs {
+    /// The folder.
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Debug, Clone, Args)]

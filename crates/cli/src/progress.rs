@@ -69,6 +69,35 @@ impl LoadBar {
     }
 }
 
+/// A bar over work of which some may be done when it begins.
+pub(crate) struct WorkBar(ProgressBar);
+
+/// A bar over work that tells when it will be done, hidden where nobody looks.
+pub(crate) fn work_bar() -> WorkBar {
+    let style = ProgressStyle::with_template("{msg:>28} [{wide_bar}] {percent:>3}% ETA {eta}");
+    let bar = ProgressBar::with_draw_target(None, target())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    WorkBar(bar)
+}
+
+impl WorkBar {
+    /// So much is done. The first call says what was there before: it tells nothing of the speed.
+    pub(crate) fn move_to(&self, done: u64, total: u64, what: String) {
+        let is_first = self.0.length().is_none();
+        self.0.set_length(total);
+        self.0.set_position(done);
+        self.0.set_message(what);
+        if is_first {
+            self.0.reset_eta();
+        }
+    }
+
+    /// The bar goes away.
+    pub(crate) fn finish_and_clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
 fn target() -> ProgressDrawTarget {
     if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }

@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::process::{Command, Output};
+use std::{
+    process::{Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
 
 fn lab(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_stripewise")).arg("lab").args(args).output().unwrap();
@@ -35,4 +39,77 @@ fn the_validation_speaks_json() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let check = &report["sections"][0]["checks"][0];
     assert_eq!((&check["subject"], &check["verdict"]), (&"WD6401AALS".into(), &"given".into()), "{check}");
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_stripewise")).arg("lab").args(args).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn experiments_are_listed_run_and_reported() {
+    let listed = String::from_utf8(lab(&["list"]).stdout).unwrap();
+    assert!(listed.contains("modthresh-fine") && listed.contains("raid4s-slides"), "{listed}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let ran = lab(&["run", "raid4s-e", "--quick", "--out", out, "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let claim = &report["experiments"][0]["claims"][0];
+    assert_eq!((&claim["paper"], &claim["verdict"]), (&"7.7 months".into(), &"reproduced".into()), "{claim}");
+    assert_eq!(report["command"], "stripewise lab run raid4s-endurance --quick --seed 1");
+
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    let network = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!network.contains("http") && !network.contains("src="), "the page needs nothing else");
+    std::fs::remove_file(folder.path().join("report.html")).unwrap();
+    let text = String::from_utf8(lab(&["report", out]).stdout).unwrap();
+    assert!(text.contains("[reproduced]") && !text.contains("missing"), "{text}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("report.html")).unwrap(), page, "made anew");
+}
+
+#[test]
+fn a_killed_run_is_taken_up_again() {
+    let [whole, killed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let run = |folder: &tempfile::TempDir| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
+        command
+            .args(["lab", "run", "raid4s-endurance", "--quick", "--seed", "3", "--out"])
+            .arg(folder.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let mut child = run(&killed).spawn().unwrap();
+    let points = killed.path().join("points.jsonl");
+    // A header, and a point at least.
+    while std::fs::read_to_string(&points).unwrap_or_default().lines().count() < 2 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let report = String::from_utf8(lab(&["report", killed.path().to_str().unwrap()]).stdout).unwrap();
+    assert!(report.contains("points are missing"), "{report}");
+
+    assert!(run(&killed).status().unwrap().success() && run(&whole).status().unwrap().success());
+    for name in ["raid4s-endurance.csv", "claims.csv", "report.html"] {
+        let read = |folder: &tempfile::TempDir| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(read(&killed), read(&whole), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_or_reported_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let told = refused(&["run", "raid9", "--out", out]);
+    assert!(told.contains("no experiment 'raid9'") && told.contains("modthresh-fine"), "{told}");
+    let told = refused(&["report", out]);
+    assert!(told.contains(out) && told.contains("holds no results"), "{told}");
+    let file = folder.path().join("points.jsonl");
+    std::fs::write(&file, "somebody's\n").unwrap();
+    let told = refused(&["run", "raid4s-endurance", "--quick", "--out", out]);
+    assert!(told.contains("not a file of the laboratory's"), "{told}");
+    let told = refused(&["run", "raid4s-endurance", "--quick", "--out", file.to_str().unwrap()]);
+    assert!(told.contains("points.jsonl") && !told.contains("panicked"), "{told}");
 }

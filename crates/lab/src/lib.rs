@@ -1,6 +1,8 @@
 //! The laboratory: experiments on modelled disks in virtual time, and reports with plots.
 //!
 //! * [`arrays`]: the arrays of the experiments. [`mod@point`]: one of them under a load, and what comes of it.
+//! * [`experiments`]: the papers' experiments, a file each. [`findings`]: claims with verdicts, and the report.
+//! * [`runner`]: runs them over all cores, keeps what is finished, writes files.
 //! * [`driven`]: a load on any array, modelled or real.
 //! * [`validate`]: how far the disk models are from data sheets, papers and analysis.
 //! * [`report`]: sections with checks, as a table, CSV files, and one self-contained page.
@@ -11,10 +13,13 @@
 
 pub mod arrays;
 pub mod driven;
+pub mod experiments;
+pub mod findings;
 pub mod parallel;
 pub mod plot;
 pub mod point;
 pub mod report;
+pub mod runner;
 pub mod validate;
 
 pub use stripewise_sim::load;

@@ -1,24 +1,99 @@
 //! `stripewise lab`: experiments on modelled disks.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
-use stripewise_lab::validate::{self, Effort};
+use serde::Serialize;
+use stripewise_lab::{
+    experiments::{EXPERIMENTS, chosen},
+    findings::LabReport,
+    runner::{self, Order, Progress},
+    validate::{self, Effort},
+};
 
 use super::print_json;
-use crate::{args::ValidateArgs, progress};
+use crate::{
+    args::{LabCommand, LabReportArgs, LabRunArgs, ValidateArgs},
+    progress,
+};
+
+/// Runs one of the laboratory's commands.
+pub(super) fn lab(command: &LabCommand, json: bool) -> anyhow::Result<ExitCode> {
+    match command {
+        LabCommand::List => list(json)?,
+        LabCommand::Run(args) => run(args, json)?,
+        LabCommand::Report(LabReportArgs { folder }) => show(&runner::report(folder)?, folder, json)?,
+        LabCommand::Validate(args) => validate(args, json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An experiment in the list.
+#[derive(Serialize)]
+struct Listed {
+    id: &'static str,
+    title: &'static str,
+    source: &'static str,
+    points: usize,
+    quick_points: usize,
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let listed = EXPERIMENTS.iter().map(|experiment| Listed {
+        id: experiment.id,
+        title: experiment.title,
+        source: experiment.source,
+        points: (experiment.points)(Effort::Full).len(),
+        quick_points: (experiment.points)(Effort::Quick).len(),
+    });
+    if json {
+        return print_json(&listed.collect::<Vec<_>>());
+    }
+    for Listed { id, title, source, points, .. } in listed {
+        println!("{id:<18} {title} ({points} points)\n{:<18} after {source}", "");
+    }
+    Ok(())
+}
+
+fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
+    let order =
+        Order { experiments: chosen(&args.experiments)?, effort: effort(args.quick), seed: args.seed };
+    let program = runner::program().context("the program's own file")?;
+    let bar = progress::work_bar();
+    let report = runner::run(&order, &args.out, &program, &|progress| move_on(&bar, progress))?;
+    bar.finish_and_clear();
+    show(&report, &args.out, json)
+}
+
+fn move_on(bar: &progress::WorkBar, at: Progress<'_>) {
+    bar.move_to(at.done, at.total, format!("{} {}/{}", at.experiment, at.points, at.points_total));
+}
+
+/// Prints a report, and where its page is. That a claim does not come out is a finding, not a failure.
+fn show(report: &LabReport, folder: &Path, json: bool) -> anyhow::Result<()> {
+    if json {
+        print_json(report)?;
+    } else {
+        print!("{report}");
+    }
+    eprintln!("{}", folder.join("report.html").display());
+    Ok(())
+}
+
+fn effort(quick: bool) -> Effort {
+    if quick { Effort::Quick } else { Effort::Full }
+}
 
 /// Runs the validation of the disk models and prints its checks. That a model differs from a published figure is a
 /// finding, not a failure.
-pub(super) fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<ExitCode> {
+fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
         // Better now than after a minute's work.
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let effort = if args.quick { Effort::Quick } else { Effort::Full };
     let bar = progress::points_bar();
-    let report = validate::run(effort, &|experiment, done, total| {
+    let report = validate::run(effort(args.quick), &|experiment, done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
         bar.set_message(experiment.to_owned());
@@ -33,5 +108,5 @@ pub(super) fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<ExitCo
         report.write_to(folder).with_context(|| folder.display().to_string())?;
         eprintln!("{}", folder.join("report.html").display());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::{
-    args::{AssembleArgs, BenchCommand, Cli, Command, DetachArgs, LabCommand, StopArgs},
+    args::{AssembleArgs, BenchCommand, Cli, Command, DetachArgs, StopArgs},
     bench, client, daemon,
     daemon::{DaemonSpec, Opening, start_daemon},
     demo, explain,
@@ -59,7 +59,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Engine(options)) => bench_engine(&options, json),
         Command::Bench(BenchCommand::Run(args)) => bench::run_load(&args, json),
-        Command::Lab(LabCommand::Validate(args)) => lab::validate(&args, json),
+        Command::Lab(command) => lab::lab(&command, json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
         Command::Daemon => daemon::run().map(|()| ExitCode::SUCCESS),

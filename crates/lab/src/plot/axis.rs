@@ -18,6 +18,8 @@ pub enum Scale {
     Linear,
     /// Ticks at powers of two.
     Log2,
+    /// As `Log2`, for bytes: 4K, 1M, 1G.
+    Bytes,
     /// Ticks at powers of ten, and between them if there are few.
     Log10,
 }
@@ -38,11 +40,19 @@ impl Axis {
         Self { scale: Scale::Log2, ..Self::linear(label) }
     }
 
+    /// An axis of bytes, by powers of two.
+    pub fn bytes(label: impl Into<String>) -> Self {
+        Self { scale: Scale::Bytes, ..Self::linear(label) }
+    }
+
     /// An axis by powers of ten.
     pub fn log10(label: impl Into<String>) -> Self {
         Self { scale: Scale::Log10, ..Self::linear(label) }
     }
 }
+
+/// Powers up to which each has a tick; beyond, every other.
+const POWERS_MAX: i32 = 12;
 
 /// An axis with its range.
 pub(super) struct Range {
@@ -61,7 +71,7 @@ impl Range {
         let (low, high) = if low < high { (low, high) } else { around(low, axis.scale) };
         match axis.scale {
             Scale::Linear => Self::linear(low, high),
-            Scale::Log2 => Self::powers(Scale::Log2, low, high, 2.0),
+            Scale::Log2 | Scale::Bytes => Self::powers(axis.scale, low, high, 2.0),
             Scale::Log10 => Self::decades(low, high),
         }
     }
@@ -79,7 +89,8 @@ impl Range {
 
     fn powers(scale: Scale, low: f64, high: f64, base: f64) -> Self {
         let (first, last) = (low.log(base).floor() as i32, high.log(base).ceil() as i32);
-        let ticks = (first..=last).map(|exponent| base.powi(exponent)).collect();
+        let step = if last - first > POWERS_MAX { 2 } else { 1 };
+        let ticks = (first..=last).step_by(step).map(|exponent| base.powi(exponent)).collect();
         Self { scale, low: base.powi(first), high: base.powi(last), ticks }
     }
 
@@ -116,8 +127,22 @@ fn around(value: f64, scale: Scale) -> (f64, f64) {
     }
 }
 
-/// A tick's number, short: 12, 0.25, 35k, 1.2M.
-pub(super) fn tick_label(value: f64) -> String {
+impl Range {
+    /// A tick in words.
+    pub(super) fn label(&self, tick: f64) -> String {
+        if self.scale == Scale::Bytes { bytes_label(tick) } else { tick_label(tick) }
+    }
+}
+
+/// 512, 4K, 1M, 1G.
+fn bytes_label(value: f64) -> String {
+    let units = [("G", 30), ("M", 20), ("K", 10), ("", 0)];
+    let (suffix, power) = units.into_iter().find(|(_, power)| value >= 2_f64.powi(*power)).unwrap_or(("", 0));
+    tick_label(value / 2_f64.powi(power)) + suffix
+}
+
+/// A number, short: 12, 0.25, 35k, 1.2M.
+fn tick_label(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         size if size >= 999_999.0 => (value / 1e6, "M"),
         size if size >= 9_999.0 => (value / 1e3, "k"),
@@ -132,13 +157,16 @@ mod tests {
     use super::*;
 
     fn ticks(axis: &Axis, values: &[f64]) -> Vec<String> {
-        Range::of(axis, values.iter().copied()).ticks.into_iter().map(tick_label).collect()
+        let range = Range::of(axis, values.iter().copied());
+        range.ticks.iter().map(|tick| range.label(*tick)).collect()
     }
 
     #[test]
     fn ticks_are_round() {
         assert_eq!(ticks(&Axis::from_zero(""), &[3.0, 23.0]), ["0", "5", "10", "15", "20", "25"]);
         assert_eq!(ticks(&Axis::log2(""), &[1.0, 32.0]), ["1", "2", "4", "8", "16", "32"]);
+        assert_eq!(ticks(&Axis::bytes(""), &[512.0, 4096.0]), ["512", "1K", "2K", "4K"]);
+        assert_eq!(ticks(&Axis::bytes(""), &[4096.0, f64::from(1 << 30)])[8..], ["256M", "1G"]);
         assert_eq!(
             ticks(&Axis::log10(""), &[300.0, 30_000.0]),
             ["200", "500", "1000", "2000", "5000", "10k", "20k", "50k"]

@@ -2,10 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{
-    Plot, Series, Style,
-    axis::{Range, tick_label},
-};
+use super::{Plot, Series, Style, axis::Range};
 
 /// Sizes in pixels. The legend stands on the right, so that it never covers points.
 const WIDTH: f64 = 860.0;
@@ -83,12 +80,12 @@ impl Canvas {
         for tick in self.x.ticks.clone() {
             let at = LEFT + self.x.place(tick).unwrap_or(0.0) * (right - LEFT);
             self.line((at, TOP), (at, bottom), "stroke=\"#e4e4e4\"");
-            self.label(at, bottom + 17.0, "middle", "", &tick_label(tick));
+            self.label(at, bottom + 17.0, "middle", "", &self.x.label(tick));
         }
         for tick in self.y.ticks.clone() {
             let at = bottom - self.y.place(tick).unwrap_or(0.0) * (bottom - TOP);
             self.line((LEFT, at), (right, at), "stroke=\"#e4e4e4\"");
-            self.label(LEFT - 7.0, at + 4.0, "end", "", &tick_label(tick));
+            self.label(LEFT - 7.0, at + 4.0, "end", "", &self.y.label(tick));
         }
         self.line((LEFT, TOP), (LEFT, bottom), "stroke=\"#666\"");
         self.line((LEFT, bottom), (right, bottom), "stroke=\"#666\"");

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Writes of the warm-up: enough to meet every region of the bitmap, and for policies that learn.
-const WARM_UP_WRITES: u64 = 400;
+pub(super) const WARM_UP_WRITES: u64 = 400;
 /// The longest write of the warm-up: one of a stripe is as good as one of many.
 const WARM_UP_BYTES_MAX: u64 = 1 << 20;
 
@@ -36,6 +36,8 @@ fn warm_up(rig: &Rig, point: &Point, seed: u64) {
             offsets: Offsets::Uniform,
             sizes: Sizes::Fixed(write_bytes),
             unit_bytes: write_bytes,
+            // The whole array, whatever the passes use: every region of the bitmap is met.
+            span_bytes: None,
             stop: Stop::Requests(WARM_UP_WRITES),
             ..load_of(point, rig, seed)
         },
@@ -53,9 +55,9 @@ fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
             Places::Sequential => Offsets::Sequential,
         },
         sizes: Sizes::Fixed(load.write_bytes),
-        unit_bytes: load.write_bytes,
+        unit_bytes: load.unit_bytes,
         // raid4s-modthresh 4: the seek range is the device's size over the block's, in blocks.
-        span_bytes: Some(rig.array().geometry().capacity_bytes()),
+        span_bytes: load.span_bytes.or(Some(rig.array().geometry().capacity_bytes())),
         stop: Stop::Requests(load.requests()),
         seed: Some(seed),
         ..Load::default()

@@ -2,6 +2,8 @@
 
 mod measure;
 mod outcome;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 use stripewise_engine::plan::selection::Policy;
@@ -10,7 +12,10 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
 
-use crate::arrays::{HddSetting, Shape};
+use crate::arrays::{Drive, HddSetting, Shape};
+
+/// What it takes to bring an SSD to its steady state, in simulated requests.
+const STEADY_WEIGHT: u64 = 60_000;
 
 /// An array under a load.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +35,12 @@ pub struct Point {
 pub struct WriteLoad {
     /// Where they go.
     pub places: Places,
-    /// Bytes of each; they are at multiples of that, as XDD has it.
+    /// Bytes of each.
     pub write_bytes: u64,
+    /// They begin at multiples of this: of their size, as XDD has it, unless said otherwise.
+    pub unit_bytes: u64,
+    /// The part of the array that they go to, from its start; all if not given.
+    pub span_bytes: Option<u64>,
     /// Writes under way.
     pub depth: u32,
     /// Bytes of a pass; at least one write.
@@ -50,10 +59,21 @@ pub enum Places {
     Sequential,
 }
 
+impl Places {
+    /// In files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Sequential => "sequential",
+        }
+    }
+}
+
 impl WriteLoad {
     /// Random writes as XDD sends them.
     pub fn random(write_bytes: u64, depth: u32, pass_bytes: u64, passes: u32) -> Self {
-        Self { places: Places::Random, write_bytes, depth, pass_bytes, passes }
+        let (places, unit_bytes) = (Places::Random, write_bytes);
+        Self { places, write_bytes, unit_bytes, span_bytes: None, depth, pass_bytes, passes }
     }
 
     /// Writes of a pass.
@@ -71,21 +91,25 @@ impl Point {
     /// Everything that makes the point what it is, as text: what results are found by, and tables name them by.
     pub fn key(&self) -> String {
         let Self { shape, policy, load, hdd } = self;
-        let places = match load.places {
-            Places::Random => "random",
-            Places::Sequential => "sequential",
-        };
+        let places = load.places.word();
         let cache = if hdd.write_cache { "cache" } else { "no-cache" };
+        let WriteLoad { write_bytes, unit_bytes, span_bytes, depth, pass_bytes, passes, .. } = load;
+        let span = span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
         format!(
-            "{} {} {places} {} depth={} pass={} passes={} {cache} ncq={}",
-            shape.id,
-            policy.name,
-            load.write_bytes,
-            load.depth,
-            load.pass_bytes,
-            load.passes,
-            hdd.queue_depth
+            "{} {} {places} {write_bytes} unit={unit_bytes} span={span} depth={depth} pass={pass_bytes} passes={passes} \
+             {cache} ncq={}",
+            shape.id, policy.name, hdd.queue_depth
         )
+    }
+
+    /// How much work it is to simulate: requests to members, or so.
+    pub fn weight(&self) -> u64 {
+        let WriteLoad { write_bytes, passes, .. } = self.load;
+        let requests = self.load.requests() * u64::from(passes) + measure::WARM_UP_WRITES;
+        // A read and a write on two members, and one on each more that a long write meets; and bytes take time, too.
+        let by_length = write_bytes / (64 << 10) * 2;
+        let steady = self.shape.drives.iter().filter(|drive| **drive == Drive::SteadySsd).count() as u64;
+        requests * (4 + by_length) + steady * STEADY_WEIGHT
     }
 
     /// The seed of its requests: arrays and policies under the same load are asked the same.

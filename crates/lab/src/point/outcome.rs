@@ -1,5 +1,7 @@
 //! What came of a point: whole numbers, so that what is read back from a file is what was written to it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What came of a point.
@@ -57,8 +59,13 @@ pub struct MemberOutcome {
 impl Outcome {
     /// Throughput in 10^6 bytes a second: the mean of the passes, as the papers plot it.
     pub fn mb_per_s(&self) -> f64 {
+        self.pass_mb_per_s().iter().sum::<f64>() / self.pass_ns.len() as f64
+    }
+
+    /// Throughput of each pass, in 10^6 bytes a second.
+    pub fn pass_mb_per_s(&self) -> Vec<f64> {
         let passes = self.pass_bytes.iter().zip(&self.pass_ns);
-        passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).sum::<f64>() / self.pass_ns.len() as f64
+        passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).collect()
     }
 
     /// Throughput of all passes but the first, in which the drives' write caches are filled, in 10^6 bytes a second.
@@ -67,13 +74,25 @@ impl Outcome {
         sum(&self.pass_bytes) * 1e3 / sum(&self.pass_ns)
     }
 
-    /// The share of the time that a member was at work.
+    /// The share of the time that a member was at work. Work that a disk had begun at the end counts as a whole, so that it
+    /// may be over the time by a request.
     pub fn utilisation(&self, member: &MemberOutcome) -> f64 {
-        member.busy_ns as f64 / self.elapsed_ns() as f64
+        (member.busy_ns as f64 / self.elapsed_ns() as f64).min(1.0)
+    }
+
+    /// The same of the members of each kind, on average.
+    pub fn utilisation_by_drive(&self) -> BTreeMap<&str, f64> {
+        let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for member in &self.members {
+            let (sum, count) = kinds.entry(&member.drive).or_default();
+            *sum += self.utilisation(member);
+            *count += 1.0;
+        }
+        kinds.into_iter().map(|(drive, (sum, count))| (drive, sum / count)).collect()
     }
 
     /// All passes' time.
-    pub fn elapsed_ns(&self) -> u64 {
+    fn elapsed_ns(&self) -> u64 {
         self.pass_ns.iter().sum()
     }
 }

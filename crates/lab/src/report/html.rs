@@ -2,31 +2,17 @@
 
 use std::fmt::Write;
 
-use super::{Check, Report, Section, Verdict, check::number};
+use super::{
+    Check, Report, Section, Verdict,
+    check::number,
+    page::{begin, paragraphs},
+};
 use crate::plot::escaped;
-
-const STYLE: &str = "
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 960px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.4rem; border-bottom: 1px solid #ccc; }
-table { border-collapse: collapse; width: 100%; font-size: 13.5px; margin: 1rem 0; }
-th, td { padding: .3rem .5rem; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
-td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-td.note { color: #555; border-bottom: 1px solid #e4e4e4; padding: 0 .5rem .5rem 1.6rem; }
-tr.noted td { border-bottom: none; padding-bottom: .1rem; }
-.agrees { color: #00704a; font-weight: 600; } .differs { color: #b34700; font-weight: 600; } .given { color: #666; }
-.source { color: #555; } svg { width: 100%; height: auto; margin: .6rem 0; } nav { margin: 1rem 0; }
-";
 
 impl Report {
     /// The page.
     pub fn html(&self) -> String {
-        let mut page = String::new();
-        let title = escaped(&self.title);
-        let _ = write!(
-            page,
-            "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{title}</title>\n\
-             <style>{STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
-        );
+        let mut page = begin(&self.title);
         paragraphs(&mut page, &self.introduction);
         self.write_summary(&mut page);
         self.sections.iter().for_each(|section| write_section(&mut page, section));
@@ -52,12 +38,6 @@ impl Report {
             );
         }
         page.push_str("</table>\n");
-    }
-}
-
-fn paragraphs(page: &mut String, texts: &[String]) {
-    for text in texts {
-        let _ = writeln!(page, "<p>{}</p>", escaped(text));
     }
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod files;
 mod html;
+pub(crate) mod page;
 mod table;
 
 pub use check::{Basis, Check, Expected, Verdict};

@@ -1,0 +1,180 @@
+//! The policy `cost` beside the others, on every array and at every size.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Effort, Experiment, Results,
+    lines::{self, Line, Sizes},
+    pick, policy,
+    results::{at_size, largest, smallest},
+};
+use crate::{
+    arrays::{Shape, shapes},
+    findings::{Claim, Findings, Judged, Table},
+    plot::{Axis, Plot, Series, Style},
+    point::{Outcome, Point, WriteLoad},
+};
+
+pub(super) static EXPERIMENT: Experiment = Experiment {
+    id: "all",
+    title: "Selection by cost on every array",
+    source: "raid4s-modthresh 4.3, its future work; ours",
+    setting: &[
+        "Random writes of 4 to 256 KiB at multiples of their size, 10 under way, on the papers' arrays and on others: SSDs only in \
+         their steady state, one disk of half the speed, double parity over disks and SSDs. Every policy is asked the same.",
+        "Three passes of 2000 writes; the first, in which the disks' write caches are filled, does not count. Runs of other \
+         seeds differ by up to 2 %.",
+    ],
+    points,
+    findings,
+};
+
+const ARRAYS: [&Shape; 8] = [
+    &shapes::RAID4S,
+    &shapes::RAID4,
+    &shapes::RAID4STUPID,
+    &shapes::RAID5,
+    &shapes::RAID5S,
+    &shapes::RAID5_SLOW,
+    &shapes::RAID6_HYBRID,
+    &shapes::RAID5_STEADY,
+];
+const OTHERS: [&str; 3] = ["classic", "modthresh", "modified"];
+/// What `cost` may be behind.
+const BEHIND: f64 = 0.97;
+/// What counts as ahead: more than runs differ by.
+const AHEAD: f64 = 1.03;
+
+fn sizes_kib(effort: Effort) -> Vec<u64> {
+    let few = vec![4, 32, 64, 96, 128, 144, 192, 224];
+    let many = [4, 8, 12, 16, 24, 32, 48].into_iter().chain((64..=256).step_by(8));
+    pick(effort, few, many.collect())
+}
+
+fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64) -> Point {
+    let writes = pick(effort, 1000, 2000);
+    Point::new(shape, policy(name), WriteLoad::random(kib << 10, 10, (kib << 10) * writes, 3))
+}
+
+fn points(effort: Effort) -> Vec<Point> {
+    let mut points = Vec::new();
+    for shape in ARRAYS {
+        for name in OTHERS.into_iter().chain(["cost"]) {
+            points.extend(sizes_kib(effort).into_iter().map(|kib| point(effort, shape, name, kib)));
+        }
+    }
+    points
+}
+
+fn findings(results: &Results) -> Findings {
+    let found: BTreeMap<_, _> =
+        ARRAYS.into_iter().filter_map(|shape| Some((shape.id, over_best(results, shape)?))).collect();
+    let mut claims: Vec<_> =
+        ARRAYS.into_iter().map(|shape| never_behind(shape, found.get(shape.id))).collect();
+    let hybrids: Vec<_> = ARRAYS.into_iter().filter(|shape| shape.is_hybrid()).collect();
+    claims.push(ahead_somewhere(&hybrids, &found));
+    let sizes = sizes_kib(results.effort);
+    let raid4s =
+        Line::new("RAID4S, cost", 0, &sizes, |kib| point(results.effort, &shapes::RAID4S, "cost", kib));
+    Findings {
+        claims,
+        plots: vec![
+            gains(&found),
+            lines::utilisation(("all-utilisation", "Members at work"), Sizes::Even, &[raid4s], results),
+        ],
+        tables: std::iter::once(summary(&found)).chain(ARRAYS.map(|shape| table(results, shape))).collect(),
+    }
+}
+
+fn rate(results: &Results, shape: &'static Shape, name: &str, kib: u64) -> Option<f64> {
+    results.of(&point(results.effort, shape, name, kib)).map(Outcome::steady_mb_per_s)
+}
+
+fn best(results: &Results, shape: &'static Shape, kib: u64) -> Option<f64> {
+    let rates = OTHERS.map(|name| rate(results, shape, name, kib));
+    Some(rates.into_iter().collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max))
+}
+
+/// `cost` over the best of the others at each size; none while a point is missing.
+fn over_best(results: &Results, shape: &'static Shape) -> Option<Vec<(u64, f64)>> {
+    let at = |kib| Some((kib, rate(results, shape, "cost", kib)? / best(results, shape, kib)?));
+    sizes_kib(results.effort).into_iter().map(at).collect()
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", (ratio - 1.0) * 100.0)
+}
+
+fn never_behind(shape: &Shape, ratios: Option<&Vec<(u64, f64)>>) -> Claim {
+    let judged = ratios.map(|ratios| {
+        let (worst, best) = (smallest(ratios), largest(ratios));
+        let measured = format!(
+            "worst {} at {} KiB, best {} at {} KiB",
+            percent(worst.1),
+            worst.0,
+            percent(best.1),
+            best.0
+        );
+        Judged::new(worst.1 >= BEHIND, measured)
+    });
+    Claim::new(
+        format!("{}: cost is never more than 3 % behind the best of the other policies.", shape.name),
+        "",
+        judged,
+    )
+}
+
+fn ahead_somewhere(hybrids: &[&'static Shape], found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Claim {
+    let best = hybrids.iter().map(|shape| Some((shape.name, largest(found.get(shape.id)?))));
+    let judged = best.collect::<Option<Vec<_>>>().map(|best| {
+        let text: Vec<_> = best.iter().map(|(name, at)| format!("{name} {}", at_size(*at))).collect();
+        Judged::new(best.iter().all(|(_, (_, ratio))| *ratio > AHEAD), text.join(", "))
+    });
+    Claim::new("On every array of unlike members, cost is ahead somewhere (by more than 3 %).", "", judged)
+}
+
+fn summary(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Table {
+    let mut table = Table::new(
+        "cost against the best of classic, modthresh and modified",
+        &["array", "worst", "at KiB", "best", "at KiB", "verdict"],
+    );
+    for shape in ARRAYS {
+        let Some(ratios) = found.get(shape.id) else { continue };
+        let (worst, best) = (smallest(ratios), largest(ratios));
+        let verdict = if worst.1 >= BEHIND { "never behind" } else { "behind" };
+        let cells =
+            [percent(worst.1), worst.0.to_string(), percent(best.1), best.0.to_string(), verdict.to_owned()];
+        table.rows.push(std::iter::once(shape.name.to_owned()).chain(cells).collect());
+    }
+    table
+}
+
+fn table(results: &Results, shape: &'static Shape) -> Table {
+    let title = format!("{}: {}; MB/s", shape.name, shape.what);
+    let mut table = Table::new(title, &["KiB", "classic", "modthresh", "modified", "cost", "to the best"]);
+    for kib in sizes_kib(results.effort) {
+        let rates = OTHERS.into_iter().chain(["cost"]).map(|name| rate(results, shape, name, kib));
+        let Some(rates) = rates.collect::<Option<Vec<_>>>() else { continue };
+        let best = rates[..OTHERS.len()].iter().copied().fold(0.0, f64::max);
+        let cells =
+            rates.iter().map(|rate| format!("{rate:.2}")).chain([percent(rates[OTHERS.len()] / best)]);
+        table.rows.push(std::iter::once(kib.to_string()).chain(cells).collect());
+    }
+    table
+}
+
+fn gains(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Plot {
+    let lines = ARRAYS.into_iter().enumerate().filter_map(|(hue, shape)| {
+        let points = found.get(shape.id)?.iter().map(|(kib, ratio)| (*kib as f64, (ratio - 1.0) * 100.0));
+        // Unlike members are drawn as lines, others dashed.
+        let style = if shape.is_hybrid() { Style::Marked } else { Style::Dashed };
+        Some(Series::new(shape.name, hue, style, points.collect()))
+    });
+    Plot {
+        name: "all-cost",
+        title: "cost over the best of the other policies".to_owned(),
+        x: Axis::linear("write size, KiB"),
+        y: Axis::from_zero("ahead, %"),
+        series: lines.collect(),
+    }
+}

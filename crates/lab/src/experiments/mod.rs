@@ -1,0 +1,127 @@
+//! The experiments: a file each, and a line in [`EXPERIMENTS`]. `docs/experiments.md` tells how to add one.
+//!
+//! An experiment says what the paper did, which points repeat it, and what of the paper's claims comes out: the claims
+//! are computed from the points' outcomes, so they hold for whatever the engine and the models are today.
+
+mod all;
+mod lines;
+mod modthresh;
+mod modthresh_aligned;
+mod modthresh_fine;
+mod raid4s;
+mod raid4s_endurance;
+mod raid4s_random;
+mod raid4s_seq;
+mod raid4s_unaligned;
+mod results;
+
+use stripewise_engine::plan::selection::{self, Policy};
+use thiserror::Error;
+
+pub use results::Results;
+
+pub use crate::validate::Effort;
+use crate::{findings::Findings, point::Point};
+
+/// One experiment.
+pub struct Experiment {
+    /// The word by which it is run.
+    pub id: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// The paper and the place in it.
+    pub source: &'static str,
+    /// What the paper did, and what is done here, a paragraph each.
+    pub setting: &'static [&'static str],
+    /// What is run.
+    pub points: fn(Effort) -> Vec<Point>,
+    /// What comes of it.
+    pub findings: fn(&Results) -> Findings,
+}
+
+/// All experiments. A new one is a line here.
+pub static EXPERIMENTS: &[&Experiment] = &[
+    &raid4s_seq::EXPERIMENT,
+    &raid4s_random::EXPERIMENT,
+    &raid4s_unaligned::EXPERIMENT,
+    &raid4s_endurance::EXPERIMENT,
+    &modthresh_fine::EXPERIMENT,
+    &modthresh_aligned::EXPERIMENT,
+    &all::EXPERIMENT,
+];
+
+/// A word with which no experiment begins.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("there is no experiment '{word}'; give one of {known}, or a word with which some begin", known = ids())]
+pub struct UnknownExperiment {
+    /// As given.
+    pub word: String,
+}
+
+/// The experiments whose ids begin with one of these words, in the order of the table.
+///
+/// # Errors
+/// [`UnknownExperiment`] for a word that finds none.
+pub fn chosen(words: &[String]) -> Result<Vec<&'static Experiment>, UnknownExperiment> {
+    let begins = |experiment: &Experiment, word: &str| !word.is_empty() && experiment.id.starts_with(word);
+    for word in words {
+        if !EXPERIMENTS.iter().any(|experiment| begins(experiment, word)) {
+            return Err(UnknownExperiment { word: word.clone() });
+        }
+    }
+    let is_chosen = |experiment: &&&Experiment| words.iter().any(|word| begins(experiment, word));
+    Ok(EXPERIMENTS.iter().filter(is_chosen).copied().collect())
+}
+
+fn ids() -> String {
+    EXPERIMENTS.iter().map(|experiment| experiment.id).collect::<Vec<_>>().join(", ")
+}
+
+/// One of two amounts.
+fn pick<T>(effort: Effort, quick: T, full: T) -> T {
+    match effort {
+        Effort::Quick => quick,
+        Effort::Full => full,
+    }
+}
+
+/// A policy that the engine has.
+fn policy(name: &str) -> &'static Policy {
+    selection::policy(name).expect("experiments name policies of the engine")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn words_choose_experiments() {
+        let ids = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            chosen(&words).map(|found| found.into_iter().map(|one| one.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&["modthresh"]).unwrap(), ["modthresh-fine", "modthresh-aligned"]);
+        assert_eq!(ids(&["all", "raid4s-seq"]).unwrap(), ["raid4s-seq", "all"]);
+        let error = ids(&["raid9"]).unwrap_err().to_string();
+        assert!(error.contains("'raid9'") && error.contains("raid4s-random"), "{error}");
+        assert!(ids(&[""]).is_err());
+    }
+
+    #[test]
+    fn points_are_told_apart_by_their_keys_and_what_is_missing_leaves_claims_open() {
+        for experiment in EXPERIMENTS {
+            for effort in [Effort::Quick, Effort::Full] {
+                let points = (experiment.points)(effort);
+                let keys: BTreeSet<_> = points.iter().map(Point::key).collect();
+                assert_eq!(keys.len(), points.len(), "{}: a point is there twice", experiment.id);
+                let findings = (experiment.findings)(&Results::new(effort, Default::default()));
+                assert!(findings.claims.iter().all(|claim| claim.is_open() || claim.is_analytic()));
+                assert!(!findings.claims.is_empty() && !findings.plots.is_empty(), "{}", experiment.id);
+            }
+        }
+        let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
+        assert_eq!(ids.len(), EXPERIMENTS.len());
+    }
+}

@@ -1,0 +1,128 @@
+//! raid4s-modthresh 4.2: powers of two.
+
+use super::{
+    Effort, Experiment, Results,
+    lines::{self, Line, Sizes},
+    modthresh::{EQUAL, LOAD_OF_THE_PAPER, all_above, all_equal, point},
+};
+use crate::{
+    arrays::{Shape, shapes},
+    findings::{Claim, Findings, Judged},
+    point::Point,
+};
+
+pub(super) static EXPERIMENT: Experiment = Experiment {
+    id: "modthresh-aligned",
+    title: "The moved threshold at powers of two",
+    source: "raid4s-modthresh 4.2 (Figures 14 and 15)",
+    setting: &[
+        LOAD_OF_THE_PAPER,
+        "Here: the same, 2 to 256 KiB. RAID5S stands for both arrays of that name: the slides' with one SSD, and that of Fig. 10 \
+         with SSDs only.",
+    ],
+    points,
+    findings,
+};
+
+const SIZES_KIB: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
+/// The one size at which the policies differ.
+const CHANGED_KIB: u64 = 128;
+
+const LINES: [(&str, &Shape, &str); 6] = [
+    ("RAID4S", &shapes::RAID4S, "classic"),
+    ("RAID4S-modthresh", &shapes::RAID4S, "modthresh"),
+    ("RAID4S, cost", &shapes::RAID4S, "cost"),
+    ("RAID5", &shapes::RAID5, "classic"),
+    ("RAID5S (1 SSD)", &shapes::RAID5S, "classic"),
+    ("RAID5S (all SSD)", &shapes::RAID5S_ALL, "classic"),
+];
+
+fn points(effort: Effort) -> Vec<Point> {
+    let of = |(_, shape, policy)| SIZES_KIB.map(|kib| point(effort, shape, policy, kib));
+    LINES.into_iter().flat_map(of).collect()
+}
+
+fn findings(results: &Results) -> Findings {
+    let line = |(hue, (name, shape, policy)): (usize, (&'static str, &'static Shape, &'static str))| {
+        Line::new(name, hue, &SIZES_KIB, |kib| point(results.effort, shape, policy, kib))
+    };
+    let lines: Vec<_> = LINES.into_iter().enumerate().map(line).collect();
+    let by_powers = Sizes::Powers;
+    Findings {
+        claims: claims(results),
+        plots: vec![
+            lines::throughput(
+                ("modthresh-aligned-throughput", "Random writes, powers of two"),
+                by_powers,
+                &lines,
+                results,
+            ),
+            lines::speed_up(
+                ("modthresh-aligned-speed-up", "Over RAID4S, classic"),
+                by_powers,
+                &lines[..3],
+                results,
+            ),
+            lines::latency(
+                ("modthresh-aligned-latency", "Latency of a write"),
+                by_powers,
+                &lines[1],
+                results,
+            ),
+            lines::utilisation(
+                ("modthresh-aligned-utilisation", "Members at work"),
+                by_powers,
+                &lines[..2],
+                results,
+            ),
+        ],
+        tables: Vec::new(),
+    }
+}
+
+fn claims(results: &Results) -> Vec<Claim> {
+    let of = |shape: &'static Shape, policy: &'static str| {
+        let effort = results.effort;
+        move |kib| point(effort, shape, policy, kib)
+    };
+    let modthresh = || of(&shapes::RAID4S, "modthresh");
+    let others: Vec<_> = SIZES_KIB.into_iter().filter(|kib| *kib != CHANGED_KIB).collect();
+    let unchanged = results.speed_ups(&others, modthresh(), of(&shapes::RAID4S, "classic"));
+    let changed = results.speed_up(&modthresh()(CHANGED_KIB), &of(&shapes::RAID4S, "classic")(CHANGED_KIB));
+    let small: Vec<_> = SIZES_KIB.into_iter().filter(|kib| *kib <= CHANGED_KIB).collect();
+    let ahead = |base: &'static Shape| {
+        let ratios = results.speed_ups(&small, modthresh(), of(base, "classic"));
+        let judged = ratios.map(|ratios| all_above(&ratios, 1.0).because(why_not(base)));
+        let statement =
+            format!("Up to {CHANGED_KIB} KiB RAID4S-modthresh is ahead of {} at every size.", base.name);
+        Claim::new(statement, "ahead (Figure 14)", judged)
+    };
+    vec![
+        Claim::new(
+            "At all sizes but 128 KiB modthresh and classic are equal (within 2 %): nothing degrades.",
+            "equal",
+            unchanged.map(|ratios| all_equal(&ratios, EQUAL)),
+        ),
+        Claim::new(
+            "At 128 KiB modthresh is faster than classic (by more than 2 %).",
+            "faster, by less than expected",
+            changed.map(|ratio| {
+                Judged::new(ratio > 1.0 + EQUAL, format!("{ratio:.2}x")).because(
+                    "Both read two disks and write two. What decides is whether a write that follows a read at the same place is \
+                     cheap: modthresh-fine shows at this size what that depends on.",
+                )
+            }),
+        ),
+        ahead(&shapes::RAID5),
+        ahead(&shapes::RAID5S),
+        ahead(&shapes::RAID5S_ALL),
+    ]
+}
+
+fn why_not(base: &Shape) -> &'static str {
+    if base.is_hybrid() || base.id == shapes::RAID5.id {
+        return "";
+    }
+    "Five SSDs have no seeks and no rotations, so they are ahead of four disks at every size. The paper's curve of RAID5S \
+     is what an array with one SSD gives (above), as in the slides."
+}

@@ -1,0 +1,369 @@
+//! raid4s-modthresh 4.1: medium writes, every 4 KiB.
+
+use super::{
+    Effort, Experiment, Results,
+    lines::{self, Line, Sizes},
+    modthresh::{
+        EQUAL, LOAD_OF_THE_PAPER, Setup, above_on_average, all_above, all_equal, cost_over_best, mean, point,
+        with,
+    },
+    pick,
+    results::{at_size, largest},
+};
+use crate::{
+    arrays::{HddSetting, Shape, shapes},
+    findings::{Claim, Findings, Judged, Table},
+    point::Point,
+};
+
+pub(super) static EXPERIMENT: Experiment = Experiment {
+    id: "modthresh-fine",
+    title: "Medium writes and the write selection threshold",
+    source: "raid4s-modthresh 4.1 (Figures 1, 11, 12 and 13)",
+    setting: &[
+        LOAD_OF_THE_PAPER,
+        "Here: the same, 40 to 256 KiB every 4 KiB; beside the paper's policies also `cost`. \"RAID5S\" is both the array of \
+         the slides, with one SSD, and that of Fig. 10, with SSDs only.",
+        "Writes start at multiples of their size, not of the stripe's, so most that are not powers of two begin within a chunk, \
+         and many reach over the end of a stripe: rows of one write then differ in how many blocks they change.",
+    ],
+    points,
+    findings,
+};
+
+/// The paper's threshold: half a stripe.
+const HALF_KIB: u64 = 128;
+const CHUNK_KIB: u64 = 64;
+/// The end of Figures 1 and 12.
+const FIGURE_KIB_MAX: u64 = 168;
+/// raid4s-modthresh 4.1: "still outperforms RAID4S up to about 144KB".
+const OUTPERFORMS_KIB: u64 = 144;
+/// raid4s-modthresh 4.1: "around 164KB".
+const OVERTAKEN_KIB: u64 = 164;
+
+const LINES: [(&str, &Shape, &str); 7] = [
+    ("RAID4S", &shapes::RAID4S, "classic"),
+    ("RAID4S-modthresh", &shapes::RAID4S, "modthresh"),
+    ("RAID4S-modified", &shapes::RAID4S, "modified"),
+    ("RAID4S, cost", &shapes::RAID4S, "cost"),
+    ("RAID5", &shapes::RAID5, "classic"),
+    ("RAID5S (1 SSD)", &shapes::RAID5S, "classic"),
+    ("RAID5S (all SSD)", &shapes::RAID5S_ALL, "classic"),
+];
+
+/// What the gain depends on, at some sizes.
+const ABLATED_KIB: [u64; 6] = [80, 96, 112, 128, 144, 192];
+/// 64 KiB on each of four disks.
+const STRIPE_BYTES: u64 = 256 << 10;
+/// Where writes begin at a stripe.
+const AT_STRIPES: Setup = Setup { depth: 10, hdd: SHIPPED, unit_bytes: Some(STRIPE_BYTES), span_bytes: None };
+const SHIPPED: HddSetting = HddSetting { write_cache: true, queue_depth: 31 };
+
+fn setups() -> [(&'static str, Setup); 8] {
+    let depth = |depth| Setup { depth, ..Setup::default() };
+    let hdd = |hdd| Setup { hdd, ..Setup::default() };
+    [
+        ("the paper's setting", Setup::default()),
+        ("1 under way", depth(1)),
+        ("4 under way", depth(4)),
+        ("32 under way", depth(32)),
+        ("disks' write caches off", hdd(HddSetting { write_cache: false, ..SHIPPED })),
+        ("disks without command queues", hdd(HddSetting { queue_depth: 1, ..SHIPPED })),
+        ("a sixteenth of the seek range", Setup { span_bytes: Some(3 << 30), ..Setup::default() }),
+        ("writes that begin at a stripe", AT_STRIPES),
+    ]
+}
+
+fn sizes_kib(effort: Effort) -> Vec<u64> {
+    let few = [40, 64, 80, 96, 112, 128, 132, 144, 160, 192, 256];
+    (40..=256).step_by(4).filter(|kib| pick(effort, few.contains(kib), true)).collect()
+}
+
+fn points(effort: Effort) -> Vec<Point> {
+    let line =
+        |(_, shape, policy)| sizes_kib(effort).into_iter().map(move |kib| point(effort, shape, policy, kib));
+    let ablated = |(_, setup)| {
+        let both = ["classic", "modthresh"].into_iter();
+        both.flat_map(move |policy| {
+            ABLATED_KIB.map(|kib| with(effort, (&shapes::RAID4S, policy), kib, setup))
+        })
+    };
+    // The first is the paper's, which the lines have.
+    let ablations = setups().into_iter().skip(1).flat_map(ablated);
+    LINES.into_iter().flat_map(line).chain(ablations).collect()
+}
+
+fn findings(results: &Results) -> Findings {
+    let sizes = sizes_kib(results.effort);
+    let line = |(hue, (name, shape, policy)): (usize, (&'static str, &'static Shape, &'static str))| {
+        Line::new(name, hue, &sizes, |kib| point(results.effort, shape, policy, kib))
+    };
+    let lines: Vec<_> = LINES.into_iter().enumerate().map(line).collect();
+    let evenly = Sizes::Even;
+    let medium: Vec<_> = sizes.iter().copied().filter(|kib| *kib <= FIGURE_KIB_MAX).collect();
+    let medium = |(hue, (name, shape, policy)): (usize, (&'static str, &'static Shape, &'static str))| {
+        Line::new(name, hue, &medium, |kib| point(results.effort, shape, policy, kib))
+    };
+    let medium: Vec<_> = LINES.into_iter().enumerate().map(medium).collect();
+    Findings {
+        claims: claims(results),
+        plots: vec![
+            lines::throughput(
+                ("modthresh-fine-throughput", "Random writes (Figures 1 and 12)"),
+                evenly,
+                &medium[..6],
+                results,
+            ),
+            lines::throughput(
+                ("modthresh-fine-all-ssd", "The whole range, and RAID5S of SSDs only"),
+                evenly,
+                &lines,
+                results,
+            ),
+            lines::speed_up(
+                ("modthresh-fine-speed-up", "Over RAID4S, classic (Figures 11 and 13)"),
+                evenly,
+                &lines[..4],
+                results,
+            ),
+            lines::latency(("modthresh-fine-latency", "Latency of a write"), evenly, &lines[1], results),
+            lines::utilisation(
+                ("modthresh-fine-utilisation", "Members at work"),
+                evenly,
+                &lines[..2],
+                results,
+            ),
+        ],
+        tables: vec![ablations(results)],
+    }
+}
+
+fn ablations(results: &Results) -> Table {
+    let sizes = ABLATED_KIB.map(|kib| format!("{kib} KiB"));
+    let headings: Vec<_> = std::iter::once("setting").chain(sizes.iter().map(String::as_str)).collect();
+    let mut table = Table::new("What the gain depends on: modthresh over classic, RAID4S", &headings);
+    for (name, setup) in setups() {
+        let cell = |kib| {
+            let of = |policy| with(results.effort, (&shapes::RAID4S, policy), kib, setup);
+            let ratio = results.speed_up(&of("modthresh"), &of("classic"));
+            ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
+        };
+        table.rows.push(std::iter::once(name.to_owned()).chain(ABLATED_KIB.map(cell)).collect());
+    }
+    table
+}
+
+/// Ratios of two lines over a range of sizes.
+struct Ratios<'a> {
+    results: &'a Results,
+    sizes_kib: Vec<u64>,
+}
+
+impl Ratios<'_> {
+    fn of(
+        &self,
+        (shape, policy): (&'static Shape, &str),
+        (base, base_policy): (&'static Shape, &str),
+        within: impl Fn(u64) -> bool,
+    ) -> Option<Vec<(u64, f64)>> {
+        let effort = self.results.effort;
+        let sizes: Vec<_> = self.sizes_kib.iter().copied().filter(|kib| within(*kib)).collect();
+        let line = |shape, policy| move |kib| point(effort, shape, policy, kib);
+        self.results.speed_ups(&sizes, line(shape, policy), line(base, base_policy))
+    }
+
+    fn of_raid4s(&self, policy: &str, base: &str, within: impl Fn(u64) -> bool) -> Option<Vec<(u64, f64)>> {
+        self.of((&shapes::RAID4S, policy), (&shapes::RAID4S, base), within)
+    }
+
+    fn modthresh(&self, within: impl Fn(u64) -> bool) -> Option<Vec<(u64, f64)>> {
+        self.of_raid4s("modthresh", "classic", within)
+    }
+}
+
+fn is_medium(kib: u64) -> bool {
+    (CHUNK_KIB + 1..HALF_KIB).contains(&kib)
+}
+
+fn claims(results: &Results) -> Vec<Claim> {
+    let ratios = Ratios { results, sizes_kib: sizes_kib(results.effort) };
+    let mut claims = around_the_threshold(results, &ratios);
+    claims.extend(beyond_it(&ratios));
+    claims.extend(beside_raid5(&ratios));
+    claims.push(cost(results));
+    claims
+}
+
+fn around_the_threshold(results: &Results, ratios: &Ratios<'_>) -> Vec<Claim> {
+    vec![
+        Claim::new(
+            "Up to 64 KiB modthresh and classic are equal (within 2 %).",
+            "identical",
+            ratios.modthresh(|kib| kib <= CHUNK_KIB).map(|ratios| all_equal(&ratios, EQUAL)),
+        ),
+        Claim::new(
+            "Between 64 and 128 KiB modthresh is faster at every size.",
+            "+2 MB/s at all sizes",
+            ratios.modthresh(is_medium).map(|found| {
+                let judged = all_above(&found, 1.0);
+                let measured = format!("{}; {}", judged.measured, gain(results, &found));
+                Judged { measured, ..judged }
+            }),
+        ),
+        Claim::new(
+            "The most that modthresh gains there is 1.42x (within a fifth).",
+            "1.42x",
+            ratios.modthresh(is_medium).map(|ratios| {
+                let best = largest(&ratios);
+                Judged::new((best.1 / 1.42 - 1.0).abs() <= 0.2, at_size(best))
+            }),
+        ),
+        Claim::new(
+            "At 128 KiB, which is half a stripe, modthresh is faster (by more than 2 %).",
+            "+2 MB/s",
+            ratios.modthresh(|kib| kib == HALF_KIB).map(|ratios| {
+                Judged::new(ratios[0].1 > 1.0 + EQUAL, at_size(ratios[0]))
+                    .because(why_at_half(results).unwrap_or_default())
+            }),
+        ),
+    ]
+}
+
+fn gain(results: &Results, found: &[(u64, f64)]) -> String {
+    let rate = |kib, policy| {
+        results.mb_per_s(&point(results.effort, &shapes::RAID4S, policy, kib)).unwrap_or(f64::NAN)
+    };
+    let gains: Vec<_> =
+        found.iter().map(|(kib, _)| (*kib, rate(*kib, "modthresh") - rate(*kib, "classic"))).collect();
+    format!("{:+.1} MB/s on average", mean(&gains))
+}
+
+/// What the disks did at half a stripe under both policies, and what the gain there depends on.
+fn why_at_half(results: &Results) -> Option<String> {
+    let mut found = Vec::new();
+    for (name, setup) in setups() {
+        let of = |policy| with(results.effort, (&shapes::RAID4S, policy), HALF_KIB, setup);
+        found.push(format!("{:.2}x with {name}", results.speed_up(&of("modthresh"), &of("classic"))?));
+    }
+    let (classic, modthresh) = (at_half(results, "classic")?, at_half(results, "modthresh")?);
+    Some(format!(
+        "A write takes {classic} and {modthresh}: the disks do the same number of requests either way, and a gain can only come \
+         from a write being cheaper where the same disk has just read. The first pass fills the disks' write caches. {}.",
+        found.join(", ")
+    ))
+}
+
+/// Requests of disks for each write of half a stripe, and the passes.
+fn at_half(results: &Results, policy: &str) -> Option<String> {
+    let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, HALF_KIB))?;
+    let disks = outcome.members.iter().filter(|member| member.drive == "hdd");
+    let (reads, writes) =
+        disks.fold((0, 0), |(reads, writes), disk| (reads + disk.reads, writes + disk.writes));
+    let each = |count: u64| count as f64 / outcome.requests as f64;
+    let passes: Vec<_> = outcome.pass_mb_per_s().iter().map(|rate| format!("{rate:.1}")).collect();
+    Some(format!(
+        "{:.2} reads and {:.2} writes of disks with {policy} (passes: {} MB/s)",
+        each(reads),
+        each(writes),
+        passes.join(", ")
+    ))
+}
+
+/// Who writes which rows how at a size above half a stripe, and what becomes of it if writes begin at a stripe.
+fn why_not_equal(results: &Results) -> Option<String> {
+    let kib = 192;
+    let share = |policy| {
+        let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, kib))?;
+        let rows = outcome.rows_full + outcome.rows_rmw + outcome.rows_rcw;
+        Some(format!("{:.0} % of rows with {policy}", 100.0 * outcome.rows_rmw as f64 / rows as f64))
+    };
+    let at_stripes = |policy| with(results.effort, (&shapes::RAID4S, policy), kib, AT_STRIPES);
+    Some(format!(
+        "Writes begin at multiples of their size, not of the stripe, so that most meet two stripes with a part each, and rows with \
+         two blocks of four changed are where the policies differ. At {kib} KiB read-modify-write takes {} and {}. If \
+         writes begin at a stripe, as the paper's text counts on, the policies are equal: {:.2}x.",
+        share("classic")?,
+        share("modthresh")?,
+        results.speed_up(&at_stripes("modthresh"), &at_stripes("classic"))?
+    ))
+}
+
+fn beyond_it(ratios: &Ratios<'_>) -> Vec<Claim> {
+    let past = |kib| (HALF_KIB + 1..=OUTPERFORMS_KIB).contains(&kib);
+    let not_yet_overtaken = |kib| (HALF_KIB + 1..OVERTAKEN_KIB).contains(&kib);
+    let modified = |within: &dyn Fn(u64) -> bool| ratios.of_raid4s("modified", "modthresh", within);
+    vec![
+        Claim::new(
+            "From 132 to 144 KiB modthresh is still ahead of classic, on average.",
+            "ahead up to about 144 KB",
+            ratios.modthresh(past).map(|ratios| above_on_average(&ratios, 1.0)),
+        ),
+        Claim::new(
+            "Above 144 KiB modthresh and classic are equal (within 5 %).",
+            "identical: both reconstruct",
+            ratios.modthresh(|kib| kib > OUTPERFORMS_KIB).map(|found| {
+                all_equal(&found, 0.05).else_because(why_not_equal(ratios.results).unwrap_or_default())
+            }),
+        ),
+        Claim::new(
+            "Just past 128 KiB (132 to 160) modified is ahead of modthresh, on average.",
+            "ahead by a small margin",
+            modified(&not_yet_overtaken).map(|ratios| {
+                above_on_average(&ratios, 1.0).because(
+                    "Rows with three blocks and rows with two then read the same columns in one run each, where modthresh splits a \
+                     stripe between two cycles.",
+                )
+            }),
+        ),
+        Claim::new(
+            "From 164 KiB on modthresh is ahead of modified, on average.",
+            "ahead from around 164 KB",
+            modified(&|kib| kib >= OVERTAKEN_KIB).map(|ratios| {
+                let judged = above_on_average(&ratios, 1.0);
+                Judged { holds: !judged.holds, ..judged }
+            }),
+        ),
+    ]
+}
+
+fn beside_raid5(ratios: &Ratios<'_>) -> Vec<Claim> {
+    let over = |base: &'static Shape, within: fn(u64) -> bool| {
+        ratios.of((&shapes::RAID4S, "modthresh"), (base, "classic"), within)
+    };
+    let ssds_only = "Five SSDs have no seeks and no rotations, and are ahead at every size. The figure's curve of RAID5S is what an \
+                     array with one SSD gives, as in the slides.";
+    let ahead = |base: &'static Shape| {
+        let judged = over(base, |kib| kib <= HALF_KIB).map(|ratios| above_on_average(&ratios, 1.0));
+        let judged = judged.map(|judged| {
+            if base.id == shapes::RAID5S_ALL.id { judged.else_because(ssds_only) } else { judged }
+        });
+        let statement = format!("Up to 128 KiB RAID4S-modthresh is ahead of {}, on average.", base.name);
+        Claim::new(statement, "significant speedup", judged)
+    };
+    let overtaken = over(&shapes::RAID5S, |kib| kib > HALF_KIB).map(|ratios| {
+        let judged = above_on_average(&ratios, 1.0);
+        Judged { holds: !judged.holds, ..judged }
+    });
+    vec![
+        ahead(&shapes::RAID5),
+        ahead(&shapes::RAID5S),
+        ahead(&shapes::RAID5S_ALL),
+        Claim::new(
+            "Above 128 KiB RAID5S (1 SSD) is ahead of RAID4S-modthresh, on average.",
+            "RAID5S overtakes after 128 KB",
+            overtaken,
+        ),
+    ]
+}
+
+fn cost(results: &Results) -> Claim {
+    let judged = cost_over_best(results, &shapes::RAID4S, &sizes_kib(results.effort)).map(|ratios| {
+        let (judged, best) = (all_above(&ratios, 0.97), largest(&ratios));
+        Judged { measured: format!("{}, most {}", judged.measured, at_size(best)), ..judged }
+    });
+    Claim::new(
+        "The paper's future work, selection by exact size and cost, is never more than 3 % behind the best of the three.",
+        "",
+        judged,
+    )
+}

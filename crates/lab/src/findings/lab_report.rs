@@ -1,0 +1,96 @@
+//! The report of a run: everything that is shown, in whatever form.
+
+use serde::Serialize;
+
+use super::{Claim, ClaimVerdict, Findings, Table};
+use crate::{
+    experiments::{Effort, Experiment, Results},
+    plot::Plot,
+    runner::Order,
+};
+
+/// A run's report.
+#[derive(Debug, Clone, Serialize)]
+pub struct LabReport {
+    /// The command that runs the same again.
+    pub command: String,
+    /// The seed from which everything is drawn.
+    pub seed: u64,
+    /// Whether fewer points were asked for.
+    pub quick: bool,
+    /// The experiments.
+    pub experiments: Vec<ExperimentReport>,
+}
+
+/// One experiment.
+#[derive(Debug, Clone, Serialize)]
+pub struct ExperimentReport {
+    /// Its word.
+    pub id: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Paper and place.
+    pub source: &'static str,
+    /// What was done.
+    pub setting: &'static [&'static str],
+    /// Points that belong to it.
+    pub points: usize,
+    /// Those of them that are not there.
+    pub missing: Vec<String>,
+    /// Claims with their verdicts.
+    pub claims: Vec<Claim>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Diagrams; in the page and as CSV files, not in JSON.
+    #[serde(skip)]
+    pub plots: Vec<Plot>,
+}
+
+impl ExperimentReport {
+    /// What results say of an experiment.
+    pub fn new(experiment: &Experiment, results: &Results) -> Self {
+        let points = (experiment.points)(results.effort);
+        let Findings { claims, plots, tables } = (experiment.findings)(results);
+        Self {
+            id: experiment.id,
+            title: experiment.title,
+            source: experiment.source,
+            setting: experiment.setting,
+            points: points.len(),
+            missing: points
+                .iter()
+                .filter(|point| results.of(point).is_none())
+                .map(|point| point.key())
+                .collect(),
+            claims,
+            tables,
+            plots,
+        }
+    }
+
+    /// How many claims came out so.
+    pub fn count(&self, verdict: ClaimVerdict) -> usize {
+        self.claims.iter().filter(|claim| claim.verdict == verdict).count()
+    }
+}
+
+impl LabReport {
+    /// What results say of the experiments of an order.
+    pub fn new(order: &Order, results: &Results) -> Self {
+        Self {
+            command: order.command(),
+            seed: order.seed,
+            quick: order.effort == Effort::Quick,
+            experiments: order
+                .experiments
+                .iter()
+                .map(|experiment| ExperimentReport::new(experiment, results))
+                .collect(),
+        }
+    }
+
+    /// Points that are not there, of all experiments.
+    pub fn missing(&self) -> usize {
+        self.experiments.iter().map(|experiment| experiment.missing.len()).sum()
+    }
+}

@@ -1,0 +1,53 @@
+//! The report for a terminal.
+
+use std::fmt;
+
+use super::{Claim, ClaimVerdict, ExperimentReport, LabReport};
+
+impl fmt::Display for LabReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for experiment in &self.experiments {
+            writeln!(f, "{experiment}")?;
+        }
+        let count = |verdict| self.experiments.iter().map(|one| one.count(verdict)).sum::<usize>();
+        let (held, failed) = (count(ClaimVerdict::Reproduced), count(ClaimVerdict::NotReproduced));
+        write!(f, "claims: {held} reproduced or hold, {failed} not")?;
+        match self.missing() {
+            0 => writeln!(f),
+            missing => writeln!(
+                f,
+                ", {} open: {missing} points are missing; `{}` goes on with them",
+                count(ClaimVerdict::Open),
+                self.command
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ExperimentReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} ({})", self.id, self.title, self.source)?;
+        for table in &self.tables {
+            write!(f, "{table}")?;
+        }
+        for claim in &self.claims {
+            write!(f, "{claim}")?;
+        }
+        if !self.missing.is_empty() {
+            writeln!(f, "  {} of {} points are missing", self.missing.len(), self.points)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  [{}] {}", self.word(), self.statement)?;
+        for (name, text) in [("paper", &self.paper), ("measured", &self.measured), ("reason", &self.reason)] {
+            if !text.is_empty() {
+                writeln!(f, "      {name}: {text}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! What is made of outcomes: the page, claims, points and plots as files.
+
+use std::{fs, path::Path};
+
+use super::{Order, RunError, at};
+use crate::{
+    experiments::Results,
+    findings::LabReport,
+    plot::quoted,
+    point::{Outcome, Point},
+};
+
+pub(super) fn write(
+    order: &Order,
+    results: &Results,
+    report: &LabReport,
+    folder: &Path,
+) -> Result<(), RunError> {
+    let put = |name: String, text: String| {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(at(path))
+    };
+    for (experiment, found) in order.experiments.iter().zip(&report.experiments) {
+        put(
+            format!("{}.csv", experiment.id),
+            points_csv(&(experiment.points)(order.effort), results, order.seed),
+        )?;
+        for plot in &found.plots {
+            put(format!("{}.csv", plot.name), plot.csv())?;
+        }
+    }
+    put("claims.csv".to_owned(), claims_csv(report))?;
+    put("report.html".to_owned(), report.html())
+}
+
+fn claims_csv(report: &LabReport) -> String {
+    let mut text = "experiment,claim,paper,measured,verdict,reason\n".to_owned();
+    for experiment in &report.experiments {
+        for claim in &experiment.claims {
+            let word = claim.word();
+            let fields = [&claim.statement, &claim.paper, &claim.measured, word, &claim.reason].map(quoted);
+            text += &format!("{},{}\n", experiment.id, fields.join(","));
+        }
+    }
+    text
+}
+
+const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,write_cache,ncq,seed,mb_per_s,requests,errors,\
+                       latency_mean_ns,latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,rows_full,rows_rmw,rows_rcw,\
+                       stripe_writes,stripe_writes_full,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
+                       member_writes,member_written_bytes\n";
+
+fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
+    let rows = points.iter().filter_map(|point| Some(row(point, results.of(point)?, seed)));
+    rows.fold(COLUMNS.to_owned(), |text, row| text + &row + "\n")
+}
+
+fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
+    let Point { shape, policy, load, hdd } = point;
+    let mut fields = vec![shape.id.to_owned(), policy.name.to_owned(), load.places.word().to_owned()];
+    fields.extend([load.write_bytes, load.unit_bytes].map(|bytes| bytes.to_string()));
+    fields.push(load.span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string()));
+    fields.extend([u64::from(load.depth), load.pass_bytes, u64::from(load.passes)].map(|n| n.to_string()));
+    fields.extend([hdd.write_cache.to_string(), hdd.queue_depth.to_string(), seed.to_string()]);
+    fields.push(format!("{:.4}", outcome.mb_per_s()));
+    let numbers = [
+        outcome.requests,
+        outcome.errors,
+        outcome.latency_mean_ns,
+        outcome.latency_p50_ns,
+        outcome.latency_p99_ns,
+        outcome.latency_p999_ns,
+        outcome.latency_max_ns,
+        outcome.rows_full,
+        outcome.rows_rmw,
+        outcome.rows_rcw,
+        outcome.stripe_writes,
+        outcome.stripe_writes_full,
+    ];
+    fields.extend(numbers.map(|number| number.to_string()));
+    let passes = outcome.pass_mb_per_s();
+    fields.push(list(passes.iter().map(|rate| format!("{rate:.4}"))));
+    let members = || outcome.members.iter();
+    fields.push(list(members().map(|member| member.drive.clone())));
+    fields.push(list(members().map(|member| format!("{:.4}", outcome.utilisation(member)))));
+    fields.push(list(members().map(|member| member.reads.to_string())));
+    fields.push(list(members().map(|member| member.read_bytes.to_string())));
+    fields.push(list(members().map(|member| member.writes.to_string())));
+    fields.push(list(members().map(|member| member.written_bytes.to_string())));
+    fields.join(",")
+}
+
+/// Values of the passes or members in one field.
+fn list(values: impl Iterator<Item = String>) -> String {
+    values.collect::<Vec<_>>().join(" ")
+}

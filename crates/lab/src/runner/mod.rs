@@ -1,0 +1,71 @@
+//! Running experiments: independent points over all cores, finished ones kept on disk as they come.
+//!
+//! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each), and what is
+//! made from them: `report.html`, `claims.csv`, a CSV file for each experiment and each plot. A run that is interrupted is
+//! taken up again by the same command.
+
+mod files;
+mod order;
+mod store;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::{collections::BTreeMap, io, path::PathBuf};
+
+use thiserror::Error;
+
+pub use order::Order;
+pub use work::{Progress, program, report, run};
+
+use crate::{experiments::UnknownExperiment, point::Outcome};
+
+/// Outcomes by their points' keys.
+type Outcomes = BTreeMap<String, Outcome>;
+
+/// Why a run or a report came to nothing.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// Of the file system.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Not ours.
+    #[error("{path} is not a file of the laboratory's; give another folder, or remove the file")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Ours, and broken.
+    #[error("{path}, line {line}: {what}; remove the line and run again, its point is then measured anew")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is nothing to report.
+    #[error(
+        "{folder} holds no results of the laboratory (setting.json is not there); `stripewise lab run EXPERIMENT --out \
+         {folder}` puts some there"
+    )]
+    NoResults {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Of a later version, or written by hand.
+    #[error(transparent)]
+    Unknown(#[from] UnknownExperiment),
+}
+
+/// An error of the file system at a path.
+fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
+    let path = path.into();
+    move |source| RunError::Io { path, source }
+}

@@ -1,0 +1,84 @@
+//! What is to be run; kept in the folder, so that a report can be made of what is there.
+
+use std::{fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{RunError, at};
+use crate::experiments::{Effort, Experiment, chosen};
+
+const FILE: &str = "setting.json";
+/// Counts up when the meaning of points changes, so that those of before are not used.
+const VERSION: u32 = 1;
+
+/// What is to be run.
+#[derive(Clone)]
+pub struct Order {
+    /// The experiments.
+    pub experiments: Vec<&'static Experiment>,
+    /// How much of each.
+    pub effort: Effort,
+    /// From which everything is drawn.
+    pub seed: u64,
+}
+
+/// The order as a file has it, with the program that ran it.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    stripewise_lab: u32,
+    command: String,
+    experiments: Vec<String>,
+    quick: bool,
+    seed: u64,
+    program: String,
+}
+
+impl Order {
+    /// The command that runs it, but for the folder.
+    pub fn command(&self) -> String {
+        let ids: Vec<_> = self.experiments.iter().map(|experiment| experiment.id).collect();
+        let quick = if self.effort == Effort::Quick { " --quick" } else { "" };
+        format!("stripewise lab run {}{quick} --seed {}", ids.join(" "), self.seed)
+    }
+
+    pub(super) fn write(&self, folder: &Path, program: &str) -> Result<(), RunError> {
+        let written = Written {
+            stripewise_lab: VERSION,
+            command: self.command(),
+            experiments: self.experiments.iter().map(|experiment| experiment.id.to_owned()).collect(),
+            quick: self.effort == Effort::Quick,
+            seed: self.seed,
+            program: program.to_owned(),
+        };
+        let path = folder.join(FILE);
+        let text = serde_json::to_string_pretty(&written).expect("plain fields") + "\n";
+        fs::write(&path, text).map_err(at(path))
+    }
+
+    /// The order of a folder, and the program that ran it.
+    pub(super) fn read(folder: &Path) -> Result<(Self, String), RunError> {
+        let path = folder.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RunError::NoResults { folder: folder.to_owned() });
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(RunError::Foreign { path });
+            }
+            Err(error) => return Err(at(path)(error)),
+        };
+        let Ok(written) = serde_json::from_str::<Written>(&text) else {
+            return Err(RunError::Foreign { path });
+        };
+        if written.stripewise_lab != VERSION {
+            return Err(RunError::Foreign { path });
+        }
+        let order = Self {
+            experiments: chosen(&written.experiments)?,
+            effort: if written.quick { Effort::Quick } else { Effort::Full },
+            seed: written.seed,
+        };
+        Ok((order, written.program))
+    }
+}

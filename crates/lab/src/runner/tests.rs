@@ -1,0 +1,135 @@
+//! Runs with a small experiment of their own.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use super::*;
+use crate::{
+    arrays::shapes,
+    experiments::{Effort, Experiment, Results},
+    findings::{Claim, Findings, Judged, LabReport},
+    plot::{Axis, Plot},
+    point::{Point, WriteLoad},
+};
+
+static SMALL: Experiment = Experiment {
+    id: "small",
+    title: "A few points",
+    source: "none",
+    setting: &["A test."],
+    points,
+    findings,
+};
+
+fn points(_: Effort) -> Vec<Point> {
+    let policy = stripewise_engine::plan::selection::policy("modthresh").unwrap();
+    let load = |kib: u64| WriteLoad::random(kib << 10, 4, kib << 16, 2);
+    [4, 8, 64, 96].map(|kib| Point::new(&shapes::RAID4S, policy, load(kib))).to_vec()
+}
+
+fn findings(results: &Results) -> Findings {
+    let rate = results.mb_per_s(&points(Effort::Full)[3]);
+    let judged = rate.map(|rate| Judged::new(rate > 1.0, format!("{rate:.1} MB/s")));
+    let plot = Plot {
+        name: "small-plot",
+        title: String::new(),
+        x: Axis::linear(""),
+        y: Axis::linear(""),
+        series: vec![],
+    };
+    Findings { claims: vec![Claim::new("It moves.", "", judged)], plots: vec![plot], tables: vec![] }
+}
+
+fn order(seed: u64) -> Order {
+    Order { experiments: vec![&SMALL], effort: Effort::Full, seed }
+}
+
+/// Runs; how many points were measured.
+fn run_in(folder: &Path, seed: u64, program: &str) -> Result<(LabReport, usize), RunError> {
+    let calls = AtomicUsize::new(0);
+    let report = run(&order(seed), folder, program, &|_| {
+        calls.fetch_add(1, Ordering::Relaxed);
+    })?;
+    Ok((report, calls.into_inner() - 1))
+}
+
+fn text(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap()
+}
+
+fn error(result: Result<(LabReport, usize), RunError>) -> String {
+    result.map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let [one, two, other] = [1, 1, 2].map(|seed| {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(run_in(folder.path(), seed, "me").unwrap().1, 4);
+        folder
+    });
+    for name in ["small.csv", "claims.csv", "report.html", "small-plot.csv"] {
+        assert_eq!(text(one.path(), name), text(two.path(), name), "{name}");
+    }
+    assert_ne!(text(one.path(), "small.csv"), text(other.path(), "small.csv"));
+    assert_eq!(text(one.path(), "small.csv").lines().count(), 5);
+}
+
+#[test]
+fn what_was_finished_before_an_interruption_is_not_done_again() {
+    let [whole, half] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    run_in(whole.path(), 1, "me").unwrap();
+    run_in(half.path(), 1, "me").unwrap();
+    // Two of the points and half of the third were there when power failed.
+    let points = text(half.path(), "points.jsonl");
+    let third: usize = points.lines().take(3).map(|line| line.len() + 1).sum();
+    fs::write(half.path().join("points.jsonl"), &points[..third + 40]).unwrap();
+
+    let folder = half.path().to_owned();
+    let partial = work::report_of(&order(1), &folder, "me").unwrap();
+    assert_eq!(partial.missing(), 2);
+    assert!(partial.html().contains("2 points are missing") && partial.to_string().contains("goes on"));
+
+    assert_eq!(run_in(&folder, 1, "me").unwrap().1, 2);
+    for name in ["small.csv", "claims.csv", "report.html"] {
+        assert_eq!(text(whole.path(), name), text(&folder, name), "{name}");
+    }
+    assert_eq!(run_in(&folder, 1, "me").unwrap().1, 0, "now all is there");
+    assert_eq!(run_in(&folder, 2, "me").unwrap().1, 4, "not of another seed");
+    assert_eq!(run_in(&folder, 1, "another build").unwrap().1, 4, "nor of another program");
+}
+
+#[test]
+fn foreign_and_damaged_files_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let points = folder.path().join("points.jsonl");
+    let path = points.to_str().unwrap();
+    for foreign in ["my diary", "my diary\n", "\0\u{1}\n"] {
+        fs::write(&points, foreign).unwrap();
+        let told = error(run_in(folder.path(), 1, "me"));
+        assert!(told.contains(path) && told.contains("another folder"), "{told}");
+        assert_eq!(fs::read_to_string(&points).unwrap(), foreign, "it is left as it was");
+    }
+    fs::remove_file(&points).unwrap();
+    run_in(folder.path(), 1, "me").unwrap();
+    let damaged = text(folder.path(), "points.jsonl").replacen("\"seed\"", "\"sead\"", 1);
+    fs::write(&points, damaged).unwrap();
+    let told = error(run_in(folder.path(), 1, "me"));
+    assert!(told.contains("line 2") && told.contains("remove the line"), "{told}");
+}
+
+#[test]
+fn a_report_needs_a_folder_with_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |folder: &Path| report(folder).map(|_| ()).unwrap_err().to_string();
+    assert!(told(folder.path()).contains("lab run EXPERIMENT --out"));
+    assert!(told(&folder.path().join("nowhere")).contains("holds no results"));
+    fs::write(folder.path().join("setting.json"), "{}").unwrap();
+    assert!(told(folder.path()).contains("not a file of the laboratory's"));
+    // An experiment of a later version.
+    run_in(folder.path(), 1, "me").unwrap();
+    assert!(told(folder.path()).contains("no experiment 'small'"));
+}
