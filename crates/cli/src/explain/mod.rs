@@ -217,7 +217,7 @@ mod tests {
             ("--write 16777216T:16777216T", "too large"),
             ("--write 0:1T", "more than 16 stripes"),
             ("--write 0:4K --geometry 4", "level 5 has 1"),
-            ("--write 0:4K --geometry 1+1", "at least 3"),
+            ("--write 0:4K --geometry 0+1", "2 to "),
             ("--write 0:4K --geometry 60000+1", "members"),
             ("--write 0:4K --geometry four", "not DATA+PARITY"),
             ("--write 0:4K --chunk 3K", "chunk"),

@@ -155,7 +155,8 @@ fn member_bytes(args: &ExplainArgs, level: Level, shape: Shape, chunk_bytes: u32
     if level == Level::Raid1 {
         return end.checked_next_multiple_of(MIRROR_GRAIN);
     }
-    let stripe_bytes = u64::from(chunk_bytes).checked_mul(shape.data as u64)?;
+    // A shape that is none is told by the geometry.
+    let stripe_bytes = u64::from(chunk_bytes).checked_mul(shape.data.max(1) as u64)?;
     end.checked_div(stripe_bytes)?.checked_add(1)?.checked_mul(u64::from(chunk_bytes))
 }
 
