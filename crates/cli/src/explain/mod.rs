@@ -15,7 +15,7 @@ use stripewise::plan::selection::Policy;
 use crate::{
     args::{parse_chunk, parse_level},
     commands::print_json,
-    policies::parse_policy,
+    policies::policy_parser,
     protocol::ClassChoice,
     rundir::parse_name,
     sizes::parse_size,
@@ -44,7 +44,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_parser = parse_chunk, conflicts_with = "name")]
     chunk: Option<u32>,
     /// How partly written rows are written; the array's own, or the default, if left out.
-    #[arg(long, value_parser = parse_policy)]
+    #[arg(long, value_parser = policy_parser())]
     policy: Option<&'static Policy>,
     /// A column of the stripe that has no member: data columns count from 0, then parity. Can be given again.
     #[arg(long, value_name = "COLUMN")]
