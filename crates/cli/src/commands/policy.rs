@@ -42,9 +42,10 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         print_json(&policies::all().map(entry).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let width = policies::all().map(|(policy, _)| policy.name.len()).max().unwrap_or(0);
     for (policy, is_default) in policies::all() {
         let mark = if is_default { "; the default" } else { "" };
-        println!("{:<10} {}{mark}", policy.name, policy.summary);
+        println!("{:<width$}  {}{mark}", policy.name, policy.summary);
     }
     Ok(ExitCode::SUCCESS)
 }
