@@ -37,7 +37,7 @@ pub(crate) struct ExplainArgs {
     /// RAID level; 5, if left out.
     #[arg(long, value_parser = parse_level, conflicts_with = "name")]
     level: Option<i32>,
-    /// Chunks of data and of redundancy in a stripe; one of data more than its least, if left out, as 4+1.
+    /// Chunks of data and of redundancy in a stripe; if left out, 4+1 (level 0: 4+0, level 1: 1+1, level 6: 4+2).
     #[arg(long, value_name = "DATA+PARITY", value_parser = parse_shape, conflicts_with = "name")]
     geometry: Option<Shape>,
     /// Chunk size; 64K, if left out.
