@@ -9,7 +9,7 @@ use crate::{
     bench::{EngineBench, LoadArgs},
     commands::{EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
-    policies::parse_policy,
+    policies::policy_parser,
     protocol::{AttachChoice, ClassChoice, ScrubAction},
     rundir::parse_name,
     sizes::parse_size,
@@ -247,7 +247,7 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// How partly written rows are written; `stripewise policy --list` tells of each.
-    #[arg(long, value_parser = parse_policy)]
+    #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Option<&'static Policy>,
     /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
     #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]

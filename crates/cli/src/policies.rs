@@ -1,13 +1,12 @@
 //! Write selection policies by name.
 
-use stripewise::plan::selection::{DEFAULT_POLICY, POLICIES, Policy, UnknownPolicy, policy};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use stripewise::plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy};
 
-/// A policy on the command line.
-///
-/// # Errors
-/// A text for the usage error, which names the policies.
-pub(crate) fn parse_policy(name: &str) -> Result<&'static Policy, UnknownPolicy> {
-    policy(name)
+/// Reads a policy's name on the command line. Help and completions list the names.
+pub(crate) fn policy_parser() -> impl TypedValueParser<Value = &'static Policy> {
+    let value = |policy: &&'static Policy| PossibleValue::new(policy.name).help(policy.summary);
+    PossibleValuesParser::new(POLICIES.iter().map(value)).try_map(|name| policy(&name))
 }
 
 /// All policies, and whether each is the default.

@@ -10,7 +10,7 @@ use stripewise_device::{Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags};
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
 use stripewise_sim::{
     World,
-    load::{self, Load, LoadReport, Offsets, Sizes, Stop, Trace},
+    load::{self, Control, Load, LoadReport, Offsets, Sizes, Stop, Trace},
     model::{
         Contents, DiskOptions, ModelledDisk,
         hdd::{Hdd, HddParams},
@@ -27,6 +27,36 @@ fn world(seed: u64, options: DiskOptions) -> (World, Arc<ModelledDisk>) {
 fn run(world: &World, device: Arc<dyn Device>, load: Load) -> LoadReport {
     let env = world.env();
     world.run(async move { load::run(env, device, load).await })
+}
+
+#[test]
+fn a_seeded_load_is_the_same_in_every_world() {
+    let bytes = |world_seed: u64, seed: u64| {
+        let (world, disk) = world(world_seed, DiskOptions::default());
+        let sizes = Sizes::Range { from: 4096, to: 65_536, step: 4096 };
+        let load = Load { sizes, stop: Stop::Requests(50), ..Load::default() };
+        let (env, control) = (world.env(), Arc::new(Control::seeded(seed)));
+        let seen = control.clone();
+        let report = world.run(async move { load::run_controlled(env, disk, load, control).await });
+        assert_eq!(seen.done_bytes(), report.writes.bytes);
+        report.writes.bytes
+    };
+    assert_eq!(bytes(1, 7), bytes(2, 7));
+    assert_ne!(bytes(1, 7), bytes(1, 8));
+}
+
+#[test]
+fn a_load_ends_when_it_is_told_to() {
+    let (world, disk) = world(1, DiskOptions::default());
+    let load = Load { depth: 4, stop: Stop::Time(Duration::from_secs(3600)), ..Load::default() };
+    let (env, control) = (world.env(), Arc::new(Control::default()));
+    let (clock, seen) = (world.env(), control.clone());
+    world.env().spawn(Box::pin(async move {
+        clock.sleep(Duration::from_secs(1)).await;
+        seen.end();
+    }));
+    let report = world.run(async move { load::run_controlled(env, disk, load, control).await });
+    assert!((1.0..1.2).contains(&report.elapsed.as_secs_f64()), "{:?}", report.elapsed);
 }
 
 #[test]

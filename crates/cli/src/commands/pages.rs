@@ -32,6 +32,14 @@ const SECTIONS: [Section; 4] = [
                 "stripewise replace tank /dev/sdb --with /dev/sde --wait",
                 "Put another disk in, without ever being degraded; then `stripewise remove tank /dev/sdb`.",
             ),
+            (
+                "stripewise explain tank --write 0:128K",
+                "Show how such a write would be carried out; `stripewise trace tank` shows those that are.",
+            ),
+            (
+                "stripewise bench run tank --rw randread --bs 4K --iodepth 8 --runtime 10",
+                "Measure it, with percentiles.",
+            ),
             ("stripewise scrub tank start --wait", "Check redundancy; exits with 1 if anything disagreed."),
             ("stripewise stop tank", "Leave it clean."),
         ],

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
-use stripewise::plan::selection::Policy;
+use stripewise::plan::selection::{self, Policy};
 
 use super::{done, print_json};
 use crate::{
     client,
-    policies::{self, parse_policy},
+    policies::{self, policy_parser},
     protocol::Request,
     rundir::parse_name,
 };
@@ -21,7 +21,7 @@ pub(crate) struct PolicyArgs {
     #[arg(value_parser = parse_name, required_unless_present = "list")]
     name: Option<String>,
     /// The policy that it shall have; printed, if left out.
-    #[arg(value_parser = parse_policy)]
+    #[arg(value_parser = policy_parser())]
     policy: Option<&'static Policy>,
     /// List the policies there are.
     #[arg(long, conflicts_with = "name")]
@@ -42,16 +42,17 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         print_json(&policies::all().map(entry).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let width = policies::all().map(|(policy, _)| policy.name.len()).max().unwrap_or(0);
     for (policy, is_default) in policies::all() {
         let mark = if is_default { "; the default" } else { "" };
-        println!("{:<10} {}{mark}", policy.name, policy.summary);
+        println!("{:<width$}  {}{mark}", policy.name, policy.summary);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn print(name: &str, json: bool) -> anyhow::Result<ExitCode> {
-    let selection = client::status(name)?.selection;
-    let policy = parse_policy(&selection).context("an array of another version")?;
+    let kept = client::status(name)?.selection;
+    let policy = selection::policy(&kept).context("an array of another version")?;
     if json {
         print_json(&json!({ "name": name, "policy": policy.name, "summary": policy.summary }))?;
     } else {

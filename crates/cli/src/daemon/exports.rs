@@ -162,6 +162,15 @@ impl Exports {
         Ok(notes)
     }
 
+    /// Refuses to overwrite what somebody uses through the block device.
+    pub(super) fn check_unused(&self) -> anyhow::Result<()> {
+        let Some(attached) = &self.attached else { return Ok(()) };
+        let users = attached.attachment.users();
+        let told: Vec<_> = users.iter().map(ToString::to_string).collect();
+        ensure!(users.is_empty(), "{} is in use: {}; stop that first", attached.path(), told.join(", "));
+        Ok(())
+    }
+
     pub(super) fn attached(&self) -> Option<String> {
         self.attached.as_ref().map(Attached::path)
     }

@@ -30,18 +30,13 @@ pub(super) struct Loading {
 #[derive(Default)]
 struct Running {
     control: Arc<Control>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    figures: Option<LoadFigures>,
-    is_cut_short: bool,
+    /// Once it is over.
+    figures: Mutex<Option<LoadFigures>>,
 }
 
 impl Running {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn figures(&self) -> MutexGuard<'_, Option<LoadFigures>> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,7 +64,7 @@ impl Loading {
             let before = array.stats().report();
             let report = runtime.block_on(async move { run_controlled(env, device, load, control).await });
             let added = added(&before, &array.stats().report());
-            running.state().figures = Some(LoadFigures::new(spec, &report, Some(added)));
+            *running.figures() = Some(LoadFigures::new(spec, &report, Some(added)));
         };
         thread::Builder::new().name("stripewise-load".into()).spawn(work).context("starting the load")?;
         Ok(Notes::new())
@@ -81,21 +76,16 @@ impl Loading {
         let Some(running) = running.filter(|_| self.attention.ask()) else {
             bail!("it is not being loaded any more: nobody had asked for {} s", PATIENCE.as_secs());
         };
-        let state = running.state();
-        if state.figures.is_some() {
+        let figures = running.figures().clone();
+        if figures.is_some() {
             self.attention.end();
         }
-        Ok(LoadStatus {
-            done_bytes: running.control.done_bytes(),
-            figures: state.figures.clone().map(Box::new),
-            is_cut_short: state.is_cut_short,
-        })
+        Ok(LoadStatus { done_bytes: running.control.done_bytes(), figures: figures.map(Box::new) })
     }
 
     /// Ends it before its time.
     pub(super) fn cut_short(&self) {
         if let Some(running) = &*self.running() {
-            running.state().is_cut_short = true;
             running.control.end();
         }
     }

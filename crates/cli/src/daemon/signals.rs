@@ -18,6 +18,9 @@ use crate::errors;
 /// How often a stop that was asked for is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Signals within this time of the first are one request.
+const TOGETHER: Duration = Duration::from_millis(50);
+
 /// Keeps signals from ending this process. SIGHUP is ignored: the terminal that started it may close.
 pub(super) fn catch() -> anyhow::Result<Signals> {
     Signals::new([SIGTERM, SIGINT, SIGHUP]).context("watching for signals")
@@ -30,6 +33,8 @@ pub(super) fn watch(state: &Arc<DaemonState>, mut signals: Signals) -> anyhow::R
         let stops = |signal: &i32| *signal != SIGHUP;
         while signals.wait().filter(stops).count() == 0 {}
         // However many came together: the first attempt is never by force.
+        thread::sleep(TOGETHER);
+        let _ = signals.pending().count();
         let mut asked = 1;
         tracing::info!("asked to stop by a signal");
         let mut told = 0;

@@ -137,7 +137,12 @@ impl DaemonState {
             }
             Request::Trace { choice } => self.tracing.start(&self.array, choice)?,
             Request::Traced { since } => return self.tracing.since(&self.array, since).map(Reply::Traced),
-            Request::Load { load } => self.loading.start(&self.host, &self.array, load)?,
+            Request::Load { load } => {
+                if load.writes() {
+                    self.exports().check_unused()?;
+                }
+                self.loading.start(&self.host, &self.array, load)?
+            }
             Request::LoadStatus => return self.loading.status().map(Reply::Load),
             Request::TraceStop => self.tracing.stop(&self.array),
             Request::Stop { force } => {

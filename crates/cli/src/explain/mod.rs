@@ -15,7 +15,7 @@ use stripewise::plan::selection::Policy;
 use crate::{
     args::{parse_chunk, parse_level},
     commands::print_json,
-    policies::parse_policy,
+    policies::policy_parser,
     protocol::ClassChoice,
     rundir::parse_name,
     sizes::parse_size,
@@ -37,14 +37,14 @@ pub(crate) struct ExplainArgs {
     /// RAID level; 5, if left out.
     #[arg(long, value_parser = parse_level, conflicts_with = "name")]
     level: Option<i32>,
-    /// Chunks of data and of redundancy in a stripe; one of data more than its least, if left out, as 4+1.
+    /// Chunks of data and of redundancy in a stripe; if left out, 4+1 (level 0: 4+0, level 1: 1+1, level 6: 4+2).
     #[arg(long, value_name = "DATA+PARITY", value_parser = parse_shape, conflicts_with = "name")]
     geometry: Option<Shape>,
     /// Chunk size; 64K, if left out.
     #[arg(long, value_parser = parse_chunk, conflicts_with = "name")]
     chunk: Option<u32>,
     /// How partly written rows are written; the array's own, or the default, if left out.
-    #[arg(long, value_parser = parse_policy)]
+    #[arg(long, value_parser = policy_parser())]
     policy: Option<&'static Policy>,
     /// A column of the stripe that has no member: data columns count from 0, then parity. Can be given again.
     #[arg(long, value_name = "COLUMN")]
@@ -217,7 +217,7 @@ mod tests {
             ("--write 16777216T:16777216T", "too large"),
             ("--write 0:1T", "more than 16 stripes"),
             ("--write 0:4K --geometry 4", "level 5 has 1"),
-            ("--write 0:4K --geometry 1+1", "at least 3"),
+            ("--write 0:4K --geometry 0+1", "2 to "),
             ("--write 0:4K --geometry 60000+1", "members"),
             ("--write 0:4K --geometry four", "not DATA+PARITY"),
             ("--write 0:4K --chunk 3K", "chunk"),

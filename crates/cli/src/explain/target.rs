@@ -6,14 +6,13 @@ use stripewise::{
     plan::{
         Presence,
         costs::{ColumnCosts, MemberCost},
-        selection::{DEFAULT_POLICY, Policy},
+        selection::{DEFAULT_POLICY, Policy, policy},
     },
 };
 
 use super::{ExplainArgs, Shape};
 use crate::{
     client,
-    policies::parse_policy,
     protocol::{ArrayStatus, ClassChoice, MemberStatus},
 };
 
@@ -116,7 +115,7 @@ impl Target {
             "it is being resynced: stripes that are not yet are written by reconstruct-write".to_owned();
         Ok(Self {
             geometry,
-            policy: args.policy.map_or_else(|| parse_policy(&status.selection), Ok)?,
+            policy: args.policy.map_or_else(|| policy(&status.selection), Ok)?,
             devices: roles.clone().map(|role| holder(role).map(device)).collect(),
             costs: roles.map(|role| holder(role).map_or(MemberCost::SSD, cost)).collect(),
             vacant: status.in_sync.iter().map(|in_sync| !in_sync).collect(),
@@ -155,7 +154,8 @@ fn member_bytes(args: &ExplainArgs, level: Level, shape: Shape, chunk_bytes: u32
     if level == Level::Raid1 {
         return end.checked_next_multiple_of(MIRROR_GRAIN);
     }
-    let stripe_bytes = u64::from(chunk_bytes).checked_mul(shape.data as u64)?;
+    // A shape that is none is told by the geometry.
+    let stripe_bytes = u64::from(chunk_bytes).checked_mul(shape.data.max(1) as u64)?;
     end.checked_div(stripe_bytes)?.checked_add(1)?.checked_mul(u64::from(chunk_bytes))
 }
 

@@ -92,8 +92,6 @@ pub(crate) struct LoadStatus {
     pub(crate) done_bytes: u64,
     /// Once it is over.
     pub(crate) figures: Option<Box<LoadFigures>>,
-    /// The array was stopped meanwhile.
-    pub(crate) is_cut_short: bool,
 }
 
 /// How a block device is made.

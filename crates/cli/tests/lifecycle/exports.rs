@@ -152,6 +152,23 @@ fn a_sigterm_unmounts_and_waits_for_those_who_work_there() {
 }
 
 #[test]
+fn what_is_mounted_is_not_overwritten_by_a_load_and_written_out_before_it_is_taken_away() {
+    let Some(formatted) = Formatted::new("attach a") else { return };
+    let Formatted { sandbox, point, .. } = &formatted;
+    let mounted = formatted.mount();
+    sandbox.fails(1, "bench run a --rw randwrite --force", &[""; 0], &["in use", "mnt"]);
+    let data = noise(6, 4 << 20);
+    std::fs::write(point.join("data"), &data).unwrap();
+    sandbox.done("detach a --force");
+    drop(mounted);
+    eventually("it can be attached again", || sandbox.run("attach a", &[""; 0]).code == Some(0));
+    let device = sandbox.status("a")["attached"].as_str().unwrap().to_owned();
+    let mounted = Mounted::new(&[&device], point);
+    assert!(std::fs::read(point.join("data")).unwrap() == data);
+    mounted.unmount();
+}
+
+#[test]
 fn what_is_mounted_over_an_array_is_left_alone() {
     let Some(formatted) = Formatted::new("attach a") else { return };
     let Formatted { sandbox, point, .. } = &formatted;

@@ -9,6 +9,8 @@ mod arrays;
 mod demo;
 mod exports;
 mod jobs;
+mod load;
 mod members;
+mod policies;
 mod process;
 mod unit;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail};
 use stripewise::{
     Device, Host, HostOptions,
     file::{FileDevice, FileOptions},
@@ -48,11 +48,10 @@ pub(super) fn on_array(name: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigure
     let bar = bar_for(spec);
     loop {
         thread::sleep(POLL);
-        let LoadStatus { done_bytes, figures, is_cut_short } = ask(name)?;
+        let LoadStatus { done_bytes, figures } = ask(name).context("the load is over before its time")?;
         bar.show(done_bytes);
         if let Some(figures) = figures {
             bar.finish();
-            ensure!(!is_cut_short, "{name}: the array was stopped, and the load with it");
             return Ok(*figures);
         }
     }

@@ -1,0 +1,129 @@
+//! `bench run`: figures, refusals, and the same load on real files and on modelled disks.
+
+use std::{collections::BTreeMap, process::Stdio, sync::Arc};
+
+use serde_json::Value;
+use stripewise::{Array, CreateOptions, Device, geometry::Level, plan::selection};
+use stripewise_lab::load::{Control, Load, Offsets, Sizes, Stop, run_controlled};
+use stripewise_sim::{
+    World,
+    model::{DiskOptions, hdd::Hdd, hdd::HddParams, ssd::Ssd, ssd::SsdParams},
+};
+
+use crate::common::{KIB, MIB, Sandbox, eventually};
+
+/// What decides how rows are written.
+const COUNTERS: [&str; 7] =
+    ["writes", "written_bytes", "stripe_writes", "stripe_writes_full", "rows_full", "rows_rmw", "rows_rcw"];
+
+fn counters_of(figures: &Value) -> BTreeMap<&'static str, u64> {
+    COUNTERS.map(|name| (name, figures["counters"][name].as_u64().unwrap())).into()
+}
+
+/// The counters of a load on an array of four modelled hard disks and an SSD, as large as the one given.
+fn on_modelled_disks(status: &Value, policy: &str, load: Load, seed: u64) -> BTreeMap<&'static str, u64> {
+    let mut world = World::new(99);
+    let mut members: Vec<Arc<dyn Device>> = Vec::new();
+    for index in 0..4 {
+        let hdd = Hdd::new(HddParams::wd_caviar_black_640());
+        members.push(world.add_disk(format!("hdd{index}"), hdd, DiskOptions::default()));
+    }
+    members.push(world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), DiskOptions::default()));
+    let mut options = CreateOptions::new("modelled", Level::Raid4, members);
+    options.assume_clean = true;
+    options.member_bytes = status["member_bytes"].as_u64();
+    options.policy = Some(selection::policy(policy).unwrap());
+    let env = world.env();
+    let counted = world.run(async move {
+        let array = Array::create(env.clone(), options).await.unwrap();
+        let device: Arc<dyn Device> = Arc::new(array.device());
+        let control = Arc::new(Control::seeded(seed));
+        run_controlled(env, device, load, control).await;
+        array.stats().report()
+    });
+    let fields: BTreeMap<_, _> = counted.fields().into_iter().collect();
+    COUNTERS.map(|name| (name, fields[name])).into()
+}
+
+#[test]
+fn the_same_load_counts_the_same_on_files_and_on_modelled_disks() {
+    for policy in ["classic", "modthresh", "modified"] {
+        let sandbox = Sandbox::new();
+        let members = sandbox.members(5, 64 * MIB);
+        sandbox.ok(&format!("create a --level 4 --assume-clean --policy {policy}"), &members);
+        for bytes in [4 * KIB, 20 * KIB, 100 * KIB, 128 * KIB, 300 * KIB] {
+            let line = format!("bench run a --rw randwrite --bs {bytes} --size 6M --seed {bytes} --force");
+            let real = counters_of(&sandbox.json(&line));
+            let load = Load {
+                offsets: Offsets::Uniform,
+                sizes: Sizes::Fixed(bytes),
+                unit_bytes: bytes,
+                stop: Stop::Requests(6 * MIB / bytes),
+                ..Load::default()
+            };
+            let modelled = on_modelled_disks(&sandbox.status("a"), policy, load, bytes);
+            assert_eq!(real, modelled, "{policy}, {bytes} bytes");
+            assert!(real["rows_rmw"] + real["rows_rcw"] > 0, "{real:?}");
+        }
+        sandbox.assert_consistent("a");
+    }
+}
+
+#[test]
+fn a_load_on_an_array_tells_its_figures() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 5 --assume-clean", &sandbox.members(4, 24 * MIB));
+    sandbox.fails(1, "bench run a --rw randrw --runtime 1", &[""; 0], &["overwritten", "--force"]);
+    let figures = sandbox.json("bench run a --rw randrw --rwmixread 30 --iodepth 4 --size 4M --force");
+    let (read, write) = (&figures["read"], &figures["write"]);
+    assert_eq!(read["bytes"].as_u64().unwrap() + write["bytes"].as_u64().unwrap(), 4 << 20, "{figures}");
+    assert!(read["requests"].as_u64() < write["requests"].as_u64(), "{figures}");
+    assert!(write["p50_ns"].as_u64() <= write["p99_99_ns"].as_u64(), "{figures}");
+    let said = sandbox.done("bench run a --rw write --bs 192K --size 3M --force");
+    for words in ["p99.99", "iodepth 1", "256 full, 0 RMW, 0 RCW", "16 of them full"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let said = sandbox.done("bench run a --runtime 0.3");
+    assert!(said.contains("read:") && !said.contains("rows"), "{said}");
+    for (options, word) in [("--bs 100", "multiple of 512"), ("--size 1K", "at least one request")] {
+        sandbox.fails(1, &format!("bench run a {options}"), &[""; 0], &[word]);
+    }
+    sandbox.fails(1, "bench run b", &[""; 0], &["no such array"]);
+}
+
+#[test]
+fn a_load_on_a_file_needs_no_array() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.member("image", 8 * MIB);
+    let figures = sandbox.json(&format!("bench run {file} --rw write --bs 64K --size 8M --force"));
+    assert_eq!(figures["write"]["bytes"], 8 << 20);
+    assert!(figures["counters"].is_null());
+    assert!(std::fs::read(&file).unwrap().iter().any(|byte| *byte != 0));
+    sandbox.fails(1, &format!("bench run {file}.none"), &[""; 0], &["No such file"]);
+}
+
+#[test]
+fn a_load_ends_with_its_command_or_its_array() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 5 --assume-clean", &sandbox.members(3, 24 * MIB));
+    let reads = || sandbox.status("a")["counters"]["reads"].as_u64().unwrap();
+    let mut killed = sandbox.command();
+    let mut killed = killed.args(["bench", "run", "a", "--runtime", "1000"]).spawn().unwrap();
+    eventually("it reads", || reads() > 0);
+    sandbox.fails(1, "bench run a", &[""; 0], &["another command loads it"]);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    eventually("it has ended", || {
+        let before = reads();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        reads() == before
+    });
+    let mut stopped = sandbox.command();
+    stopped.args(["bench", "run", "a", "--runtime", "1000"]).stderr(Stdio::piped());
+    let stopped = stopped.spawn().unwrap();
+    let before = reads();
+    eventually("it reads", || reads() > before);
+    sandbox.done("stop a");
+    let said = stopped.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("before its time"), "{said:?}");
+}

@@ -1,0 +1,196 @@
+//! Write selection, kinds of members, decisions as they are made, and members that wear out.
+
+use std::process::Stdio;
+
+use crate::common::{Client, MIB, Sandbox, eventually, noise};
+
+/// The classes of four hard disks and an SSD, which is given first.
+const CLASSES: &str = "--class m0=ssd --class m1=hdd --class m2=hdd --class m3=hdd --class m4=hdd";
+
+fn mixed(options: &str) -> (Sandbox, Vec<String>) {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(5, 24 * MIB);
+    sandbox.ok(&format!("create a --level 4 --assume-clean {CLASSES} {options}"), &members);
+    (sandbox, members)
+}
+
+fn parity_of(sandbox: &Sandbox) -> String {
+    let status = sandbox.status("a");
+    let members = status["members"].as_array().unwrap();
+    let parity = members.iter().find(|member| member["is_parity"] == true).unwrap();
+    parity["device"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn level_4_keeps_parity_where_it_is_told() {
+    let (sandbox, members) = mixed("");
+    assert_eq!(parity_of(&sandbox), members[0], "the fastest");
+    assert!(sandbox.done("status").contains("ssd: m0 (parity)"));
+    assert!(sandbox.done("detail a").contains("4 parity"));
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    assert_eq!(parity_of(&sandbox), members[0], "kept on the members");
+    for (place, index) in [("last", 4), ("m2", 2)] {
+        let (sandbox, members) = mixed(&format!("--parity {place}"));
+        assert_eq!(parity_of(&sandbox), members[index], "{place}");
+        let detail = sandbox.done("detail a");
+        assert!(detail.contains("parity is on a hard disk and data on flash"), "{detail}");
+    }
+}
+
+#[test]
+fn flash_in_the_wrong_place_is_warned_about_at_once() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let said = sandbox.run("create a --level 5 --class m0=ssd --class m1=hdd --class m2=hdd", &members);
+    assert!(said.code == Some(0) && said.err.contains("1 of 3 members are flash"), "{said:?}");
+}
+
+#[test]
+fn members_are_measured_unless_told_otherwise() {
+    let (sandbox, _) = mixed("");
+    assert!(sandbox.status("a")["members"][0]["times"]["random_read_ns"].as_u64().unwrap() > 0);
+    assert!(sandbox.done("detail a").contains("Random read"));
+    let (sandbox, _) = mixed("--no-measure");
+    assert!(sandbox.status("a")["members"][0]["times"].is_null());
+    assert!(!sandbox.done("detail a").contains("Random read"));
+}
+
+#[test]
+fn nonsense_about_members_is_refused() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    for (options, code, words) in [
+        ("--level 5 --class m9=ssd", 1, ["--class m9", "none of the devices given"]),
+        ("--level 5 --class m0=ssd --class m0=hdd", 1, ["--class m0", "cannot be both"]),
+        ("--level 5 --class m0=tape", 2, ["m0=tape", "DEVICE=hdd or DEVICE=ssd"]),
+        ("--level 5 --parity last", 1, ["--parity", "level 4"]),
+        ("--level 4 --parity m9", 1, ["--parity m9", "none of the members"]),
+        ("--level 5 --policy best", 2, ["best", "classic, modthresh, modified, cost"]),
+    ] {
+        sandbox.fails(code, &format!("create a {options}"), &members, &words);
+    }
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn the_policy_changes_while_the_array_runs_and_is_kept() {
+    let (sandbox, members) = mixed("--policy modthresh");
+    assert_eq!(sandbox.json("policy a")["policy"], "modthresh");
+    let client = Client::connect(&sandbox.serve("a"));
+    let rows = || {
+        client.write(0, &noise(1, 128 << 10)).unwrap();
+        let counters = sandbox.status("a")["counters"].clone();
+        (counters["rows_rmw"].as_u64().unwrap(), counters["rows_rcw"].as_u64().unwrap())
+    };
+    assert_eq!(rows(), (16, 0), "rmw 3, rcw 2");
+    sandbox.done("policy a classic");
+    assert_eq!(rows(), (16, 16));
+    let detail = sandbox.done("detail a");
+    for line in ["Write Selection : classic", "Rows Written : 0 full, 16 RMW, 16 RCW", "times that"] {
+        assert!(detail.contains(line), "{detail}");
+    }
+    // Two chunks and parity were written each time, of which one member has half.
+    let status = sandbox.status("a");
+    assert_eq!(status["write_amplification"], 1.5);
+    assert_eq!(status["members"][4]["counters"]["blocks_rmw"], 16);
+    drop(client);
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    assert!(sandbox.done("policy a").starts_with("a: classic: "));
+    let list = sandbox.done("policy --list");
+    for name in ["classic", "modthresh", "modified", "cost", "the default"] {
+        assert!(list.contains(name), "{list}");
+    }
+    sandbox.fails(2, "policy a best", &[""; 0], &["classic, modthresh"]);
+    sandbox.fails(2, "policy", &[""; 0], &["NAME"]);
+}
+
+#[test]
+fn a_running_array_is_explained_with_its_devices() {
+    let (sandbox, members) = mixed("--policy modthresh");
+    let explained = sandbox.json("explain a --write 0:128K");
+    let stripe = &explained["stripes"][0];
+    assert_eq!(explained["policy"], "modthresh");
+    assert_eq!((&stripe["bands"][0]["rmw"], &stripe["bands"][0]["cycle"]), (&3.into(), &"rmw".into()));
+    assert_eq!(stripe["reads"][2]["device"], members[0]);
+    let other = sandbox.json("explain a --policy classic --write 0:128K");
+    assert_eq!(other["stripes"][0]["bands"][0]["cycle"], "rcw");
+    sandbox.ok("fail a", &members[0..1]);
+    assert!(sandbox.done("explain a --write 0:128K").contains("no parity is kept here"));
+    sandbox.fails(1, "explain a --write 0:1T", &[""; 0], &["ends at byte"]);
+    sandbox.fails(2, "explain a --level 5 --write 0:4K", &[""; 0], &["cannot be used with"]);
+}
+
+#[test]
+fn decisions_are_traced_while_somebody_looks() {
+    let (sandbox, _) = mixed("--policy modthresh");
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut trace = sandbox.command();
+    trace.args(["--json", "trace", "a", "--cycle", "rmw", "--chosen", "--min", "64K", "--count", "2"]);
+    let trace = trace.stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    sandbox.fails(1, "trace a", &[""; 0], &["another command is tracing it"]);
+    for (offset, len) in [(0, 4096), (0, 256 << 10), (256 << 10, 128 << 10), (512 << 10, 65_536)] {
+        client.write(offset, &noise(offset, len)).unwrap();
+    }
+    let said = trace.wait_with_output().unwrap();
+    let lines: Vec<serde_json::Value> = String::from_utf8(said.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let told: Vec<_> =
+        lines.iter().map(|line| (line["stripe"].as_u64(), line["len_bytes"].as_u64())).collect();
+    assert_eq!(told, [(Some(1), Some(128 << 10)), (Some(2), Some(65_536))]);
+    assert_eq!((&lines[0]["bands"][0]["rmw"], &lines[0]["bands"][0]["rcw"]), (&3.into(), &2.into()));
+    assert_eq!(sandbox.done("trace a --seconds 0.1"), "");
+    sandbox.fails(2, "trace a --stripes 5..5", &[""; 0], &["FIRST..END"]);
+}
+
+#[test]
+fn a_trace_ends_with_its_command() {
+    let (sandbox, _) = mixed("--no-measure");
+    let mut killed = sandbox.command();
+    let mut killed = killed.args(["trace", "a"]).stdout(Stdio::null()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    eventually("nobody looks", || sandbox.log("a").contains("nobody asks for the trace"));
+    assert_eq!(sandbox.done("trace a --seconds 0.1"), "");
+}
+
+#[test]
+fn members_that_wear_out_too_early_are_told() {
+    let (sandbox, members) = mixed("");
+    assert!(sandbox.done("endurance a").contains(" -  "));
+    sandbox.ok("endurance a --tbw 980-pro-1t --warranty 5y --margin 30", &members[..1]);
+    let known = sandbox.json(&format!("endurance a {}", members[0]))[0]["endurance"].clone();
+    assert_eq!(known["rated_write_bytes"], 600_000_000_000_000_u64, "decimal");
+    assert_eq!(known["warranty_margin_days"], 30);
+    assert!(!sandbox.done("status").contains("worn out"));
+    // So little that the metadata alone uses it up.
+    sandbox.ok("endurance a --tbw 100K --warranty 2099-12-31", &members[1..2]);
+    let status = sandbox.done("status");
+    assert!(
+        status.contains("m1 will be worn out on") && status.contains("before its warranty ends"),
+        "{status}"
+    );
+    assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    let kept = sandbox.json(&format!("endurance a {}", members[0]))[0]["endurance"].clone();
+    assert_eq!(kept["rated_write_bytes"], known["rated_write_bytes"]);
+    assert!(kept["written_bytes"].as_u64() >= known["written_bytes"].as_u64());
+    assert!(sandbox.done("endurance --models").contains("x25-e-64g            2 PB"));
+    for (options, words) in [
+        ("--tbw 12X", "neither a decimal size"),
+        ("--warranty soon", "neither a day"),
+        ("--warranty 2027-02-30", "neither a day"),
+        ("--margin=-1", "invalid"),
+    ] {
+        sandbox.fails(2, &format!("endurance a m0 {options}"), &[""; 0], &[words]);
+    }
+    sandbox.fails(2, "endurance a --tbw 1T", &[""; 0], &["DEVICE"]);
+    sandbox.fails(1, "endurance a m9", &[""; 0], &["not a member"]);
+}
