@@ -34,8 +34,8 @@ fn a_seeded_load_is_the_same_in_every_world() {
     let bytes = |world_seed: u64, seed: u64| {
         let (world, disk) = world(world_seed, DiskOptions::default());
         let sizes = Sizes::Range { from: 4096, to: 65_536, step: 4096 };
-        let load = Load { sizes, stop: Stop::Requests(50), ..Load::default() };
-        let (env, control) = (world.env(), Arc::new(Control::seeded(seed)));
+        let load = Load { sizes, stop: Stop::Requests(50), seed: Some(seed), ..Load::default() };
+        let (env, control) = (world.env(), Arc::new(Control::until_error()));
         let seen = control.clone();
         let report = world.run(async move { load::run_controlled(env, disk, load, control).await });
         assert_eq!(seen.done_bytes(), report.writes.bytes);

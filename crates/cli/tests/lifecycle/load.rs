@@ -33,11 +33,12 @@ fn on_modelled_disks(status: &Value, policy: &str, load: Load, seed: u64) -> BTr
     options.assume_clean = true;
     options.member_bytes = status["member_bytes"].as_u64();
     options.policy = Some(selection::policy(policy).unwrap());
+    let load = Load { seed: Some(seed), ..load };
     let env = world.env();
     let counted = world.run(async move {
         let array = Array::create(env.clone(), options).await.unwrap();
         let device: Arc<dyn Device> = Arc::new(array.device());
-        let control = Arc::new(Control::seeded(seed));
+        let control = Arc::new(Control::until_error());
         run_controlled(env, device, load, control).await;
         array.stats().report()
     });
