@@ -253,9 +253,10 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
     pub(crate) class: Vec<(String, ClassChoice)>,
     /// Where level 4 keeps its parity: on the `fastest` member if one is faster than the others, which makes a RAID4S;
-    /// on the `last` one given; or on this DEVICE.
-    #[arg(long, value_name = "fastest|last|DEVICE", default_value = "fastest")]
-    pub(crate) parity: String,
+    /// on the `last` one given; or on this DEVICE. If left out, on the fastest; with --assume-clean, where members keep
+    /// their places, on the last.
+    #[arg(long, value_name = "fastest|last|DEVICE")]
+    pub(crate) parity: Option<String>,
     /// Do not measure how long the members' I/O takes. That takes about a second on hard disks, and leaves their contents
     /// alone.
     #[arg(long)]

@@ -1,7 +1,10 @@
 //! Write selection policies by name.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use stripewise::plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy};
+use stripewise::{
+    format::extension::MemberClass,
+    plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy, policy_for},
+};
 
 /// Reads a policy's name on the command line. Help and completions list the names.
 pub(crate) fn policy_parser() -> impl TypedValueParser<Value = &'static Policy> {
@@ -9,7 +12,15 @@ pub(crate) fn policy_parser() -> impl TypedValueParser<Value = &'static Policy> 
     PossibleValuesParser::new(POLICIES.iter().map(value)).try_map(|name| policy(&name))
 }
 
-/// All policies, and whether each is the default.
-pub(crate) fn all() -> impl Iterator<Item = (&'static Policy, bool)> {
-    POLICIES.iter().map(|policy| (*policy, policy.name == DEFAULT_POLICY.name))
+/// All policies, and for which new arrays each is chosen where none is given.
+pub(crate) fn all() -> impl Iterator<Item = (&'static Policy, Option<&'static str>)> {
+    let rotating = policy_for([MemberClass::Hdd]);
+    POLICIES.iter().map(move |policy| {
+        let chosen_for = match policy.name {
+            name if name == rotating.name => Some("with hard disks"),
+            name if name == DEFAULT_POLICY.name => Some("without hard disks"),
+            _ => None,
+        };
+        (*policy, chosen_for)
+    })
 }

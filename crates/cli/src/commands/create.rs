@@ -100,7 +100,11 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
             policy: args.policy.map(|policy| policy.name.to_owned()),
             classes: classes(args)?,
             measure: !args.no_measure,
-            parity_on_fastest: parity == ParityChoice::Fastest,
+            parity_on_fastest: match parity {
+                ParityChoice::Auto => None,
+                ParityChoice::Fastest => Some(true),
+                ParityChoice::Last | ParityChoice::Device(_) => Some(false),
+            },
         }),
     })
 }
@@ -108,6 +112,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
 /// What `--parity` can be.
 #[derive(Debug, PartialEq, Eq)]
 enum ParityChoice {
+    Auto,
     Fastest,
     Last,
     Device(String),
@@ -115,12 +120,13 @@ enum ParityChoice {
 
 impl ParityChoice {
     fn parse(args: &CreateArgs) -> anyhow::Result<Self> {
-        let choice = match args.parity.as_str() {
-            "fastest" => Self::Fastest,
-            "last" => Self::Last,
-            device => Self::Device(device.to_owned()),
+        let choice = match args.parity.as_deref() {
+            None => Self::Auto,
+            Some("fastest") => Self::Fastest,
+            Some("last") => Self::Last,
+            Some(device) => Self::Device(device.to_owned()),
         };
-        if choice != Self::Fastest && args.level != 4 {
+        if choice != Self::Auto && args.level != 4 {
             bail!("--parity is for level 4; level {} keeps none in one place", args.level);
         }
         Ok(choice)

@@ -38,13 +38,13 @@ pub(super) fn policy(args: &PolicyArgs, json: bool) -> anyhow::Result<ExitCode> 
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        let entry = |(policy, is_default): (&Policy, bool)| json!({ "name": policy.name, "summary": policy.summary, "is_default": is_default });
+        let entry = |(policy, chosen_for): (&Policy, Option<&str>)| json!({ "name": policy.name, "summary": policy.summary, "chosen_for_new_arrays": chosen_for });
         print_json(&policies::all().map(entry).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let width = policies::all().map(|(policy, _)| policy.name.len()).max().unwrap_or(0);
-    for (policy, is_default) in policies::all() {
-        let mark = if is_default { "; the default" } else { "" };
+    for (policy, chosen_for) in policies::all() {
+        let mark = chosen_for.map_or(String::new(), |which| format!("; chosen for new arrays {which}"));
         println!("{:<width$}  {}{mark}", policy.name, policy.summary);
     }
     Ok(ExitCode::SUCCESS)

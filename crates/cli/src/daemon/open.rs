@@ -36,7 +36,11 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         spec.members.iter().map(|m| m.as_ref().map(open).transpose()).collect::<Result<Vec<_>, _>>()?;
     let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
-    let parity = if spec.parity_on_fastest { ParityPlace::Fastest } else { ParityPlace::Last };
+    let parity = match spec.parity_on_fastest {
+        None => ParityPlace::Auto,
+        Some(true) => ParityPlace::Fastest,
+        Some(false) => ParityPlace::Last,
+    };
     let classes = spec.classes.iter().map(|(path, class)| (member_name(path), (*class).into()));
     let options = CreateOptions {
         chunk_bytes: spec.chunk_bytes,

@@ -48,8 +48,8 @@ pub(crate) struct CreateSpec {
     /// What is not to be detected, by path.
     pub(crate) classes: BTreeMap<String, ClassChoice>,
     pub(crate) measure: bool,
-    /// Level 4: the fastest member gets the last role.
-    pub(crate) parity_on_fastest: bool,
+    /// Level 4: whether the fastest member gets the last role; none for what suits.
+    pub(crate) parity_on_fastest: Option<bool>,
 }
 
 /// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.

@@ -10,7 +10,8 @@ const CLASSES: &str = "--class m0=ssd --class m1=hdd --class m2=hdd --class m3=h
 fn mixed(options: &str) -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
     let members = sandbox.members(5, 24 * MIB);
-    sandbox.ok(&format!("create a --level 4 --assume-clean {CLASSES} {options}"), &members);
+    let parity = if options.contains("--parity") { "" } else { "--parity fastest" };
+    sandbox.ok(&format!("create a --level 4 --assume-clean {CLASSES} {parity} {options}"), &members);
     (sandbox, members)
 }
 
@@ -35,6 +36,17 @@ fn level_4_keeps_parity_where_it_is_told() {
         assert_eq!(parity_of(&sandbox), members[index], "{place}");
         let detail = sandbox.done("detail a");
         assert!(detail.contains("parity is on a hard disk and data on flash"), "{detail}");
+    }
+}
+
+/// Members that are taken as they are keep their places, and new ones make a RAID4S.
+#[test]
+fn parity_moves_by_itself_only_where_nothing_is_kept() {
+    for (assume_clean, index) in [("--assume-clean", 4), ("", 0)] {
+        let sandbox = Sandbox::new();
+        let members = sandbox.members(5, 24 * MIB);
+        sandbox.ok(&format!("create a --level 4 {assume_clean} {CLASSES}"), &members);
+        assert_eq!(parity_of(&sandbox), members[index], "{assume_clean}");
     }
 }
 
@@ -99,7 +111,7 @@ fn the_policy_changes_while_the_array_runs_and_is_kept() {
     sandbox.ok("assemble a", &members);
     assert!(sandbox.done("policy a").starts_with("a: classic: "));
     let list = sandbox.done("policy --list");
-    for name in ["classic", "modthresh", "modified", "cost", "the default"] {
+    for name in ["classic", "modthresh", "modified", "cost", "new arrays with hard disks"] {
         assert!(list.contains(name), "{list}");
     }
     sandbox.fails(2, "policy a best", &[""; 0], &["classic, modthresh"]);
