@@ -55,23 +55,34 @@ const LINES: [(&str, &Shape, &str); 7] = [
 const ABLATED_KIB: [u64; 6] = [80, 96, 112, 128, 144, 192];
 /// 64 KiB on each of four disks.
 const STRIPE_BYTES: u64 = 256 << 10;
-/// Where writes begin at a stripe.
-const AT_STRIPES: Setup = Setup { depth: 10, hdd: SHIPPED, unit_bytes: Some(STRIPE_BYTES), span_bytes: None };
-const SHIPPED: HddSetting = HddSetting { write_cache: true, queue_depth: 31 };
 
-fn setups() -> [(&'static str, Setup); 8] {
-    let depth = |depth| Setup { depth, ..Setup::default() };
+fn setups(effort: Effort) -> Vec<(&'static str, Setup)> {
+    let (shipped, depth) = (HddSetting::default(), |depth| Setup { depth, ..Setup::default() });
     let hdd = |hdd| Setup { hdd, ..Setup::default() };
-    [
+    let mut setups = vec![
         ("the paper's setting", Setup::default()),
         ("1 under way", depth(1)),
         ("4 under way", depth(4)),
         ("32 under way", depth(32)),
-        ("disks' write caches off", hdd(HddSetting { write_cache: false, ..SHIPPED })),
-        ("disks without command queues", hdd(HddSetting { queue_depth: 1, ..SHIPPED })),
+        ("disks' write caches off", hdd(HddSetting { write_cache: false, ..shipped })),
+        ("disks without command queues", hdd(HddSetting { queue_depth: 1, ..shipped })),
         ("a sixteenth of the seek range", Setup { span_bytes: Some(3 << 30), ..Setup::default() }),
-        ("writes that begin at a stripe", AT_STRIPES),
-    ]
+        ("writes that begin at a stripe", at_stripes()),
+    ];
+    if effort == Effort::Full {
+        setups.push(("a worn parity SSD", Setup { shape: &shapes::RAID4S_WORN, ..Setup::default() }));
+    }
+    setups
+}
+
+fn at_stripes() -> Setup {
+    Setup { unit_bytes: Some(STRIPE_BYTES), ..Setup::default() }
+}
+
+/// What modthresh gains under a setup.
+fn gain_under(results: &Results, setup: Setup, kib: u64) -> Option<f64> {
+    let of = |policy| with(results.effort, setup, policy, kib);
+    results.speed_up(&of("modthresh"), &of("classic"))
 }
 
 fn sizes_kib(effort: Effort) -> Vec<u64> {
@@ -84,12 +95,10 @@ fn points(effort: Effort) -> Vec<Point> {
         |(_, shape, policy)| sizes_kib(effort).into_iter().map(move |kib| point(effort, shape, policy, kib));
     let ablated = |(_, setup)| {
         let both = ["classic", "modthresh"].into_iter();
-        both.flat_map(move |policy| {
-            ABLATED_KIB.map(|kib| with(effort, (&shapes::RAID4S, policy), kib, setup))
-        })
+        both.flat_map(move |policy| ABLATED_KIB.map(|kib| with(effort, setup, policy, kib)))
     };
     // The first is the paper's, which the lines have.
-    let ablations = setups().into_iter().skip(1).flat_map(ablated);
+    let ablations = setups(effort).into_iter().skip(1).flat_map(ablated);
     LINES.into_iter().flat_map(line).chain(ablations).collect()
 }
 
@@ -142,12 +151,9 @@ fn ablations(results: &Results) -> Table {
     let sizes = ABLATED_KIB.map(|kib| format!("{kib} KiB"));
     let headings: Vec<_> = std::iter::once("setting").chain(sizes.iter().map(String::as_str)).collect();
     let mut table = Table::new("What the gain depends on: modthresh over classic, RAID4S", &headings);
-    for (name, setup) in setups() {
-        let cell = |kib| {
-            let of = |policy| with(results.effort, (&shapes::RAID4S, policy), kib, setup);
-            let ratio = results.speed_up(&of("modthresh"), &of("classic"));
-            ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
-        };
+    for (name, setup) in setups(results.effort) {
+        let cell =
+            |kib| gain_under(results, setup, kib).map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         table.rows.push(std::iter::once(name.to_owned()).chain(ABLATED_KIB.map(cell)).collect());
     }
     table
@@ -241,9 +247,8 @@ fn gain(results: &Results, found: &[(u64, f64)]) -> String {
 /// What the disks did at half a stripe under both policies, and what the gain there depends on.
 fn why_at_half(results: &Results) -> Option<String> {
     let mut found = Vec::new();
-    for (name, setup) in setups() {
-        let of = |policy| with(results.effort, (&shapes::RAID4S, policy), HALF_KIB, setup);
-        found.push(format!("{:.2}x with {name}", results.speed_up(&of("modthresh"), &of("classic"))?));
+    for (name, setup) in setups(results.effort) {
+        found.push(format!("{:.2}x with {name}", gain_under(results, setup, HALF_KIB)?));
     }
     let (classic, modthresh) = (at_half(results, "classic")?, at_half(results, "modthresh")?);
     Some(format!(
@@ -277,14 +282,13 @@ fn why_not_equal(results: &Results) -> Option<String> {
         let rows = outcome.rows_full + outcome.rows_rmw + outcome.rows_rcw;
         Some(format!("{:.0} % of rows with {policy}", 100.0 * outcome.rows_rmw as f64 / rows as f64))
     };
-    let at_stripes = |policy| with(results.effort, (&shapes::RAID4S, policy), kib, AT_STRIPES);
     Some(format!(
         "Writes begin at multiples of their size, not of the stripe, so that most meet two stripes with a part each, and rows with \
          two blocks of four changed are where the policies differ. At {kib} KiB read-modify-write takes {} and {}. If \
          writes begin at a stripe, as the paper's text counts on, the policies are equal: {:.2}x.",
         share("classic")?,
         share("modthresh")?,
-        results.speed_up(&at_stripes("modthresh"), &at_stripes("classic"))?
+        gain_under(results, at_stripes(), kib)?
     ))
 }
 
