@@ -14,6 +14,9 @@ use crate::{
 pub(super) const LOAD_OF_THE_PAPER: &str = "The paper: XDD with direct I/O, random writes at multiples of the size within 49,153,835,008 bytes, queue depth 10, 128 MB \
      a pass, the mean of 3 passes; 4+1 arrays with chunks of 64 KiB; Linux 2.6.32.";
 
+/// The paper's threshold: half a stripe.
+pub(super) const HALF_KIB: u64 = 128;
+
 /// What counts as equal: what runs of other seeds differ by.
 pub(super) const EQUAL: f64 = 0.02;
 
