@@ -7,7 +7,7 @@ use serde::Serialize;
 use stripewise_sim::{
     World,
     model::{
-        ClosedLoop, Contents, DiskModel, DiskOptions, ModelOp, ModelledDisk,
+        ClosedLoop, Contents, DiskModel, DiskOptions, ModelOp, ModelledDisk, SECTOR_BYTES,
         hdd::{Hdd, HddParams, SeekTimes},
         ssd::{Ssd, SsdParams, UNIT_BYTES},
     },
@@ -26,6 +26,8 @@ pub enum Drive {
     /// Intel X25-E, a smaller one of the same ratios: full, and written over at random until it collects garbage as much as
     /// it ever will.
     SteadySsd,
+    /// Intel X25-E with its partition of 12.25 GB as `Ssd`, but on a drive of 16 GB that is in the state of `SteadySsd`.
+    WornSsd,
 }
 
 /// How hard disks are set up.
@@ -63,6 +65,7 @@ impl Drive {
             Self::SlowHdd => "slow-hdd",
             Self::Ssd => "ssd",
             Self::SteadySsd => "steady-ssd",
+            Self::WornSsd => "worn-ssd",
         }
     }
 
@@ -83,11 +86,21 @@ impl Drive {
             Self::SlowHdd => (add(Hdd::new(half_as_fast(hdd))), Duration::ZERO),
             Self::Ssd => (world.add_disk(name, synced(), options()), Duration::ZERO),
             Self::SteadySsd => {
-                let host = steady();
-                let age = Duration::from_nanos(host.now().0);
-                (world.add_disk(name, host.model, DiskOptions { size_bytes: None, ..options() }), age)
+                let whole = DiskOptions { size_bytes: None, ..options() };
+                add_steady(world, name, whole, STEADY_HALVINGS)
             }
+            Self::WornSsd => add_steady(world, name, options(), SSD_HALVINGS),
         }
+    }
+
+    /// Random writes that bring it to the state that it is measured in.
+    pub(crate) fn conditioning_writes(self) -> u64 {
+        let halvings = match self {
+            Self::SteadySsd => STEADY_HALVINGS,
+            Self::WornSsd => SSD_HALVINGS,
+            Self::Hdd | Self::SlowHdd | Self::Ssd => return 0,
+        };
+        STEADY_CAPACITIES * (SsdParams::intel_x25e_64().scaled(halvings).sectors * SECTOR_BYTES / UNIT_BYTES)
     }
 }
 
@@ -124,8 +137,19 @@ fn half_as_fast(params: HddParams) -> HddParams {
     }
 }
 
-fn steady() -> ClosedLoop<Ssd> {
-    let mut host = ClosedLoop::new(Ssd::new(SsdParams::intel_x25e_64().scaled(STEADY_HALVINGS)));
+fn add_steady(
+    world: &mut World,
+    name: String,
+    options: DiskOptions,
+    halvings: u32,
+) -> (Arc<ModelledDisk>, Duration) {
+    let host = steady(halvings);
+    let age = Duration::from_nanos(host.now().0);
+    (world.add_disk(name, host.model, options), age)
+}
+
+fn steady(halvings: u32) -> ClosedLoop<Ssd> {
+    let mut host = ClosedLoop::new(Ssd::new(SsdParams::intel_x25e_64().scaled(halvings)));
     let units = host.model.capacity_bytes() / UNIT_BYTES;
     host.model.fill(units as u32);
     let mut rng = Rng::with_seed(units);

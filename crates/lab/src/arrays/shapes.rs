@@ -23,7 +23,7 @@ pub struct Shape {
     pub member_bytes: Option<u64>,
 }
 
-use Drive::{Hdd, SlowHdd, Ssd, SteadySsd};
+use Drive::{Hdd, SlowHdd, Ssd, SteadySsd, WornSsd};
 
 const fn shape(
     (id, name, what): (&'static str, &'static str, &'static str),
@@ -47,6 +47,20 @@ pub static RAID4S: Shape = Shape {
         ("raid4s", "RAID4S", "level 4 of 4 HDDs, parity on an SSD"),
         Level::Raid4,
         &[Hdd, Hdd, Hdd, Hdd, Ssd],
+    )
+};
+
+/// As RAID4S, with a parity SSD that is worn in.
+pub static RAID4S_WORN: Shape = Shape {
+    parity: ParityPlace::Fastest,
+    ..shape(
+        (
+            "raid4s-worn",
+            "RAID4S (worn SSD)",
+            "level 4 of 4 HDDs, parity on an SSD that is full and in its steady state",
+        ),
+        Level::Raid4,
+        &[Hdd, Hdd, Hdd, Hdd, WornSsd],
     )
 };
 

@@ -74,13 +74,23 @@ fn findings(results: &Results) -> Findings {
     let hybrids: Vec<_> = ARRAYS.into_iter().filter(|shape| shape.is_hybrid()).collect();
     claims.push(ahead_somewhere(&hybrids, &found));
     let sizes = sizes_kib(results.effort);
-    let raid4s =
-        Line::new("RAID4S, cost", 0, &sizes, |kib| point(results.effort, &shapes::RAID4S, "cost", kib));
+    let line = |(hue, name): (usize, &'static str)| {
+        Line::new(name, hue, &sizes, |kib| point(results.effort, &shapes::RAID4S, name, kib))
+    };
+    let raid4s: Vec<_> = OTHERS.into_iter().chain(["cost"]).enumerate().map(line).collect();
+    let evenly = Sizes::Even;
     Findings {
         claims,
         plots: vec![
             gains(&found),
-            lines::utilisation(("all-utilisation", "Members at work"), Sizes::Even, &[raid4s], results),
+            lines::throughput(("all-raid4s-throughput", "RAID4S"), evenly, &raid4s, results),
+            lines::latency(("all-raid4s-latency", "Latency of a write, RAID4S"), evenly, &raid4s[3], results),
+            lines::utilisation(
+                ("all-raid4s-utilisation", "Members at work, RAID4S"),
+                evenly,
+                &raid4s,
+                results,
+            ),
         ],
         tables: std::iter::once(summary(&found)).chain(ARRAYS.map(|shape| table(results, shape))).collect(),
     }

@@ -6,6 +6,7 @@
 mod all;
 mod lines;
 mod modthresh;
+mod modthresh_ablation;
 mod modthresh_aligned;
 mod modthresh_fine;
 mod raid4s;

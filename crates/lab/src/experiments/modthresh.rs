@@ -5,7 +5,7 @@ use super::{
     results::{at_size, smallest},
 };
 use crate::{
-    arrays::{HddSetting, Shape},
+    arrays::{HddSetting, Shape, shapes},
     findings::Judged,
     point::{Point, WriteLoad},
 };
@@ -14,17 +14,21 @@ use crate::{
 pub(super) const LOAD_OF_THE_PAPER: &str = "The paper: XDD with direct I/O, random writes at multiples of the size within 49,153,835,008 bytes, queue depth 10, 128 MB \
      a pass, the mean of 3 passes; 4+1 arrays with chunks of 64 KiB; Linux 2.6.32.";
 
+/// The paper's threshold: half a stripe.
+pub(super) const HALF_KIB: u64 = 128;
+
 /// What counts as equal: what runs of other seeds differ by.
 pub(super) const EQUAL: f64 = 0.02;
 
 /// A point of raid4s-modthresh 4.
 pub(super) fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64) -> Point {
-    with(effort, (shape, name), kib, Setup::default())
+    with(effort, Setup { shape, ..Setup::default() }, name, kib)
 }
 
 /// What differs from the paper's setting, to see what a result depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
+    pub(super) shape: &'static Shape,
     pub(super) depth: u32,
     pub(super) hdd: HddSetting,
     /// What writes begin at multiples of, if not of their size.
@@ -36,16 +40,22 @@ pub(super) struct Setup {
 impl Default for Setup {
     /// The paper's.
     fn default() -> Self {
-        Self { depth: 10, hdd: HddSetting::default(), unit_bytes: None, span_bytes: None }
+        Self {
+            shape: &shapes::RAID4S,
+            depth: 10,
+            hdd: HddSetting::default(),
+            unit_bytes: None,
+            span_bytes: None,
+        }
     }
 }
 
-pub(super) fn with(effort: Effort, (shape, name): (&'static Shape, &str), kib: u64, setup: Setup) -> Point {
+pub(super) fn with(effort: Effort, setup: Setup, name: &str, kib: u64) -> Point {
     let (pass_bytes, passes) = pick(effort, (64 << 20, 2), (128 << 20, 3));
     let load = WriteLoad::random(kib << 10, setup.depth, pass_bytes, passes);
     let unit_bytes = setup.unit_bytes.unwrap_or(load.unit_bytes);
     let load = WriteLoad { unit_bytes, span_bytes: setup.span_bytes, ..load };
-    Point { hdd: setup.hdd, ..Point::new(shape, policy(name), load) }
+    Point { hdd: setup.hdd, ..Point::new(setup.shape, policy(name), load) }
 }
 
 /// Whether all ratios are 1 but for a part.

@@ -3,7 +3,7 @@
 use super::{
     Effort, Experiment, Results,
     lines::{self, Line, Sizes},
-    modthresh::{EQUAL, LOAD_OF_THE_PAPER, all_above, all_equal, point},
+    modthresh::{EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, all_above, all_equal, point},
 };
 use crate::{
     arrays::{Shape, shapes},
@@ -25,8 +25,6 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
 };
 
 const SIZES_KIB: [u64; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
-/// The one size at which the policies differ.
-const CHANGED_KIB: u64 = 128;
 
 const LINES: [(&str, &Shape, &str); 6] = [
     ("RAID4S", &shapes::RAID4S, "classic"),
@@ -86,15 +84,15 @@ fn claims(results: &Results) -> Vec<Claim> {
         move |kib| point(effort, shape, policy, kib)
     };
     let modthresh = || of(&shapes::RAID4S, "modthresh");
-    let others: Vec<_> = SIZES_KIB.into_iter().filter(|kib| *kib != CHANGED_KIB).collect();
+    let others: Vec<_> = SIZES_KIB.into_iter().filter(|kib| *kib != HALF_KIB).collect();
     let unchanged = results.speed_ups(&others, modthresh(), of(&shapes::RAID4S, "classic"));
-    let changed = results.speed_up(&modthresh()(CHANGED_KIB), &of(&shapes::RAID4S, "classic")(CHANGED_KIB));
-    let small: Vec<_> = SIZES_KIB.into_iter().filter(|kib| *kib <= CHANGED_KIB).collect();
+    let changed = results.speed_up(&modthresh()(HALF_KIB), &of(&shapes::RAID4S, "classic")(HALF_KIB));
+    let small: Vec<_> = SIZES_KIB.into_iter().filter(|kib| *kib <= HALF_KIB).collect();
     let ahead = |base: &'static Shape| {
         let ratios = results.speed_ups(&small, modthresh(), of(base, "classic"));
         let judged = ratios.map(|ratios| all_above(&ratios, 1.0).because(why_not(base)));
         let statement =
-            format!("Up to {CHANGED_KIB} KiB RAID4S-modthresh is ahead of {} at every size.", base.name);
+            format!("Up to {HALF_KIB} KiB RAID4S-modthresh is ahead of {} at every size.", base.name);
         Claim::new(statement, "ahead (Figure 14)", judged)
     };
     vec![

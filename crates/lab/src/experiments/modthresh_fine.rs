@@ -4,15 +4,15 @@ use super::{
     Effort, Experiment, Results,
     lines::{self, Line, Sizes},
     modthresh::{
-        EQUAL, LOAD_OF_THE_PAPER, Setup, above_on_average, all_above, all_equal, cost_over_best, mean, point,
-        with,
+        EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, above_on_average, all_above, all_equal, cost_over_best, mean,
+        point,
     },
-    pick,
+    modthresh_ablation, pick,
     results::{at_size, largest},
 };
 use crate::{
-    arrays::{HddSetting, Shape, shapes},
-    findings::{Claim, Findings, Judged, Table},
+    arrays::{Shape, shapes},
+    findings::{Claim, Findings, Judged},
     point::Point,
 };
 
@@ -31,8 +31,6 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     findings,
 };
 
-/// The paper's threshold: half a stripe.
-const HALF_KIB: u64 = 128;
 const CHUNK_KIB: u64 = 64;
 /// The end of Figures 1 and 12.
 const FIGURE_KIB_MAX: u64 = 168;
@@ -51,29 +49,6 @@ const LINES: [(&str, &Shape, &str); 7] = [
     ("RAID5S (all SSD)", &shapes::RAID5S_ALL, "classic"),
 ];
 
-/// What the gain depends on, at some sizes.
-const ABLATED_KIB: [u64; 6] = [80, 96, 112, 128, 144, 192];
-/// 64 KiB on each of four disks.
-const STRIPE_BYTES: u64 = 256 << 10;
-/// Where writes begin at a stripe.
-const AT_STRIPES: Setup = Setup { depth: 10, hdd: SHIPPED, unit_bytes: Some(STRIPE_BYTES), span_bytes: None };
-const SHIPPED: HddSetting = HddSetting { write_cache: true, queue_depth: 31 };
-
-fn setups() -> [(&'static str, Setup); 8] {
-    let depth = |depth| Setup { depth, ..Setup::default() };
-    let hdd = |hdd| Setup { hdd, ..Setup::default() };
-    [
-        ("the paper's setting", Setup::default()),
-        ("1 under way", depth(1)),
-        ("4 under way", depth(4)),
-        ("32 under way", depth(32)),
-        ("disks' write caches off", hdd(HddSetting { write_cache: false, ..SHIPPED })),
-        ("disks without command queues", hdd(HddSetting { queue_depth: 1, ..SHIPPED })),
-        ("a sixteenth of the seek range", Setup { span_bytes: Some(3 << 30), ..Setup::default() }),
-        ("writes that begin at a stripe", AT_STRIPES),
-    ]
-}
-
 fn sizes_kib(effort: Effort) -> Vec<u64> {
     let few = [40, 64, 80, 96, 112, 128, 132, 144, 160, 192, 256];
     (40..=256).step_by(4).filter(|kib| pick(effort, few.contains(kib), true)).collect()
@@ -82,15 +57,7 @@ fn sizes_kib(effort: Effort) -> Vec<u64> {
 fn points(effort: Effort) -> Vec<Point> {
     let line =
         |(_, shape, policy)| sizes_kib(effort).into_iter().map(move |kib| point(effort, shape, policy, kib));
-    let ablated = |(_, setup)| {
-        let both = ["classic", "modthresh"].into_iter();
-        both.flat_map(move |policy| {
-            ABLATED_KIB.map(|kib| with(effort, (&shapes::RAID4S, policy), kib, setup))
-        })
-    };
-    // The first is the paper's, which the lines have.
-    let ablations = setups().into_iter().skip(1).flat_map(ablated);
-    LINES.into_iter().flat_map(line).chain(ablations).collect()
+    LINES.into_iter().flat_map(line).chain(modthresh_ablation::points(effort)).collect()
 }
 
 fn findings(results: &Results) -> Findings {
@@ -134,23 +101,8 @@ fn findings(results: &Results) -> Findings {
                 results,
             ),
         ],
-        tables: vec![ablations(results)],
+        tables: vec![modthresh_ablation::table(results)],
     }
-}
-
-fn ablations(results: &Results) -> Table {
-    let sizes = ABLATED_KIB.map(|kib| format!("{kib} KiB"));
-    let headings: Vec<_> = std::iter::once("setting").chain(sizes.iter().map(String::as_str)).collect();
-    let mut table = Table::new("What the gain depends on: modthresh over classic, RAID4S", &headings);
-    for (name, setup) in setups() {
-        let cell = |kib| {
-            let of = |policy| with(results.effort, (&shapes::RAID4S, policy), kib, setup);
-            let ratio = results.speed_up(&of("modthresh"), &of("classic"));
-            ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
-        };
-        table.rows.push(std::iter::once(name.to_owned()).chain(ABLATED_KIB.map(cell)).collect());
-    }
-    table
 }
 
 /// Ratios of two lines over a range of sizes.
@@ -223,7 +175,7 @@ fn around_the_threshold(results: &Results, ratios: &Ratios<'_>) -> Vec<Claim> {
             "+2 MB/s",
             ratios.modthresh(|kib| kib == HALF_KIB).map(|ratios| {
                 Judged::new(ratios[0].1 > 1.0 + EQUAL, at_size(ratios[0]))
-                    .because(why_at_half(results).unwrap_or_default())
+                    .because(modthresh_ablation::why_at_half(results).unwrap_or_default())
             }),
         ),
     ]
@@ -236,56 +188,6 @@ fn gain(results: &Results, found: &[(u64, f64)]) -> String {
     let gains: Vec<_> =
         found.iter().map(|(kib, _)| (*kib, rate(*kib, "modthresh") - rate(*kib, "classic"))).collect();
     format!("{:+.1} MB/s on average", mean(&gains))
-}
-
-/// What the disks did at half a stripe under both policies, and what the gain there depends on.
-fn why_at_half(results: &Results) -> Option<String> {
-    let mut found = Vec::new();
-    for (name, setup) in setups() {
-        let of = |policy| with(results.effort, (&shapes::RAID4S, policy), HALF_KIB, setup);
-        found.push(format!("{:.2}x with {name}", results.speed_up(&of("modthresh"), &of("classic"))?));
-    }
-    let (classic, modthresh) = (at_half(results, "classic")?, at_half(results, "modthresh")?);
-    Some(format!(
-        "A write takes {classic} and {modthresh}: the disks do the same number of requests either way, and a gain can only come \
-         from a write being cheaper where the same disk has just read. The first pass fills the disks' write caches. {}.",
-        found.join(", ")
-    ))
-}
-
-/// Requests of disks for each write of half a stripe, and the passes.
-fn at_half(results: &Results, policy: &str) -> Option<String> {
-    let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, HALF_KIB))?;
-    let disks = outcome.members.iter().filter(|member| member.drive == "hdd");
-    let (reads, writes) =
-        disks.fold((0, 0), |(reads, writes), disk| (reads + disk.reads, writes + disk.writes));
-    let each = |count: u64| count as f64 / outcome.requests as f64;
-    let passes: Vec<_> = outcome.pass_mb_per_s().iter().map(|rate| format!("{rate:.1}")).collect();
-    Some(format!(
-        "{:.2} reads and {:.2} writes of disks with {policy} (passes: {} MB/s)",
-        each(reads),
-        each(writes),
-        passes.join(", ")
-    ))
-}
-
-/// Who writes which rows how at a size above half a stripe, and what becomes of it if writes begin at a stripe.
-fn why_not_equal(results: &Results) -> Option<String> {
-    let kib = 192;
-    let share = |policy| {
-        let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, kib))?;
-        let rows = outcome.rows_full + outcome.rows_rmw + outcome.rows_rcw;
-        Some(format!("{:.0} % of rows with {policy}", 100.0 * outcome.rows_rmw as f64 / rows as f64))
-    };
-    let at_stripes = |policy| with(results.effort, (&shapes::RAID4S, policy), kib, AT_STRIPES);
-    Some(format!(
-        "Writes begin at multiples of their size, not of the stripe, so that most meet two stripes with a part each, and rows with \
-         two blocks of four changed are where the policies differ. At {kib} KiB read-modify-write takes {} and {}. If \
-         writes begin at a stripe, as the paper's text counts on, the policies are equal: {:.2}x.",
-        share("classic")?,
-        share("modthresh")?,
-        results.speed_up(&at_stripes("modthresh"), &at_stripes("classic"))?
-    ))
 }
 
 fn beyond_it(ratios: &Ratios<'_>) -> Vec<Claim> {
@@ -302,7 +204,7 @@ fn beyond_it(ratios: &Ratios<'_>) -> Vec<Claim> {
             "Above 144 KiB modthresh and classic are equal (within 5 %).",
             "identical: both reconstruct",
             ratios.modthresh(|kib| kib > OUTPERFORMS_KIB).map(|found| {
-                all_equal(&found, 0.05).else_because(why_not_equal(ratios.results).unwrap_or_default())
+                all_equal(&found, 0.05).else_because(modthresh_ablation::why_not_equal(ratios.results).unwrap_or_default())
             }),
         ),
         Claim::new(

@@ -3,6 +3,7 @@
 use super::{
     Effort, Experiment, Results,
     lines::{self, Line, Sizes},
+    modthresh::HALF_KIB,
     pick, policy,
     raid4s::{ARRAYS, SMALL_KIB_MAX},
     results::{at_size, largest, size_text, spread},
@@ -111,9 +112,6 @@ fn at_work(results: &Results, base: &'static Shape, kib: u64) -> String {
     let both: Vec<_> = [base, &shapes::RAID4S].into_iter().filter_map(of).collect();
     format!("Members at work at {}: {}.", size_text(kib), both.join("; "))
 }
-
-/// Half a stripe.
-const HALF_KIB: u64 = 128;
 
 /// What "the same throughput" allows, from the slowest to the fastest.
 const ALIKE: f64 = 1.15;

@@ -50,6 +50,10 @@ fn findings(results: &Results) -> Findings {
         .enumerate()
         .map(|(hue, shape)| Line::new(shape.name, hue, &sizes, |kib| point(results.effort, shape, kib)))
         .collect();
+    let compared = [
+        Line::new("RAID4", 0, &sizes, |kib| point(results.effort, &shapes::RAID4, kib)),
+        Line::new("RAID4S", 1, &sizes, |kib| point(results.effort, &shapes::RAID4S, kib)),
+    ];
     Findings {
         claims: ARRAYS.into_iter().map(|shape| dips(results, shape)).collect(),
         plots: vec![
@@ -63,6 +67,13 @@ fn findings(results: &Results) -> Findings {
                 ("raid4s-unaligned-latency", "Latency of a write"),
                 Sizes::Even,
                 &lines[1],
+                results,
+            ),
+            lines::speed_up(("raid4s-unaligned-over-raid4", "Over RAID4"), Sizes::Even, &lines, results),
+            lines::utilisation(
+                ("raid4s-unaligned-utilisation", "Members at work"),
+                Sizes::Even,
+                &compared,
                 results,
             ),
         ],

@@ -16,7 +16,7 @@ const INTRODUCTION: &[&str] = &[
     "Disks are Western Digital Caviar Black 640 GB (WD6401AALS) and Intel X25-E 64 GB, as in the papers; each gives its first \
      12.25 GB (12,288,458,752 bytes behind the metadata). The disks' write caches are on, as shipped. SSDs are \
      preconditioned: their partition was written once, in sequence, as the first sync of an array does, and the rest of \
-     the drive was never written; where \"steady\" is said, the whole drive is full and was written over at random twice, \
+     the drive was never written; where \"steady\" or \"worn\" is said, the whole drive is full and was written over at random twice, \
      so that it collects garbage as much as it ever will. Chunks are 64 KiB. The papers' arrays had no write-intent bitmap; \
      ours has regions of 1 GiB, all of which are marked before anything is measured. Each point is an array made anew, \
      warmed up with 400 writes, and flushed.",

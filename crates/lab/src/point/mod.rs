@@ -12,10 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
 
-use crate::arrays::{Drive, HddSetting, Shape};
-
-/// What it takes to bring an SSD to its steady state, in simulated requests.
-const STEADY_WEIGHT: u64 = 60_000;
+use crate::arrays::{HddSetting, Shape};
 
 /// An array under a load.
 #[derive(Debug, Clone, Copy)]
@@ -108,8 +105,9 @@ impl Point {
         let requests = self.load.requests() * u64::from(passes) + measure::WARM_UP_WRITES;
         // A read and a write on two members, and one on each more that a long write meets; and bytes take time, too.
         let by_length = write_bytes / (64 << 10) * 2;
-        let steady = self.shape.drives.iter().filter(|drive| **drive == Drive::SteadySsd).count() as u64;
-        requests * (4 + by_length) + steady * STEADY_WEIGHT
+        let conditioning: u64 = self.shape.drives.iter().map(|drive| drive.conditioning_writes()).sum();
+        // A drive alone is simulated several times as fast as an array.
+        requests * (4 + by_length) + conditioning / 4
     }
 
     /// The seed of its requests: arrays and policies under the same load are asked the same.

@@ -11,7 +11,7 @@ use std::{
 use fastrand::Rng;
 use parking_lot::Mutex;
 use smallvec::smallvec;
-use stripewise_device::{Device, EnvHandle, IoBuf, SharedBuf, Timestamp, WriteFlags};
+use stripewise_device::{Device, EnvHandle, IoBuf, SharedBuf, Timestamp, WriteBufs, WriteFlags};
 
 use super::{
     gather::Gathering,
@@ -87,8 +87,11 @@ impl Default for Load {
 /// From one request's seed to the next one's: 2^64 over the golden ratio.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Source data beyond the longest request, so that successive writes differ.
+/// Source data beyond the longest piece, so that successive writes differ.
 const SOURCE_BYTES: u64 = 1 << 20;
+
+/// Longer writes repeat pieces of this length.
+const PIECE_BYTES: u64 = 16 << 20;
 
 /// How the owner of a load steers and watches it.
 #[derive(Debug, Default)]
@@ -178,7 +181,7 @@ impl Shared {
             load.stop != Stop::Span || load.offsets.come_to_an_end(),
             "a load without a cursor has no end"
         );
-        let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest()) as usize);
+        let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest().min(PIECE_BYTES)) as usize);
         Rng::with_seed(env.random_u64()).fill(&mut source);
         let seed = load.seed.unwrap_or_else(|| env.random_u64());
         let now = env.now();
@@ -217,9 +220,11 @@ impl Shared {
     }
 
     /// Different source data for each request, at multiples of 512 bytes.
-    fn data(&self, number: u64, len_bytes: u64) -> SharedBuf {
+    fn data(&self, number: u64, len_bytes: u64) -> WriteBufs {
         let at = (number * 512 % SOURCE_BYTES) as usize;
-        self.source.slice(at..at + len_bytes as usize)
+        let starts = (0..len_bytes).step_by(PIECE_BYTES as usize);
+        let lens = starts.map(|start| (len_bytes - start).min(PIECE_BYTES) as usize);
+        lens.map(|len| self.source.slice(at..at + len)).collect()
     }
 }
 
@@ -268,7 +273,7 @@ impl Lane {
             shared.device.read(offset_bytes, into).await.result
         } else {
             let data = shared.data(number, len_bytes);
-            shared.device.write(offset_bytes, smallvec![data], WriteFlags { fua: shared.load.fua }).await
+            shared.device.write(offset_bytes, data, WriteFlags { fua: shared.load.fua }).await
         };
         shared.control.done_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         if result.is_err() && shared.control.ends_at_error {
