@@ -22,6 +22,7 @@ mod protocol;
 mod rundir;
 mod sigpipe;
 mod sizes;
+mod times;
 
 use std::process::ExitCode;
 

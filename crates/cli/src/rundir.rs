@@ -51,15 +51,20 @@ pub(crate) fn link_dir() -> PathBuf {
 /// Makes the run directory, for its owner only.
 pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     let dir = run_dir();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-    made.with_context(|| format!("{}: cannot make the run directory", dir.display()))?;
     // In a folder that everybody writes to, somebody else may have been first, also with a link.
     let parent = own_temp_dir();
     if dir.parent() == Some(&parent) {
+        make(&parent)?;
         check_own(&parent, &std::fs::symlink_metadata(&parent)?)?;
     }
+    make(&dir)?;
     check_own(&dir, &std::fs::metadata(&dir)?)?;
     Ok(dir)
+}
+
+fn make(dir: &Path) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| format!("{}: cannot make the run directory", dir.display()))
 }
 
 fn check_own(dir: &Path, metadata: &Metadata) -> anyhow::Result<()> {

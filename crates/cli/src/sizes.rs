@@ -34,17 +34,6 @@ pub(crate) fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Writes a time in the unit that it has at least one of.
-pub(crate) fn format_nanoseconds(ns: u64) -> String {
-    let value = ns as f64;
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} us", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
-    }
-}
-
 /// Writes a size as makers of disks do: in powers of 1000.
 pub(crate) fn format_decimal_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -103,12 +92,6 @@ mod tests {
         for bad in ["", "T", "600TiB", "99999P", "1.5T"] {
             assert!(parse_decimal_size(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn times_are_printed_in_their_unit() {
-        let all = [17, 8_400, 8_412_000, 2_000_000_000].map(format_nanoseconds);
-        assert_eq!(all, ["17 ns", "8.4 us", "8.41 ms", "2.00 s"]);
     }
 
     #[test]

@@ -5,4 +5,4 @@ mod limit;
 mod load;
 
 pub(crate) use engine::{EngineBench, run_engine};
-pub(crate) use load::{LoadArgs, LoadFigures, LoadSpec, run_load};
+pub(crate) use load::{LoadArgs, LoadFigures, LoadSpec, Spread, run_load};

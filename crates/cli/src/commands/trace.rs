@@ -15,7 +15,8 @@ use crate::{
     output::rows_text,
     protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
-    sizes::{format_nanoseconds, format_size, parse_size},
+    sizes::{format_size, parse_size},
+    times::{format_nanoseconds, parse_seconds},
 };
 
 /// How often the daemon is asked.
@@ -49,15 +50,6 @@ pub(crate) struct TraceArgs {
 fn parse_stripes(text: &str) -> Result<(u64, u64), String> {
     let ends = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     ends.filter(|(from, to)| from < to).ok_or_else(|| format!("'{text}' is not FIRST..END, such as 0..100"))
-}
-
-/// A time in seconds.
-///
-/// # Errors
-/// A text for the usage error.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|time| !time.is_zero()).ok_or_else(|| format!("'{text}' is not a time in seconds"))
 }
 
 /// Prints decisions until enough are there, time is over, or it is interrupted. Of JSON, one object a line.

@@ -16,7 +16,7 @@ use super::{
     state::Notes,
 };
 use crate::{
-    bench::{LoadFigures, LoadSpec},
+    bench::{LoadFigures, LoadSpec, Spread},
     protocol::LoadStatus,
 };
 
@@ -59,7 +59,8 @@ impl Loading {
         })?;
         ensure!(begun, "another command loads it; wait for that");
         *self.running() = Some(running.clone());
-        let (runtime, array, env) = (host.runtime().clone(), array.clone(), host.env());
+        let (runtime, array) = (host.runtime().clone(), array.clone());
+        let env = Spread::over(&runtime);
         let work = move || {
             let before = array.stats().report();
             let report = runtime.block_on(async move { run_controlled(env, device, load, control).await });

@@ -6,10 +6,7 @@ use super::{
     Explained,
     stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
 };
-use crate::{
-    output::rows_text,
-    sizes::{format_nanoseconds, format_size},
-};
+use crate::{output::rows_text, sizes::format_size, times::format_nanoseconds};
 
 pub(super) fn draw(explained: &Explained) -> String {
     let mut text = String::new();
@@ -27,16 +24,17 @@ pub(super) fn draw(explained: &Explained) -> String {
 
 fn draw_stripe(text: &mut String, explained: &Explained, stripe: &ExplainedStripe) {
     let redundant = stripe.columns.iter().filter(|column| column.holds != "data").count();
+    let has_choice = stripe.bands.iter().any(|band| band.band.cycle != "direct");
+    let by = if has_choice { format!(", by {}", explained.policy) } else { String::new() };
     let _ = writeln!(
         text,
-        "stripe {} of level {}, {}+{redundant}, chunk {}: {} written at {}, by {}",
+        "stripe {} of level {}, {}+{redundant}, chunk {}: {} written at {}{by}",
         stripe.stripe,
         explained.level,
         explained.disks - redundant,
         format_size(explained.chunk_bytes as u64),
         format_size(stripe.len_bytes),
-        format_size(stripe.offset_bytes),
-        explained.policy
+        format_size(stripe.offset_bytes)
     );
     for band in &stripe.bands {
         draw_band(text, stripe, band, explained.policy);

@@ -6,7 +6,8 @@ use super::short;
 use crate::{
     dates,
     protocol::{ArrayStatus, MemberStatus, TimesStatus},
-    sizes::{format_nanoseconds, format_size},
+    sizes::format_size,
+    times::format_nanoseconds,
 };
 
 /// Bytes of a block, which times of runs are given for.

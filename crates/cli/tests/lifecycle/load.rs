@@ -73,20 +73,27 @@ fn the_same_load_counts_the_same_on_files_and_on_modelled_disks() {
 #[test]
 fn a_load_on_an_array_tells_its_figures() {
     let sandbox = Sandbox::new();
-    sandbox.ok("create a --level 5 --assume-clean", &sandbox.members(4, 24 * MIB));
+    sandbox.ok("create a --level 5 --assume-clean --threads 2", &sandbox.members(3, 24 * MIB));
     sandbox.fails(1, "bench run a --rw randrw --runtime 1", &[""; 0], &["overwritten", "--force"]);
     let figures = sandbox.json("bench run a --rw randrw --rwmixread 30 --iodepth 4 --size 4M --force");
     let (read, write) = (&figures["read"], &figures["write"]);
     assert_eq!(read["bytes"].as_u64().unwrap() + write["bytes"].as_u64().unwrap(), 4 << 20, "{figures}");
     assert!(read["requests"].as_u64() < write["requests"].as_u64(), "{figures}");
     assert!(write["p50_ns"].as_u64() <= write["p99_99_ns"].as_u64(), "{figures}");
-    let said = sandbox.done("bench run a --rw write --bs 192K --size 3M --force");
+    let said = sandbox.done("bench run a --rw write --bs 128K --size 2M --force");
     for words in ["p99.99", "iodepth 1", "256 full, 0 RMW, 0 RCW", "16 of them full"] {
         assert!(said.contains(words), "{said}");
     }
     let said = sandbox.done("bench run a --runtime 0.3");
     assert!(said.contains("read:") && !said.contains("rows"), "{said}");
-    for (options, word) in [("--bs 100", "multiple of 512"), ("--size 1K", "at least one request")] {
+    for (options, word) in [
+        ("--bs 100", "multiple of 512"),
+        ("--bs 1G", "at most"),
+        ("--bs 48M", "the device has"),
+        ("--bs 1M --iodepth 1024 --numjobs 256", "under way at once"),
+        ("--size 1K", "at least one request"),
+        ("--runtime 1e9", "at most a week"),
+    ] {
         sandbox.fails(1, &format!("bench run a {options}"), &[""; 0], &[word]);
     }
     sandbox.fails(1, "bench run b", &[""; 0], &["no such array"]);

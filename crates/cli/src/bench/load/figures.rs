@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use stripewise_lab::load::{LoadReport, OpReport};
 
 use super::LoadSpec;
-use crate::sizes::{format_nanoseconds, format_size};
+use crate::{sizes::format_size, times::format_nanoseconds};
 
 /// A load's figures.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,18 +4,20 @@
 mod figures;
 mod places;
 mod spec;
+mod spread;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use clap::Args;
 
-use crate::{commands::print_json, rundir::parse_name, sizes::parse_size};
+use crate::{commands::print_json, rundir::parse_name, sizes::parse_size, times::parse_seconds};
 pub(crate) use figures::LoadFigures;
 pub(crate) use spec::{Amount, LoadSpec, Pattern};
+pub(crate) use spread::Spread;
 
-/// Seconds where neither a size nor a time is given.
-const RUNTIME_S_DEFAULT: f64 = 10.0;
+/// How long it goes on where neither a size nor a time is given.
+const RUNTIME_DEFAULT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadArgs {
@@ -37,8 +39,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// How many seconds to go on; 10, if no size is given.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "size")]
-    runtime: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "size")]
+    runtime: Option<Duration>,
     /// Of a hundred requests of rw and randrw, how many read.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
     rwmixread: u8,
@@ -52,7 +54,7 @@ pub(crate) struct LoadArgs {
 
 /// Runs a load and prints its figures.
 pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let spec = args.spec()?;
+    let spec = args.spec();
     if spec.writes() && !args.force {
         bail!("{}: what is on it would be overwritten; give --force if that is meant", args.target);
     }
@@ -71,14 +73,13 @@ pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> 
 }
 
 impl LoadArgs {
-    fn spec(&self) -> anyhow::Result<LoadSpec> {
-        let seconds = self.runtime.unwrap_or(RUNTIME_S_DEFAULT);
-        ensure!((0.001..=1e6).contains(&seconds), "--runtime {seconds}: give seconds above 0");
+    fn spec(&self) -> LoadSpec {
+        let time = self.runtime.unwrap_or(RUNTIME_DEFAULT);
         let amount = match self.size {
             Some(size) => Amount::Bytes(size),
-            None => Amount::Milliseconds((seconds * 1e3) as u64),
+            None => Amount::Milliseconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         };
-        Ok(LoadSpec {
+        LoadSpec {
             rw: self.rw,
             block_bytes: self.bs,
             iodepth: self.iodepth,
@@ -86,6 +87,6 @@ impl LoadArgs {
             amount,
             read_percent: self.rwmixread,
             seed: self.seed,
-        })
+        }
     }
 }

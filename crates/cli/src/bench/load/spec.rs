@@ -10,6 +10,11 @@ use stripewise_lab::load::{Load, Offsets, Sizes, Stop};
 /// The longest request: beyond what any stripe has.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
+/// A week.
+const MILLISECONDS_MAX: u64 = 7 * 24 * 3600 * 1000;
+/// Memory for requests under way.
+const UNDER_WAY_BYTES_MAX: u64 = 512 << 20;
+
 /// What is done, in fio's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -68,13 +73,21 @@ impl LoadSpec {
         let (bytes, block) = (self.block_bytes, u64::from(device.logical_block_bytes));
         ensure!(bytes > 0 && bytes % block == 0, "--bs {bytes}: give a multiple of {block}");
         ensure!(bytes <= BLOCK_BYTES_MAX, "--bs {bytes}: give at most {BLOCK_BYTES_MAX}");
+        let under_way = bytes * u64::from(self.iodepth) * u64::from(self.numjobs);
+        ensure!(
+            under_way <= UNDER_WAY_BYTES_MAX,
+            "--bs, --iodepth and --numjobs: {under_way} bytes would be under way at once; at most {UNDER_WAY_BYTES_MAX} are"
+        );
         ensure!(bytes <= device.size_bytes, "--bs {bytes}: the device has {} bytes", device.size_bytes);
         let stop = match self.amount {
             Amount::Bytes(size) => {
                 ensure!(size >= bytes, "--size {size}: give at least one request of {bytes}");
                 Stop::Requests(size / bytes)
             }
-            Amount::Milliseconds(time) => Stop::Time(Duration::from_millis(time)),
+            Amount::Milliseconds(time) => {
+                ensure!(time <= MILLISECONDS_MAX, "--runtime: give at most a week");
+                Stop::Time(Duration::from_millis(time))
+            }
         };
         let sequential = matches!(self.rw, Pattern::Read | Pattern::Write | Pattern::Rw);
         Ok(Load {
