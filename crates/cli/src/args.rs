@@ -246,7 +246,7 @@ pub(crate) struct CreateArgs {
     /// Say what would be done and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How partly written rows are written; `stripewise policy --list` tells of each.
+    /// How partly written rows are written; `stripewise policy --list` tells of each, and which it is if left out.
     #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Option<&'static Policy>,
     /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.

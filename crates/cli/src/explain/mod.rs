@@ -43,7 +43,7 @@ pub(crate) struct ExplainArgs {
     /// Chunk size; 64K, if left out.
     #[arg(long, value_parser = parse_chunk, conflicts_with = "name")]
     chunk: Option<u32>,
-    /// How partly written rows are written; the array's own, or the default, if left out.
+    /// How partly written rows are written; if left out, the array's own, or what a new array would have.
     #[arg(long, value_parser = policy_parser())]
     policy: Option<&'static Policy>,
     /// A column of the stripe that has no member: data columns count from 0, then parity. Can be given again.
@@ -225,7 +225,7 @@ mod tests {
             ("--write 0:4K --missing 9", "from 0 to 4"),
             ("--write 0:4K --missing 0 --missing 1", "cannot be read"),
             ("--write 0:4K --policy cost --classes hdd,ssd", "5 disks"),
-            ("--write 0:4K --classes hdd,hdd,hdd,hdd,ssd", "cost"),
+            ("--write 0:4K --policy classic --classes hdd,hdd,hdd,hdd,ssd", "`--policy cost` does"),
             ("--write 0:4K --level 7", "not a level"),
         ] {
             let said = said(options);

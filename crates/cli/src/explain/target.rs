@@ -2,11 +2,12 @@
 
 use anyhow::{Context, ensure};
 use stripewise::{
+    format::extension::MemberClass,
     geometry::{Geometry, Level, MemberIndex, StripeIndex},
     plan::{
         Presence,
         costs::{ColumnCosts, MemberCost},
-        selection::{DEFAULT_POLICY, Policy, policy},
+        selection::{Policy, policy, policy_for},
     },
 };
 
@@ -63,7 +64,8 @@ impl Target {
             shape.redundant,
             geometry.data_columns(),
         );
-        let policy = args.policy.unwrap_or(DEFAULT_POLICY);
+        let classes = args.classes.iter().map(|class| MemberClass::from(*class));
+        let policy = args.policy.unwrap_or_else(|| policy_for(classes));
         ensure!(
             args.classes.is_empty() || (policy.make)().needs_costs(),
             "--classes: {} does not look at what disks are; `--policy cost` does",

@@ -16,12 +16,15 @@ use crate::common::{KIB, MIB, Sandbox, eventually};
 const COUNTERS: [&str; 7] =
     ["writes", "written_bytes", "stripe_writes", "stripe_writes_full", "rows_full", "rows_rmw", "rows_rcw"];
 
+/// Requests under way: the n-th is the same one on every device, in whatever order they end.
+const DEPTH: u32 = 4;
+
 fn counters_of(figures: &Value) -> BTreeMap<&'static str, u64> {
     COUNTERS.map(|name| (name, figures["counters"][name].as_u64().unwrap())).into()
 }
 
 /// The counters of a load on an array of four modelled hard disks and an SSD, as large as the one given.
-fn on_modelled_disks(status: &Value, policy: &str, load: Load, seed: u64) -> BTreeMap<&'static str, u64> {
+fn on_modelled_disks(status: &Value, policy: &str, load: Load) -> BTreeMap<&'static str, u64> {
     let mut world = World::new(99);
     let mut members: Vec<Arc<dyn Device>> = Vec::new();
     for index in 0..4 {
@@ -33,7 +36,6 @@ fn on_modelled_disks(status: &Value, policy: &str, load: Load, seed: u64) -> BTr
     options.assume_clean = true;
     options.member_bytes = status["member_bytes"].as_u64();
     options.policy = Some(selection::policy(policy).unwrap());
-    let load = Load { seed: Some(seed), ..load };
     let env = world.env();
     let counted = world.run(async move {
         let array = Array::create(env.clone(), options).await.unwrap();
@@ -53,16 +55,20 @@ fn the_same_load_counts_the_same_on_files_and_on_modelled_disks() {
         let members = sandbox.members(5, 64 * MIB);
         sandbox.ok(&format!("create a --level 4 --assume-clean --policy {policy}"), &members);
         for bytes in [4 * KIB, 20 * KIB, 100 * KIB, 128 * KIB, 300 * KIB] {
-            let line = format!("bench run a --rw randwrite --bs {bytes} --size 6M --seed {bytes} --force");
+            let line = format!(
+                "bench run a --rw randwrite --bs {bytes} --size 6M --iodepth {DEPTH} --seed {bytes} --force"
+            );
             let real = counters_of(&sandbox.json(&line));
             let load = Load {
+                depth: DEPTH,
                 offsets: Offsets::Uniform,
                 sizes: Sizes::Fixed(bytes),
                 unit_bytes: bytes,
                 stop: Stop::Requests(6 * MIB / bytes),
+                seed: Some(bytes),
                 ..Load::default()
             };
-            let modelled = on_modelled_disks(&sandbox.status("a"), policy, load, bytes);
+            let modelled = on_modelled_disks(&sandbox.status("a"), policy, load);
             assert_eq!(real, modelled, "{policy}, {bytes} bytes");
             assert!(real["rows_rmw"] + real["rows_rcw"] > 0, "{real:?}");
         }
