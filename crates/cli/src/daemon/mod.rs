@@ -15,6 +15,7 @@ mod mounts;
 mod name;
 mod open;
 mod remains;
+mod report;
 mod signals;
 mod spec;
 mod state;

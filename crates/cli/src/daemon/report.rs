@@ -1,0 +1,97 @@
+//! An array as its daemon tells it to programs and people.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
+
+use super::state::DaemonState;
+use crate::protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, state_name};
+
+impl DaemonState {
+    /// The array's status.
+    pub(super) fn status(&self) -> ArrayStatus {
+        let array = self.array.clone();
+        let report = self.host.block_on(async move { array.report().await });
+        let limits = self.array.speed_limits();
+        let counted = self.array.stats().report();
+        let exports = self.exports();
+        ArrayStatus {
+            name: self.name.clone(),
+            full_name: report.name.clone(),
+            uuid: report.uuid.to_string(),
+            level: report.geometry.level().number(),
+            state: state_name(&report),
+            size_bytes: report.geometry.capacity_bytes(),
+            member_bytes: report.geometry.member_bytes(),
+            chunk_bytes: report.geometry.chunk_bytes() as u64,
+            logical_block_bytes: report.geometry.logical_block_bytes(),
+            raid_devices: report.geometry.members(),
+            parity_devices: report.geometry.parity_columns(),
+            in_sync: report.in_sync.clone(),
+            failed: report.failed,
+            dirty: report.dirty,
+            read_only: report.read_only,
+            selection: report.selection.to_owned(),
+            events: report.events,
+            members: MemberStatus::of(&report, now_s()),
+            bitmap: report.bitmap.map(|b| BitmapStatus {
+                region_bytes: b.region_bytes,
+                regions: b.regions,
+                marked: b.marked,
+            }),
+            job: report.job.as_ref().map(JobStatus::from),
+            last_job: self.array.last_job().as_ref().map(JobStatus::from),
+            last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
+            speed_min_bytes_per_s: limits.min_bytes_per_s,
+            speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
+            left_out: left_out(&report),
+            forced: forced(&report),
+            attached: exports.attached(),
+            exports: exports.addresses(&self.name),
+            counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            write_amplification: write_amplification(&report, &counted),
+            advice: advice_on(&report),
+            pid: std::process::id(),
+        }
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {
+    let to_members: u64 = report.members.iter().map(|member| member.stats.written_bytes).sum();
+    (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
+}
+
+/// What is worth saying about the members' kinds, by role.
+fn advice_on(report: &ArrayReport) -> Vec<String> {
+    let class = |role: usize| {
+        let holder = report.members.iter().find(|member| {
+            member.state == MemberState::InSync && member.slot.is_some_and(|slot| slot.0 == role)
+        });
+        holder.map_or(MemberClass::Unknown, |member| member.class)
+    };
+    let classes: Vec<_> = (0..report.geometry.members()).map(class).collect();
+    advice(report.geometry.level(), &classes)
+}
+
+/// Devices that took no part when the array was opened, and are no members since.
+fn left_out(report: &ArrayReport) -> Vec<String> {
+    let is_member = |device: &str| report.members.iter().any(|member| member.name == device);
+    let out = report.excluded.iter().filter(|device| !is_member(&device.name));
+    out.map(told).collect()
+}
+
+/// Members that are not current, without the advice that was for leaving them out.
+fn forced(report: &ArrayReport) -> Vec<String> {
+    let reason = |told: String| told.split("; ").next().unwrap_or_default().to_owned();
+    report.forced.iter().map(|device| reason(told(device))).collect()
+}
+
+/// A device and what is to be said of it. Many a reason names the device itself.
+fn told(device: &Excluded) -> String {
+    let Excluded { name, reason } = device;
+    if reason.starts_with(name.as_str()) { reason.clone() } else { format!("{name}: {reason}") }
+}
