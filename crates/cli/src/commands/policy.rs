@@ -38,7 +38,10 @@ pub(super) fn policy(args: &PolicyArgs, json: bool) -> anyhow::Result<ExitCode> 
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        let entry = |(policy, chosen_for): (&Policy, Option<&str>)| json!({ "name": policy.name, "summary": policy.summary, "chosen_for_new_arrays": chosen_for });
+        let entry = |(policy, chosen_for): (&Policy, Option<&str>)| {
+            let Policy { name, summary, .. } = policy;
+            json!({ "name": name, "summary": summary, "chosen_for_new_arrays": chosen_for })
+        };
         print_json(&policies::all().map(entry).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
