@@ -4,8 +4,8 @@ use super::{
     Effort, Experiment, Results,
     lines::{self, Line, Sizes},
     modthresh::{
-        EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, above_on_average, all_above, all_equal, cost_over_best, mean,
-        point,
+        CHUNK_KIB, EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, above_on_average, all_above, all_equal,
+        beside_ssds_only, cost_over_best, mean, point,
     },
     modthresh_ablation, pick,
     results::{at_size, largest},
@@ -31,7 +31,6 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     findings,
 };
 
-const CHUNK_KIB: u64 = 64;
 /// The end of Figures 1 and 12.
 const FIGURE_KIB_MAX: u64 = 168;
 /// raid4s-modthresh 4.1: "still outperforms RAID4S up to about 144KB".
@@ -232,12 +231,11 @@ fn beside_raid5(ratios: &Ratios<'_>) -> Vec<Claim> {
     let over = |base: &'static Shape, within: fn(u64) -> bool| {
         ratios.of((&shapes::RAID4S, "modthresh"), (base, "classic"), within)
     };
-    let ssds_only = "Five SSDs have no seeks and no rotations, and are ahead at every size. The figure's curve of RAID5S is what an \
-                     array with one SSD gives, as in the slides.";
+    let ssds_only = beside_ssds_only(ratios.results).unwrap_or_default();
     let ahead = |base: &'static Shape| {
         let judged = over(base, |kib| kib <= HALF_KIB).map(|ratios| above_on_average(&ratios, 1.0));
         let judged = judged.map(|judged| {
-            if base.id == shapes::RAID5S_ALL.id { judged.else_because(ssds_only) } else { judged }
+            if base.id == shapes::RAID5S_ALL.id { judged.else_because(ssds_only.clone()) } else { judged }
         });
         let statement = format!("Up to 128 KiB RAID4S-modthresh is ahead of {}, on average.", base.name);
         Claim::new(statement, "significant speedup", judged)
