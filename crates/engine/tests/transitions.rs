@@ -665,3 +665,27 @@ fn a_scrub_is_carried_out_although_a_rebuild_has_failed() {
     assert_eq!(scrub.done_stripes, scrub.total_stripes);
     assert!(matches!(scrub.outcome, Some(JobOutcome::Failed(_))), "it found what cannot be read");
 }
+
+/// Two members have the bitmap. One fails, and within the second in which its pages would go to another the other one is
+/// replaced. Once nobody had the bitmap then until it was written anew, and a crash made every row doubtful.
+#[test]
+fn somebody_has_the_bitmap_while_its_last_holder_is_replaced() {
+    for steps in (0..1500).step_by(7) {
+        let (bench, _) = replacing();
+        bench.write(0, 5, 4096).unwrap();
+        bench.faults[0].set_gone(true);
+        let array = bench.array.clone();
+        bench.world.env().spawn(Box::pin(async move {
+            for round in 0..200_u64 {
+                let data = IoBuf::copy_of(&[round as u8; 4096]).freeze();
+                let _ = array.write(round % 12 * 4096, data, WriteFlags::default()).await;
+            }
+        }));
+        bench.world.run_steps(steps);
+        bench.world.crash();
+        let guards: Vec<_> = bench.sims.iter().map(|sim| sim.bytes()).collect();
+        let bytes: Vec<&[u8]> = guards.iter().map(|guard| &**guard).collect();
+        let image = stripewise_sim::check::image::Image::of(&bytes).unwrap();
+        image.check_bitmap().unwrap_or_else(|violation| panic!("after {steps} steps: {violation}"));
+    }
+}

@@ -89,7 +89,7 @@ impl Exports {
     }
 
     /// Takes the block device away, with or without its users' consent.
-    pub(super) fn detach(&mut self, name: &str, users: Users) -> anyhow::Result<Notes> {
+    pub(super) fn detach(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
         if users == Users::Unmount {
             mounts::unmount_all(|| attached.attachment.users(), &[]);
@@ -97,7 +97,8 @@ impl Exports {
         let device = DeadDevice::at(attached.attachment.block_path());
         let mut result = attached.attachment.detach(DetachMode::Refuse);
         if result.is_err() && users == Users::Force {
-            mounts::write_out(attached.attachment.block_path(), &attached.attachment.users());
+            let written = || state.array.stats().report().written_bytes;
+            mounts::write_out(attached.attachment.block_path(), &attached.attachment.users(), &written);
             result = attached.attachment.detach(DetachMode::Force);
         }
         result.map_err(|error| match error {
@@ -110,10 +111,10 @@ impl Exports {
             other => other.into(),
         })?;
         if attached.link.is_some() {
-            remove_link(name);
+            remove_link(&state.name);
         }
         self.attached = None;
-        Ok(remains::take_note(name, device))
+        Ok(remains::take_note(&state.name, device))
     }
 
     /// Starts an NBD server and returns its address.
@@ -152,7 +153,7 @@ impl Exports {
     /// Ends every export, for good.
     pub(super) fn end_all(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<Notes> {
         let notes = match self.attached {
-            Some(_) => self.detach(&state.name, users)?,
+            Some(_) => self.detach(state, users)?,
             None => Notes::new(),
         };
         if !self.servers.is_empty() {
@@ -162,8 +163,10 @@ impl Exports {
         Ok(notes)
     }
 
-    /// Refuses to overwrite what somebody uses through the block device.
+    /// Refuses to overwrite what somebody uses, through the block device or over NBD.
     pub(super) fn check_unused(&self) -> anyhow::Result<()> {
+        let clients: u64 = self.servers.iter().map(|server| server.stats().connections).sum();
+        ensure!(clients == 0, "clients are connected to its NBD servers ({clients}); stop that first");
         let Some(attached) = &self.attached else { return Ok(()) };
         let users = attached.attachment.users();
         let told: Vec<_> = users.iter().map(ToString::to_string).collect();

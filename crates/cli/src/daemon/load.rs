@@ -30,6 +30,7 @@ pub(super) struct Loading {
 #[derive(Default)]
 struct Running {
     control: Arc<Control>,
+    writes: bool,
     /// Once it is over.
     figures: Mutex<Option<LoadFigures>>,
 }
@@ -51,7 +52,8 @@ impl Loading {
         let load = spec.load(device.info())?;
         ensure!(!spec.writes() || !array.is_read_only(), "the array is read-only");
         let control = Arc::new(Control::until_error());
-        let running = Arc::new(Running { control: control.clone(), ..Running::default() });
+        let running =
+            Arc::new(Running { control: control.clone(), writes: spec.writes(), ..Running::default() });
         let unwatched = control.clone();
         let begun = self.attention.begin(move || {
             unwatched.end();
@@ -82,6 +84,11 @@ impl Loading {
             self.attention.end();
         }
         Ok(LoadStatus { done_bytes: running.control.done_bytes(), figures: figures.map(Box::new) })
+    }
+
+    /// Whether one is under way that overwrites the array.
+    pub(super) fn is_writing(&self) -> bool {
+        self.running().as_ref().is_some_and(|running| running.writes && running.figures().is_none())
     }
 
     /// Ends it before its time.

@@ -14,8 +14,9 @@ use std::{
 
 use stripewise::export::attach::BlockUser;
 
-/// The longest that writing out may take before the device is taken away all the same.
-const WRITE_OUT_WAIT: Duration = Duration::from_secs(10);
+/// How long writing out may stand still before the device is taken away all the same, and how long it may take in all.
+const WRITE_OUT_STILL: Duration = Duration::from_secs(10);
+const WRITE_OUT_MAX: Duration = Duration::from_secs(600);
 const WRITE_OUT_POLL: Duration = Duration::from_millis(10);
 
 /// Unmounts all that can be. What lay below another mount can be once that one has gone, so users are looked at again
@@ -29,19 +30,30 @@ fn unmount(point: &Path, options: &[&str]) -> bool {
     Command::new("umount").args(options).arg(point).status().is_ok_and(|status| status.success())
 }
 
-/// Writes out what file systems on the device and its own cache hold, as far as they do in time.
-pub(super) fn write_out(node: &Path, users: &[BlockUser]) {
-    let deadline = Instant::now() + WRITE_OUT_WAIT;
+/// Writes out what file systems on the device and its own cache hold, for as long as the array is written to: `written`
+/// says how much it was so far. File systems that no path of ours leads to are written out with all of the machine's.
+pub(super) fn write_out(node: &Path, users: &[BlockUser], written: &dyn Fn() -> u64) {
+    let give_up = Instant::now() + WRITE_OUT_MAX;
+    let is_hidden =
+        |user: &BlockUser| matches!(user, BlockUser::Mount { .. }) && user.mount_point().is_none();
     for point in users.iter().filter_map(BlockUser::mount_point) {
-        sync(["--file-system".as_ref(), point.as_os_str()], deadline);
+        sync(&["--file-system".as_ref(), point.as_os_str()], written, give_up);
     }
-    sync([node.as_os_str()], deadline);
+    if users.iter().any(is_hidden) {
+        sync(&[], written, give_up);
+    }
+    sync(&[node.as_os_str()], written, give_up);
 }
 
-fn sync<'a>(arguments: impl IntoIterator<Item = &'a OsStr>, deadline: Instant) {
+fn sync(arguments: &[&OsStr], written: &dyn Fn() -> u64, give_up: Instant) {
     let Ok(mut child) = Command::new("sync").args(arguments).spawn() else { return };
+    let (mut before, mut since) = (written(), Instant::now());
     while let Ok(None) = child.try_wait() {
-        if Instant::now() >= deadline {
+        let now = written();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+        if since.elapsed() >= WRITE_OUT_STILL || Instant::now() >= give_up {
             tracing::warn!("what is cached of the device could not be written out in time");
             abandon(child);
             return;

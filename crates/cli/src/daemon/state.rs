@@ -111,11 +111,15 @@ impl DaemonState {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
             }
             Request::Attach { method } => {
-                return self.exports().attach(self, method).map(Reply::Export);
+                let mut exports = self.exports();
+                self.check_not_overwritten()?;
+                return exports.attach(self, method).map(Reply::Export);
             }
-            Request::Detach { force } => self.exports().detach(&self.name, users_for(force))?,
+            Request::Detach { force } => self.exports().detach(self, users_for(force))?,
             Request::Serve { address, read_only } => {
-                return self.exports().serve(self, &address, read_only).map(Reply::Export);
+                let mut exports = self.exports();
+                self.check_not_overwritten()?;
+                return exports.serve(self, &address, read_only).map(Reply::Export);
             }
             Request::Unserve { address } => self.exports().unserve(self, address.as_deref())?,
             Request::Policy { policy: name } => {
@@ -135,8 +139,10 @@ impl DaemonState {
             Request::Trace { choice } => self.tracing.start(&self.array, choice)?,
             Request::Traced { since } => return self.tracing.since(&self.array, since).map(Reply::Traced),
             Request::Load { load } => {
+                // Held until it has begun: nobody gets at the array in between.
+                let exports = self.exports();
                 if load.writes() {
-                    self.exports().check_unused()?;
+                    exports.check_unused()?;
                 }
                 self.loading.start(&self.host, &self.array, load)?
             }
@@ -148,6 +154,12 @@ impl DaemonState {
             }
         };
         Ok(Reply::Done(notes))
+    }
+
+    /// Refuses to give the array to anybody while a load overwrites it.
+    fn check_not_overwritten(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.loading.is_writing(), "`bench run` is overwriting it; wait for that or end it");
+        Ok(())
     }
 
     fn on_array<F>(&self, command: impl FnOnce(Array) -> F) -> Result<Notes, ArrayError>

@@ -241,25 +241,38 @@ fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
     }
 }
 
+impl Shared {
+    /// Who of these members holds the bitmap: flash first, where a page write costs no seek; one more copy than members
+    /// that may be lost, at least two.
+    fn holders_among<'a>(&self, members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Holder> {
+        let offsets = self.bitmap_offsets.read();
+        let holder = |member: &Arc<Member>| {
+            let bitmap_offset_bytes = *offsets.get(&member.dev_number)?;
+            Some(Holder { member: member.clone(), bitmap_offset_bytes })
+        };
+        let mut holders: Vec<_> = members.filter_map(holder).collect();
+        holders.sort_by_key(|holder| holder.member.class != MemberClass::Ssd);
+        holders.truncate((self.geometry.parity_columns() + 1).max(2));
+        holders
+    }
+}
+
 impl IntentDisk for Shared {
     async fn record_clean(&self, clean: bool) -> bool {
         self.record(|ledger| ledger.clean = clean).await.is_ok()
     }
 
     fn holders(&self) -> Vec<Holder> {
-        let offsets = self.bitmap_offsets.read();
-        let mut holders: Vec<_> = self
-            .topology
-            .load()
-            .primaries()
-            .filter_map(|member| {
-                let bitmap_offset_bytes = *offsets.get(&member.dev_number)?;
-                Some(Holder { member: member.clone(), bitmap_offset_bytes })
-            })
-            .collect();
-        // Flash first: a page write there costs no seek. One more copy than members that may be lost, at least two.
-        holders.sort_by_key(|holder| holder.member.class != MemberClass::Ssd);
-        holders.truncate((self.geometry.parity_columns() + 1).max(2));
+        let topology = self.topology.load();
+        let mut holders = self.holders_among(topology.primaries());
+        if let Some((leaves, comes)) = &*self.handing_over.lock() {
+            let stays = topology.primaries().filter(|member| !Arc::ptr_eq(member, leaves));
+            let after = self.holders_among(stays.chain([comes]));
+            let is_known =
+                |holder: &Holder| holders.iter().any(|known| Arc::ptr_eq(&known.member, &holder.member));
+            let new: Vec<_> = after.into_iter().filter(|holder| !is_known(holder)).collect();
+            holders.extend(new);
+        }
         holders
     }
 

@@ -48,7 +48,7 @@ use crate::{
     locks::RowLocks,
     plan::WriteSelection,
     stats::Stats,
-    topology::Topology,
+    topology::{Member, Topology},
     trace::Tracer,
 };
 
@@ -92,6 +92,9 @@ pub(crate) struct Shared {
     pub(crate) requests: Requests,
     /// The array's own tasks at work: stopping waits for them too.
     pub(crate) background: Requests,
+    /// The member that leaves, and the one that takes its place, while that is being written down: bitmap pages go to
+    /// whoever holds them before, and after.
+    pub(crate) handing_over: Mutex<Option<(Arc<Member>, Arc<Member>)>>,
     /// A member that may have held bitmap pages was dropped: they are due to be written to others.
     pub(crate) holders_changed: AtomicBool,
     /// A member was dropped since the last job began: a rebuild may be due.

@@ -213,6 +213,7 @@ async fn open(
         forced: chosen.forced,
         requests: Requests::default(),
         background: Requests::default(),
+        handing_over: Mutex::new(None),
         holders_changed: AtomicBool::new(false),
         member_dropped: AtomicBool::new(false),
         healing: Mutex::new(BTreeSet::new()),

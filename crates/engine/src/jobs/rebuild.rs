@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use parking_lot::Mutex;
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, WriteFlags};
 
@@ -14,7 +15,7 @@ use crate::{
     meter::IoClass,
     mutants::{Mutant, lives},
     recovery::{self, Sources},
-    topology::{Incoming, Topology},
+    topology::{Incoming, Member, Topology},
 };
 
 /// A batch that is on the incoming member, with its rows still locked until the next in order may follow.
@@ -170,6 +171,18 @@ impl Shared {
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         self.checkpoint(slot, incoming).await?;
+        // The one that leaves may be the last that has the bitmap: who has it afterwards has it before.
+        let replaced = self.topology.load().slots[slot.0].primary.clone();
+        let _handing_over = match (&self.intent, replaced) {
+            (Some(intent), Some(replaced)) => {
+                let handing_over = HandingOver::begin(&self.handing_over, replaced, &incoming.member);
+                if !intent.rewrite(self).await {
+                    return Err(ArrayError::Failed);
+                }
+                Some(handing_over)
+            }
+            _ => None,
+        };
         let taken_over = |topology: &Topology| topology.with_primary(slot, &incoming.member);
         self.change_state_then(
             |ledger, topology| {
@@ -194,6 +207,26 @@ impl Shared {
             intent.rewrite(self).await;
         }
         Ok(())
+    }
+}
+
+/// While it lives, bitmap pages go to a leaving member and to the one that comes too.
+struct HandingOver<'a>(&'a Mutex<Option<(Arc<Member>, Arc<Member>)>>);
+
+impl<'a> HandingOver<'a> {
+    fn begin(
+        place: &'a Mutex<Option<(Arc<Member>, Arc<Member>)>>,
+        leaves: Arc<Member>,
+        comes: &Arc<Member>,
+    ) -> Self {
+        *place.lock() = Some((leaves, comes.clone()));
+        Self(place)
+    }
+}
+
+impl Drop for HandingOver<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
     }
 }
 
