@@ -19,7 +19,8 @@ pub(super) const HALF_KIB: u64 = 128;
 
 pub(super) const CHUNK_KIB: u64 = 64;
 
-/// What counts as equal: what runs of other seeds differ by.
+/// What counts as equal. Runs of other seeds differ by more where the policies are close, at half a stripe: there the
+/// verdict may be another for another seed.
 pub(super) const EQUAL: f64 = 0.02;
 
 /// A point of raid4s-modthresh 4.
