@@ -4,6 +4,9 @@ use stripewise_format::extension::Endurance;
 
 const DAY_S: u64 = 86_400;
 
+/// Before a day was counted, the first rebuild or copy says little of what is to come, unless so much is used already.
+const USED_THAT_TELLS: f64 = 0.01;
+
 /// What is to be expected of a member with a rated life.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
@@ -12,7 +15,7 @@ pub struct Forecast {
     /// The part of its rated life that is used up; above 1 if it is beyond it.
     pub used: f64,
     /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a rate that
-    /// leads nowhere.
+    /// leads nowhere, or where it is too early to tell.
     pub worn_out_s: Option<u64>,
     /// By how many days that is too early: before the warranty's end and the margin behind it.
     pub short_days: Option<u64>,
@@ -33,17 +36,14 @@ pub fn forecast(endurance: &Endurance, now_s: u64) -> Option<Forecast> {
     let counted_s = now_s.saturating_sub(written_since_s).max(1);
     let bytes_per_s = written_bytes as f64 / counted_s as f64;
     let left_s = lifetime_s(rated_write_bytes.saturating_sub(written_bytes), bytes_per_s);
-    let worn_out_s = (left_s < 1e12).then(|| now_s.saturating_add(left_s as u64));
+    let used = written_bytes as f64 / rated_write_bytes as f64;
+    let tells = counted_s >= DAY_S || used >= USED_THAT_TELLS;
+    let worn_out_s = (tells && left_s < 1e12).then(|| now_s.saturating_add(left_s as u64));
     let wanted_s = warranty_end_s.saturating_add(u64::from(warranty_margin_days) * DAY_S);
     let short_days = worn_out_s
         .filter(|worn_out_s| warranty_end_s > 0 && *worn_out_s < wanted_s)
         .map(|worn_out_s| (wanted_s - worn_out_s).div_ceil(DAY_S));
-    Some(Forecast {
-        bytes_per_s,
-        used: written_bytes as f64 / rated_write_bytes as f64,
-        worn_out_s,
-        short_days,
-    })
+    Some(Forecast { bytes_per_s, used, worn_out_s, short_days })
 }
 
 #[cfg(test)]
@@ -76,6 +76,9 @@ mod tests {
         let wanted = Endurance { warranty_margin_days: 400, ..endurance };
         assert_eq!(forecast(&wanted, at).unwrap().short_days, Some(35));
         assert_eq!(forecast(&Endurance { rated_write_bytes: 0, ..endurance }, at), None);
+        let young = Endurance { written_bytes: 1 << 40, written_since_s: at - 7200, ..endurance };
+        assert_eq!(forecast(&young, at).unwrap().worn_out_s, None, "the first copy says nothing");
+        assert!(forecast(&young, at + DAY_S).unwrap().worn_out_s.is_some());
         let idle = Endurance { written_bytes: 0, ..endurance };
         assert_eq!(forecast(&idle, at).unwrap().worn_out_s, None);
     }

@@ -82,9 +82,12 @@ fn times(status: &ArrayStatus) -> String {
     for member in &status.members {
         let Some(times) = member.times else { continue };
         let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, .. } = times;
-        let [read, write, rewrite] =
-            [random_read_ns, random_write_ns, rewrite_ns].map(|ns| format_nanoseconds(u64::from(ns)));
-        let [run_read, run_write] = [times.sequential_read_ns, times.sequential_write_ns].map(rate);
+        // Members that were taken as they were have only been read.
+        let or_dash = |ns: u32, text: &dyn Fn(u32) -> String| if ns == 0 { "-".to_owned() } else { text(ns) };
+        let [read, write, rewrite] = [random_read_ns, random_write_ns, rewrite_ns]
+            .map(|ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns))));
+        let [run_read, run_write] =
+            [times.sequential_read_ns, times.sequential_write_ns].map(|ns| or_dash(ns, &rate));
         let _ = writeln!(
             text,
             "    {:>6}  {read:>11}  {write:>12}  {rewrite:>8}  {run_read:>12}  {run_write:>12}",
@@ -94,9 +97,9 @@ fn times(status: &ArrayStatus) -> String {
     text
 }
 
-/// Bytes a second at so many nanoseconds a block.
+/// Bytes a second at so many nanoseconds a block, which are not none.
 fn rate(block_ns: u32) -> String {
-    format_size(BLOCK_BYTES * 1_000_000_000 / u64::from(block_ns.max(1)))
+    format_size(BLOCK_BYTES * 1_000_000_000 / u64::from(block_ns))
 }
 
 fn counters(status: &ArrayStatus) -> String {
