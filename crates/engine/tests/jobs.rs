@@ -170,10 +170,8 @@ fn slow_check(seed: u64) -> Lab {
     lab
 }
 
-/// Once a scrub that gave way to a rebuild began to count anew, and said that all was well.
-#[test]
-fn what_a_scrub_found_before_it_gave_way_counts() {
-    let mut lab = slow_check(8);
+/// A new device begins to take m2's place.
+fn begin_replacing(lab: &mut Lab) {
     let spare: Arc<dyn Device> = lab.world.add_member("spare", MEMBER_BYTES);
     let array = lab.array.clone();
     lab.world
@@ -182,6 +180,13 @@ fn what_a_scrub_found_before_it_gave_way_counts() {
             array.replace("m2", "spare").await
         })
         .unwrap();
+}
+
+/// Once a scrub that gave way to a rebuild began to count anew, and said that all was well.
+#[test]
+fn what_a_scrub_found_before_it_gave_way_counts() {
+    let mut lab = slow_check(8);
+    begin_replacing(&mut lab);
     lab.wait_for_jobs();
     let scrub = lab.array.last_scrub().unwrap();
     assert_eq!(scrub.outcome, Some(JobOutcome::Done));
@@ -219,14 +224,7 @@ fn a_scrub_does_not_begin_a_stopped_replacement_again() {
     let mut lab = Lab::with_member_bytes(11, RAID5, MEMBER_BYTES);
     let limits = SpeedLimits { min_bytes_per_s: 1 << 20, max_bytes_per_s: 1 << 20 };
     lab.array.set_speed_limits(limits);
-    let spare: Arc<dyn Device> = lab.world.add_member("spare", MEMBER_BYTES);
-    let array = lab.array.clone();
-    lab.world
-        .run(async move {
-            array.add(spare).await?;
-            array.replace("m2", "spare").await
-        })
-        .unwrap();
+    begin_replacing(&mut lab);
     lab.pass(1);
     lab.array.stop_job();
     lab.wait_for_jobs();

@@ -130,8 +130,9 @@ impl Shared {
     async fn was_written(&self) -> bool {
         let ledger = self.ledger.lock().await;
         let headers = ledger.entries.iter().filter_map(|entry| Some((&entry.member, entry.header.as_ref()?)));
-        let mut behind = headers
-            .map(|(member, header)| member.written_bytes() > header.endurance.written_bytes + WRITTEN_MIN);
+        let mut behind = headers.map(|(member, header)| {
+            member.written_bytes() > header.endurance.written_bytes.saturating_add(WRITTEN_MIN)
+        });
         behind.any(|behind| behind)
     }
 

@@ -241,26 +241,25 @@ impl Story {
         if self.rng.bool() {
             self.units[unit].sim.fail_once();
         } else {
-            self.units[unit].faults.add(FaultRule {
-                operation: Operation::Write,
-                range_bytes: 0..u64::MAX,
-                kind: IoErrorKind::Medium,
-                times: 1,
-                healed_by_write: false,
-            });
+            self.fail_next(unit, Operation::Write);
         }
         self.say(|story| format!("{} fails its next write", story.units[unit].name()));
     }
 
-    fn flush_error(&mut self) {
-        let Some(unit) = self.victim() else { return };
+    /// The next request of this kind fails, with nothing done.
+    fn fail_next(&self, unit: usize, operation: Operation) {
         self.units[unit].faults.add(FaultRule {
-            operation: Operation::Flush,
+            operation,
             range_bytes: 0..u64::MAX,
             kind: IoErrorKind::Medium,
             times: 1,
             healed_by_write: false,
         });
+    }
+
+    fn flush_error(&mut self) {
+        let Some(unit) = self.victim() else { return };
+        self.fail_next(unit, Operation::Flush);
         self.say(|story| format!("{} fails its next flush", story.units[unit].name()));
     }
 
