@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use stripewise::plan::selection::Policy;
+use stripewise::{locking::Preset, plan::selection::Policy};
 
 use crate::{
     bench::{EngineBench, LoadArgs},
     commands::{EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
-    policies::policy_parser,
+    policies::{policy_parser, preset_parser},
     protocol::{AttachChoice, ClassChoice, ScrubAction},
     rundir::parse_name,
     sizes::parse_size,
@@ -183,6 +183,15 @@ pub(crate) enum BitmapChoice {
     Internal,
 }
 
+/// What `--bitmap-map` can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MapChoice {
+    /// Neighbouring stripes share a bit, as in md.
+    Linear,
+    /// Neighbouring stripes have different bits.
+    Distributed,
+}
+
 /// What `--consistency-policy` can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConsistencyPolicy {
@@ -225,6 +234,13 @@ pub(crate) struct CreateArgs {
     /// Bytes of each member that one bit stands for.
     #[arg(long, value_parser = parse_size)]
     pub(crate) bitmap_chunk: Option<u64>,
+    /// Which stripes a bit stands for: neighbours, or stripes spread over the array (ScalaRAID's D-Blocks); as the preset
+    /// has it, if left out.
+    #[arg(long, value_enum)]
+    pub(crate) bitmap_map: Option<MapChoice>,
+    /// Who waits for whom when the array is written; the others are there to be compared with.
+    #[arg(long, value_parser = preset_parser(), default_value = "default")]
+    pub(crate) locking: &'static Preset,
     /// How the array becomes consistent after a crash.
     #[arg(long, value_enum)]
     pub(crate) consistency_policy: Option<ConsistencyPolicy>,

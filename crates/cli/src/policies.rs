@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use stripewise::{
     format::extension::MemberClass,
+    locking::{PRESETS, Preset},
     plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy, policy_for},
 };
 
@@ -10,6 +11,13 @@ use stripewise::{
 pub(crate) fn policy_parser() -> impl TypedValueParser<Value = &'static Policy> {
     let value = |policy: &&'static Policy| PossibleValue::new(policy.name).help(policy.summary);
     PossibleValuesParser::new(POLICIES.iter().map(value)).try_map(|name| policy(&name))
+}
+
+/// Reads the name of a preset of locks on the command line.
+pub(crate) fn preset_parser() -> impl TypedValueParser<Value = &'static Preset> {
+    let value = |preset: &'static Preset| PossibleValue::new(preset.name).help(preset.about);
+    PossibleValuesParser::new(PRESETS.iter().map(value))
+        .map(|name| Preset::named(&name).expect("clap lets only these names through"))
 }
 
 /// All policies, and for which new arrays each is chosen where none is given.

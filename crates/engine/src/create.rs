@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::future::join_all;
 use stripewise_device::{Device, EnvHandle};
 use stripewise_format::{
-    extension::MemberClass,
+    extension::{MapKind, MemberClass},
     md::{
         ArrayName, ArrayNameError, CreateError as FormatError, Level as MdLevel, NewArray, Role, Timestamp,
     },
@@ -21,8 +21,10 @@ use crate::{
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
     ledger::{Entry, Ledger, Standing},
+    locking::{PRESETS, Preset},
     measure::{ServiceTimes, Touch, measure_or_not},
     plan::selection::{Policy, policy_for},
+    regions::RegionShape,
     topology::Member,
 };
 
@@ -47,6 +49,10 @@ pub struct CreateOptions {
     pub uuid: Option<Uuid>,
     /// Bytes of each member that one bit of the bitmap stands for, if not the default.
     pub region_bytes: Option<u64>,
+    /// Which stripes a region of the bitmap stands for, if not as the preset has it.
+    pub map: Option<MapKind>,
+    /// Who waits for whom when the array is written.
+    pub preset: &'static Preset,
     /// How partly written rows are written; if none is chosen, what suits the members.
     pub policy: Option<&'static Policy>,
     /// What kind of device a member is, by its name, where that is not to be detected.
@@ -86,6 +92,8 @@ impl CreateOptions {
             member_bytes: None,
             uuid: None,
             region_bytes: None,
+            map: None,
+            preset: &PRESETS[0],
             policy: None,
             classes: BTreeMap::new(),
             measure: false,
@@ -245,7 +253,7 @@ fn missing(options: &CreateOptions) -> usize {
 /// What can be refused before anything is touched.
 fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
-    region_bytes(options, &geometry)?;
+    regions(options, &geometry)?;
     let (missing, tolerated) = (missing(options), geometry.parity_columns());
     if missing > tolerated {
         return Err(CreateError::TooManyMissing { missing, tolerated, level: geometry.level().number() });
@@ -295,14 +303,21 @@ const REGIONS_MAX: u64 = 90 * stripewise_format::bitmap::REGIONS_PER_PAGE as u64
 /// The largest region: a resync after a crash reads at least one.
 const REGION_BYTES_MAX: u64 = 1 << 30;
 
-fn region_bytes(options: &CreateOptions, geometry: &Geometry) -> Result<u64, CreateError> {
-    let Some(region_bytes) = options.region_bytes else { return Ok(enroll::region_bytes_for(geometry)) };
+fn regions(options: &CreateOptions, geometry: &Geometry) -> Result<RegionShape, CreateError> {
+    let kind = options.map.unwrap_or(options.preset.map);
+    let Some(region_bytes) = options.region_bytes else {
+        return Ok(RegionShape { bytes: enroll::region_bytes_for(geometry), kind });
+    };
     let chunk_bytes = geometry.chunk_bytes();
     let possible =
         region_bytes.is_power_of_two() && (chunk_bytes as u64..=REGION_BYTES_MAX).contains(&region_bytes);
     // The smallest data offset leaves room for this many regions at least.
     let few_enough = possible && geometry.member_bytes() / region_bytes <= REGIONS_MAX;
-    if few_enough { Ok(region_bytes) } else { Err(CreateError::Region { region_bytes, chunk_bytes }) }
+    if few_enough {
+        Ok(RegionShape { bytes: region_bytes, kind })
+    } else {
+        Err(CreateError::Region { region_bytes, chunk_bytes })
+    }
 }
 
 fn new_ledger(
@@ -337,7 +352,7 @@ fn new_ledger(
     let first_spare = options.members.len() as u32;
     let spares =
         (first_spare..).zip(&options.spares).map(|(number, device)| (device, number, Standing::Spare));
-    let region_bytes = region_bytes(options, geometry)?;
+    let regions = regions(options, geometry)?;
     let mut entries = Vec::new();
     for (device, dev_number, standing) in actives.chain(spares) {
         let member = enroll::new_member(device, new.chunk_sectors, dev_number, enroll::new_uuid(&**env));
@@ -346,13 +361,14 @@ fn new_ledger(
             // md stripes over all that level 0 members have; ours have equal room by cutting the larger ones.
             superblock.data_size_sectors = geometry.member_bytes() / SECTOR_BYTES;
         }
-        let header = enroll::header_for(&superblock, geometry, region_bytes, &traits[&device.info().name]);
+        let header = enroll::header_for(&superblock, geometry, regions, &traits[&device.info().name]);
         let offset = member.data_offset_sectors * SECTOR_BYTES;
         let member = Member::new(device.clone(), offset, dev_number, member.device_uuid, header.as_ref());
         entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
     }
     let mut ledger = Ledger { entries, events: 0, clean: in_sync };
     let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);
+    ledger.set_preset(options.preset);
     ledger.set_policy(options.policy.unwrap_or_else(|| policy_for(classes)));
     Ok(ledger)
 }

@@ -16,6 +16,7 @@ use crate::{
     geometry::{Geometry, Level},
     ledger::{Entry, Ledger, Standing, write_durably},
     measure::{ServiceTimes, class_of},
+    regions::RegionShape,
     topology::Member,
 };
 
@@ -35,6 +36,11 @@ pub(crate) struct Enrolled {
     pub(crate) bitmap_offset_bytes: Option<u64>,
 }
 
+/// The regions of an array that nothing was chosen for.
+pub(crate) fn regions_for(geometry: &Geometry) -> RegionShape {
+    RegionShape { bytes: region_bytes_for(geometry), kind: MapKind::Linear }
+}
+
 /// The size of a region for members of this size.
 pub(crate) fn region_bytes_for(geometry: &Geometry) -> u64 {
     let aim = (geometry.member_bytes() / REGIONS_AIM).next_power_of_two();
@@ -45,21 +51,21 @@ pub(crate) fn region_bytes_for(geometry: &Geometry) -> u64 {
 pub(crate) fn bitmap_for(
     layout: ExtensionLayout,
     geometry: &Geometry,
-    region_bytes: u64,
+    regions: RegionShape,
 ) -> Option<BitmapDescriptor> {
     if geometry.level() == Level::Raid0 {
         return None;
     }
-    let region_count = geometry.member_bytes().div_ceil(region_bytes);
+    let region_count = regions.count(geometry);
     let page_count = u32::try_from(pages_for_regions(region_count)).ok()?;
     let free = layout.free_bytes();
     let fits = free.start + slot_offset_bytes(page_count, Slot::A) <= free.end;
     fits.then_some(BitmapDescriptor {
         offset_bytes: free.start,
-        region_bytes,
+        region_bytes: regions.bytes,
         region_count,
         page_count,
-        map_kind: MapKind::Linear,
+        map_kind: regions.kind,
     })
 }
 
@@ -83,16 +89,26 @@ impl Traits {
 pub(crate) fn header_for(
     superblock: &Superblock,
     geometry: &Geometry,
-    region_bytes: u64,
+    regions: RegionShape,
     traits: &Traits,
 ) -> Option<Header> {
     let layout = ExtensionLayout::for_superblock(superblock)?;
     let mut header = Header::new(superblock.array_uuid, superblock.device_uuid);
-    header.bitmap = bitmap_for(layout, geometry, region_bytes).unwrap_or_default();
+    header.bitmap = bitmap_for(layout, geometry, regions).unwrap_or_default();
     header.member_class = traits.class;
     header.member_class_given = traits.given;
     header.service_time_ns = traits.times.to_header();
     Some(header)
+}
+
+/// The regions in use, from whatever header has some.
+pub(crate) fn kept_regions<'a>(
+    headers: impl Iterator<Item = &'a Header>,
+    geometry: &Geometry,
+) -> RegionShape {
+    let described = headers.map(|header| &header.bitmap).find(|bitmap| bitmap.region_bytes > 0);
+    let shape = |bitmap: &BitmapDescriptor| RegionShape { bytes: bitmap.region_bytes, kind: bitmap.map_kind };
+    described.map_or_else(|| regions_for(geometry), shape)
 }
 
 /// Where a header's bitmap lies.
@@ -152,14 +168,8 @@ pub(crate) fn spare(
     superblock.super_offset_sectors = stripewise_format::md::SUPERBLOCK_SECTOR;
     superblock.resync_offset_sectors = IN_SYNC;
     superblock.corrected_reads = 0;
-    let region_bytes = ledger
-        .entries
-        .iter()
-        .filter_map(|entry| entry.header.as_ref())
-        .map(|header| header.bitmap.region_bytes)
-        .find(|bytes| *bytes > 0)
-        .unwrap_or_else(|| region_bytes_for(geometry));
-    let mut header = header_for(&superblock, geometry, region_bytes, &Traits::detected(&device, times));
+    let regions = kept_regions(ledger.entries.iter().filter_map(|entry| entry.header.as_ref()), geometry);
+    let mut header = header_for(&superblock, geometry, regions, &Traits::detected(&device, times));
     let options = ledger.entries.iter().find_map(|entry| entry.header.as_ref()).map(|header| header.options);
     if let (Some(header), Some(options)) = (&mut header, options) {
         header.options = options;

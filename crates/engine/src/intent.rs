@@ -22,9 +22,11 @@ use stripewise_format::bitmap::{Page, REGIONS_PER_PAGE, Slot, pages_for_regions,
 use uuid::Uuid;
 
 use crate::{
-    geometry::{Geometry, StripeIndex},
+    counters::{CounterLocks, Words},
+    geometry::StripeIndex,
     ledger::write_durably,
     mutants::{Mutant, lives},
+    regions::RegionMap,
     seam::AsyncMutex,
     topology::Member,
 };
@@ -37,34 +39,6 @@ const STALE: u32 = 1 << 30;
 const USED: u32 = 1 << 29;
 /// Writes in flight.
 const COUNT: u32 = USED - 1;
-
-/// How stripes map to regions: a pure function of the stripe's index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RegionMap {
-    pub(crate) region_stripes: u64,
-    pub(crate) stripes: u64,
-}
-
-impl RegionMap {
-    pub(crate) fn new(geometry: &Geometry, region_bytes: u64) -> Self {
-        let region_stripes = (region_bytes / geometry.chunk_bytes() as u64).max(1);
-        Self { region_stripes, stripes: geometry.stripes() }
-    }
-
-    pub(crate) fn regions(&self) -> usize {
-        self.stripes.div_ceil(self.region_stripes) as usize
-    }
-
-    pub(crate) fn region_of(&self, stripe: StripeIndex) -> usize {
-        (stripe.0 / self.region_stripes) as usize
-    }
-
-    /// The stripes of a region.
-    pub(crate) fn stripes_of(&self, region: usize) -> std::ops::Range<u64> {
-        let start = region as u64 * self.region_stripes;
-        start..(start + self.region_stripes).min(self.stripes)
-    }
-}
 
 /// A member that holds copies of the pages, and where.
 #[derive(Clone)]
@@ -179,7 +153,7 @@ fn place(region: usize) -> (usize, u32) {
 /// The bitmap of one array.
 pub(crate) struct Intent {
     pub(crate) map: RegionMap,
-    regions: Vec<AtomicU32>,
+    regions: Words,
     /// Regions that tasks wait for, to be marked by the next page write.
     wanted: Mutex<Vec<usize>>,
     pub(crate) pages: AsyncMutex<Pages>,
@@ -202,9 +176,9 @@ pub(crate) struct IntentFailed;
 
 impl Intent {
     /// A bitmap whose marked pages are stale: a resync is due there.
-    pub(crate) fn new(map: RegionMap, pages: Pages) -> Self {
+    pub(crate) fn new(map: RegionMap, pages: Pages, locks: CounterLocks) -> Self {
         let state = |region| if pages.is_marked(region) { DURABLE | STALE } else { 0 };
-        let regions = (0..map.regions()).map(|region| AtomicU32::new(state(region))).collect();
+        let regions = Words::new((0..map.regions()).map(state), locks);
         Self { map, regions, wanted: Mutex::default(), pages: AsyncMutex::new(pages) }
     }
 
@@ -222,11 +196,32 @@ impl Intent {
     }
 
     /// Counts a write in, if the region is marked on disk.
+    #[inline]
     fn try_enter(&self, region: usize) -> bool {
-        let enter = |state: u32| (state & DURABLE != 0).then_some((state | USED) + 1);
-        let before = self.regions[region].fetch_update(Ordering::AcqRel, Ordering::Acquire, enter);
-        debug_assert!(before.is_err() || before.is_ok_and(|state| state & COUNT < COUNT - 1));
-        before.is_ok()
+        self.regions.as_writer(region, |word| {
+            let before = word.fetch_add(1, Ordering::AcqRel);
+            debug_assert!(before & COUNT < COUNT - 1);
+            if before & DURABLE != 0 {
+                return true;
+            }
+            // A count on a region that is not marked keeps nobody from anything.
+            word.fetch_sub(1, Ordering::AcqRel);
+            false
+        })
+    }
+
+    /// Counts a write out.
+    #[inline]
+    fn leave(&self, region: usize) {
+        self.regions.as_writer(region, |word| {
+            // Before it is counted out: a flush that ran while this write did must not count for it. That somebody
+            // else's note is taken away after the look does no harm, since whoever does that clears nothing by it.
+            if word.load(Ordering::Acquire) & USED == 0 {
+                word.fetch_or(USED, Ordering::AcqRel);
+            }
+            let before = word.fetch_sub(1, Ordering::AcqRel);
+            debug_assert!(before & COUNT > 0);
+        });
     }
 
     /// Marks a region, together with all others that are waited for.
@@ -256,7 +251,7 @@ impl Intent {
             return Err(IntentFailed);
         }
         for marked in wanted {
-            self.regions[marked].fetch_or(DURABLE | USED, Ordering::AcqRel);
+            self.regions.as_bitmap(marked, |word| word.fetch_or(DURABLE | USED, Ordering::AcqRel));
         }
         assert!(self.try_enter(region), "a region just marked lets writes in");
         Ok(())
@@ -290,25 +285,28 @@ impl Intent {
 
     /// Whether the region is marked and idle; else takes note that it was used.
     fn note_idle(&self, region: usize) -> bool {
-        let state = self.regions[region].load(Ordering::Acquire);
+        let state = self.regions.load(region);
         if lives(Mutant::ClearBusyRegion) {
             return state & (DURABLE | STALE) == DURABLE;
         }
         if state & (DURABLE | STALE) != DURABLE || state & COUNT != 0 {
             return false;
         }
-        self.regions[region].fetch_and(!USED, Ordering::AcqRel) & USED == 0
+        self.regions.as_bitmap(region, |word| word.fetch_and(!USED, Ordering::AcqRel)) & USED == 0
     }
 
     fn try_clear(&self, region: usize) -> bool {
         if lives(Mutant::ClearBusyRegion) {
-            return self.regions[region].fetch_and(!DURABLE, Ordering::AcqRel) & DURABLE != 0;
+            return self.regions.as_bitmap(region, |word| word.fetch_and(!DURABLE, Ordering::AcqRel))
+                & DURABLE
+                != 0;
         }
-        self.regions[region].compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let clear = |word: &AtomicU32| word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire);
+        self.regions.as_bitmap(region, clear).is_ok()
     }
 
     fn any_marked(&self) -> bool {
-        self.regions.iter().any(|region| region.load(Ordering::Acquire) != 0)
+        (0..self.regions.len()).any(|region| self.regions.load(region) != 0)
     }
 
     /// Whether nothing is marked but the superblocks may still say dirty.
@@ -323,7 +321,7 @@ impl Intent {
 
     /// Whether a region must be resynced.
     pub(crate) fn is_stale(&self, region: usize) -> bool {
-        self.regions[region].load(Ordering::Acquire) & STALE != 0
+        self.regions.load(region) & STALE != 0
     }
 
     /// Regions that must be resynced.
@@ -333,7 +331,7 @@ impl Intent {
 
     /// Notes that a region has been resynced; it is cleared on disk as any other.
     pub(crate) fn resynced(&self, region: usize) {
-        self.regions[region].fetch_and(!STALE, Ordering::AcqRel);
+        self.regions.as_bitmap(region, |word| word.fetch_and(!STALE, Ordering::AcqRel));
     }
 
     /// Writes all pages to the present holders, after the set of members has grown.
@@ -346,7 +344,7 @@ impl Intent {
 
     /// How many regions are marked, for people.
     pub(crate) fn marked_regions(&self) -> usize {
-        self.regions.iter().filter(|region| region.load(Ordering::Relaxed) & DURABLE != 0).count()
+        (0..self.regions.len()).filter(|region| self.regions.load(*region) & DURABLE != 0).count()
     }
 }
 
@@ -358,10 +356,6 @@ pub(crate) struct IntentGuard<'a> {
 
 impl Drop for IntentGuard<'_> {
     fn drop(&mut self) {
-        // USED is set again: a flush that ran while this write did must not count for it.
-        let leave = |state: u32| Some((state | USED) - 1);
-        let before =
-            self.intent.regions[self.region].fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
-        debug_assert!(before.is_ok_and(|state| state & COUNT > 0));
+        self.intent.leave(self.region);
     }
 }

@@ -17,6 +17,7 @@ use stripewise_format::{
 
 use crate::{
     geometry::MemberIndex,
+    locking::Preset,
     mutants::{Mutant, lives},
     plan::selection::Policy,
     topology::Member,
@@ -107,6 +108,12 @@ impl Ledger {
     pub(crate) fn set_policy(&mut self, policy: &Policy) -> bool {
         let headers = self.entries.iter_mut().filter_map(|entry| entry.header.as_mut());
         headers.map(|header| header.options.selection_policy = policy.number).count() > 0
+    }
+
+    /// Notes the named setting of locks that the array was made with.
+    pub(crate) fn set_preset(&mut self, preset: &Preset) {
+        let headers = self.entries.iter_mut().filter_map(|entry| entry.header.as_mut());
+        headers.for_each(|header| header.options.locking_policy = preset.number);
     }
 
     /// A device number for a new member: one that no member has, present or absent, as long as the table has such;

@@ -13,7 +13,7 @@ use std::{
 
 use stripewise_device::sync::seam::Mutex;
 
-use crate::{geometry::StripeIndex, mutants, rows::RowSet};
+use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
 
 /// Buckets of the table: enough that two of the requests in flight rarely share one.
 const BUCKETS_DEFAULT: usize = 1024;
@@ -70,6 +70,13 @@ impl Default for RowLocks {
 }
 
 impl RowLocks {
+    pub(crate) fn new(locks: StripeLocks) -> Self {
+        match locks {
+            StripeLocks::Few(count) => Self::with_buckets(count as usize),
+            StripeLocks::PerBucket => Self::default(),
+        }
+    }
+
     /// A table with the given number of buckets (rounded up to a power of two).
     pub(crate) fn with_buckets(buckets: usize) -> Self {
         Self { buckets: (0..buckets.max(1).next_power_of_two()).map(|_| Mutex::default()).collect() }

@@ -12,11 +12,15 @@ use loom::{
     thread,
 };
 
+use stripewise_format::extension::MapKind;
+
 use crate::{
     geometry::{Geometry, Level, StripeIndex},
-    intent::{Holder, Intent, IntentDisk, Pages, RegionMap},
+    intent::{Holder, Intent, IntentDisk, Pages},
     ledger::FailedMember,
+    locking::CounterLocks,
     locks::RowLocks,
+    regions::{RegionMap, RegionShape},
     rows::RowSet,
 };
 
@@ -111,8 +115,8 @@ impl IntentDisk for Counting {
 /// A bitmap of one region.
 fn intent() -> Intent {
     let geometry = Geometry::new(Level::Raid5, 3, 4096, 4096, 512).unwrap();
-    let map = RegionMap::new(&geometry, 4096);
-    Intent::new(map, Pages::new(uuid::Uuid::nil(), map.regions(), false))
+    let map = RegionMap::new(&geometry, RegionShape { bytes: 4096, kind: MapKind::Linear });
+    Intent::new(map, Pages::new(uuid::Uuid::nil(), map.regions(), false), CounterLocks::Atomic)
 }
 
 fn write(intent: &Intent, disk: &Counting) {

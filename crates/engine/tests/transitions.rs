@@ -19,7 +19,7 @@ use stripewise_sim::SimMember;
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
 const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
 const MIRROR: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
-const FORCE: AssembleOptions = AssembleOptions { run: true, force: true, read_only: false };
+const FORCE: AssembleOptions = AssembleOptions { run: true, force: true, read_only: false, locking: None };
 
 fn report(lab: &Lab) -> ArrayReport {
     let array = lab.array.clone();

@@ -31,7 +31,7 @@ pub use stripewise_engine::{
     CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
     MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, ServiceTimes,
     SpeedLimits, Stats, StatsReport, TraceFilter, Traced, advice, assemble, endurance, examine, geometry,
-    measure, plan, rows,
+    locking, measure, plan, rows,
 };
 pub use stripewise_export as export;
 pub use stripewise_format as format;

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::print_json;
 use crate::{
-    args::CreateArgs,
+    args::{CreateArgs, MapChoice},
     client,
     daemon::{CreateSpec, DaemonSpec, Opening, start_daemon},
     given::{absolute_path, check_given_once, is_same_device},
@@ -96,6 +96,8 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
             assume_clean: args.assume_clean,
             member_bytes: args.size,
             region_bytes: args.bitmap_chunk,
+            distributed: args.bitmap_map.map(|map| map == MapChoice::Distributed),
+            preset: args.locking.number,
             uuid: args.uuid.clone(),
             policy: args.policy.map(|policy| policy.name.to_owned()),
             classes: classes(args)?,

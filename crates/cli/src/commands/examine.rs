@@ -14,7 +14,7 @@ use stripewise::{
 };
 
 use super::print_json;
-use crate::{args::ExamineArgs, dates::utc, errors, probe::probe, sizes::format_size};
+use crate::{args::ExamineArgs, dates::utc, errors, probe::probe, protocol::map_name, sizes::format_size};
 
 #[derive(Serialize)]
 struct Examined {
@@ -116,7 +116,8 @@ fn describe(path: &str, examination: &Examination) -> Examined {
             (Ok(_), _) => "stripewise",
         },
         bitmap: examination.extension.as_ref().ok().filter(|(h, _)| h.bitmap.page_count > 0).map(|(h, _)| {
-            format!("{} regions of {}", h.bitmap.region_count, format_size(h.bitmap.region_bytes))
+            let (count, map) = (h.bitmap.region_count, map_name(h.bitmap.map_kind));
+            format!("{count} {map} regions of {}", format_size(h.bitmap.region_bytes))
         }),
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace, geometry::Level,
-    plan::selection::policy, uring::RuntimeOptions,
+    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace,
+    format::extension::MapKind, geometry::Level, locking::Preset, plan::selection::policy,
+    uring::RuntimeOptions,
 };
 
 use super::{
@@ -22,7 +23,7 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
     let array = match &spec.opening {
         Opening::Create(create) => make(&host, &spec.name, create)?,
         Opening::Assemble { devices, run, force, read_only } => {
-            let options = AssembleOptions { run: *run, force: *force, read_only: *read_only };
+            let options = AssembleOptions { run: *run, force: *force, read_only: *read_only, locking: None };
             host.assemble(devices, options)?
         }
     };
@@ -50,6 +51,8 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         member_bytes: spec.member_bytes,
         uuid,
         region_bytes: spec.region_bytes,
+        map: spec.distributed.map(|yes| if yes { MapKind::Distributed } else { MapKind::Linear }),
+        preset: Preset::numbered(spec.preset),
         policy: spec.policy.as_deref().map(policy).transpose()?,
         classes: classes.collect(),
         measure: spec.measure,

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
 
 use super::state::DaemonState;
-use crate::protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, state_name};
+use crate::protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, map_name, state_name};
 
 impl DaemonState {
     /// The array's status.
@@ -35,7 +35,8 @@ impl DaemonState {
             events: report.events,
             members: MemberStatus::of(&report, now_s()),
             bitmap: report.bitmap.map(|b| BitmapStatus {
-                region_bytes: b.region_bytes,
+                region_bytes: b.shape.bytes,
+                map: map_name(b.shape.kind).to_owned(),
                 regions: b.regions,
                 marked: b.marked,
             }),

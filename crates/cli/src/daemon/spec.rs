@@ -42,6 +42,10 @@ pub(crate) struct CreateSpec {
     pub(crate) assume_clean: bool,
     pub(crate) member_bytes: Option<u64>,
     pub(crate) region_bytes: Option<u64>,
+    /// Whether regions are distributed; as the preset has it, if none.
+    pub(crate) distributed: Option<bool>,
+    /// The number of the preset of locks.
+    pub(crate) preset: u8,
     pub(crate) uuid: Option<String>,
     /// The default, if none.
     pub(crate) policy: Option<String>,

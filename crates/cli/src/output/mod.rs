@@ -41,8 +41,8 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
         let region = format_size(bitmap.region_bytes);
         let _ = writeln!(
             text,
-            "      bitmap: {}/{} regions marked, {region} each",
-            bitmap.marked, bitmap.regions
+            "      bitmap: {}/{} {} regions marked, {region} each",
+            bitmap.marked, bitmap.regions, bitmap.map
         );
     }
     for place in status.attached.iter().chain(&status.exports) {

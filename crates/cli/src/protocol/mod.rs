@@ -13,7 +13,7 @@ use crate::bench::{LoadFigures, LoadSpec};
 pub(crate) use decision::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 pub(crate) use job::JobStatus;
 pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, TimesStatus};
-pub(crate) use status::{ArrayStatus, BitmapStatus, state_name};
+pub(crate) use status::{ArrayStatus, BitmapStatus, map_name, state_name};
 
 /// A command for an array's daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]

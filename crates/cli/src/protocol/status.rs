@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use stripewise::ArrayReport;
+use stripewise::{ArrayReport, format::extension::MapKind};
 
 use super::{JobStatus, MemberStatus};
 
@@ -53,8 +53,18 @@ pub(crate) struct ArrayStatus {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BitmapStatus {
     pub(crate) region_bytes: u64,
+    /// "linear" or "distributed".
+    pub(crate) map: String,
     pub(crate) regions: usize,
     pub(crate) marked: usize,
+}
+
+/// What a map of regions is called.
+pub(crate) fn map_name(kind: MapKind) -> &'static str {
+    match kind {
+        MapKind::Linear => "linear",
+        MapKind::Distributed => "distributed",
+    }
 }
 
 /// The array's state in mdadm's words.

@@ -13,6 +13,7 @@ use crate::{
     ledger::Standing,
     measure::ServiceTimes,
     plan::costs::MemberCost,
+    regions::RegionShape,
     stats::MemberStatsReport,
 };
 
@@ -108,8 +109,8 @@ pub struct ArrayReport {
 /// The write-intent bitmap at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BitmapReport {
-    /// Bytes of each member that a region stands for.
-    pub region_bytes: u64,
+    /// What a region stands for.
+    pub shape: RegionShape,
     /// Regions.
     pub regions: usize,
     /// Regions marked.
@@ -173,7 +174,7 @@ impl Array {
             selection: shared.selection.load().policy().name,
             events: ledger.events,
             bitmap: shared.intent.as_ref().map(|intent| BitmapReport {
-                region_bytes: intent.map.region_stripes * shared.geometry.chunk_bytes() as u64,
+                shape: intent.map.shape(),
                 regions: intent.map.regions(),
                 marked: intent.marked_regions(),
             }),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
-    extension::{ArrayOptions, ExtensionError, Header, MapKind, SuperblockOrigin},
+    extension::{ArrayOptions, ExtensionError, Header, SuperblockOrigin},
     md::{Features, Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
@@ -17,10 +17,12 @@ use crate::{
     enroll::{self, Traits},
     examine::{Examination, read_block},
     geometry::{Geometry, Level, MemberIndex},
-    intent::{Intent, Pages, RegionMap},
+    intent::{Intent, Pages},
     ledger::{Entry, Ledger, Standing, role_of},
+    locking::Locking,
     measure::ServiceTimes,
     mutants::{Mutant, lives},
+    regions::{RegionMap, RegionShape},
     topology::{Incoming, Member, Recorded, SlotState, Topology},
 };
 
@@ -69,9 +71,9 @@ fn unwritable(examination: &Examination) -> Option<String> {
     }
     match &examination.extension {
         Err(error @ ExtensionError::Unusable(_)) => Some(error.to_string()),
-        Ok((header, _)) if header.bitmap.map_kind != MapKind::Linear || header.log.length_bytes != 0 => Some(
-            "its extension area has a bitmap or log of a kind that this version does not know".to_owned(),
-        ),
+        Ok((header, _)) if header.log.length_bytes != 0 => {
+            Some("its extension area has a log of a kind that this version does not know".to_owned())
+        }
         Ok((header, _)) => header.check_writable().err().map(|error| error.to_string()),
         Err(_) => None,
     }
@@ -81,13 +83,14 @@ pub(super) async fn load(
     examined: &[Examination],
     chosen: &Chosen,
     options: &AssembleOptions,
+    locking: Locking,
 ) -> Result<Loaded, AssembleError> {
     let fresh = &examined[chosen.freshest].superblock;
-    let region_bytes = region_bytes(examined, chosen);
+    let regions = enroll::kept_regions(headers(examined, chosen).map(|(_, header)| header), &chosen.geometry);
     let mut slots = vec![SlotState::default(); chosen.geometry.members()];
     let mut entries = Vec::new();
     for part in &chosen.parts {
-        let mut entry = entry(examined, chosen, *part, region_bytes);
+        let mut entry = entry(examined, chosen, *part, regions);
         entry.md_bitmap = load_md_bitmap(&entry).await;
         match entry.standing {
             Standing::Active(slot) => slots[slot.0].primary = Some(entry.member.clone()),
@@ -104,11 +107,11 @@ pub(super) async fn load(
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
-    let intent = load_intent(examined, chosen, region_bytes, ledger.clean).await?;
+    let intent = load_intent(examined, chosen, regions, locking, ledger.clean).await?;
     let first_stale = intent.as_ref().and_then(|intent| Some((intent, intent.stale_regions().next()?)));
     let stale = first_stale.is_some();
     if let Some((intent, region)) = first_stale {
-        hold_back(&mut topology, &mut ledger, chosen, intent.map.stripes_of(region).start);
+        hold_back(&mut topology, &mut ledger, chosen, intent.map.first_stripe(region).0);
     }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
     let needs_parity = needs_parity || lives(Mutant::DirtyRefused);
@@ -135,14 +138,6 @@ fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, firs
     }
 }
 
-/// The region size in use, from whatever header has one.
-fn region_bytes(examined: &[Examination], chosen: &Chosen) -> u64 {
-    headers(examined, chosen)
-        .map(|(_, header)| header.bitmap.region_bytes)
-        .find(|bytes| *bytes > 0)
-        .unwrap_or_else(|| enroll::region_bytes_for(&chosen.geometry))
-}
-
 /// The headers of the active members.
 fn headers<'a>(
     examined: &'a [Examination],
@@ -154,7 +149,7 @@ fn headers<'a>(
     })
 }
 
-fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u64) -> Entry {
+fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionShape) -> Entry {
     let (index, standing) = match part {
         Part::Active { slot, index } => (index, Standing::Active(slot)),
         Part::Spare { index } => (index, Standing::Spare),
@@ -180,7 +175,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, region_bytes: u6
         // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
         Err(_) => {
             let traits = Traits::detected(device, ServiceTimes::default());
-            let header = enroll::header_for(&superblock, &chosen.geometry, region_bytes, &traits);
+            let header = enroll::header_for(&superblock, &chosen.geometry, regions, &traits);
             header.map(|header| Header { options: kept_options(examined, chosen), ..header })
         }
     };
@@ -215,19 +210,20 @@ pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
 async fn load_intent(
     examined: &[Examination],
     chosen: &Chosen,
-    region_bytes: u64,
+    regions: RegionShape,
+    locking: Locking,
     clean: bool,
 ) -> Result<Option<Intent>, AssembleError> {
     if chosen.geometry.level() == Level::Raid0 {
         return Ok(None);
     }
-    let map = RegionMap::new(&chosen.geometry, region_bytes);
+    let map = RegionMap::new(&chosen.geometry, regions);
     let uuid = examined[chosen.freshest].superblock.array_uuid;
     let mut pages = Pages::new(uuid, map.regions(), !clean);
-    let missing = load_pages(examined, chosen, &mut pages).await;
+    let missing = load_pages(examined, chosen, regions.count(&chosen.geometry), &mut pages).await;
     if clean {
         pages.clear_all();
-        return Ok(Some(Intent::new(map, pages)));
+        return Ok(Some(Intent::new(map, pages, locking.counter_locks)));
     }
     let foreign = (0..chosen.geometry.members())
         .filter_map(|slot| chosen.active(slot))
@@ -240,16 +236,23 @@ async fn load_intent(
     } else {
         missing.into_iter().for_each(|page| pages.mark_page(page));
     }
-    Ok(Some(Intent::new(map, pages)))
+    Ok(Some(Intent::new(map, pages, locking.counter_locks)))
 }
 
 /// Loads every page from all members that hold it, and names the pages that none does.
-async fn load_pages(examined: &[Examination], chosen: &Chosen, pages: &mut Pages) -> Vec<usize> {
+async fn load_pages(
+    examined: &[Examination],
+    chosen: &Chosen,
+    region_count: u64,
+    pages: &mut Pages,
+) -> Vec<usize> {
     let mut missing = Vec::new();
     for index in 0..pages.count() {
         let mut found = false;
         for (examination, header) in headers(examined, chosen) {
-            if index >= header.bitmap.page_count as usize {
+            // Bits of another count of regions stand for other stripes.
+            let is_of_map = header.bitmap.region_count == region_count;
+            if index >= header.bitmap.page_count as usize || !is_of_map {
                 continue;
             }
             let read = async |slot| {

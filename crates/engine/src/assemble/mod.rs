@@ -25,6 +25,7 @@ use crate::{
     examine::{Examination, ExamineError, examine},
     geometry::{GeometryError, StripeIndex},
     jobs::{self, Found, JobBoard, JobKind, Request},
+    locking::{Locking, Preset},
     locks::RowLocks,
     plan::selection::{Policy, policy_numbered},
     stats::Stats,
@@ -41,6 +42,8 @@ pub struct AssembleOptions {
     pub force: bool,
     /// Write nothing, not even metadata.
     pub read_only: bool,
+    /// Who waits for whom, if not as was chosen for the array.
+    pub locking: Option<Locking>,
 }
 
 /// Why an array cannot be opened.
@@ -186,7 +189,8 @@ async fn open(
     chosen: Chosen,
     options: &AssembleOptions,
 ) -> Result<Array, AssembleError> {
-    let loaded = load::load(examined, &chosen, options).await?;
+    let locking = options.locking.unwrap_or_else(|| kept_locking(examined, &chosen));
+    let loaded = load::load(examined, &chosen, options, locking).await?;
     let scrub = interrupted_scrub(examined, &chosen);
     let policy = kept_policy(examined, &chosen);
     let superblock = &examined[chosen.freshest].superblock;
@@ -197,7 +201,7 @@ async fn open(
         uuid: superblock.array_uuid,
         name: superblock.name,
         topology: ArcSwap::from_pointee(loaded.topology),
-        locks: RowLocks::default(),
+        locks: RowLocks::new(locking.stripe_locks),
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),
@@ -245,6 +249,11 @@ async fn open(
 /// The write selection policy that was chosen for the array, as the first of its members has it that can tell.
 fn kept_policy(examined: &[Examination], chosen: &Chosen) -> &'static Policy {
     policy_numbered(load::kept_options(examined, chosen).selection_policy)
+}
+
+/// The locks that were chosen for the array.
+fn kept_locking(examined: &[Examination], chosen: &Chosen) -> Locking {
+    Preset::numbered(load::kept_options(examined, chosen).locking_policy).locking
 }
 
 /// A check or repair that the array's end interrupted.

@@ -1,6 +1,7 @@
 //! The tasks of an open array: one that runs jobs, one that keeps house.
 
 use std::{
+    collections::BTreeSet,
     ops::Range,
     pin::pin,
     sync::{
@@ -105,6 +106,13 @@ impl Walk {
     }
 }
 
+/// How a walk that verifies ended.
+struct Verified {
+    result: Result<(), Ended>,
+    /// Batches that could not be read.
+    unverified: Vec<Range<u64>>,
+}
+
 impl Shared {
     async fn keep_house(&self, round: u64) {
         self.heal_noted().await;
@@ -203,21 +211,23 @@ impl Shared {
     async fn resync(&self) -> bool {
         let intent = self.intent.as_ref().expect("only levels with a bitmap resync");
         let regions: Vec<usize> = intent.stale_regions().collect();
-        let count = |range: Range<u64>| range.end - range.start;
-        let total = regions.iter().map(|region| count(intent.map.stripes_of(*region))).sum();
+        let total = regions.iter().map(|region| intent.map.stripes_in(*region)).sum();
         self.start_job(JobKind::Resync, None, total, 0);
         let mut pace = self.pace();
         let mut result = Ok(());
-        for region in regions {
-            if lives(Mutant::ResyncSkipsRegion) && region % 2 == 1 {
-                intent.resynced(region);
+        for group in intent.map.groups(&regions) {
+            if lives(Mutant::ResyncSkipsRegion) && group[0] % 2 == 1 {
+                group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
-            match self.verify_range(intent.map.stripes_of(region), true, &mut pace, false).await {
-                Ok(()) => intent.resynced(region),
-                // What cannot be read stays marked; the other regions are gone on with.
-                Err(Ended::Failed(error @ ArrayError::Unreadable { .. })) => {
-                    result = Err(Ended::Failed(error))
+            // What cannot be read stays marked; the other regions are gone on with.
+            let walked = self.verify_runs(intent.map.runs(group), true, &mut pace, false).await;
+            let unverified = walked.unverified.into_iter().flatten().map(StripeIndex);
+            let stale: BTreeSet<usize> = unverified.map(|stripe| intent.map.region_of(stripe)).collect();
+            match walked.result {
+                Ok(()) | Err(Ended::Failed(ArrayError::Unreadable { .. })) => {
+                    group.iter().filter(|region| !stale.contains(region)).for_each(|r| intent.resynced(*r));
+                    result = result.and(walked.result);
                 }
                 Err(ended) => {
                     let stopped = matches!(ended, Ended::Stopped);
@@ -257,8 +267,10 @@ impl Shared {
 
     async fn scrub_from(&self, start_stripe: u64, mend: bool) -> Result<(), Ended> {
         let mut pace = self.pace();
-        let mut result =
-            self.verify_range(start_stripe..self.geometry.stripes(), mend, &mut pace, true).await;
+        let mut result = self
+            .verify_runs([start_stripe..self.geometry.stripes()].into_iter(), mend, &mut pace, true)
+            .await
+            .result;
         if mend && let Err(error) = self.flush().await {
             // What was mended is for good only when it is on the medium.
             result = result.and(Err(error.into()));
@@ -300,11 +312,12 @@ impl Shared {
     /// waiting happens before a batch's rows are locked.
     fn paced<'a>(
         &'a self,
-        stripes: Range<u64>,
+        runs: impl Iterator<Item = Range<u64>> + 'a,
         walk: &'a Walk,
         pace: &'a mut Speed,
     ) -> impl Stream<Item = Result<Range<u64>, Ended>> + 'a {
-        let batches = batches(stripes, self.geometry.chunk_bytes());
+        let chunk_bytes = self.geometry.chunk_bytes();
+        let batches = runs.flat_map(move |run| batches(run, chunk_bytes));
         stream::unfold((batches, pace, false), async move |(mut batches, pace, ended)| {
             let over = ended || walk.halted.load(Ordering::Acquire);
             let batch = if over { None } else { batches.next() }?;
@@ -342,20 +355,22 @@ impl Shared {
         self.jobs.update(|job| job.done_stripes += batch.end - batch.start);
     }
 
-    async fn verify_range(
+    /// Verifies runs of stripes, which are in order. What cannot be read does not end it.
+    async fn verify_runs(
         &self,
-        stripes: Range<u64>,
+        runs: impl Iterator<Item = Range<u64>>,
         mend: bool,
         pace: &mut Speed,
         is_scrub: bool,
-    ) -> Result<(), Ended> {
+    ) -> Verified {
         let verify = async |batch: Result<Range<u64>, Ended>| {
             let batch = batch?;
             Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))
         };
         let walk = Walk::new(is_scrub);
         let mut result = Ok(());
-        let mut work = pin!(self.paced(stripes, &walk, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
+        let mut unverified = Vec::new();
+        let mut work = pin!(self.paced(runs, &walk, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
         while let Some(done) = work.next().await {
             match done {
                 Ok((batch, Ok(found))) => {
@@ -365,13 +380,14 @@ impl Shared {
                 Ok((batch, Err(error @ ArrayError::Unreadable { offset_bytes }))) => {
                     self.count_done(&batch);
                     self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
+                    unverified.push(batch);
                     result = result.and(Err(Ended::Failed(error)));
                 }
                 Ok((_, Err(error))) => result = walk.halt(Err(error.into())),
                 Err(ended) => result = walk.halt(Err(ended)),
             }
         }
-        result
+        Verified { result, unverified }
     }
 
     /// Whether a rebuild could start.
@@ -405,7 +421,9 @@ impl Shared {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let mut work = pin!(self.paced(stripes, &walk, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT));
+            let mut work = pin!(
+                self.paced([stripes].into_iter(), &walk, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT)
+            );
             while let Some(filled) = work.next().await {
                 match filled {
                     // Behind a batch that failed, others do not count.

@@ -103,12 +103,18 @@ fn checksum(block: &[u8], len: usize) -> u32 {
     (sum as u32).wrapping_add((sum >> 32) as u32)
 }
 
+/// A stripe of level 1, which has no chunks.
+const MIRROR_STRIPE: usize = 64 << 10;
+
 /// A member's extension header, as far as it tells where the bitmap is.
 struct Header {
     generation: u64,
     bitmap_offset: usize,
     region_bytes: usize,
+    regions: usize,
     pages: usize,
+    /// Regions are told by the low bits of the stripe, not by the high ones.
+    distributed: bool,
 }
 
 impl Header {
@@ -125,7 +131,9 @@ impl Header {
             generation: u64_at(block, 64),
             bitmap_offset: u64_at(block, 80) as usize,
             region_bytes: u64_at(block, 88) as usize,
+            regions: u64_at(block, 96) as usize,
             pages: u32_at(block, 104) as usize,
+            distributed: block[110] == 1,
         })
     }
 }
@@ -234,7 +242,12 @@ impl<'a> Image<'a> {
             .filter_map(|member| Some((member, Header::newest(self.members[member], fresh.data_offset)?)))
             .collect();
         let (_, first) = holders.first()?;
-        let (pages, rows_per_region) = (first.pages, first.region_bytes / ROW_BYTES);
+        let pages = first.pages;
+        let region_of = |row: usize| match first.distributed {
+            true if fresh.layout.level == 1 => row * ROW_BYTES / MIRROR_STRIPE % first.regions,
+            true => row * ROW_BYTES / fresh.layout.chunk_bytes % first.regions,
+            false => row * ROW_BYTES / first.region_bytes,
+        };
         let rows = fresh.layout.member_bytes.div_ceil(ROW_BYTES);
         let mut marked = BTreeSet::new();
         for page in 0..pages {
@@ -246,9 +259,9 @@ impl<'a> Image<'a> {
             let is_marked = |region: usize| {
                 found.iter().any(|(g, bits)| *g == generation && bits[region / 8] >> (region % 8) & 1 == 1)
             };
-            let first_row = page * BITS_PER_PAGE * rows_per_region;
-            let last_row = rows.min(first_row + BITS_PER_PAGE * rows_per_region);
-            marked.extend((first_row..last_row).filter(|row| is_marked((row - first_row) / rows_per_region)));
+            let on_page = |row: &usize| region_of(*row) / BITS_PER_PAGE == page;
+            let rows = (0..rows).filter(on_page);
+            marked.extend(rows.filter(|row| is_marked(region_of(*row) % BITS_PER_PAGE)));
         }
         Some(marked)
     }

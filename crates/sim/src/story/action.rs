@@ -9,6 +9,7 @@ use stripewise_device::{
 use stripewise_engine::{
     SpeedLimits,
     geometry::Level,
+    locking::{Locking, PRESETS},
     plan::selection::{POLICIES, Policy},
 };
 
@@ -266,6 +267,11 @@ impl Story {
     /// How partly written rows are written.
     pub(super) fn any_policy(&mut self) -> &'static Policy {
         POLICIES[self.rng.usize(..POLICIES.len())]
+    }
+
+    /// Who waits for whom can differ each time that an array is opened.
+    pub(super) fn any_locking(&mut self) -> Locking {
+        PRESETS[self.lock_rng.usize(..PRESETS.len())].locking
     }
 
     fn change_policy(&mut self) {

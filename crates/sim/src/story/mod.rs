@@ -154,6 +154,8 @@ struct Story {
     shape: Shape,
     world: World,
     rng: Rng,
+    /// For the array's locks alone.
+    lock_rng: Rng,
     units: Vec<Unit>,
     array: Option<Array>,
     desk: Arc<Desk>,
@@ -180,11 +182,13 @@ impl Story {
         }
         let columns = if shape.level == Level::Raid1 { 1 } else { shape.members - shape.tolerance() };
         let desk = Desk::new(shape.data_bytes * columns as u64);
+        let lock_rng = Rng::with_seed(!plan.seed);
         let mut story = Self {
             plan,
             shape,
             world,
             rng,
+            lock_rng,
             units: Vec::new(),
             array: None,
             desk,

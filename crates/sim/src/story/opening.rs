@@ -56,6 +56,7 @@ impl Story {
         options.chunk_bytes = self.shape.chunk_bytes;
         options.assume_clean = assume_clean;
         options.region_bytes = Some(self.shape.region_bytes);
+        options.map = Some(self.shape.map);
         options.policy = Some(self.any_policy());
         options.measure = self.plan.seed.is_multiple_of(3);
         self.units.iter_mut().for_each(|unit| unit.has_superblock = false);
@@ -99,7 +100,8 @@ impl Story {
             self.say(|story| format!("{} is absent", story.units[unit].name()));
         }
         loop {
-            let options = AssembleOptions { run: true, force, read_only: false };
+            let options =
+                AssembleOptions { run: true, force, read_only: false, locking: Some(self.any_locking()) };
             let (mut devices, env) = (self.devices(|_| true), self.world.env());
             self.rng.shuffle(&mut devices);
             let before = self.standings();

@@ -1,7 +1,7 @@
 //! The shapes of arrays that stories are told of: small, so that a whole array can be checked after every crash.
 
 use fastrand::Rng;
-use stripewise_engine::geometry::Level;
+use stripewise_engine::{MapKind, geometry::Level};
 
 /// Where the data of members this small begins.
 const DATA_OFFSET_BYTES: u64 = 1 << 20;
@@ -19,6 +19,8 @@ pub struct Shape {
     pub data_bytes: u64,
     /// Bytes of a member that one bit of the bitmap stands for.
     pub region_bytes: u64,
+    /// Which stripes a region stands for.
+    pub map: MapKind,
 }
 
 impl Shape {
@@ -37,7 +39,8 @@ impl Shape {
         };
         let stripes = if chunk_bytes >= 32768 { rng.u64(2..=4) } else { rng.u64(4..=12) };
         let region_bytes = u64::from(chunk_bytes) << rng.u32(..3);
-        Self { level, members, chunk_bytes, data_bytes: stripes * u64::from(chunk_bytes), region_bytes }
+        let map = if rng.bool() { MapKind::Distributed } else { MapKind::Linear };
+        Self { level, members, chunk_bytes, data_bytes: stripes * u64::from(chunk_bytes), region_bytes, map }
     }
 
     /// The size of a member.

@@ -1,0 +1,94 @@
+//! The counters of writes under way, one word for each region of the bitmap, and who may change them together.
+//!
+//! Three kinds of lock, so that the ones of the ScalaRAID paper can be set beside ours: one lock around all counters
+//! (md's), a lock for each counter under a readers-writer lock for what changes the bitmap (ScalaRAID's), and atomic
+//! words without a lock.
+
+use parking_lot::RwLock;
+use stripewise_device::sync::seam::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+
+/// How the counters of the bitmap's regions are guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CounterLocks {
+    /// One lock for all of them, as md has.
+    Global,
+    /// One for each, and a readers-writer lock around what changes the bitmap itself (ScalaRAID).
+    PerCounter,
+    /// None: a write in a region that is marked already is two atomic additions.
+    #[default]
+    Atomic,
+}
+
+enum Guards {
+    Global(Mutex<()>),
+    PerCounter { bitmap: RwLock<()>, counters: Box<[Mutex<()>]> },
+    Atomic,
+}
+
+/// Words that many writers change.
+pub(crate) struct Words {
+    words: Box<[AtomicU32]>,
+    guards: Guards,
+}
+
+impl Words {
+    pub(crate) fn new(values: impl Iterator<Item = u32>, locks: CounterLocks) -> Self {
+        let words: Box<[_]> = values.map(AtomicU32::new).collect();
+        let guards = match locks {
+            CounterLocks::Global => Guards::Global(Mutex::default()),
+            CounterLocks::PerCounter => Guards::PerCounter {
+                bitmap: RwLock::default(),
+                counters: words.iter().map(|_| Mutex::default()).collect(),
+            },
+            CounterLocks::Atomic => Guards::Atomic,
+        };
+        Self { words, guards }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// A word as it is.
+    #[inline]
+    pub(crate) fn load(&self, index: usize) -> u32 {
+        self.words[index].load(Ordering::Acquire)
+    }
+
+    /// Runs `change` on a word as a writer does, under the locks that writers take.
+    #[inline]
+    pub(crate) fn as_writer<T>(&self, index: usize, change: impl FnOnce(&AtomicU32) -> T) -> T {
+        let word = &self.words[index];
+        match &self.guards {
+            Guards::Atomic => change(word),
+            Guards::Global(lock) => {
+                let _alone = lock.lock();
+                change(word)
+            }
+            Guards::PerCounter { bitmap, counters } => {
+                let _with_writers = bitmap.read();
+                let _alone = counters[index].lock();
+                change(word)
+            }
+        }
+    }
+
+    /// As [`Words::as_writer`], for what changes the bitmap.
+    pub(crate) fn as_bitmap<T>(&self, index: usize, change: impl FnOnce(&AtomicU32) -> T) -> T {
+        let word = &self.words[index];
+        match &self.guards {
+            Guards::Atomic => change(word),
+            Guards::Global(lock) => {
+                let _alone = lock.lock();
+                change(word)
+            }
+            Guards::PerCounter { bitmap, .. } => {
+                let _alone = bitmap.write();
+                change(word)
+            }
+        }
+    }
+}
