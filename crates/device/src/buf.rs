@@ -11,12 +11,11 @@ use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     cell::RefCell,
     fmt,
-    mem::ManuallyDrop,
     ops::{Deref, DerefMut, Range},
     ptr::NonNull,
 };
 
-use crate::sync::seam::Arc;
+use crate::sync::seam::atomic::{AtomicUsize, Ordering, fence};
 
 /// Alignment of every allocation, in bytes: the strictest that O_DIRECT asks for.
 pub const BUF_ALIGN: usize = 4096;
@@ -29,17 +28,19 @@ const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
 
 #[cfg(feature = "loom")]
 loom::thread_local! {
-    static POOL: RefCell<[Vec<Arc<Allocation>>; CLASSES]> = RefCell::default();
+    static POOL: RefCell<[Vec<Box<Allocation>>; CLASSES]> = RefCell::default();
 }
 #[cfg(not(feature = "loom"))]
 thread_local! {
-    static POOL: RefCell<[Vec<Arc<Allocation>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
+    static POOL: RefCell<[Vec<Box<Allocation>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
 }
 
 /// Aligned memory, always initialised.
 struct Allocation {
     start: NonNull<u8>,
     capacity: usize,
+    /// Handles to it.
+    holders: AtomicUsize,
 }
 
 // SAFETY: the allocation is plain memory that any thread may free; access goes through IoBuf (exclusive range) and
@@ -54,7 +55,7 @@ impl Allocation {
         // SAFETY: the layout's size is not zero (capacity is at least BUF_ALIGN).
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, capacity }
+        Self { start, capacity, holders: AtomicUsize::new(1) }
     }
 
     fn layout(capacity: usize) -> Layout {
@@ -73,8 +74,14 @@ fn class_of(capacity: usize) -> Option<usize> {
     (capacity <= POOLED_BYTES_MAX).then(|| (capacity / BUF_ALIGN).ilog2() as usize)
 }
 
-/// A counted reference to an allocation that returns it to the pool when it is the last.
-struct Handle(ManuallyDrop<Arc<Allocation>>);
+/// A counted reference to an allocation that returns it to the pool when it is the last. An `Arc` would do, but for the
+/// price: whoever holds the only one can give it back without an atomic read-modify-write.
+struct Handle(NonNull<Allocation>);
+
+// SAFETY: as of `Allocation`, to which a handle is a counted reference.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
 
 impl Handle {
     fn allocate(len: usize) -> Self {
@@ -82,32 +89,53 @@ impl Handle {
         let capacity = if capacity <= POOLED_BYTES_MAX { capacity.next_power_of_two() } else { capacity };
         let pooled = class_of(capacity)
             .and_then(|class| POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten());
-        Self(ManuallyDrop::new(pooled.unwrap_or_else(|| Arc::new(Allocation::new(capacity)))))
+        let allocation = pooled.unwrap_or_else(|| Box::new(Allocation::new(capacity)));
+        Self(NonNull::from(Box::leak(allocation)))
+    }
+
+    fn allocation(&self) -> &Allocation {
+        // SAFETY: the allocation lives as long as it has holders, and this is one.
+        unsafe { self.0.as_ref() }
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset <= self.0.capacity);
+        debug_assert!(offset <= self.allocation().capacity);
         // SAFETY: callers keep `offset` within the capacity.
-        unsafe { self.0.start.as_ptr().add(offset) }
+        unsafe { self.allocation().start.as_ptr().add(offset) }
+    }
+
+    /// Whether nobody else holds the allocation. Only a holder could let others in.
+    fn is_only(&self) -> bool {
+        self.allocation().holders.load(Ordering::Acquire) == 1
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.0 == other.0
     }
 }
 
 impl Clone for Handle {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        self.allocation().holders.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the Arc is taken out once, here, and never touched again.
-        let mut allocation = unsafe { ManuallyDrop::take(&mut self.0) };
-        if Arc::get_mut(&mut allocation).is_none() {
-            return;
+        if !self.is_only() {
+            if self.allocation().holders.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
+            // In the pool it has the one holder that it will be given out to.
+            self.allocation().holders.store(1, Ordering::Relaxed);
         }
+        // SAFETY: it came from a leaked box, and the last holder, which this is, takes it back just once.
+        let allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
         let capacity = allocation.capacity;
         let Some(class) = class_of(capacity) else { return };
-        // During thread teardown the pool may be gone; then the Arc simply frees the memory.
+        // During thread teardown the pool may be gone; then the box simply frees the memory.
         let _ = POOL.try_with(|pool| {
             let list = &mut pool.borrow_mut()[class];
             if list.len() < POOL_CLASS_BYTES_MAX / capacity {
@@ -163,7 +191,7 @@ impl IoBuf {
 
     /// Joins `tail` back, which must be the range right behind this one in the same allocation; else gives it back.
     pub fn unsplit(&mut self, tail: Self) -> Result<(), Self> {
-        let adjacent = Arc::ptr_eq(&self.handle.0, &tail.handle.0) && self.start + self.len == tail.start;
+        let adjacent = self.handle.is_same(&tail.handle) && self.start + self.len == tail.start;
         if !adjacent {
             return Err(tail);
         }
@@ -227,9 +255,20 @@ impl SharedBuf {
         Self { handle: self.handle.clone(), start: self.start + range.start, len: range.end - range.start }
     }
 
+    /// As [`SharedBuf::slice`], of a buffer that is not needed any more.
+    ///
+    /// # Panics
+    /// If `range` is not within the buffer.
+    pub fn into_slice(mut self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "slice {range:?} of {}", self.len);
+        self.start += range.start;
+        self.len = range.end - range.start;
+        self
+    }
+
     /// Takes the buffer back for writing if nobody else holds any part of its allocation.
-    pub fn try_into_owned(mut self) -> Result<IoBuf, Self> {
-        if Arc::get_mut(&mut self.handle.0).is_none() {
+    pub fn try_into_owned(self) -> Result<IoBuf, Self> {
+        if !self.handle.is_only() {
             return Err(self);
         }
         Ok(IoBuf { handle: self.handle, start: self.start, len: self.len })

@@ -37,6 +37,14 @@ impl<T> IoFuture<T> {
         Self(State::Uring(op, finish))
     }
 
+    /// A look at the value, if the request was done at once.
+    pub fn peek(&self) -> Option<&T> {
+        match &self.0 {
+            State::Ready(value) => value.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The value, if the request was done at once.
     pub fn try_ready(self) -> Result<T, Self> {
         match self.0 {

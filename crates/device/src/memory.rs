@@ -1,33 +1,39 @@
 //! A member in memory: every request is done at once. For benchmarks, tests and RAM-backed arrays.
+//!
+//! There are no locks: as on a disk, requests that overlap while they are under way may each see or leave a mixture of
+//! both. Large pages are asked for, as members are large and the places written are all over them.
 
-use parking_lot::RwLock;
+#![allow(unsafe_code)]
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::{
     Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
     WriteFlags, ZeroFlags, bufs_len,
 };
 
-/// Bytes under one lock. Large enough that a chunk rarely crosses shards, small enough that threads rarely meet.
-const SHARD_BYTES: usize = 1 << 20;
-
 /// A member whose bytes are in memory.
 pub struct MemoryDevice {
     info: DeviceInfo,
-    shards: Vec<RwLock<Box<[u8]>>>,
+    bytes: Bytes,
 }
 
 impl MemoryDevice {
     /// A zeroed member of the given size, with 512-byte logical blocks.
+    ///
+    /// # Panics
+    /// When there is not that much address space.
     pub fn new(name: impl Into<String>, size_bytes: u64) -> Self {
         Self::with_block_bytes(name, size_bytes, 512)
     }
 
     /// As [`MemoryDevice::new`] with a given logical block size.
+    ///
+    /// # Panics
+    /// When there is not that much address space.
     pub fn with_block_bytes(name: impl Into<String>, size_bytes: u64, logical_block_bytes: u32) -> Self {
         let info = DeviceInfo { name: name.into(), size_bytes, logical_block_bytes, media: MediaKind::Ssd };
-        let shard_count = size_bytes.div_ceil(SHARD_BYTES as u64);
-        let shards = (0..shard_count).map(|_| RwLock::new(vec![0; SHARD_BYTES].into_boxed_slice())).collect();
-        Self { info, shards }
+        Self { info, bytes: Bytes::new(size_bytes as usize) }
     }
 
     fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
@@ -41,28 +47,6 @@ impl MemoryDevice {
         }
         Ok(())
     }
-
-    /// Copies out; the range has been checked.
-    fn copy_out(&self, mut offset: usize, mut to: &mut [u8]) {
-        while !to.is_empty() {
-            let (shard, at) = (offset / SHARD_BYTES, offset % SHARD_BYTES);
-            let (now, rest) = to.split_at_mut((SHARD_BYTES - at).min(to.len()));
-            now.copy_from_slice(&self.shards[shard].read()[at..at + now.len()]);
-            offset += now.len();
-            to = rest;
-        }
-    }
-
-    /// Runs `change` on each shard's part of a checked range.
-    fn change(&self, mut offset: usize, len: usize, mut change: impl FnMut(&mut [u8])) {
-        let end = offset + len;
-        while offset < end {
-            let (shard, at) = (offset / SHARD_BYTES, offset % SHARD_BYTES);
-            let now = (SHARD_BYTES - at).min(end - offset);
-            change(&mut self.shards[shard].write()[at..at + now]);
-            offset += now;
-        }
-    }
 }
 
 impl Device for MemoryDevice {
@@ -75,7 +59,7 @@ impl Device for MemoryDevice {
         if result.is_ok() {
             let mut offset = offset_bytes as usize;
             for buf in &mut into {
-                self.copy_out(offset, buf);
+                self.bytes.copy_out(offset, buf);
                 offset += buf.len();
             }
         }
@@ -87,12 +71,7 @@ impl Device for MemoryDevice {
         if result.is_ok() {
             let mut offset = offset_bytes as usize;
             for buf in &from {
-                let mut source: &[u8] = buf;
-                self.change(offset, buf.len(), |part| {
-                    let (now, rest) = source.split_at(part.len());
-                    part.copy_from_slice(now);
-                    source = rest;
-                });
+                self.bytes.copy_in(offset, buf);
                 offset += buf.len();
             }
         }
@@ -106,8 +85,109 @@ impl Device for MemoryDevice {
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
         let result = self.check(offset_bytes, len_bytes);
         if result.is_ok() {
-            self.change(offset_bytes as usize, len_bytes as usize, |part| part.fill(0));
+            self.bytes.zero(offset_bytes as usize, len_bytes as usize);
         }
         IoFuture::ready(result)
+    }
+}
+
+/// Memory that any number of threads read and write at the same time, byte by byte. No reference into it exists.
+struct Bytes {
+    map: MmapRaw,
+    len: usize,
+}
+
+impl Bytes {
+    fn new(len: usize) -> Self {
+        // A mapping cannot be empty.
+        let map =
+            MmapOptions::new().len(len.max(1)).map_anon().expect("address space for a member in memory");
+        // Only speed hangs on it; some systems have no large pages.
+        let _ = map.advise(Advice::HugePage);
+        Self { map: map.into(), len }
+    }
+
+    /// Where a range begins.
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset <= self.len && len <= self.len - offset, "{len} bytes at {offset} of {}", self.len);
+        // SAFETY: the range lies in the mapping, as was just checked.
+        unsafe { self.map.as_mut_ptr().add(offset) }
+    }
+
+    fn copy_out(&self, offset: usize, to: &mut [u8]) {
+        // SAFETY: both ranges are valid, and `to`, being exclusive, is not in the mapping.
+        unsafe { racing::copy(self.at(offset, to.len()), to.as_mut_ptr(), to.len()) }
+    }
+
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        // SAFETY: both ranges are valid, and `from` is not in the mapping, into which there are no references.
+        unsafe { racing::copy(from.as_ptr(), self.at(offset, from.len()), from.len()) }
+    }
+
+    fn zero(&self, offset: usize, len: usize) {
+        // SAFETY: the range is valid.
+        unsafe { racing::zero(self.at(offset, len), len) }
+    }
+}
+
+/// Copies that may run against each other. In Rust's own terms that would be a data race, which is undefined; so they are
+/// made by the C library behind the compiler's back, as the kernel or a controller would make them.
+mod racing {
+    use std::hint::black_box;
+
+    use libc::{c_int, c_void, size_t};
+
+    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+        type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, size_t) -> *mut c_void;
+        let copy: Copy = black_box(libc::memcpy);
+        // SAFETY: the caller vouches for both ranges, and that they are apart.
+        unsafe { copy(to.cast(), from.cast(), len) };
+    }
+
+    pub(super) unsafe fn zero(to: *mut u8, len: usize) {
+        type Set = unsafe extern "C" fn(*mut c_void, c_int, size_t) -> *mut c_void;
+        let set: Set = black_box(libc::memset);
+        // SAFETY: the caller vouches for the range.
+        unsafe { set(to.cast(), 0, len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_executor::block_on;
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::IoBuf;
+
+    #[test]
+    fn holds_what_was_written_and_refuses_what_is_not_its() {
+        let device = MemoryDevice::new("m", 1 << 20);
+        block_on(device.write(512, smallvec![IoBuf::copy_of(&[7; 1024]).freeze()], WriteFlags::default()))
+            .unwrap();
+        block_on(device.write_zeroes(1024, 512, ZeroFlags::default())).unwrap();
+        let read = |offset, len| block_on(device.read(offset, smallvec![IoBuf::with_len(len)]));
+        let block = read(0, 2048).into_one().unwrap();
+        assert!(block[..512].iter().all(|b| *b == 0) && block[512..1024].iter().all(|b| *b == 7));
+        assert!(block[1024..].iter().all(|b| *b == 0));
+        assert_eq!(read(1 << 20, 512).result.unwrap_err().kind, IoErrorKind::Truncated);
+        assert!(read(1, 512).result.is_err() && read(u64::MAX - 511, 512).result.is_err());
+    }
+
+    #[test]
+    fn requests_that_overlap_leave_bytes_of_either() {
+        let device = MemoryDevice::new("m", 4096);
+        let write = |value| {
+            for _ in 0..1000 {
+                let data = smallvec![IoBuf::copy_of(&[value; 4096]).freeze()];
+                block_on(device.write(0, data, WriteFlags::default())).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(1));
+            scope.spawn(|| write(2));
+        });
+        let block = block_on(device.read(0, smallvec![IoBuf::with_len(4096)])).into_one().unwrap();
+        assert!(block.iter().all(|b| [1, 2].contains(b)));
     }
 }

@@ -5,7 +5,10 @@
 #![allow(clippy::unwrap_used)]
 
 use loom::thread;
-use stripewise_device::{IoBuf, sync::Event};
+use stripewise_device::{
+    IoBuf,
+    sync::{Event, Readers, Replaced},
+};
 
 /// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are rare.
 fn model(check: impl Fn() + Send + Sync + 'static) {
@@ -62,5 +65,44 @@ fn a_shared_buffer_has_one_new_owner() {
         let mine = shared.try_into_owned().map(|mut own| own.fill(7)).is_ok();
         let theirs = other.join().unwrap();
         assert!(!(mine && theirs), "both cannot have been alone");
+    });
+}
+
+/// A value that knows whether it is gone.
+struct Watched(std::sync::Arc<loom::sync::atomic::AtomicBool>);
+
+impl Watched {
+    fn new() -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self(std::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false))))
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.store(true, loom::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn what_a_request_looks_at_stays_until_it_is_through() {
+    model(|| {
+        let readers = std::sync::Arc::new(Readers::default());
+        let replaced = std::sync::Arc::new(Replaced::new(readers.clone(), Watched::new()));
+        let other = {
+            let (readers, replaced) = (readers.clone(), replaced.clone());
+            thread::spawn(move || {
+                let request = readers.enter();
+                let seen = replaced.get(&request).as_ref();
+                let gone = seen.0.clone();
+                thread::yield_now();
+                assert!(!gone.load(loom::sync::atomic::Ordering::SeqCst), "it is gone while it is looked at");
+            })
+        };
+        replaced.store(Watched::new());
+        replaced.store(Watched::new());
+        replaced.reclaim();
+        other.join().unwrap();
+        assert!(replaced.reclaim(), "nobody looks any more");
+        assert_eq!(readers.active(), 0);
     });
 }

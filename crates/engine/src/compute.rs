@@ -12,20 +12,28 @@ use stripewise_parity as parity;
 use crate::{
     geometry::StripeSpan,
     mutants::{Mutant, lives},
-    plan::{Band, Cycle, Plan, StripeState},
+    plan::{Band, Cycle, Plan, Redundancy, StripeState},
     recovery::recover_data,
     rows::{BLOCK_BYTES, RowSet},
 };
 
 /// The new content of one write's part in one stripe.
-pub(crate) struct NewData<'a> {
-    pub(crate) span: StripeSpan,
-    pub(crate) chunk_bytes: usize,
-    /// The whole request's data.
-    pub(crate) buf: &'a SharedBuf,
+pub(crate) struct NewData {
+    span: StripeSpan,
+    chunk_bytes: usize,
+    /// The whole request's data, until all of it was taken.
+    buf: Option<SharedBuf>,
 }
 
-impl NewData<'_> {
+impl NewData {
+    pub(crate) fn new(span: StripeSpan, chunk_bytes: usize, buf: SharedBuf) -> Self {
+        Self { span, chunk_bytes, buf: Some(buf) }
+    }
+
+    fn buf(&self) -> &SharedBuf {
+        self.buf.as_ref().expect("bytes are taken once, when nobody looks at them any more")
+    }
+
     /// The part of a column's chunk that is new.
     fn dirty_bytes(&self, column: usize) -> Range<usize> {
         self.span.in_column(column, self.chunk_bytes).0
@@ -39,11 +47,21 @@ impl NewData<'_> {
     }
 
     fn bytes(&self, column: usize, bytes: &Range<usize>) -> &[u8] {
-        &self.buf[self.in_request(column, bytes)]
+        &self.buf()[self.in_request(column, bytes)]
     }
 
     fn shared(&self, column: usize, bytes: &Range<usize>) -> SharedBuf {
-        self.buf.slice(self.in_request(column, bytes))
+        self.buf().slice(self.in_request(column, bytes))
+    }
+
+    /// As [`NewData::shared`], of bytes that nobody asks for again: if they are the whole request, its own reference to
+    /// them is given away, which costs nothing.
+    fn take(&mut self, column: usize, bytes: &Range<usize>) -> SharedBuf {
+        let range = self.in_request(column, bytes);
+        match self.buf.take_if(|buf| range.len() == buf.len()) {
+            Some(whole) => whole,
+            None => self.buf().slice(range),
+        }
     }
 }
 
@@ -91,22 +109,25 @@ fn find<'a>(runs: &'a Runs, rows: &Range<usize>) -> Option<&'a [u8]> {
 pub(crate) fn compute(
     plan: &Plan,
     state: &StripeState,
-    new: &NewData<'_>,
+    mut new: NewData,
     mut fetched: Fetched,
 ) -> SmallVec<[WriteExtent; 8]> {
     for band in plan.bands.iter().filter(|band| band.cycle == Cycle::Recover) {
         recover_band(band, state, &mut fetched);
     }
-    let mut merged = merge_partial_blocks(plan, state, new, &fetched);
-    let parity = compute_parity(plan, state, new, &mut fetched, &merged);
+    let mut merged = merge_partial_blocks(plan, state, &new, &fetched);
+    let parity = compute_parity(plan, state, &new, &mut fetched, &merged);
     let mut extents = SmallVec::new();
-    for (column, ops) in plan.columns.iter().enumerate() {
-        if column < state.data_columns {
-            add_data_extents(&mut extents, column, ops.w, plan, new, &mut merged[column]);
-        } else if parity.is_empty() {
-            // Mirrors are written as the one data column is; its own copy may be missing.
-            add_exact_extent(&mut extents, column, 0, ops.w, new);
+    if state.redundancy == Redundancy::Mirrors {
+        // Mirrors are written as the one data column is; its own copy may be missing.
+        for (column, _) in plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
+            let dirty = new.dirty_bytes(0);
+            extents.push(exact_extent(column, dirty.start, new.shared(0, &dirty)));
         }
+        return extents;
+    }
+    for (column, ops) in plan.columns[..state.data_columns].iter().enumerate() {
+        add_data_extents(&mut extents, column, ops.w, plan, &mut new, &mut merged[column]);
     }
     extents.extend(parity);
     extents
@@ -137,7 +158,7 @@ fn recover_band(band: &Band, state: &StripeState, fetched: &mut Fetched) {
 fn merge_partial_blocks(
     plan: &Plan,
     state: &StripeState,
-    new: &NewData<'_>,
+    new: &NewData,
     fetched: &Fetched,
 ) -> SmallVec<[Merged; 8]> {
     let mut all: SmallVec<[Merged; 8]> = (0..state.data_columns).map(|_| Merged::new()).collect();
@@ -153,7 +174,7 @@ fn merge_partial_blocks(
     all
 }
 
-fn merge_block(column: usize, row: usize, old: &[u8], new: &NewData<'_>) -> SharedBuf {
+fn merge_block(column: usize, row: usize, old: &[u8], new: &NewData) -> SharedBuf {
     let block = byte_range(&(row..row + 1));
     let dirty = new.dirty_bytes(column);
     let dirty = dirty.start.max(block.start)..dirty.end.min(block.end);
@@ -168,7 +189,7 @@ fn merge_block(column: usize, row: usize, old: &[u8], new: &NewData<'_>) -> Shar
 /// What one parity computation looks at: some rows of a stripe, with old, new and joined content.
 struct Scope<'a> {
     state: &'a StripeState,
-    new: &'a NewData<'a>,
+    new: &'a NewData,
     fetched: &'a Fetched,
     merged: &'a [Merged],
     rows: Range<usize>,
@@ -205,7 +226,7 @@ fn pieces(band: &Band) -> SmallVec<[Range<usize>; 8]> {
 fn compute_parity(
     plan: &Plan,
     state: &StripeState,
-    new: &NewData<'_>,
+    new: &NewData,
     fetched: &mut Fetched,
     merged: &[Merged],
 ) -> SmallVec<[WriteExtent; 8]> {
@@ -322,41 +343,32 @@ fn add_data_extents(
     column: usize,
     rows: RowSet,
     plan: &Plan,
-    new: &NewData<'_>,
+    new: &mut NewData,
     merged: &mut Merged,
-) {
-    let exact =
-        plan.bands.iter().filter(|b| b.cycle == Cycle::Direct).fold(RowSet::EMPTY, |all, b| all | b.rows);
-    if !rows.intersects(&exact) {
-        let whole =
-            rows - merged.iter().fold(RowSet::EMPTY, |all, (row, _)| all | RowSet::range(*row..*row + 1));
-        let mut pieces: SmallVec<[(Range<usize>, SharedBuf); 4]> =
-            whole.runs().map(|run| (run.clone(), new.shared(column, &byte_range(&run)))).collect();
-        let joined = merged.drain(..).filter(|(row, _)| rows.contains(*row));
-        pieces.extend(joined.map(|(row, buf)| (row..row + 1, buf)));
-        pieces.sort_unstable_by_key(|(rows, _)| rows.start);
-        return add_merged_extents(extents, column, pieces.into_iter());
-    }
-    add_exact_extent(extents, column, column, rows, new);
-}
-
-/// Adds exactly the new bytes of `source`, a data column, as one write to `column`.
-fn add_exact_extent(
-    extents: &mut SmallVec<[WriteExtent; 8]>,
-    column: usize,
-    source: usize,
-    rows: RowSet,
-    new: &NewData<'_>,
 ) {
     if rows.is_empty() {
         return;
     }
-    let dirty = new.dirty_bytes(source);
-    extents.push(WriteExtent {
-        column,
-        start: dirty.start,
-        bufs: WriteBufs::from_iter([new.shared(source, &dirty)]),
-    });
+    let is_exact = |band: &Band| band.cycle == Cycle::Direct && band.rows.intersects(&rows);
+    if plan.bands.iter().any(is_exact) {
+        let dirty = new.dirty_bytes(column);
+        extents.push(exact_extent(column, dirty.start, new.take(column, &dirty)));
+        return;
+    }
+    let whole = rows - merged.iter().fold(RowSet::EMPTY, |all, (row, _)| all | RowSet::range(*row..*row + 1));
+    let mut pieces: SmallVec<[Computed; 4]> =
+        whole.runs().map(|run| (run.clone(), new.take(column, &byte_range(&run)))).collect();
+    if !merged.is_empty() {
+        let joined = merged.drain(..).filter(|(row, _)| rows.contains(*row));
+        pieces.extend(joined.map(|(row, buf)| (row..row + 1, buf)));
+        pieces.sort_unstable_by_key(|(rows, _)| rows.start);
+    }
+    add_merged_extents(extents, column, pieces.into_iter());
+}
+
+/// Exactly the new bytes of a column.
+fn exact_extent(column: usize, start: usize, bytes: SharedBuf) -> WriteExtent {
+    WriteExtent { column, start, bufs: WriteBufs::from_iter([bytes]) }
 }
 
 #[cfg(test)]
@@ -492,7 +504,8 @@ mod tests {
             };
             let mut columns = contents(&geometry, seed);
             let request = IoBuf::copy_of(&(0..len).map(|i| (i as u64 ^ seed) as u8).collect::<Vec<_>>()).freeze();
-            let new = NewData { span, chunk_bytes: geometry.chunk_bytes(), buf: &request };
+            let new = NewData::new(span, geometry.chunk_bytes(), request);
+            let dirty_mirror = new.dirty_bytes(0);
             let mut expected = columns.clone();
             for column in span.columns(geometry.chunk_bytes()) {
                 let dirty = new.dirty_bytes(column);
@@ -504,7 +517,7 @@ mod tests {
                 columns[*column].fill(0xdd);
             }
             let fetched = fetch(&plan, &columns);
-            for extent in compute(&plan, &state, &new, fetched) {
+            for extent in compute(&plan, &state, new, fetched) {
                 prop_assert!(presence(extent.column) != Presence::Missing);
                 let mut at = extent.start;
                 for buf in &extent.bufs {
@@ -520,7 +533,7 @@ mod tests {
                     // Written rows are healed; the others stay as they were.
                     for rows in (plan.columns[column].w & touched).runs() {
                         let bytes = byte_range(&rows);
-                        let exact = if geometry.has_parity() { bytes } else { new.dirty_bytes(0) };
+                        let exact = if geometry.has_parity() { bytes } else { dirty_mirror.clone() };
                         prop_assert!(found[exact.clone()] == expected[exact]);
                     }
                 }

@@ -195,6 +195,17 @@ impl Intent {
         Ok(IntentGuard { intent: self, region })
     }
 
+    /// As [`Intent::begin`], if the region is marked already.
+    pub(crate) fn try_begin(&self, stripe: StripeIndex) -> Option<IntentGuard<'_>> {
+        let region = self.map.region_of(stripe);
+        self.try_enter(region).then(|| IntentGuard { intent: self, region })
+    }
+
+    /// Goes on with a write that was [kept](IntentGuard::keep).
+    pub(crate) fn resume(&self, kept: KeptIntent) -> IntentGuard<'_> {
+        IntentGuard { intent: self, region: kept.0 }
+    }
+
     /// Counts a write in, if the region is marked on disk.
     #[inline]
     fn try_enter(&self, region: usize) -> bool {
@@ -352,6 +363,19 @@ impl Intent {
 pub(crate) struct IntentGuard<'a> {
     intent: &'a Intent,
     region: usize,
+}
+
+/// A write in flight that somebody else goes on with. Whoever loses it leaves its region marked for ever.
+#[must_use = "the write stays in flight until it is resumed"]
+pub(crate) struct KeptIntent(usize);
+
+impl IntentGuard<'_> {
+    /// Keeps the write in flight, to be resumed.
+    pub(crate) fn keep(self) -> KeptIntent {
+        let kept = KeptIntent(self.region);
+        std::mem::forget(self);
+        kept
+    }
 }
 
 impl Drop for IntentGuard<'_> {

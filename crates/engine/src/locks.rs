@@ -20,7 +20,35 @@ const BUCKETS_DEFAULT: usize = 1024;
 
 /// The table of locked rows.
 pub(crate) struct RowLocks {
-    buckets: Box<[Mutex<Vec<ActiveStripe>>]>,
+    buckets: Box<[Mutex<Bucket>]>,
+}
+
+/// Active stripes with the same hash.
+#[derive(Default)]
+struct Bucket(Vec<ActiveStripe>);
+
+impl Bucket {
+    fn index(&self, stripe: StripeIndex) -> Option<usize> {
+        self.0.iter().position(|active| active.stripe == stripe)
+    }
+
+    fn active(&mut self, stripe: StripeIndex) -> &mut ActiveStripe {
+        let index = self.index(stripe).unwrap_or_else(|| {
+            self.0.push(ActiveStripe::new(stripe));
+            self.0.len() - 1
+        });
+        &mut self.0[index]
+    }
+
+    /// Takes rows if they are free.
+    fn take(&mut self, stripe: StripeIndex, rows: &RowSet) -> bool {
+        let active = self.active(stripe);
+        let is_free = active.is_free(rows);
+        if is_free {
+            active.held |= *rows;
+        }
+        is_free
+    }
 }
 
 struct ActiveStripe {
@@ -88,7 +116,19 @@ impl RowLocks {
         LockRows { locks: self, stripe, rows, state: LockState::New }
     }
 
-    fn bucket(&self, stripe: StripeIndex) -> &Mutex<Vec<ActiveStripe>> {
+    /// Locks rows of a stripe, if nobody has them or waits for them.
+    pub(crate) fn try_lock(&self, stripe: StripeIndex, rows: RowSet) -> Option<RowGuard<'_>> {
+        let stripe = StripeIndex(mutants::lock_key(stripe.0));
+        let taken = self.bucket(stripe).lock().take(stripe, &rows);
+        taken.then(|| RowGuard { locks: self, stripe, rows })
+    }
+
+    /// Goes on with rows that were [kept](RowGuard::keep).
+    pub(crate) fn resume(&self, kept: KeptRows) -> RowGuard<'_> {
+        RowGuard { locks: self, stripe: kept.stripe, rows: kept.rows }
+    }
+
+    fn bucket(&self, stripe: StripeIndex) -> &Mutex<Bucket> {
         // Fibonacci hashing: neighbouring stripes spread over the buckets.
         let hash = stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
@@ -97,15 +137,10 @@ impl RowLocks {
     /// Takes rows if they are free, else queues.
     fn acquire(&self, stripe: StripeIndex, rows: RowSet, waker: &Waker) -> Option<u64> {
         let mut bucket = self.bucket(stripe).lock();
-        let index = bucket.iter().position(|a| a.stripe == stripe).unwrap_or_else(|| {
-            bucket.push(ActiveStripe::new(stripe));
-            bucket.len() - 1
-        });
-        let active = &mut bucket[index];
-        if active.is_free(&rows) {
-            active.held |= rows;
+        if bucket.take(stripe, &rows) {
             return None;
         }
+        let active = bucket.active(stripe);
         active.next_ticket += 1;
         let ticket = active.next_ticket;
         active.queue.push_back(Waiter { ticket, rows, waker: waker.clone() });
@@ -116,6 +151,7 @@ impl RowLocks {
     fn still_waits(&self, stripe: StripeIndex, ticket: u64, waker: &Waker) -> bool {
         let mut bucket = self.bucket(stripe).lock();
         let queued = bucket
+            .0
             .iter_mut()
             .find(|a| a.stripe == stripe)
             .and_then(|active| active.queue.iter_mut().find(|w| w.ticket == ticket));
@@ -130,12 +166,12 @@ impl RowLocks {
         let mut wakers = Vec::new();
         {
             let mut bucket = self.bucket(stripe).lock();
-            let index = bucket.iter().position(|a| a.stripe == stripe).expect("a held stripe is active");
-            let active = &mut bucket[index];
+            let index = bucket.index(stripe).expect("a held stripe is active");
+            let active = &mut bucket.0[index];
             change(active);
             active.grant(&mut wakers);
             if active.held.is_empty() && active.queue.is_empty() {
-                bucket.swap_remove(index);
+                bucket.0.swap_remove(index);
             }
         }
         wakers.into_iter().for_each(Waker::wake);
@@ -211,6 +247,22 @@ pub(crate) struct RowGuard<'a> {
     rows: RowSet,
 }
 
+/// Locked rows that somebody else goes on with. Whoever loses them leaves them locked for ever.
+#[must_use = "the rows stay locked until they are resumed"]
+pub(crate) struct KeptRows {
+    stripe: StripeIndex,
+    rows: RowSet,
+}
+
+impl RowGuard<'_> {
+    /// Keeps the rows locked, to be resumed.
+    pub(crate) fn keep(self) -> KeptRows {
+        let kept = KeptRows { stripe: self.stripe, rows: self.rows };
+        std::mem::forget(self);
+        kept
+    }
+}
+
 impl Drop for RowGuard<'_> {
     fn drop(&mut self) {
         self.locks.unlock(self.stripe, self.rows);
@@ -244,6 +296,23 @@ mod tests {
     }
 
     #[test]
+    fn a_try_takes_what_is_free_and_nothing_else() {
+        let locks = RowLocks::default();
+        let first = locks.try_lock(S, RowSet::range(0..4)).unwrap();
+        assert!(locks.try_lock(S, RowSet::range(3..5)).is_none());
+        let second = locks.try_lock(S, RowSet::range(4..8)).unwrap();
+        let mut waiting = locks.lock(S, RowSet::range(0..8));
+        assert!(ready(&mut waiting).is_none());
+        assert!(locks.try_lock(S, RowSet::range(9..10)).is_some());
+        let kept = first.keep();
+        drop(second);
+        assert!(ready(&mut waiting).is_none(), "what was kept is still locked");
+        drop(locks.resume(kept));
+        assert!(locks.try_lock(S, RowSet::range(0..1)).is_none(), "they go to who waits");
+        assert!(ready(&mut waiting).is_some());
+    }
+
+    #[test]
     fn a_whole_stripe_is_not_starved() {
         let locks = RowLocks::with_buckets(1);
         let small = ready(&mut locks.lock(S, RowSet::range(0..1))).unwrap();
@@ -268,6 +337,6 @@ mod tests {
         drop(first);
         drop(never_polled_again);
         assert!(ready(&mut queued).is_some());
-        assert!(locks.buckets.iter().all(|b| b.lock().is_empty()), "idle stripes are forgotten");
+        assert!(locks.buckets.iter().all(|b| b.lock().0.is_empty()), "idle stripes are forgotten");
     }
 }

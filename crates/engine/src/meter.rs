@@ -248,9 +248,17 @@ impl Meter {
             return io;
         }
         let Some(Clock(env)) = self.clock.get() else { return io };
-        let found = self.under_way.fetch_add(1, Relaxed) as f32;
+        let found = self.under_way.load(Relaxed) as f32;
         store(&self.queue, load(&self.queue) + QUEUE_WEIGHT * (found - load(&self.queue)));
         let begun = env.now();
+        let io = match io.try_ready() {
+            Ok(value) => {
+                self.done(if is_ok(&value) { class } else { IoClass::Other }, bytes, begun);
+                return IoFuture::ready(value);
+            }
+            Err(io) => io,
+        };
+        self.under_way.fetch_add(1, Relaxed);
         IoFuture::boxed(Watched { io, entry: Entry(self.clone()), class, bytes, begun, is_ok })
     }
 

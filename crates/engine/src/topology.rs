@@ -173,8 +173,12 @@ impl Recorded {
         self.event.set(());
     }
 
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
     pub(crate) async fn wait(&self) {
-        if !self.done.load(Ordering::Acquire) {
+        if !self.is_done() {
             self.event.wait().await;
         }
     }

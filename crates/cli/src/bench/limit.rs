@@ -2,11 +2,12 @@
 //! the same sizes.
 
 use fastrand::Rng;
+use memmap2::{Advice, MmapMut};
 use stripewise::parity;
 
 /// Members as plain memory, and the working buffers of one writer.
 pub(super) struct BareArray {
-    members: Vec<Vec<u8>>,
+    members: Vec<MmapMut>,
     chunk_bytes: usize,
     parity: Vec<u8>,
     old: Vec<u8>,
@@ -14,10 +15,18 @@ pub(super) struct BareArray {
 
 const BLOCK: usize = 4096;
 
+/// Memory with pages of the same size as a memory member's. Written once, so that no page fault falls into the
+/// measurement.
+fn member(bytes: usize) -> MmapMut {
+    let mut memory = MmapMut::map_anon(bytes).expect("address space for a member");
+    let _ = memory.advise(Advice::HugePage);
+    memory.fill(1);
+    memory
+}
+
 impl BareArray {
     pub(super) fn new(members: usize, member_bytes: usize, chunk_bytes: usize) -> Self {
-        // Written once, so that no page fault falls into the measurement.
-        let members = (0..members).map(|_| vec![1; member_bytes]).collect();
+        let members = (0..members).map(|_| member(member_bytes)).collect();
         Self { members, chunk_bytes, parity: vec![1; chunk_bytes], old: vec![1; BLOCK] }
     }
 

@@ -1,17 +1,8 @@
 //! Counters that many threads add to without sharing a cache line.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Threads that have cells of their own; all others share the last.
-const OWNERS: usize = 31;
-
-/// Threads seen so far.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    /// Which cells are this thread's.
-    static CELLS: usize = THREADS.fetch_add(1, Relaxed).min(OWNERS);
-}
+use super::cells::{CELLS, my_cell};
 
 /// `N` counters that only grow. An addition by one of the first threads of the process is a load and a store of a cell
 /// that no other thread writes.
@@ -25,16 +16,16 @@ struct Cells<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> Default for Counters<N> {
     fn default() -> Self {
-        Self((0..=OWNERS).map(|_| Cells(std::array::from_fn(|_| AtomicU64::new(0)))).collect())
+        Self((0..CELLS).map(|_| Cells(std::array::from_fn(|_| AtomicU64::new(0)))).collect())
     }
 }
 
 impl<const N: usize> Counters<N> {
     /// Adds to counter `index`.
     pub fn add(&self, index: usize, count: u64) {
-        let owner = CELLS.with(|cells| *cells);
-        let cell = &self.0[owner].0[index];
-        if owner < OWNERS {
+        let (cell, is_own) = my_cell();
+        let cell = &self.0[cell].0[index];
+        if is_own {
             cell.store(cell.load(Relaxed).wrapping_add(count), Relaxed);
         } else {
             cell.fetch_add(count, Relaxed);
@@ -97,10 +88,10 @@ mod tests {
     fn nothing_is_lost_however_many_threads_add() {
         let counters = Counters::<2>::default();
         std::thread::scope(|scope| {
-            for _ in 0..2 * OWNERS {
+            for _ in 0..2 * CELLS {
                 scope.spawn(|| (0..1000).for_each(|_| counters.add(1, 3)));
             }
         });
-        assert_eq!((counters.sum(0), counters.sum(1)), (0, 2 * OWNERS as u64 * 3000));
+        assert_eq!((counters.sum(0), counters.sum(1)), (0, 2 * CELLS as u64 * 3000));
     }
 }

@@ -1,7 +1,10 @@
 //! Waiting without blocking a thread: a list of wakers under the caller's own lock, and a one-shot event; and
 //! counting without sharing.
 
+mod barrier;
+mod cells;
 mod counters;
+mod readers;
 pub mod seam;
 
 use std::{
@@ -10,6 +13,7 @@ use std::{
 };
 
 pub use counters::Counters;
+pub use readers::{Kept, Reader, Readers, Replaced, Seen};
 use seam::{Arc, Mutex};
 
 /// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that no

@@ -23,6 +23,8 @@ use crate::{
 
 /// How often stopping looks whether the last request has ended.
 const STOP_POLL: Duration = Duration::from_millis(1);
+/// How often it is looked whether the last request has ended that may look at a member that was removed.
+const LET_GO_POLLS: usize = 1000;
 
 impl Array {
     /// Declares a member failed, as if it had failed by itself.
@@ -276,7 +278,20 @@ impl Shared {
             ledger.forget(&member);
             Ok(None)
         })
-        .await
+        .await?;
+        self.let_go().await;
+        Ok(())
+    }
+
+    /// Waits a while for requests that may still look at members that have left, so that their devices are closed.
+    /// Housekeeping goes on with those of requests that take longer.
+    async fn let_go(&self) {
+        for _ in 0..LET_GO_POLLS {
+            if self.topology.reclaim() {
+                return;
+            }
+            self.env.sleep(STOP_POLL).await;
+        }
     }
 
     /// The times of a device that is to be added, if those of the other members were measured.

@@ -30,12 +30,27 @@ struct Outcome<T> {
     waker: Option<Waker>,
 }
 
+impl<T> Detached<T> {
+    /// A request that was done at once.
+    pub(crate) fn done(value: T) -> Self {
+        Self(State::Done(Some(value)))
+    }
+
+    /// The outcome, if the request was done at once.
+    pub(crate) fn try_done(self) -> Result<T, Self> {
+        match self.0 {
+            State::Done(Some(value)) => Ok(value),
+            state => Err(Self(state)),
+        }
+    }
+}
+
 impl<T: Send + Unpin + 'static> Detached<T> {
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         let mut request: BoxFuture<T> = Box::pin(request);
         // The waker of this first step goes nowhere; the task polls again with its own.
         if let Poll::Ready(value) = request.as_mut().poll(&mut Context::from_waker(noop_waker_ref())) {
-            return Self(State::Done(Some(value)));
+            return Self::done(value);
         }
         let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
         let result = outcome.clone();

@@ -63,11 +63,10 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        let shared = self.array.shared.clone();
-        self.run(async move {
-            let data = into_one(from);
-            shared.write(offset_bytes, data, flags).await.map_err(IoError::from)
-        })
+        match self.array.shared.start_write(offset_bytes, into_one(from), flags).try_done() {
+            Ok(result) => IoFuture::ready(result.map_err(IoError::from)),
+            Err(running) => IoFuture::boxed(async move { running.await.map_err(IoError::from) }),
+        }
     }
 
     fn flush(&self) -> Completion {

@@ -39,7 +39,7 @@ impl Shared {
     }
 
     async fn holes_of_members(&self, stripes: &Range<u64>) -> Result<Vec<Holes>, IoError> {
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         let range = self.member_range(stripes);
         let mut all = Vec::with_capacity(self.geometry.members());
         for member in (0..self.geometry.members()).map(MemberIndex) {

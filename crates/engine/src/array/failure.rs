@@ -50,7 +50,7 @@ impl Shared {
             return Err(ArrayError::ReadOnly);
         }
         let mut ledger = self.ledger.lock().await;
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }
@@ -158,7 +158,7 @@ impl Shared {
         recorded: &Recorded,
         limit: Limit,
     ) -> Result<bool, ArrayError> {
-        let mut next = (*self.topology.load_full()).clone();
+        let mut next = (*self.topology.load()).clone();
         let mut dropped = Vec::new();
         for (member, error) in failed {
             let place = next.place_of(&member);
@@ -195,7 +195,7 @@ impl Shared {
     /// The array has failed: it stays as it is on disk, and takes no more writes.
     fn give_up(&self, recorded: &Recorded) {
         tracing::error!("the array has lost more members than it tolerates: it stops writing");
-        let mut next = (*self.topology.load_full()).clone();
+        let mut next = (*self.topology.load()).clone();
         next.failed = true;
         next.recorded = recorded.clone();
         self.topology.store(Arc::new(next));

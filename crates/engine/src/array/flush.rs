@@ -30,7 +30,7 @@ impl Shared {
 
     /// Flushes all members; one that cannot is dropped.
     pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }

@@ -22,14 +22,16 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
-use arc_swap::ArcSwap;
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::{Mutex, RwLock};
-use stripewise_device::EnvHandle;
+use stripewise_device::{
+    EnvHandle,
+    sync::{Readers, Replaced},
+};
 use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
@@ -66,14 +68,14 @@ pub(crate) struct Shared {
     pub(crate) geometry: Geometry,
     pub(crate) uuid: Uuid,
     pub(crate) name: ArrayName,
-    pub(crate) topology: ArcSwap<Topology>,
+    pub(crate) topology: Replaced<Topology>,
     pub(crate) locks: RowLocks,
     /// None for level 0, which has nothing that could disagree.
     pub(crate) intent: Option<Intent>,
     /// Where each member keeps its bitmap, by device number; members without extension area are not listed.
     pub(crate) bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
     pub(crate) ledger: AsyncMutex<Ledger>,
-    pub(crate) selection: ArcSwap<Arc<dyn WriteSelection>>,
+    pub(crate) selection: Replaced<Arc<dyn WriteSelection>>,
     /// The selection looks at what members' I/O costs.
     pub(crate) metered: AtomicBool,
     /// Names of devices on their way into the array.
@@ -89,9 +91,9 @@ pub(crate) struct Shared {
     /// Members that were taken by force although they are not current, for people.
     pub(crate) forced: Vec<Excluded>,
     /// Requests being served, for stopping and for background jobs that give way.
-    pub(crate) requests: Requests,
+    pub(crate) requests: Arc<Readers>,
     /// The array's own tasks at work: stopping waits for them too.
-    pub(crate) background: Requests,
+    pub(crate) background: Readers,
     /// The member that leaves, and the one that takes its place, while that is being written down: bitmap pages go to
     /// whoever holds them before, and after.
     pub(crate) handing_over: Mutex<Option<(Arc<Member>, Arc<Member>)>>,
@@ -101,39 +103,6 @@ pub(crate) struct Shared {
     pub(crate) member_dropped: AtomicBool,
     /// Blocks that failed to be read and await healing, as (stripe, column).
     pub(crate) healing: Mutex<std::collections::BTreeSet<(u64, usize)>>,
-}
-
-/// Counts requests under way.
-#[derive(Default)]
-pub(crate) struct Requests {
-    active: AtomicU64,
-    served: AtomicU64,
-}
-
-impl Requests {
-    pub(crate) fn enter(&self) -> RequestGuard<'_> {
-        // With the looks at `closing` in one order for all: a request that stopping does not see sees that it is stopping.
-        self.active.fetch_add(1, Ordering::SeqCst);
-        RequestGuard(self)
-    }
-
-    pub(crate) fn active(&self) -> u64 {
-        self.active.load(Ordering::SeqCst)
-    }
-
-    /// Grows whenever a request ends: tells background jobs whether clients are there.
-    pub(crate) fn served(&self) -> u64 {
-        self.served.load(Ordering::Relaxed)
-    }
-}
-
-pub(crate) struct RequestGuard<'a>(&'a Requests);
-
-impl Drop for RequestGuard<'_> {
-    fn drop(&mut self) {
-        self.0.served.fetch_add(1, Ordering::Relaxed);
-        self.0.active.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 impl Array {

@@ -22,8 +22,8 @@ struct Piece {
 }
 
 /// One read of one member: pieces that lie side by side there.
-struct MemberRead {
-    member: Arc<Member>,
+struct MemberRead<'t> {
+    member: &'t Arc<Member>,
     /// Where in the member's data.
     start: u64,
     len: u64,
@@ -35,7 +35,7 @@ struct MemberRead {
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
 
-impl MemberRead {
+impl MemberRead<'_> {
     /// Whether a piece at that place of the same member can be added.
     fn follows(&self, start: u64) -> bool {
         self.start + self.len == start && self.pieces.len() < PIECES_MAX
@@ -48,17 +48,17 @@ impl Array {
     /// # Errors
     /// [`ArrayError::Unreadable`] names the first byte that neither its member nor redundancy could deliver.
     pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let _request = self.shared.requests.enter();
+        let request = self.shared.requests.enter();
         self.shared.check_request(offset_bytes, buf.len() as u64)?;
         self.shared.stats.count_read(buf.len() as u64);
-        let topology = self.shared.topology.load_full();
+        let topology = self.shared.topology.get(&request);
         let pieces = self.shared.pieces(offset_bytes, buf.len());
         if let [piece] = &pieces[..]
             && let Some(member) = self.shared.pick_reader(&topology, piece)
         {
             let start = self.shared.member_offset(piece);
             let done = member.read(start, smallvec![buf]).await;
-            return self.shared.finish_simple(&member, piece, done).await;
+            return self.shared.finish_simple(member, piece, done).await;
         }
         self.shared.read_pieces(&topology, offset_bytes, buf, &pieces).await
     }
@@ -85,16 +85,14 @@ impl Shared {
 
     /// The member to read a piece from. Mirrors take turns by stripe, but where a resync is due: there all readers
     /// must see the one that the others will be made equal to.
-    fn pick_reader(&self, topology: &Topology, piece: &Piece) -> Option<Arc<Member>> {
+    fn pick_reader<'t>(&self, topology: &'t Topology, piece: &Piece) -> Option<&'t Arc<Member>> {
         if self.geometry.level() != Level::Raid1 {
-            return topology.reader(&self.geometry, piece.stripe, piece.column).cloned();
+            return topology.reader(&self.geometry, piece.stripe, piece.column);
         }
         let members = self.geometry.members();
         let first =
             if self.is_trusted(piece.stripe) { (piece.stripe.0 % members as u64) as usize } else { 0 };
-        (0..members)
-            .find_map(|i| topology.reader(&self.geometry, piece.stripe, (first + i) % members))
-            .cloned()
+        (0..members).find_map(|i| topology.reader(&self.geometry, piece.stripe, (first + i) % members))
     }
 
     async fn finish_simple(
@@ -132,7 +130,7 @@ impl Shared {
         pieces: &[Piece],
     ) -> Result<IoBuf, ArrayError> {
         let (reads, mut lost) = self.gather(topology, buf, pieces);
-        let started: Vec<(MemberRead, IoFuture<ReadDone>)> = reads
+        let started: Vec<(MemberRead<'_>, IoFuture<ReadDone>)> = reads
             .into_iter()
             .map(|mut read| {
                 let io = read.member.read_as(IoClass::Other, read.start, std::mem::take(&mut read.bufs));
@@ -144,8 +142,8 @@ impl Shared {
             let ReadDone { result, bufs } = io.await;
             if let Err(error) = result {
                 let piece = &pieces[read.pieces[0]];
-                let column = self.geometry.column_of(piece.stripe, self.index_of(&read.member, piece));
-                self.note_read_error(&read.member, piece.stripe, column, error).await;
+                let column = self.geometry.column_of(piece.stripe, self.index_of(read.member, piece));
+                self.note_read_error(read.member, piece.stripe, column, error).await;
                 lost.extend(read.pieces.into_iter().zip(bufs));
             } else {
                 read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));
@@ -160,13 +158,13 @@ impl Shared {
     }
 
     /// Cuts the buffer into the pieces and puts them into reads; pieces without a readable member come back apart.
-    fn gather(
+    fn gather<'t>(
         &self,
-        topology: &Topology,
+        topology: &'t Topology,
         mut buf: IoBuf,
         pieces: &[Piece],
-    ) -> (Vec<MemberRead>, Vec<(usize, IoBuf)>) {
-        let mut reads: Vec<MemberRead> = Vec::with_capacity(self.geometry.members().min(pieces.len()));
+    ) -> (Vec<MemberRead<'t>>, Vec<(usize, IoBuf)>) {
+        let mut reads: Vec<MemberRead<'t>> = Vec::with_capacity(self.geometry.members().min(pieces.len()));
         let mut lost = Vec::new();
         for (index, piece) in pieces.iter().enumerate() {
             let part = buf.split_to(piece.bytes.len());
@@ -176,7 +174,7 @@ impl Shared {
             };
             let (start, len) = (self.member_offset(piece), part.len() as u64);
             let neighbour =
-                reads.iter_mut().rev().find(|r| r.follows(start) && Arc::ptr_eq(&r.member, &member));
+                reads.iter_mut().rev().find(|r| r.follows(start) && Arc::ptr_eq(r.member, member));
             match neighbour {
                 Some(read) => {
                     read.len += len;
@@ -197,12 +195,12 @@ impl Shared {
 
     /// A piece whose vectored read failed, or whose member is missing: read alone, else recovered.
     async fn read_or_recover(&self, piece: &Piece, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         let Some(member) = self.pick_reader(&topology, piece) else {
             return self.recover_locked(piece.stripe, piece.column, piece.bytes.clone(), buf).await;
         };
         let done = member.read(self.member_offset(piece), smallvec![buf]).await;
-        self.finish_simple(&member, piece, done).await
+        self.finish_simple(member, piece, done).await
     }
 
     /// Names the array's byte in an error that named a stripe's.

@@ -65,7 +65,7 @@ impl Shared {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         match self.own(&topology, stripe, column, &bytes).await {
             Some(block) => {
                 into.copy_from_slice(&block);
@@ -99,7 +99,7 @@ impl Shared {
         self.stats.count_recovered();
         let mut unreadable: Columns = smallvec![column];
         loop {
-            let topology = self.topology.load_full();
+            let topology = self.topology.load();
             let is_readable =
                 |c: usize| !unreadable.contains(&c) && topology.reader(&self.geometry, stripe, c).is_some();
             let Some(sources) = Sources::choose(&self.geometry, column, is_readable) else {
@@ -162,7 +162,7 @@ impl Shared {
     async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
         let _rows = self.locks.lock(stripe, rows).await;
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Ok(()); // a resync goes over it anyway
         }

@@ -161,7 +161,7 @@ impl Array {
             })
             .collect();
         members.sort_by_key(|member| member.dev_number);
-        let topology = shared.topology.load_full();
+        let topology = shared.topology.load();
         ArrayReport {
             name: self.name(),
             uuid: shared.uuid,

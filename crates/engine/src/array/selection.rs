@@ -8,7 +8,7 @@ use crate::{
     geometry::{Geometry, StripeIndex, StripeSpan},
     ledger::Ledger,
     plan::{
-        self, Plan, PlanError, StripeState,
+        self, Plan, PlanError, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost},
         selection::Policy,
     },
@@ -94,13 +94,13 @@ impl Shared {
     /// Plans a stripe's write, and tells who traces decisions.
     pub(super) fn plan(
         &self,
+        selection: &dyn WriteSelection,
         topology: &Topology,
         span: &StripeSpan,
         state: &StripeState,
     ) -> Result<Plan, PlanError> {
         let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
-        let selection = self.selection.load();
-        let plan = plan::build(state, &***selection, &costs)?;
+        let plan = plan::build(state, selection, &costs)?;
         self.tracer.tell(|number| Decision {
             number,
             at: self.env.now(),

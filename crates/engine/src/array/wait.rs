@@ -12,6 +12,11 @@ use stripewise_device::IoFuture;
 /// Requests under way, in the order that their results are wanted.
 pub(super) type Requested<T> = SmallVec<[IoFuture<T>; 8]>;
 
+/// Whether all were done at once, and well.
+pub(super) fn are_ready<T>(requested: &Requested<T>, is_well: fn(&T) -> bool) -> bool {
+    requested.iter().all(|io| io.peek().is_some_and(is_well))
+}
+
 /// Waits for all. `watched` says that members are metered: each request is then looked at whenever one of them wakes
 /// the task, so that its end is seen when it happens; else one after the other, which is less work.
 pub(super) async fn wait_all<T: Unpin>(requested: Requested<T>, watched: bool) -> SmallVec<[T; 8]> {

@@ -4,21 +4,22 @@ use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags};
+use stripewise_device::{IoBuf, IoError, IoErrorKind, ReadDone, SharedBuf, WriteFlags, sync::Reader};
 
 use super::{
     Array, Shared,
     detached::Detached,
-    wait::{Requested, wait_all},
+    wait::{Requested, are_ready, wait_all},
 };
 use crate::{
     compute::{self, Fetched, NewData, Run, Runs, WriteExtent, byte_range},
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
-    intent::IntentGuard,
+    intent::{IntentGuard, KeptIntent},
+    locks::{KeptRows, RowGuard},
     meter::IoClass,
     mutants::{Mutant, lives},
-    plan::{Plan, Presence, StripeState},
+    plan::{Plan, PlanError, Presence, StripeState, WriteSelection},
     rows::RowSet,
     topology::{Member, Topology},
 };
@@ -36,6 +37,71 @@ struct PlannedRead {
 /// Columns whose old content could not be read in this write.
 type Unreadable = SmallVec<[usize; 2]>;
 
+/// What is known of a stripe, and how it is to be written.
+struct Planned {
+    state: StripeState,
+    plan: Plan,
+}
+
+/// Reads under way.
+struct Reads {
+    requested: Requested<ReadDone>,
+    planned: SmallVec<[PlannedRead; 8]>,
+}
+
+/// Writes under way, and to whom.
+struct Writes<'t> {
+    requested: Requested<Result<(), IoError>>,
+    members: SmallVec<[&'t Arc<Member>; 8]>,
+}
+
+/// A stripe's part of a write, with the bytes of that part alone.
+struct StripeWrite {
+    span: StripeSpan,
+    data: SharedBuf,
+    flags: WriteFlags,
+}
+
+/// How far a stripe's write came at once.
+enum Progress {
+    Done(Result<(), ArrayError>),
+    Waits(Rest),
+}
+
+/// What is left of a stripe's write that must wait for something, by what it has got hold of.
+enum Rest {
+    /// Nothing: others have its rows.
+    Rows(StripeWrite),
+    /// Its rows; its region is to be marked.
+    Region(StripeWrite, KeptRows),
+    /// Rows and region; it is to be planned, and that is not simple.
+    Plan(StripeWrite, Held),
+    /// All that the plan reads is asked for.
+    Reads(StripeWrite, Held, Arc<Topology>, Planned, Reads),
+    /// All that it writes is asked for.
+    Writes(Held, Arc<Topology>, Requested<Result<(), IoError>>, SmallVec<[Arc<Member>; 8]>),
+}
+
+/// What is left of a request.
+enum Left {
+    /// Its one stripe was begun.
+    Stripe(Rest),
+    /// It has several, and none was.
+    All(SharedBuf),
+}
+
+/// Rows and region of a write.
+struct Held {
+    rows: KeptRows,
+    intent: Option<KeptIntent>,
+}
+
+impl Held {
+    fn keep(rows: RowGuard<'_>, intent: Option<IntentGuard<'_>>) -> Self {
+        Self { rows: rows.keep(), intent: intent.map(IntentGuard::keep) }
+    }
+}
+
 impl Array {
     /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped.
     ///
@@ -47,23 +113,41 @@ impl Array {
         data: SharedBuf,
         flags: WriteFlags,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let shared = self.shared.clone();
-        Detached::start(self.env(), async move { shared.write(offset_bytes, data, flags).await })
+        self.shared.start_write(offset_bytes, data, flags)
     }
 }
 
 impl Shared {
-    /// Serves a write request.
-    pub(crate) async fn write(
+    /// Serves a write request, as far as that goes without waiting; what is left goes on by itself.
+    pub(super) fn start_write(
         &self,
         offset_bytes: u64,
         data: SharedBuf,
         flags: WriteFlags,
-    ) -> Result<(), ArrayError> {
-        let _request = self.requests.enter();
-        self.check_change(offset_bytes, data.len() as u64)?;
+    ) -> Detached<Result<(), ArrayError>> {
+        let request = self.requests.enter();
+        if let Err(error) = self.check_change(offset_bytes, data.len() as u64) {
+            return Detached::done(Err(error));
+        }
         self.stats.count_write(data.len() as u64);
-        self.write_spans(offset_bytes, &data, flags).await
+        let mut spans = self.geometry.split(offset_bytes..offset_bytes + data.len() as u64);
+        let Some(span) = spans.next() else { return Detached::done(Ok(())) };
+        let left = if spans.next().is_some() {
+            Left::All(data)
+        } else {
+            match self.start_stripe(&request, StripeWrite { span, data, flags }) {
+                Progress::Done(result) => return Detached::done(result),
+                Progress::Waits(rest) => Left::Stripe(rest),
+            }
+        };
+        let (shared, kept) = (self.me.upgrade().expect("who calls it holds it"), request.keep());
+        Detached::start(&self.env, async move {
+            let _request = shared.requests.resume(kept);
+            match left {
+                Left::Stripe(rest) => shared.finish_stripe(rest).await,
+                Left::All(data) => shared.write_spans(offset_bytes, &data, flags).await,
+            }
+        })
     }
 
     /// Writes a range that has been checked, a bounded number of stripes at the same time.
@@ -73,18 +157,21 @@ impl Shared {
         data: &SharedBuf,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
-        let mut spans = self.geometry.split(offset_bytes..offset_bytes + data.len() as u64);
-        let Some(first) = spans.next() else { return Ok(()) };
-        let Some(second) = spans.next() else { return self.write_stripe(first, data, flags).await };
-        let mut batch: SmallVec<[StripeSpan; 2]> = smallvec![first, second];
-        loop {
-            batch.extend(spans.by_ref().take(STRIPES_IN_FLIGHT - batch.len()));
-            if batch.is_empty() {
-                return Ok(());
+        let mut spans = self.geometry.split(offset_bytes..offset_bytes + data.len() as u64).peekable();
+        while spans.peek().is_some() {
+            let mut waiting = Vec::new();
+            let mut result = Ok(());
+            for span in spans.by_ref().take(STRIPES_IN_FLIGHT) {
+                let data = data.slice(span.request_offset..span.request_offset + span.len);
+                let write = StripeWrite { span: StripeSpan { request_offset: 0, ..span }, data, flags };
+                match self.start_stripe(&self.requests.enter(), write) {
+                    Progress::Done(done) => result = result.and(done),
+                    Progress::Waits(rest) => waiting.push(self.finish_stripe(rest)),
+                }
             }
-            let writes = batch.drain(..).map(|span| self.write_stripe(span, data, flags));
-            join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+            join_all(waiting).await.into_iter().fold(result, Result::and)?;
         }
+        Ok(())
     }
 
     /// Announces a write to a stripe in the bitmap, if the level has one.
@@ -98,74 +185,137 @@ impl Shared {
         }
     }
 
-    async fn write_stripe(
-        &self,
-        span: StripeSpan,
-        data: &SharedBuf,
-        flags: WriteFlags,
-    ) -> Result<(), ArrayError> {
-        let new = NewData { span, chunk_bytes: self.geometry.chunk_bytes(), buf: data };
-        let stripe = span.stripe;
-        let rows = touched_rows(&span, self.geometry.chunk_bytes());
-        let _rows = self.locks.lock(stripe, rows).await;
-        let _intent = self.begin_intent(stripe).await?;
+    /// Writes a stripe, as far as that goes without waiting: the steps of [`Shared::finish_stripe`], which goes on where
+    /// this stops.
+    fn start_stripe(&self, request: &Reader<'_>, write: StripeWrite) -> Progress {
+        let stripe = write.span.stripe;
+        let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
+        let Some(rows) = self.locks.try_lock(stripe, rows) else { return Progress::Waits(Rest::Rows(write)) };
+        let intent = match &self.intent {
+            None => None,
+            Some(intent) => match intent.try_begin(stripe) {
+                None => return Progress::Waits(Rest::Region(write, rows.keep())),
+                marked => marked,
+            },
+        };
+        let topology = self.topology.get(request);
+        if topology.failed {
+            return Progress::Done(Err(ArrayError::Failed));
+        }
+        let selection = &**self.selection.get(request).as_ref();
+        let Ok(planned) = self.plan_for(selection, &topology, &write.span, &Unreadable::new()) else {
+            return Progress::Waits(Rest::Plan(write, Held::keep(rows, intent)));
+        };
+        let reads = self.request_reads(&topology, stripe, &planned.plan);
+        if !are_ready(&reads.requested, |done| done.result.is_ok()) {
+            let held = Held::keep(rows, intent);
+            return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), planned, reads));
+        }
+        let done = reads.requested.into_iter().filter_map(|read| read.try_ready().ok());
+        let fetched = fetched(&planned.plan, reads.planned, done).expect("all could be read");
+        let Writes { requested, members } = self.request_planned(&topology, write, &planned, fetched);
+        let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
+        if is_settled && are_ready(&requested, Result::is_ok) {
+            return Progress::Done(Ok(()));
+        }
+        let members = members.into_iter().cloned().collect();
+        Progress::Waits(Rest::Writes(Held::keep(rows, intent), topology.to_arc(), requested, members))
+    }
+
+    /// Goes on with a stripe's write to its end.
+    async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
+        let (write, held, mut begun) = match rest {
+            Rest::Rows(write) => {
+                let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
+                let rows = self.locks.lock(write.span.stripe, rows).await;
+                let intent = self.begin_intent(write.span.stripe).await?;
+                (write, (rows, intent), None)
+            }
+            Rest::Region(write, rows) => {
+                let rows = self.locks.resume(rows);
+                let intent = self.begin_intent(write.span.stripe).await?;
+                (write, (rows, intent), None)
+            }
+            Rest::Plan(write, held) => (write, self.resume(held), None),
+            Rest::Reads(write, held, topology, planned, reads) => {
+                (write, self.resume(held), Some((topology, planned, reads)))
+            }
+            Rest::Writes(held, topology, requested, members) => {
+                let _held = self.resume(held);
+                return self.end_writes(&topology, members.iter(), requested).await;
+            }
+        };
+        let (_rows, _intent) = held;
+        let stripe = write.span.stripe;
         let mut unreadable = Unreadable::new();
         let mut healed = false;
         loop {
-            let topology = self.topology.load_full();
-            if topology.failed {
-                return Err(ArrayError::Failed);
-            }
-            let state = self.state_for(&topology, &span, &unreadable);
-            let plan = self.plan(&topology, &span, &state);
-            let plan = match plan {
-                Ok(plan) => plan,
-                Err(_) if !unreadable.is_empty() && !healed => {
-                    healed = true;
-                    // Bad blocks of several members in different rows: mended block by block, then tried once more.
-                    self.heal_rows(&topology, stripe, &unreadable, rows).await?;
-                    unreadable.clear();
-                    continue;
+            let (topology, planned, reads) = match begun.take() {
+                Some(begun) => begun,
+                None => {
+                    let topology = self.topology.load();
+                    if topology.failed {
+                        return Err(ArrayError::Failed);
+                    }
+                    let selection = self.selection.load();
+                    match self.plan_for(&**selection, &topology, &write.span, &unreadable) {
+                        Ok(planned) => {
+                            let reads = self.request_reads(&topology, stripe, &planned.plan);
+                            (topology, planned, reads)
+                        }
+                        Err(_) if !unreadable.is_empty() && !healed => {
+                            healed = true;
+                            // Bad blocks of several members in different rows: mended block by block, then tried once
+                            // more.
+                            let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
+                            self.heal_rows(&topology, stripe, &unreadable, rows).await?;
+                            unreadable.clear();
+                            continue;
+                        }
+                        Err(_) => return Err(self.lost(stripe)),
+                    }
                 }
-                Err(_) => return Err(self.lost(stripe)),
             };
-            let fetched = match self.fetch(&topology, stripe, &plan).await {
+            let done = wait_all(reads.requested, self.is_metered()).await;
+            let fetched = match fetched(&planned.plan, reads.planned, done) {
                 Ok(fetched) => fetched,
                 Err(failed) => {
                     self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
                     continue;
                 }
             };
-            self.count_plan(&topology, stripe, &plan);
-            let mut extents = compute::compute(&plan, &state, &new, fetched);
-            if lives(Mutant::DropParityWrite) {
-                extents.retain(|extent| extent.column < self.geometry.data_columns());
-            }
-            let after_read = |column: usize| !plan.columns[column].reads().is_empty();
-            self.write_out(&topology, stripe, extents, flags, &after_read).await?;
-            return Ok(());
+            let Writes { requested, members } = self.request_planned(&topology, write, &planned, fetched);
+            return self.end_writes(&topology, members.into_iter(), requested).await;
         }
     }
 
-    fn state_for(&self, topology: &Topology, span: &StripeSpan, unreadable: &Unreadable) -> StripeState {
+    fn resume(&self, held: Held) -> (RowGuard<'_>, Option<IntentGuard<'_>>) {
+        let intent = self.intent.as_ref().zip(held.intent).map(|(intent, kept)| intent.resume(kept));
+        (self.locks.resume(held.rows), intent)
+    }
+
+    /// Plans a stripe's write by what is there now.
+    fn plan_for(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        unreadable: &Unreadable,
+    ) -> Result<Planned, PlanError> {
         let trusted = self.is_trusted(span.stripe);
-        StripeState::for_write(&self.geometry, span, trusted, |column| {
+        let state = StripeState::for_write(&self.geometry, span, trusted, |column| {
             match topology.presence(&self.geometry, span.stripe, column) {
                 Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
                 presence => presence,
             }
-        })
+        });
+        let plan = self.plan(selection, topology, span, &state)?;
+        Ok(Planned { state, plan })
     }
 
-    /// Reads what the plan needs, all at once.
-    async fn fetch(
-        &self,
-        topology: &Topology,
-        stripe: StripeIndex,
-        plan: &Plan,
-    ) -> Result<Fetched, Vec<(usize, IoError)>> {
-        let mut reads: SmallVec<[PlannedRead; 8]> = SmallVec::new();
-        let mut requested = Requested::new();
+    /// Asks for what the plan reads, all at once.
+    fn request_reads(&self, topology: &Topology, stripe: StripeIndex, plan: &Plan) -> Reads {
+        let mut reads = Reads { requested: Requested::new(), planned: SmallVec::new() };
         let start = self.geometry.chunk_start(stripe);
         for (column, ops) in plan.columns.iter().enumerate() {
             for rows in ops.reads().runs() {
@@ -173,20 +323,31 @@ impl Shared {
                 let member =
                     topology.reader(&self.geometry, stripe, column).expect("plans read present columns");
                 let buf = IoBuf::with_len(bytes.len());
-                requested.push(member.read(start + bytes.start as u64, smallvec![buf]));
-                reads.push(PlannedRead { column, rows });
+                reads.requested.push(member.read(start + bytes.start as u64, smallvec![buf]));
+                reads.planned.push(PlannedRead { column, rows });
             }
         }
-        let mut fetched: Fetched = plan.columns.iter().map(|_| Runs::new()).collect();
-        let mut failed = Vec::new();
-        let results = wait_all(requested, self.is_metered()).await;
-        for (PlannedRead { column, rows }, done) in reads.into_iter().zip(results) {
-            match done.into_one() {
-                Ok(buf) => fetched[column].push(Run { rows, buf }),
-                Err(error) => failed.push((column, error)),
-            }
+        reads
+    }
+
+    /// Computes what the plan writes, and asks for that, all at once.
+    fn request_planned<'t>(
+        &self,
+        topology: &'t Topology,
+        write: StripeWrite,
+        planned: &Planned,
+        fetched: Fetched,
+    ) -> Writes<'t> {
+        let StripeWrite { span, data, flags } = write;
+        let Planned { state, plan } = planned;
+        self.count_plan(topology, span.stripe, plan);
+        let new = NewData::new(span, self.geometry.chunk_bytes(), data);
+        let mut extents = compute::compute(plan, state, new, fetched);
+        if lives(Mutant::DropParityWrite) {
+            extents.retain(|extent| extent.column < self.geometry.data_columns());
         }
-        if failed.is_empty() { Ok(fetched) } else { Err(failed) }
+        let after_read = |column: usize| !plan.columns[column].reads().is_empty();
+        self.request_writes(topology, span.stripe, extents, flags, &after_read)
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
@@ -220,23 +381,49 @@ impl Shared {
         flags: WriteFlags,
         after_read: &(dyn Fn(usize) -> bool + Sync),
     ) -> Result<(), ArrayError> {
+        let Writes { requested, members } = self.request_writes(topology, stripe, extents, flags, after_read);
+        self.end_writes(topology, members.into_iter(), requested).await
+    }
+
+    /// Asks for all writes at once.
+    fn request_writes<'t>(
+        &self,
+        topology: &'t Topology,
+        stripe: StripeIndex,
+        extents: SmallVec<[WriteExtent; 8]>,
+        flags: WriteFlags,
+        after_read: &dyn Fn(usize) -> bool,
+    ) -> Writes<'t> {
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
-        let mut members: SmallVec<[&Arc<Member>; 8]> = SmallVec::new();
-        let mut requested = Requested::new();
+        let mut writes = Writes { requested: Requested::new(), members: SmallVec::new() };
         for extent in extents {
             let reader =
                 topology.reader(&self.geometry, stripe, extent.column).filter(|_| after_read(extent.column));
-            for member in topology.writers(&self.geometry, stripe, extent.column) {
+            let offset = start + extent.start as u64;
+            let mut bufs = extent.bufs;
+            let mut writers = topology.writers(&self.geometry, stripe, extent.column).peekable();
+            while let Some(member) = writers.next() {
                 let was_read = reader.is_some_and(|reader| Arc::ptr_eq(reader, member));
                 let class = if was_read { IoClass::Rewrite } else { IoClass::Write };
-                let offset = start + extent.start as u64;
-                requested.push(member.write_as(class, offset, extent.bufs.clone(), flags));
-                members.push(member);
+                let is_last = writers.peek().is_none();
+                let own = if is_last { std::mem::take(&mut bufs) } else { bufs.clone() };
+                writes.requested.push(member.write_as(class, offset, own, flags));
+                writes.members.push(member);
             }
         }
+        writes
+    }
+
+    /// Waits for writes, and settles what came of them.
+    async fn end_writes(
+        &self,
+        topology: &Topology,
+        members: impl Iterator<Item = &Arc<Member>>,
+        requested: Requested<Result<(), IoError>>,
+    ) -> Result<(), ArrayError> {
         let results = wait_all(requested, self.is_metered()).await;
-        let failed = members.into_iter().zip(results);
+        let failed = members.zip(results);
         let failed = failed.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect();
         self.settle(topology, failed).await
     }
@@ -254,6 +441,23 @@ impl Shared {
         // The array may have failed while that was being written down: then nothing was.
         if self.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
     }
+}
+
+/// What was read for a plan, by column; or else what could not be read.
+fn fetched(
+    plan: &Plan,
+    planned: SmallVec<[PlannedRead; 8]>,
+    done: impl IntoIterator<Item = ReadDone>,
+) -> Result<Fetched, Vec<(usize, IoError)>> {
+    let mut fetched: Fetched = plan.columns.iter().map(|_| Runs::new()).collect();
+    let mut failed = Vec::new();
+    for (PlannedRead { column, rows }, done) in planned.into_iter().zip(done) {
+        match done.into_one() {
+            Ok(buf) => fetched[column].push(Run { rows, buf }),
+            Err(error) => failed.push((column, error)),
+        }
+    }
+    if failed.is_empty() { Ok(fetched) } else { Err(failed) }
 }
 
 /// The rows of a stripe that a span touches, in any column.

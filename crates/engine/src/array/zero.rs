@@ -117,7 +117,7 @@ impl Shared {
         let len = self.geometry.chunk_len(stripe);
         let _rows = self.locks.lock(stripe, RowSet::touching(0..len)).await;
         let _intent = self.begin_intent(stripe).await?;
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }

@@ -9,10 +9,12 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use arc_swap::ArcSwap;
 use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
 use parking_lot::{Mutex, RwLock};
-use stripewise_device::{Device, EnvHandle};
+use stripewise_device::{
+    Device, EnvHandle,
+    sync::{Readers, Replaced},
+};
 use stripewise_format::extension::JobKind as DiskJobKind;
 use thiserror::Error;
 use uuid::Uuid;
@@ -20,7 +22,7 @@ use uuid::Uuid;
 pub use choose::{Chosen, Excluded, choose};
 
 use crate::{
-    array::{Array, Requests, Shared},
+    array::{Array, Shared},
     error::ArrayError,
     examine::{Examination, ExamineError, examine},
     geometry::{GeometryError, StripeIndex},
@@ -194,18 +196,19 @@ async fn open(
     let scrub = interrupted_scrub(examined, &chosen);
     let policy = kept_policy(examined, &chosen);
     let superblock = &examined[chosen.freshest].superblock;
+    let requests = Arc::new(Readers::default());
     let shared = Arc::new_cyclic(|me| Shared {
         me: me.clone(),
         env: env.clone(),
         geometry: chosen.geometry,
         uuid: superblock.array_uuid,
         name: superblock.name,
-        topology: ArcSwap::from_pointee(loaded.topology),
+        topology: Replaced::new(requests.clone(), Arc::new(loaded.topology)),
         locks: RowLocks::new(locking.stripe_locks),
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),
-        selection: ArcSwap::from_pointee((policy.make)()),
+        selection: Replaced::new(requests.clone(), Arc::new((policy.make)())),
         metered: AtomicBool::new(false),
         enrolling: Mutex::default(),
         tracer: Tracer::default(),
@@ -215,8 +218,8 @@ async fn open(
         read_only: options.read_only,
         excluded: chosen.excluded,
         forced: chosen.forced,
-        requests: Requests::default(),
-        background: Requests::default(),
+        requests,
+        background: Readers::default(),
         handing_over: Mutex::new(None),
         holders_changed: AtomicBool::new(false),
         member_dropped: AtomicBool::new(false),

@@ -34,7 +34,7 @@ impl Shared {
     ) -> Result<Filled<'_>, ArrayError> {
         let locked = if lives(Mutant::RebuildUnlocked) { 0..0 } else { stripes.clone() };
         let rows = self.lock_stripes(locked).await;
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         if !topology.is_incoming(slot, incoming) {
             return Err(gone(incoming));
         }

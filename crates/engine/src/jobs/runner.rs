@@ -116,6 +116,8 @@ struct Verified {
 impl Shared {
     async fn keep_house(&self, round: u64) {
         self.heal_noted().await;
+        self.topology.reclaim();
+        self.selection.reclaim();
         if let Some(intent) = &self.intent {
             if self.holders_changed.swap(false, Ordering::AcqRel) {
                 intent.rewrite(self).await;

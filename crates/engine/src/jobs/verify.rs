@@ -100,7 +100,7 @@ impl Shared {
     /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: these stripes are not verified.
     pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Result<Vec<Mismatch>, ArrayError> {
         let _rows = self.lock_stripes(stripes.clone()).await;
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_| true).await;
         let mut mismatches = Vec::new();
         for stripe in stripes.map(StripeIndex) {
@@ -150,7 +150,7 @@ impl Shared {
     ) -> Result<Option<Mismatch>, ArrayError> {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
         let columns: SmallVec<[usize; 8]> = (0..self.geometry.members()).collect();
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         let (_, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_| true).await;
         for (member, error) in &failed {
             if let Some(reader) = topology.slots[member.0].primary.clone() {
@@ -159,7 +159,7 @@ impl Shared {
             }
         }
         // A member may have been dropped for it.
-        let topology = self.topology.load_full();
+        let topology = self.topology.load();
         if !failed.is_empty() && !self.read_only {
             self.heal_rows(&topology, stripe, &columns, rows).await?;
         }

@@ -1,0 +1,346 @@
+//! Requests under way, counted without sharing, and values that they look at and others replace (read, copy, update).
+//!
+//! A request says [`Readers::enter`] once and may look at any [`Replaced`] value of these readers until it is through,
+//! without a lock and without a count that processors share. A value that was replaced is dropped when all requests
+//! that were under way at that time are through; nobody waits for that.
+//!
+//! Counts are of two kinds, which take turns, as in the kernel's SRCU: a value that is replaced goes when those of the
+//! kind that was current are through, and the kinds change only when those of the other kind are.
+
+#![allow(unsafe_code)]
+
+use std::{marker::PhantomData, ops::Deref, ptr, sync::Arc as Counted};
+
+use super::{
+    barrier,
+    cells::{CELLS, my_cell},
+    seam::{
+        Mutex,
+        atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+/// One thread's counts, by kind. They only grow.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Cell {
+    entered: [AtomicU64; 2],
+    left: [AtomicU64; 2],
+}
+
+/// Counts requests under way.
+#[derive(Debug)]
+pub struct Readers {
+    /// What those who enter now are counted as.
+    kind: AtomicUsize,
+    cells: Box<[Cell]>,
+    /// Held by whoever changes the kind.
+    turn: Mutex<()>,
+}
+
+impl Default for Readers {
+    fn default() -> Self {
+        let counts = || [AtomicU64::new(0), AtomicU64::new(0)];
+        let cells = (0..CELLS).map(|_| Cell { entered: counts(), left: counts() }).collect();
+        Self { kind: AtomicUsize::new(0), cells, turn: Mutex::new(()) }
+    }
+}
+
+#[inline]
+fn add_one(cell: &AtomicU64, is_own: bool, order: Ordering) {
+    if is_own {
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(1), order);
+    } else {
+        cell.fetch_add(1, order);
+    }
+}
+
+impl Readers {
+    /// Counts a request in.
+    #[inline]
+    pub fn enter(&self) -> Reader<'_> {
+        let kind = self.kind.load(Ordering::Relaxed);
+        let (cell, is_own) = my_cell();
+        add_one(&self.cells[cell].entered[kind], is_own, Ordering::Relaxed);
+        // What the request looks at from here on is no older than what it was counted under.
+        barrier::light();
+        Reader { readers: self, kind }
+    }
+
+    /// Goes on with a request that was [kept](Reader::keep).
+    pub fn resume(&self, kept: Kept) -> Reader<'_> {
+        Reader { readers: self, kind: kept.kind }
+    }
+
+    #[inline]
+    fn leave(&self, kind: usize) {
+        let (cell, is_own) = my_cell();
+        add_one(&self.cells[cell].left[kind], is_own, Ordering::Release);
+    }
+
+    fn sum(&self, counts: impl Fn(&Cell) -> &AtomicU64) -> u64 {
+        self.cells.iter().map(|cell| counts(cell).load(Ordering::Acquire)).fold(0, u64::wrapping_add)
+    }
+
+    /// How many requests of a kind are under way; who leaves meanwhile may still be counted. A request that is missed
+    /// sees what the caller did before.
+    fn of_kind(&self, kind: usize) -> u64 {
+        // First who left: nobody is seen to leave who is not seen to have entered.
+        let left = self.sum(|cell| &cell.left[kind]);
+        barrier::heavy();
+        self.sum(|cell| &cell.entered[kind]).wrapping_sub(left)
+    }
+
+    /// How many requests are under way. A request that is not among them sees what the caller did before.
+    pub fn active(&self) -> u64 {
+        self.of_kind(0) + self.of_kind(1)
+    }
+
+    /// Lets the kinds change if nobody of the other kind is under way, and tells whether. Of two such turns that follow
+    /// each other, all requests are through that were under way before the first.
+    fn turn(&self) -> bool {
+        let _one_at_a_time = self.turn.lock();
+        let kind = self.kind.load(Ordering::Relaxed);
+        let turns = self.of_kind(1 - kind) == 0;
+        if turns {
+            self.kind.store(1 - kind, Ordering::Relaxed);
+        }
+        turns
+    }
+
+    /// Grows whenever a request is through.
+    pub fn served(&self) -> u64 {
+        self.sum(|cell| &cell.left[0]).wrapping_add(self.sum(|cell| &cell.left[1]))
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    readers: &'a Readers,
+    kind: usize,
+}
+
+/// A request under way that somebody else goes on with. Whoever loses it leaves it under way for ever.
+#[derive(Debug)]
+#[must_use = "the request stays under way until it is resumed"]
+pub struct Kept {
+    kind: usize,
+}
+
+impl Reader<'_> {
+    /// Keeps the request under way, to be resumed.
+    pub fn keep(self) -> Kept {
+        let kept = Kept { kind: self.kind };
+        std::mem::forget(self);
+        kept
+    }
+}
+
+impl Drop for Reader<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.readers.leave(self.kind);
+    }
+}
+
+/// A value that requests look at and others replace.
+pub struct Replaced<T> {
+    readers: Counted<Readers>,
+    /// From `Arc::into_raw`; this value holds one count of it.
+    current: AtomicPtr<T>,
+    retired: Mutex<Retired<T>>,
+}
+
+/// Values that may still be looked at.
+struct Retired<T> {
+    /// The kinds have changed once since these were replaced: they go when they change again.
+    waiting: Vec<Counted<T>>,
+    /// Replaced since then.
+    next: Vec<Counted<T>>,
+}
+
+impl<T> Retired<T> {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.next.is_empty()
+    }
+}
+
+// SAFETY: the value is handed out by reference and by `Arc` to any thread, which is what these bounds allow.
+unsafe impl<T: Send + Sync> Send for Replaced<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Replaced<T> {}
+
+impl<T: Send + Sync> Replaced<T> {
+    /// A value for these readers.
+    pub fn new(readers: Counted<Readers>, value: Counted<T>) -> Self {
+        let current = AtomicPtr::new(Counted::into_raw(value).cast_mut());
+        Self { readers, current, retired: Mutex::new(Retired { waiting: Vec::new(), next: Vec::new() }) }
+    }
+
+    /// The value now, for as long as the request is under way.
+    ///
+    /// # Panics
+    /// If the request is one of other readers.
+    #[inline]
+    pub fn get<'r>(&'r self, reader: &'r Reader<'_>) -> Seen<'r, T> {
+        assert!(ptr::eq(reader.readers, &*self.readers), "a request looks at the values of its own readers");
+        let value = self.current.load(Ordering::Acquire);
+        // SAFETY: the pointer is to a value that `current` or `retired` holds a count of. It is dropped only after the
+        // request, which was under way before the pointer was loaded, is through.
+        Seen { value: unsafe { &*value }, _request: PhantomData }
+    }
+
+    /// The value now, to be kept.
+    pub fn load(&self) -> Counted<T> {
+        let reader = self.readers.enter();
+        self.get(&reader).to_arc()
+    }
+
+    /// Replaces the value. What was there is dropped in time.
+    pub fn store(&self, value: Counted<T>) {
+        let mut retired = self.retired.lock();
+        let old = self.current.swap(Counted::into_raw(value).cast_mut(), Ordering::AcqRel);
+        // SAFETY: the pointer came from `Arc::into_raw`, and its count is handed on just once, by the swap.
+        retired.next.push(unsafe { Counted::from_raw(old) });
+        let gone = self.advance(&mut retired);
+        drop(retired);
+        drop(gone);
+    }
+
+    /// Drops replaced values that nobody can look at any more, and tells whether those were all. To be called now and
+    /// then.
+    pub fn reclaim(&self) -> bool {
+        let mut retired = self.retired.lock();
+        if retired.is_empty() {
+            return true;
+        }
+        let mut gone = self.advance(&mut retired);
+        gone.extend(self.advance(&mut retired));
+        let all = retired.is_empty();
+        drop(retired);
+        drop(gone);
+        all
+    }
+
+    /// Takes out what can go.
+    fn advance(&self, retired: &mut Retired<T>) -> Vec<Counted<T>> {
+        if !self.readers.turn() {
+            return Vec::new();
+        }
+        std::mem::replace(&mut retired.waiting, std::mem::take(&mut retired.next))
+    }
+}
+
+impl<T> Drop for Replaced<T> {
+    fn drop(&mut self) {
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: the pointer came from `Arc::into_raw`; nobody borrows from what is being dropped.
+        drop(unsafe { Counted::from_raw(current) });
+    }
+}
+
+/// A value that a request looks at.
+#[derive(Debug)]
+pub struct Seen<'r, T> {
+    value: &'r T,
+    _request: PhantomData<&'r Readers>,
+}
+
+impl<T> Clone for Seen<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Seen<'_, T> {}
+
+impl<'r, T> Seen<'r, T> {
+    /// The value itself.
+    pub fn as_ref(self) -> &'r T {
+        self.value
+    }
+
+    /// The value, to be kept.
+    pub fn to_arc(self) -> Counted<T> {
+        // SAFETY: the value lies in an `Arc`, since `Replaced` holds no others, which lives at least as long as this
+        // request.
+        unsafe {
+            Counted::increment_strong_count(self.value);
+            Counted::from_raw(self.value)
+        }
+    }
+}
+
+impl<T> Deref for Seen<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    /// Knows when it is dropped.
+    struct Watched(Arc<AtomicUsize>, u64);
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            self.1 = u64::MAX;
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn what_was_replaced_goes_when_those_who_saw_it_are_through() {
+        let (readers, dropped) = (Arc::new(Readers::default()), Arc::new(AtomicUsize::new(0)));
+        let value = |number| Arc::new(Watched(dropped.clone(), number));
+        let replaced = Replaced::new(readers.clone(), value(1));
+        let request = readers.enter();
+        let seen = replaced.get(&request);
+        replaced.store(value(2));
+        (0..4).for_each(|_| _ = replaced.reclaim());
+        assert_eq!((seen.1, dropped.load(Ordering::SeqCst)), (1, 0), "it is being looked at");
+        assert_eq!(replaced.get(&request).1, 2, "a look sees what is there now");
+        assert_eq!(readers.active(), 1);
+        drop(readers.resume(request.keep()));
+        (0..2).for_each(|_| _ = replaced.reclaim());
+        assert_eq!((dropped.load(Ordering::SeqCst), readers.active(), readers.served()), (1, 0, 1));
+        let kept = replaced.load();
+        drop(replaced);
+        assert_eq!((kept.1, dropped.load(Ordering::SeqCst)), (2, 1), "whoever keeps it has it");
+    }
+
+    #[test]
+    fn nobody_sees_what_is_gone() {
+        let (readers, dropped) = (Arc::new(Readers::default()), Arc::new(AtomicUsize::new(0)));
+        let replaced = Replaced::new(readers.clone(), Arc::new(Watched(dropped.clone(), 0)));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let request = readers.enter();
+                        let (first, second) = (replaced.get(&request), replaced.get(&request));
+                        assert!(first.1 <= second.1 && second.1 != u64::MAX && first.1 != u64::MAX);
+                    }
+                });
+            }
+            for number in 1..=2000 {
+                replaced.store(Arc::new(Watched(dropped.clone(), number)));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        (0..2).for_each(|_| _ = replaced.reclaim());
+        assert_eq!(dropped.load(Ordering::SeqCst), 2000, "all but the last");
+    }
+}
