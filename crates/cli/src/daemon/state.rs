@@ -2,7 +2,10 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use anyhow::{Context, anyhow, bail};
@@ -33,6 +36,8 @@ pub(crate) struct DaemonState {
     pub(super) array: Array,
     pub(super) exports: Mutex<Exports>,
     pub(super) end: End,
+    /// How often a signal has asked for the end.
+    pub(super) asked_to_stop: AtomicUsize,
     tracing: Tracing,
     loading: Loading,
     /// How the array stopped, once it has. Held while it is being stopped.
@@ -56,6 +61,7 @@ impl DaemonState {
             array,
             exports: Mutex::default(),
             end: End::default(),
+            asked_to_stop: AtomicUsize::new(0),
             tracing: Tracing::default(),
             loading: Loading::default(),
             stopped: Mutex::default(),
@@ -238,6 +244,11 @@ impl DaemonState {
             },
         });
         Notes::new()
+    }
+
+    /// Whether a second signal has asked for the end: the device is taken from those who use it.
+    pub(super) fn is_hurried(&self) -> bool {
+        self.asked_to_stop.load(Ordering::Acquire) > 1
     }
 
     pub(super) fn array_is_read_only(&self) -> bool {
