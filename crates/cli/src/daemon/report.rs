@@ -48,6 +48,7 @@ impl DaemonState {
             forced: forced(&report),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),
+            job_written_bytes: report.members.iter().map(|member| member.stats.job_written_bytes).sum(),
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             write_amplification: write_amplification(&report, &counted),
             advice: advice_on(&report),
@@ -61,7 +62,7 @@ fn now_s() -> u64 {
 }
 
 fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {
-    let to_members: u64 = report.members.iter().map(|member| member.stats.written_bytes).sum();
+    let to_members: u64 = report.members.iter().map(|member| member.stats.client_written_bytes()).sum();
     (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
 }
 

@@ -104,19 +104,20 @@ fn rate(block_ns: u32) -> String {
 
 fn counters(status: &ArrayStatus) -> String {
     let mut text =
-        "\n    Number  Stripe writes   Full blocks    RMW blocks    RCW blocks       Written      Metadata\n"
+        "\n    Number  Stripe writes   Full blocks    RMW blocks    RCW blocks       Written  Of it by jobs      Metadata\n"
             .to_owned();
     for member in &status.members {
         let count = |name: &str| member.counters.get(name).copied().unwrap_or(0);
         let _ = writeln!(
             text,
-            "    {:>6}  {:>13}  {:>12}  {:>12}  {:>12}  {:>12}  {:>12}",
+            "    {:>6}  {:>13}  {:>12}  {:>12}  {:>12}  {:>12}  {:>13}  {:>12}",
             member.number,
             count("stripe_writes"),
             count("blocks_full"),
             count("blocks_rmw"),
             count("blocks_rcw"),
             format_size(count("written_bytes")),
+            format_size(count("job_written_bytes")),
             format_size(count("metadata_bytes"))
         );
     }

@@ -134,6 +134,26 @@ fn a_running_array_is_explained_with_its_devices() {
     sandbox.fails(2, "explain a --level 5 --write 0:4K", &[""; 0], &["cannot be used with"]);
 }
 
+/// What a rebuild writes to a member is no client's write.
+#[test]
+fn writes_of_jobs_are_told_apart_from_those_for_clients() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean --no-measure", &members[..3]);
+    let client = Client::connect(&sandbox.serve("a"));
+    client.write(0, &noise(1, 1 << 20)).unwrap();
+    assert_eq!(sandbox.status("a")["write_amplification"], 1.5);
+    assert_eq!(sandbox.status("a")["job_written_bytes"], 0);
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.ok("add a --wait", &members[3..]);
+    let status = sandbox.status("a");
+    assert_eq!(status["write_amplification"], 1.5, "of clients' writes: {status}");
+    assert_eq!(status["job_written_bytes"], status["member_bytes"], "the rebuild's");
+    let detail = sandbox.done("detail a");
+    let line = "Members Wrote : 1.50 times that for clients, and ";
+    assert!(detail.contains(line) && detail.contains(" for background jobs"), "{detail}");
+}
+
 #[test]
 fn decisions_are_traced_while_somebody_looks() {
     let (sandbox, _) = mixed("--policy modthresh");

@@ -20,6 +20,7 @@ use crate::{
     mutants::{Mutant, lives},
     plan::{Plan, Presence, StripeState},
     rows::RowSet,
+    stats::Cause,
     topology::{Member, Topology},
 };
 
@@ -142,7 +143,7 @@ impl Shared {
                 extents.retain(|extent| extent.column < self.geometry.data_columns());
             }
             let after_read = |column: usize| !plan.columns[column].reads().is_empty();
-            self.write_out(&topology, stripe, extents, flags, &after_read).await?;
+            self.write_out(&topology, stripe, extents, flags, &after_read, Cause::Client).await?;
             return Ok(());
         }
     }
@@ -211,7 +212,8 @@ impl Shared {
     }
 
     /// Writes all extents at once, fails the members that could not take theirs, and waits until what the write
-    /// relied on is recorded. `after_read` tells of each column whether its chunk has just been read.
+    /// relied on is recorded. `after_read` tells of each column whether its chunk has just been read,
+    /// `cause` for whom that is.
     pub(crate) async fn write_out(
         &self,
         topology: &Topology,
@@ -219,6 +221,7 @@ impl Shared {
         extents: SmallVec<[WriteExtent; 8]>,
         flags: WriteFlags,
         after_read: &(dyn Fn(usize) -> bool + Sync),
+        cause: Cause,
     ) -> Result<(), ArrayError> {
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
@@ -231,7 +234,7 @@ impl Shared {
                 let was_read = reader.is_some_and(|reader| Arc::ptr_eq(reader, member));
                 let class = if was_read { IoClass::Rewrite } else { IoClass::Write };
                 let offset = start + extent.start as u64;
-                requested.push(member.write_as(class, offset, extent.bufs.clone(), flags));
+                requested.push(member.write_as(class, cause, offset, extent.bufs.clone(), flags));
                 members.push(member);
             }
         }
