@@ -71,7 +71,9 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// What members may be written, what they were, and when they will be worn out; or say what they may.
     ///
-    /// It is kept on the members. `status` warns of one that will not outlive its warranty and the margin behind it.
+    /// It is kept on the members. What was written is all that wears them: for clients, by background jobs (`detail` tells
+    /// these apart since the array was opened), and metadata. `status` warns of one that will not outlive its warranty and
+    /// the margin behind it, or was written more than it is rated for.
     Endurance(EnduranceArgs),
     /// Make a block device of an array.
     ///

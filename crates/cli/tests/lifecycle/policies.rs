@@ -61,7 +61,9 @@ fn flash_in_the_wrong_place_is_warned_about_at_once() {
 #[test]
 fn members_are_measured_unless_told_otherwise() {
     let (sandbox, _) = mixed("");
-    assert!(sandbox.status("a")["members"][0]["times"]["random_read_ns"].as_u64().unwrap() > 0);
+    let times = sandbox.status("a")["members"][0]["times"].clone();
+    assert!(times["random_read_ns"].as_u64().unwrap() > 0);
+    assert!(times["random_write_ns"].is_null(), "members that are taken as they are, are only read: {times}");
     assert!(sandbox.done("detail a").contains("Random read"));
     let (sandbox, _) = mixed("--no-measure");
     assert!(sandbox.status("a")["members"][0]["times"].is_null());
@@ -201,14 +203,31 @@ fn members_that_wear_out_too_early_are_told() {
     assert_eq!(known["rated_write_bytes"], 600_000_000_000_000_u64, "decimal");
     assert_eq!(known["warranty_margin_days"], 30);
     assert!(!sandbox.done("status").contains("worn out"));
-    // So little that the metadata alone uses it up.
-    sandbox.ok("endurance a --tbw 100K --warranty 2099-12-31", &members[1..2]);
+    // So little that at the rate of the first seconds it does not last.
+    let written =
+        |member: usize| sandbox.json(&format!("endurance a {}", members[member]))[0]["endurance"].clone();
+    let four_times = written(1)["written_bytes"].as_u64().unwrap() * 4;
+    sandbox.ok(&format!("endurance a --tbw {four_times} --warranty 2099-12-31"), &members[1..2]);
+    let status = sandbox.done("status");
+    let words = ["m1 will be worn out on", "days before its warranty ends, on 2099-12-31. Write less"];
+    assert!(words.iter().all(|words| status.contains(words)), "{status}");
+    assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    sandbox.ok("endurance a --margin 90", &members[1..2]);
+    let status = sandbox.done("status");
+    let words = "days before it should: 90 days after its warranty ends, on 2099-12-31.";
+    assert!(status.contains(words), "{status}");
+    // Less than was written already.
+    sandbox.ok("endurance a --tbw 1K", &members[1..2]);
     let status = sandbox.done("status");
     assert!(
-        status.contains("m1 will be worn out on") && status.contains("before its warranty ends"),
+        status.contains("m1 has been written ") && status.contains("% of what it is rated for"),
         "{status}"
     );
-    assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    assert!(sandbox.done("endurance a").contains("already"));
+    sandbox.ok("endurance a --tbw none --warranty none --margin 0", &members[1..2]);
+    let unset = written(1);
+    assert!(unset["rated_write_bytes"].is_null() && unset["warranty_end_s"].is_null(), "{unset}");
+    assert!(!sandbox.done("status").contains("m1 has been written"));
     sandbox.done("stop a");
     sandbox.ok("assemble a", &members);
     let kept = sandbox.json(&format!("endurance a {}", members[0]))[0]["endurance"].clone();
@@ -219,6 +238,7 @@ fn members_that_wear_out_too_early_are_told() {
         ("--tbw 12X", "neither a decimal size"),
         ("--warranty soon", "neither a day"),
         ("--warranty 2027-02-30", "neither a day"),
+        ("--warranty 1970-01-01", "neither a day"),
         ("--margin=-1", "invalid"),
     ] {
         sandbox.fails(2, &format!("endurance a m0 {options}"), &[""; 0], &[words]);
