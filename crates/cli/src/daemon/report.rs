@@ -52,6 +52,7 @@ impl DaemonState {
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             write_amplification: write_amplification(&report, &counted),
             advice: advice_on(&report),
+            warnings: unknown_policy(&self.name, &report).into_iter().collect(),
             pid: std::process::id(),
         }
     }
@@ -64,6 +65,16 @@ fn now_s() -> u64 {
 fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {
     let to_members: u64 = report.members.iter().map(|member| member.stats.client_written_bytes()).sum();
     (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
+}
+
+/// A policy of a later version, and what is done about it.
+fn unknown_policy(name: &str, report: &ArrayReport) -> Option<String> {
+    let number = report.unknown_policy?;
+    let instead = report.selection;
+    Some(format!(
+        "its members keep write selection policy number {number}, which this version does not know: {instead} is used in \
+         its place, and the number stays on them until `stripewise policy {name} POLICY` chooses another"
+    ))
 }
 
 /// What is worth saying about the members' kinds, by role.

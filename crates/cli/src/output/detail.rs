@@ -51,7 +51,7 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     for advice in &status.advice {
         line("Advice", advice.clone());
     }
-    for warning in members::wear_warnings(status) {
+    for warning in status.warnings.iter().cloned().chain(members::wear_warnings(status)) {
         line("Warning", warning);
     }
     if status.level >= 4 {

@@ -50,6 +50,8 @@ pub(crate) struct ArrayStatus {
     pub(crate) write_amplification: Option<f64>,
     /// What is worth saying about its shape.
     pub(crate) advice: Vec<String>,
+    /// What is not as it was meant.
+    pub(crate) warnings: Vec<String>,
     pub(crate) pid: u32,
 }
 

@@ -92,6 +92,9 @@ pub struct ArrayReport {
     pub read_only: bool,
     /// How RMW or RCW is chosen.
     pub selection: &'static str,
+    /// The number of the policy that the members keep, if it is not known here: the default one is used in its place, and
+    /// the number stays on them until another policy is chosen.
+    pub unknown_policy: Option<u8>,
     /// The superblocks' event count.
     pub events: u64,
     /// Regions of the write-intent bitmap, and how many are marked. None: the level has none.
@@ -171,6 +174,7 @@ impl Array {
             dirty: !ledger.clean,
             read_only: shared.read_only,
             selection: shared.selection.load().policy().name,
+            unknown_policy: Some(shared.unknown_policy.load(Ordering::Relaxed)).filter(|number| *number != 0),
             events: ledger.events,
             bitmap: shared.intent.as_ref().map(|intent| BitmapReport {
                 region_bytes: intent.map.region_stripes * shared.geometry.chunk_bytes() as u64,

@@ -6,7 +6,10 @@ mod load;
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -26,7 +29,7 @@ use crate::{
     geometry::{GeometryError, StripeIndex},
     jobs::{self, Found, JobBoard, JobKind, Request},
     locks::RowLocks,
-    plan::selection::{Policy, policy_numbered},
+    plan::selection::{DEFAULT_POLICY, policy_numbered},
     stats::Stats,
     trace::Tracer,
 };
@@ -188,7 +191,13 @@ async fn open(
 ) -> Result<Array, AssembleError> {
     let loaded = load::load(examined, &chosen, options).await?;
     let scrub = interrupted_scrub(examined, &chosen);
-    let policy = kept_policy(examined, &chosen);
+    // As the first of the members has it that can tell.
+    let kept = load::kept_options(examined, &chosen).selection_policy;
+    let known = policy_numbered(kept);
+    if known.is_none() {
+        let instead = DEFAULT_POLICY.name;
+        tracing::warn!(kept, instead, "the members keep a write selection policy that is not known here");
+    }
     let superblock = &examined[chosen.freshest].superblock;
     let shared = Arc::new_cyclic(|me| Shared {
         me: me.clone(),
@@ -201,7 +210,8 @@ async fn open(
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),
-        selection: ArcSwap::from_pointee((policy.make)()),
+        selection: ArcSwap::from_pointee((known.unwrap_or(DEFAULT_POLICY).make)()),
+        unknown_policy: AtomicU8::new(if known.is_none() { kept } else { 0 }),
         metered: AtomicBool::new(false),
         enrolling: Mutex::default(),
         tracer: Tracer::default(),
@@ -240,11 +250,6 @@ async fn open(
     env.spawn(Box::pin(jobs::run_jobs(shared.clone())));
     env.spawn(Box::pin(jobs::run_housekeeping(shared)));
     Ok(array)
-}
-
-/// The write selection policy that was chosen for the array, as the first of its members has it that can tell.
-fn kept_policy(examined: &[Examination], chosen: &Chosen) -> &'static Policy {
-    policy_numbered(load::kept_options(examined, chosen).selection_policy)
 }
 
 /// A check or repair that the array's end interrupted.
