@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// Show how a write would be carried out: counts, the chosen cycles, the rxw-matrix, and all I/O.
     ///
-    /// Of a running array, or of one that options describe. Nothing is written.
+    /// Of a running array, as its stripes are now, or of one that options describe. Nothing is written.
     Explain(ExplainArgs),
     /// Show what write selection decides, as it decides it, until it is interrupted.
     Trace(TraceArgs),

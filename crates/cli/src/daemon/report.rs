@@ -2,10 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::ensure;
 use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
 
 use super::state::DaemonState;
-use crate::protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, state_name};
+use crate::protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, StripeStatus, state_name};
+
+/// Stripes that are told of at once.
+const STRIPES_MAX: u64 = 1024;
 
 impl DaemonState {
     /// The array's status.
@@ -55,6 +59,17 @@ impl DaemonState {
             warnings: unknown_policy(&self.name, &report).into_iter().collect(),
             pid: std::process::id(),
         }
+    }
+
+    /// What writes to some stripes find.
+    pub(super) fn stripes(&self, from: u64, to: u64) -> anyhow::Result<Vec<StripeStatus>> {
+        ensure!(to.saturating_sub(from) <= STRIPES_MAX, "at most {STRIPES_MAX} stripes are told of at once");
+        let stripes = self.array.stripes(from..to).into_iter().map(|report| StripeStatus {
+            stripe: report.stripe.0,
+            synced: report.synced,
+            missing: report.missing.iter().map(|role| role.0).collect(),
+        });
+        Ok(stripes.collect())
     }
 }
 

@@ -132,6 +132,7 @@ impl DaemonState {
                 let policy = policy(&name)?;
                 self.on_array(move |array| async move { array.set_policy(policy).await })?
             }
+            Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),
             Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {
                 let (member, now) = self.endurance_of(&member)?;
                 let wanted = Endurance {

@@ -20,6 +20,11 @@ pub(crate) use status::{ArrayStatus, BitmapStatus, state_name};
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub(crate) enum Request {
     Status,
+    /// What writes to some stripes find, from the first to before the second.
+    Stripes {
+        from: u64,
+        to: u64,
+    },
     Add {
         device: String,
         force: bool,
@@ -94,6 +99,16 @@ pub(crate) struct LoadStatus {
     pub(crate) figures: Option<Box<LoadFigures>>,
 }
 
+/// What a write to a stripe finds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StripeStatus {
+    pub(crate) stripe: u64,
+    /// Whether redundancy is known to agree with data.
+    pub(crate) synced: bool,
+    /// Roles of which no member holds it.
+    pub(crate) missing: Vec<usize>,
+}
+
 /// How a block device is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -142,6 +157,7 @@ pub(crate) enum Reply {
     Status(Box<ArrayStatus>),
     /// The address or path of a new export.
     Export(String),
+    Stripes(Vec<StripeStatus>),
     Traced(TracedStatus),
     Load(LoadStatus),
     Error(String),

@@ -34,7 +34,7 @@ use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
 pub use device::ArrayDevice;
-pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState};
+pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 #[cfg(test)]
 pub(crate) use write::touched_rows;
 

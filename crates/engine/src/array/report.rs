@@ -1,6 +1,6 @@
 //! What an array looks like at one moment, for people and programs.
 
-use std::sync::atomic::Ordering;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use stripewise_format::extension::{Endurance, MemberClass};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Array;
 use crate::{
     assemble::Excluded,
-    geometry::{Geometry, MemberIndex},
+    geometry::{Geometry, MemberIndex, StripeIndex},
     jobs::JobReport,
     ledger::Standing,
     measure::ServiceTimes,
@@ -119,6 +119,17 @@ pub struct BitmapReport {
     pub marked: usize,
 }
 
+/// What a write to a stripe finds now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripeReport {
+    /// Which.
+    pub stripe: StripeIndex,
+    /// Whether redundancy is known to agree with data; where a resync is due, nothing is computed from it.
+    pub synced: bool,
+    /// Roles of which no member holds the stripe.
+    pub missing: Vec<MemberIndex>,
+}
+
 impl ArrayReport {
     /// How many roles have no member in sync.
     pub fn degraded(&self) -> usize {
@@ -185,5 +196,21 @@ impl Array {
             forced: shared.forced.clone(),
             job: shared.jobs.current(),
         }
+    }
+
+    /// What writes to these stripes find now, as far as the array has them.
+    pub fn stripes(&self, stripes: Range<u64>) -> Vec<StripeReport> {
+        let (shared, topology) = (&self.shared, self.shared.topology.load_full());
+        let geometry = &shared.geometry;
+        let report = |stripe: StripeIndex| {
+            let is_missing = |column: &usize| topology.reader(geometry, stripe, *column).is_none();
+            let missing = (0..geometry.members()).filter(is_missing);
+            StripeReport {
+                stripe,
+                synced: shared.is_trusted(stripe),
+                missing: missing.map(|column| geometry.member_of(stripe, column)).collect(),
+            }
+        };
+        (stripes.start..stripes.end.min(geometry.stripes())).map(StripeIndex).map(report).collect()
     }
 }
