@@ -47,8 +47,8 @@ pub struct Load {
     pub stop: Stop,
     /// Requests that begin before so much time has passed do not count.
     pub warm_up: Duration,
-    /// What places, lengths and kinds of requests are drawn from; the environment's randomness, if not given. With a seed,
-    /// the n-th request is the same one on every device, in virtual time and in real time.
+    /// What places, lengths, kinds and contents of requests are drawn from; the environment's randomness, if not given. With
+    /// a seed, the n-th request is the same one on every device, in virtual time and in real time.
     pub seed: Option<u64>,
 }
 
@@ -182,7 +182,9 @@ impl Shared {
             "a load without a cursor has no end"
         );
         let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest().min(PIECE_BYTES)) as usize);
-        Rng::with_seed(env.random_u64()).fill(&mut source);
+        // Drawn also where a seed is given: what else the environment draws does not depend on that.
+        let drawn = env.random_u64();
+        Rng::with_seed(load.seed.unwrap_or(drawn)).fill(&mut source);
         let seed = load.seed.unwrap_or_else(|| env.random_u64());
         let now = env.now();
         let after = |time: Duration| Timestamp(now.0 + time.as_nanos() as u64);
