@@ -120,7 +120,8 @@ pub(crate) enum BenchCommand {
     Engine(EngineBench),
     /// Load on a running array, a block device or a file, in fio's words.
     ///
-    /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured.
+    /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured. Interrupted, it prints
+    /// how far it came, and exits with 1.
     Run(LoadArgs),
 }
 

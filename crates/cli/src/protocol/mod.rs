@@ -1,5 +1,5 @@
-//! What the commands and an array's daemon say to each other over the control socket: one JSON line each way. The
-//! same types are what `--json` prints.
+//! What the commands and an array's daemon say to each other over the control socket: one JSON line each way, and more of
+//! them where something goes on for the connection. The same types are what `--json` prints.
 
 mod decision;
 mod job;
@@ -75,7 +75,7 @@ pub(crate) enum Request {
         warranty_end_s: Option<u64>,
         warranty_margin_days: Option<u32>,
     },
-    /// Starts keeping decisions of write selection.
+    /// Starts keeping decisions of write selection, for this connection and as long as it lasts.
     Trace {
         choice: TraceChoice,
     },
@@ -83,12 +83,14 @@ pub(crate) enum Request {
     Traced {
         since: u64,
     },
-    TraceStop,
-    /// Puts load on the array; it ends early if nobody asks how it stands.
+    TraceEnd,
+    /// Puts load on the array, for this connection: it ends early with it, or if nobody asks how it stands.
     Load {
         load: LoadSpec,
     },
     LoadStatus,
+    /// No more requests begin; the figures come when the last has ended.
+    LoadEnd,
 }
 
 /// How a load stands.

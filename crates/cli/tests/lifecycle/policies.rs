@@ -1,6 +1,13 @@
 //! Write selection, kinds of members, decisions as they are made, and members that wear out.
 
-use std::process::Stdio;
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    process::Stdio,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Client, MIB, Sandbox, eventually, noise};
 
@@ -120,6 +127,26 @@ fn the_policy_changes_while_the_array_runs_and_is_kept() {
     sandbox.fails(2, "policy", &[""; 0], &["NAME"]);
 }
 
+/// What a rebuild writes to a member is no client's write.
+#[test]
+fn writes_of_jobs_are_told_apart_from_those_for_clients() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean --no-measure", &members[..3]);
+    let client = Client::connect(&sandbox.serve("a"));
+    client.write(0, &noise(1, 1 << 20)).unwrap();
+    assert_eq!(sandbox.status("a")["write_amplification"], 1.5);
+    assert_eq!(sandbox.status("a")["job_written_bytes"], 0);
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.ok("add a --wait", &members[3..]);
+    let status = sandbox.status("a");
+    assert_eq!(status["write_amplification"], 1.5, "of clients' writes: {status}");
+    assert_eq!(status["job_written_bytes"], status["member_bytes"], "the rebuild's");
+    let detail = sandbox.done("detail a");
+    let line = "Members Wrote : 1.50 times that for clients, and ";
+    assert!(detail.contains(line) && detail.contains(" for background jobs"), "{detail}");
+}
+
 #[test]
 fn a_running_array_is_explained_with_its_devices() {
     let (sandbox, members) = mixed("--policy modthresh");
@@ -213,8 +240,57 @@ fn a_trace_ends_with_its_command() {
     eventually("it traces", || sandbox.log("a").contains("Trace {"));
     killed.kill().unwrap();
     killed.wait().unwrap();
-    eventually("nobody looks", || sandbox.log("a").contains("nobody asks for the trace"));
-    assert_eq!(sandbox.done("trace a --seconds 0.1"), "");
+    eventually("it is noticed", || sandbox.log("a").contains("what went on for it ends"));
+    let next = sandbox.run("trace a --seconds 0.1", &[""; 0]);
+    assert!(next.out.is_empty() && next.err.contains("no such stripe was written"), "{next:?}");
+}
+
+#[test]
+fn a_trace_that_is_interrupted_prints_what_it_has_and_leaves_the_array_free() {
+    let (sandbox, _) = mixed("--policy modthresh --no-measure");
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut trace = sandbox.command();
+    let trace = trace.args(["--json", "trace", "a"]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    for stripe in 0..3 {
+        client.write(stripe * (256 << 10), &noise(stripe, 4096)).unwrap();
+    }
+    kill_process(Pid::from_child(&trace), Signal::INT).unwrap();
+    let output = trace.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 3, "{output:?}");
+    sandbox.done("trace a --seconds 0.1");
+}
+
+/// Requests over connections of our own: what goes on for one is no other's to ask for or to end.
+#[test]
+fn nobody_can_end_the_trace_of_another() {
+    let (sandbox, _) = mixed("--no-measure");
+    let connect = || UnixStream::connect(sandbox.run_dir().join("a.sock")).unwrap();
+    let ask = |mut stream: &UnixStream, request: &str| {
+        writeln!(stream, "{request}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    let trace =
+        r#"{"command":"trace","choice":{"cycles":[],"stripes":null,"chosen_only":false,"min_bytes":0}}"#;
+    let first = connect();
+    assert!(ask(&first, trace).contains("done"));
+    assert!(ask(&connect(), trace).contains("another command is tracing it"));
+    ask(&connect(), r#"{"command":"trace-end"}"#);
+    for request in [r#"{"command":"traced","since":0}"#, r#"{"command":"load-end"}"#] {
+        let answer = ask(&connect(), request);
+        assert!(answer.contains("for this connection"), "{answer}");
+    }
+    assert!(ask(&first, r#"{"command":"traced","since":0}"#).contains("traced"), "it goes on");
+    assert!(ask(&first, r#"{"command":"trace-end"}"#).contains("done"));
+    let second = connect();
+    assert!(ask(&second, trace).contains("done"), "free at once");
+    // The end of the old connection comes late.
+    drop(first);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(ask(&second, r#"{"command":"traced","since":0}"#).contains("traced"));
 }
 
 #[test]
