@@ -38,6 +38,8 @@ fn not_running(name: &str) -> anyhow::Error {
 pub(crate) struct Connection {
     name: String,
     stream: BufReader<UnixStream>,
+    /// Whether the daemon has answered here before.
+    is_used: bool,
 }
 
 impl Connection {
@@ -50,7 +52,7 @@ impl Connection {
             _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
         })?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Self { name: name.to_owned(), stream: BufReader::new(stream) })
+        Ok(Self { name: name.to_owned(), stream: BufReader::new(stream), is_used: false })
     }
 
     /// Sends one request and returns the daemon's answer; its error becomes ours.
@@ -61,14 +63,20 @@ impl Connection {
         let sent = sigpipe::survived(|| self.stream.get_mut().write_all(line.as_bytes()));
         let mut answer = String::new();
         let read = self.stream.read_line(&mut answer);
-        // One that takes no more commands may have said so before it was asked.
-        if answer.is_empty() {
-            sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
-        }
         // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
         if answer.is_empty() && !socket_path(name).exists() {
             return Err(not_running(name));
         }
+        if answer.is_empty() && self.is_used {
+            bail!(
+                "{name}: its daemon has ended this: it stops, or was asked nothing for some seconds; see its log"
+            );
+        }
+        // One that takes no more commands may have said so before it was asked.
+        if answer.is_empty() {
+            sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
+        }
+        self.is_used = true;
         read.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())

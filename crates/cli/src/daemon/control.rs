@@ -127,6 +127,8 @@ fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
+    // Figures of a load are an answer that is due as well: it may have been the array's end that cut it short.
+    let mut due = None;
     loop {
         let mut line = String::new();
         if reader.by_ref().take(REQUEST_BYTES_MAX).read_line(&mut line)? == 0 {
@@ -142,6 +144,7 @@ fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session
         if session.is_idle() {
             return Ok(());
         }
+        due = session.load.is_some().then(|| due.unwrap_or_else(|| state.end.ask()));
         stream.set_read_timeout(Some(PATIENCE))?;
     }
 }

@@ -1,7 +1,7 @@
 //! Write selection, kinds of members, decisions as they are made, and members that wear out.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::net::UnixStream,
     process::Stdio,
     time::Duration,
@@ -243,6 +243,24 @@ fn a_trace_ends_with_its_command() {
     eventually("it is noticed", || sandbox.log("a").contains("what went on for it ends"));
     let next = sandbox.run("trace a --seconds 0.1", &[""; 0]);
     assert!(next.out.is_empty() && next.err.contains("no such stripe was written"), "{next:?}");
+}
+
+/// A command that hangs is waited for, but not for long.
+#[test]
+fn a_trace_ends_when_its_command_is_silent() {
+    let (sandbox, _) = mixed("--no-measure");
+    let mut silent = sandbox.command();
+    let mut silent =
+        silent.args(["trace", "a"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    kill_process(Pid::from_child(&silent), Signal::STOP).unwrap();
+    sandbox.fails(1, "trace a --seconds 0.1", &[""; 0], &["another command is tracing it"]);
+    eventually("it is given up", || sandbox.run("trace a --seconds 0.1", &[""; 0]).code == Some(0));
+    kill_process(Pid::from_child(&silent), Signal::CONT).unwrap();
+    let mut said = String::new();
+    silent.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(silent.wait().unwrap().code(), Some(1));
+    assert!(said.contains("asked nothing for some seconds"), "{said}");
 }
 
 #[test]
