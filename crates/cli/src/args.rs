@@ -65,13 +65,15 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// Show how a write would be carried out: counts, the chosen cycles, the rxw-matrix, and all I/O.
     ///
-    /// Of a running array, or of one that options describe. Nothing is written.
+    /// Of a running array, as its stripes are now, or of one that options describe. Nothing is written.
     Explain(ExplainArgs),
     /// Show what write selection decides, as it decides it, until it is interrupted.
     Trace(TraceArgs),
     /// What members may be written, what they were, and when they will be worn out; or say what they may.
     ///
-    /// It is kept on the members. `status` warns of one that will not outlive its warranty and the margin behind it.
+    /// It is kept on the members. What was written is all that wears them: for clients, by background jobs (`detail` tells
+    /// these apart since the array was opened), and metadata. `status` warns of one that will not outlive its warranty and
+    /// the margin behind it, or was written more than it is rated for.
     Endurance(EnduranceArgs),
     /// Make a block device of an array.
     ///
@@ -118,7 +120,8 @@ pub(crate) enum BenchCommand {
     Engine(EngineBench),
     /// Load on a running array, a block device or a file, in fio's words.
     ///
-    /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured.
+    /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured. Interrupted, it prints
+    /// how far it came, and exits with 1.
     Run(LoadArgs),
 }
 

@@ -34,42 +34,79 @@ fn not_running(name: &str) -> anyhow::Error {
     anyhow!("{name}: no such array is running; `stripewise status` lists those that are")
 }
 
+/// A connection to an array's daemon. What goes on there for a command ends with it.
+pub(crate) struct Connection {
+    name: String,
+    stream: BufReader<UnixStream>,
+    /// Whether the daemon has answered here before.
+    is_used: bool,
+}
+
+impl Connection {
+    pub(crate) fn open(name: &str) -> anyhow::Result<Self> {
+        let stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => not_running(name),
+            ErrorKind::ConnectionRefused => anyhow!(
+                "{name}: its daemon has died; {AFTER_DEATH} (`stripewise stop {name}` clears what is left of it)"
+            ),
+            _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
+        })?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Self { name: name.to_owned(), stream: BufReader::new(stream), is_used: false })
+    }
+
+    /// Sends one request and returns the daemon's answer; its error becomes ours.
+    pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
+        let name = &self.name;
+        let mut line = serde_json::to_string(request)?;
+        line.push('\n');
+        let sent = sigpipe::survived(|| self.stream.get_mut().write_all(line.as_bytes()));
+        let mut answer = String::new();
+        let read = self.stream.read_line(&mut answer);
+        // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
+        if answer.is_empty() && !socket_path(name).exists() {
+            return Err(not_running(name));
+        }
+        if answer.is_empty() && self.is_used {
+            bail!(
+                "{name}: its daemon has ended this: it stops, or was asked nothing for some seconds; see its log"
+            );
+        }
+        // One that takes no more commands may have said so before it was asked.
+        if answer.is_empty() {
+            sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
+        }
+        self.is_used = true;
+        read.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
+            }
+            _ => anyhow!("{name}: no answer from its daemon: {error}"),
+        })?;
+        if answer.is_empty() {
+            bail!("{name}: its daemon ended before it answered; see its log");
+        }
+        match serde_json::from_str(&answer)
+            .with_context(|| format!("{name}: an answer of another version"))?
+        {
+            Reply::Error(message) => Err(anyhow!("{name}: {message}")),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Has the daemon carry out a command, and prints what it tells about that.
+    pub(crate) fn command(&mut self, request: &Request) -> anyhow::Result<()> {
+        match self.ask(request)? {
+            Reply::Done(notes) => tell(&self.name, &notes),
+            other => bail!("{}: unexpected answer {other:?}", self.name),
+        }
+        Ok(())
+    }
+}
+
 /// Sends one request and returns the daemon's answer; its error becomes ours.
 pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
-    let mut stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => not_running(name),
-        ErrorKind::ConnectionRefused => anyhow!(
-            "{name}: its daemon has died; {AFTER_DEATH} (`stripewise stop {name}` clears what is left of it)"
-        ),
-        _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
-    })?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    let mut line = serde_json::to_string(request)?;
-    line.push('\n');
-    let sent = sigpipe::survived(|| stream.write_all(line.as_bytes()));
-    let mut answer = String::new();
-    let read = BufReader::new(stream).read_line(&mut answer);
-    // One that takes no more commands may have said so before it was asked.
-    if answer.is_empty() {
-        sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
-    }
-    // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
-    if answer.is_empty() && !socket_path(name).exists() {
-        return Err(not_running(name));
-    }
-    read.map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => {
-            anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
-        }
-        _ => anyhow!("{name}: no answer from its daemon: {error}"),
-    })?;
-    if answer.is_empty() {
-        bail!("{name}: its daemon ended before it answered; see its log");
-    }
-    match serde_json::from_str(&answer).with_context(|| format!("{name}: an answer of another version"))? {
-        Reply::Error(message) => Err(anyhow!("{name}: {message}")),
-        reply => Ok(reply),
-    }
+    Connection::open(name)?.ask(request)
 }
 
 /// Refuses the name of a running array. Only a first look, so that it is told before anything else that is wrong; the
@@ -93,11 +130,7 @@ pub(crate) fn tell(name: &str, notes: &[String]) {
 
 /// Has the daemon carry out a command, and prints what it tells about that.
 pub(crate) fn command(name: &str, request: &Request) -> anyhow::Result<()> {
-    match ask(name, request)? {
-        Reply::Done(notes) => tell(name, &notes),
-        other => bail!("{name}: unexpected answer {other:?}"),
-    }
-    Ok(())
+    Connection::open(name)?.command(request)
 }
 
 /// Stops all of these; one that cannot be stopped does not keep the others.

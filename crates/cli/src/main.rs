@@ -1,6 +1,6 @@
 //! The `stripewise` binary: commands, and the array daemon that they talk to.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2 unusable, 4 cannot
+//! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2 unusable, 4 cannot
 //! tell). Data goes to standard output, everything else to standard error.
 
 mod args;
@@ -13,6 +13,7 @@ mod demo;
 mod errors;
 mod explain;
 mod given;
+mod interrupt;
 mod models;
 mod output;
 mod policies;

@@ -15,7 +15,7 @@ pub struct Forecast {
     /// The part of its rated life that is used up; above 1 if it is beyond it.
     pub used: f64,
     /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a rate that
-    /// leads nowhere, or where it is too early to tell.
+    /// leads nowhere, where it is too early to tell, or where it has been written that much already.
     pub worn_out_s: Option<u64>,
     /// By how many days that is too early: before the warranty's end and the margin behind it.
     pub short_days: Option<u64>,
@@ -38,7 +38,7 @@ pub fn forecast(endurance: &Endurance, now_s: u64) -> Option<Forecast> {
     let left_s = lifetime_s(rated_write_bytes.saturating_sub(written_bytes), bytes_per_s);
     let used = written_bytes as f64 / rated_write_bytes as f64;
     let tells = counted_s >= DAY_S || used >= USED_THAT_TELLS;
-    let worn_out_s = (tells && left_s < 1e12).then(|| now_s.saturating_add(left_s as u64));
+    let worn_out_s = (tells && used < 1.0 && left_s < 1e12).then(|| now_s.saturating_add(left_s as u64));
     let wanted_s = warranty_end_s.saturating_add(u64::from(warranty_margin_days) * DAY_S);
     let short_days = worn_out_s
         .filter(|worn_out_s| warranty_end_s > 0 && *worn_out_s < wanted_s)
@@ -79,6 +79,9 @@ mod tests {
         let young = Endurance { written_bytes: 1 << 40, written_since_s: at - 7200, ..endurance };
         assert_eq!(forecast(&young, at).unwrap().worn_out_s, None, "the first copy says nothing");
         assert!(forecast(&young, at + DAY_S).unwrap().worn_out_s.is_some());
+        let beyond = Endurance { written_bytes: 700_000_000_000_000, warranty_margin_days: 400, ..endurance };
+        let found = forecast(&beyond, at).unwrap();
+        assert!(found.used > 1.0 && found.worn_out_s.is_none() && found.short_days.is_none(), "{found:?}");
         let idle = Endurance { written_bytes: 0, ..endurance };
         assert_eq!(forecast(&idle, at).unwrap().worn_out_s, None);
     }

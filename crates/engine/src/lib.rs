@@ -40,7 +40,7 @@ mod topology;
 mod trace;
 
 pub use advice::advice;
-pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState};
+pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 pub use assemble::{AssembleError, AssembleOptions, Chosen, Excluded, assemble, choose};
 pub use create::{CreateError, CreateOptions, ParityPlace};
 pub use error::ArrayError;

@@ -54,6 +54,8 @@ counters! {
     writes,
     /// Bytes written there.
     written_bytes,
+    /// How many of them background jobs and the healing of unreadable blocks wrote: the rest is clients'.
+    job_written_bytes,
     /// Bytes of superblocks, extension headers and bitmap pages written.
     metadata_bytes,
     /// Stripe writes that wrote to it.
@@ -66,15 +68,26 @@ counters! {
     blocks_rcw,
 }
 
+/// For whom a member is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Client,
+    /// A background job, or the healing of a block that could not be read.
+    Job,
+}
+
 impl MemberStats {
     pub(crate) fn count_read(&self, bytes: u64) {
         self.add(MemberIndex::reads, 1);
         self.add(MemberIndex::read_bytes, bytes);
     }
 
-    pub(crate) fn count_write(&self, bytes: u64) {
+    pub(crate) fn count_write(&self, cause: Cause, bytes: u64) {
         self.add(MemberIndex::writes, 1);
         self.add(MemberIndex::written_bytes, bytes);
+        if cause == Cause::Job {
+            self.add(MemberIndex::job_written_bytes, bytes);
+        }
     }
 
     pub(crate) fn count_metadata(&self, bytes: u64) {
@@ -97,6 +110,11 @@ impl MemberStats {
 }
 
 impl MemberStatsReport {
+    /// Bytes written to its data area for clients. The two counters are read one after the other while they grow.
+    pub fn client_written_bytes(&self) -> u64 {
+        self.written_bytes.saturating_sub(self.job_written_bytes)
+    }
+
     /// All bytes written to the member, metadata included: what wears it.
     pub fn wearing_bytes(&self) -> u64 {
         self.written_bytes + self.metadata_bytes

@@ -17,7 +17,7 @@ use crate::{
     meter::{IoClass, Meter},
     mutants::{Mutant, lives},
     plan::{Presence, costs::MemberCost},
-    stats::MemberStats,
+    stats::{Cause, MemberStats},
 };
 
 /// An open member: a device, and where the array's data lies on it.
@@ -89,21 +89,22 @@ impl Member {
         self.meter.watch(class, bytes, io, |done: &ReadDone| done.result.is_ok())
     }
 
-    /// Writes at an offset of the member's data.
+    /// Writes at an offset of the member's data, for a client.
     pub(crate) fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.write_as(IoClass::Write, offset_bytes, from, flags)
+        self.write_as(IoClass::Write, Cause::Client, offset_bytes, from, flags)
     }
 
     /// As [`Member::write`], and says what for.
     pub(crate) fn write_as(
         &self,
         class: IoClass,
+        cause: Cause,
         offset_bytes: u64,
         from: WriteBufs,
         flags: WriteFlags,
     ) -> Completion {
         let bytes = bufs_len(&from);
-        self.stats.count_write(bytes as u64);
+        self.stats.count_write(cause, bytes as u64);
         let io = self.device.write(self.data_offset_bytes + offset_bytes, from, flags);
         self.meter.watch(class, bytes, io, Result::is_ok)
     }

@@ -8,7 +8,9 @@ use std::{sync::Arc, time::Duration};
 
 use common::{Lab, Shape};
 use stripewise_device::Device;
-use stripewise_engine::{AssembleOptions, JobKind, JobOutcome, SpeedLimits, geometry::Level};
+use stripewise_engine::{
+    AssembleOptions, JobKind, JobOutcome, MemberStatsReport, SpeedLimits, geometry::Level,
+};
 use stripewise_sim::SimMember;
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
@@ -45,6 +47,26 @@ fn a_rebuild_keeps_to_its_speed_limit_and_clients_are_not_kept_waiting() {
         (Duration::from_secs(3)..Duration::from_secs(6)).contains(&took),
         "{took:?} for 4 MiB at 1 MiB/s"
     );
+}
+
+/// What clients' writes take is told apart from what jobs write: here only the rebuild does, once over the whole member.
+#[test]
+fn what_a_rebuild_writes_is_counted_apart() {
+    let (lab, _spare) = slow_rebuild(8);
+    let written = |lab: &Lab| {
+        let array = lab.array.clone();
+        let report = lab.world.run(async move { array.report().await });
+        let of = |pick: fn(&MemberStatsReport) -> u64| -> u64 {
+            report.members.iter().map(|member| pick(&member.stats)).sum()
+        };
+        let member_bytes = report.geometry.member_bytes();
+        (of(MemberStatsReport::client_written_bytes), of(|stats| stats.job_written_bytes), member_bytes)
+    };
+    let (before, _, member_bytes) = written(&lab);
+    lab.wait_for_jobs();
+    let (clients, jobs, _) = written(&lab);
+    assert!(before > 0, "clients wrote");
+    assert_eq!((clients, jobs), (before, member_bytes));
 }
 
 #[test]

@@ -46,6 +46,20 @@ fn a_seeded_load_is_the_same_in_every_world() {
 }
 
 #[test]
+fn what_a_seeded_load_writes_is_the_same_in_every_world() {
+    let content = |world_seed: u64, seed: u64| {
+        let (world, disk) = world(world_seed, DiskOptions::default());
+        let offsets = Offsets::Sequential;
+        let load = Load { offsets, stop: Stop::Requests(8), seed: Some(seed), ..Load::default() };
+        run(&world, disk.clone(), load);
+        let found = world.run(async move { disk.read(0, smallvec![IoBuf::with_len(8 * 4096)]).await });
+        found.into_one().unwrap().to_vec()
+    };
+    assert!(content(1, 7) == content(2, 7));
+    assert!(content(1, 7) != content(1, 8));
+}
+
+#[test]
 fn a_load_ends_when_it_is_told_to() {
     let (world, disk) = world(1, DiskOptions::default());
     let load = Load { depth: 4, stop: Stop::Time(Duration::from_secs(3600)), ..Load::default() };

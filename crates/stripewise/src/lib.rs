@@ -30,8 +30,8 @@ pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,
     CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
     MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, ServiceTimes,
-    SpeedLimits, Stats, StatsReport, TraceFilter, Traced, advice, assemble, endurance, examine, geometry,
-    locking, measure, plan, rows,
+    SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice, assemble, endurance, examine,
+    geometry, locking, measure, plan, rows,
 };
 pub use stripewise_export as export;
 pub use stripewise_format as format;

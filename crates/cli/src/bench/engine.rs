@@ -12,11 +12,13 @@ use fastrand::Rng;
 use serde::Serialize;
 use stripewise::{
     Array, ArrayError, CreateOptions, Device, Host, HostOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags,
-    geometry::Level, memory::MemoryDevice,
+    geometry::Level,
+    memory::MemoryDevice,
+    plan::selection::{DEFAULT_POLICY, Policy},
 };
 
 use super::limit::BareArray;
-use crate::sizes::parse_size;
+use crate::{policies::policy_parser, sizes::parse_size};
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -39,12 +41,16 @@ pub(crate) struct EngineBench {
     /// Only this case.
     #[arg(long, value_enum)]
     pub(crate) case: Option<Case>,
+    /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
+    #[arg(long, value_parser = policy_parser())]
+    pub(crate) policy: Vec<&'static Policy>,
 }
 
 /// One case's figures.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     case: &'static str,
+    policy: &'static str,
     bytes_per_operation: usize,
     engine_per_s: f64,
     limit_per_s: f64,
@@ -99,30 +105,53 @@ pub(crate) fn run_engine(
     let cases = Case::ALL.into_iter().filter(|case| options.case.is_none_or(|only| only == *case));
     let mut figures = Vec::new();
     for case in cases {
-        let figure = measure(case, options, &host, &array, &mut bare);
-        tell(&figure);
-        figures.push(figure);
+        let measured = measure(case, options, &host, &array, &mut bare)?;
+        measured.iter().for_each(&mut tell);
+        figures.extend(measured);
     }
     host.block_on(async move { array.stop().await })?;
     Ok(figures)
 }
 
-fn measure(case: Case, options: &EngineBench, host: &Host, array: &Array, bare: &mut BareArray) -> Figure {
+/// A case under each policy: in each turn they all run, one after the other, and then the limit.
+fn measure(
+    case: Case,
+    options: &EngineBench,
+    host: &Host,
+    array: &Array,
+    bare: &mut BareArray,
+) -> Result<Vec<Figure>, ArrayError> {
     let stripe_bytes = array.geometry().stripe_bytes() as usize;
     let bytes_per_operation = if case == Case::FullStripe { stripe_bytes } else { 4096 };
     let turn = Duration::from_secs_f64(options.seconds);
-    let mut pairs = Vec::new();
+    let policies = if options.policy.is_empty() { vec![DEFAULT_POLICY] } else { options.policy.clone() };
+    let mut pairs = vec![Vec::new(); policies.len()];
     for seed in 0..=options.turns as u64 {
-        let engine = engine_turn(case, turn, host, array, seed);
+        let mut engines = Vec::new();
+        for policy in &policies {
+            choose(host, array, policy)?;
+            engines.push(engine_turn(case, turn, host, array, seed));
+        }
         let limit = limit_turn(case, turn, bare, stripe_bytes, seed);
         if seed > 0 {
-            pairs.push((engine, limit)); // the first turn warms both up
+            // The first turn warms all up.
+            pairs.iter_mut().zip(engines).for_each(|(pairs, engine)| pairs.push((engine, limit)));
         }
     }
-    let ratio = median(pairs.iter().map(|(e, l)| e / l).collect());
-    let engine_per_s = median(pairs.iter().map(|p| p.0).collect());
-    let limit_per_s = median(pairs.iter().map(|p| p.1).collect());
-    Figure { case: case.name(), bytes_per_operation, engine_per_s, limit_per_s, ratio }
+    let figure = |(policy, pairs): (&&'static Policy, Vec<(f64, f64)>)| Figure {
+        case: case.name(),
+        policy: policy.name,
+        bytes_per_operation,
+        engine_per_s: median(pairs.iter().map(|p| p.0).collect()),
+        limit_per_s: median(pairs.iter().map(|p| p.1).collect()),
+        ratio: median(pairs.iter().map(|(e, l)| e / l).collect()),
+    };
+    Ok(policies.iter().zip(pairs).map(figure).collect())
+}
+
+fn choose(host: &Host, array: &Array, policy: &'static Policy) -> Result<(), ArrayError> {
+    let array = array.clone();
+    host.block_on(async move { array.set_policy(policy).await })
 }
 
 /// Writes everything once, so that no page fault of the memory members falls into the measurement.
@@ -223,8 +252,9 @@ impl std::fmt::Display for Figure {
         let gb = |per_s: f64| per_s * self.bytes_per_operation as f64 / 1e9;
         write!(
             f,
-            "{:<13} {:>7} B  engine {:>9.0}/s {:>6.2} GB/s   limit {:>9.0}/s {:>6.2} GB/s   ratio {:.2}",
+            "{:<13} {:<9} {:>7} B  engine {:>9.0}/s {:>6.2} GB/s   limit {:>9.0}/s {:>6.2} GB/s   ratio {:.2}",
             self.case,
+            self.policy,
             self.bytes_per_operation,
             self.engine_per_s,
             gb(self.engine_per_s),

@@ -55,9 +55,39 @@ fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result
     if json {
         print_json(&json!({ "name": args.name, "would_create": create }))?;
     } else {
-        println!("would make raid{} '{}' of {}", create.level, args.name, args.devices.join(" "));
+        println!("would make raid{} '{}' of {}", create.level, args.name, members_text(create));
+        let plan = [spares_text(create), parity_text(args, create)];
+        plan.into_iter().flatten().for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The members by role, as they will be.
+fn members_text(create: &CreateSpec) -> String {
+    let members = create.members.iter().map(|member| member.as_deref().unwrap_or(MISSING));
+    members.collect::<Vec<_>>().join(" ")
+}
+
+fn spares_text(create: &CreateSpec) -> Option<String> {
+    (!create.spares.is_empty()).then(|| format!("spares: {}", create.spares.join(" ")))
+}
+
+/// Where level 4 will keep its parity.
+fn parity_text(args: &CreateArgs, create: &CreateSpec) -> Option<String> {
+    if create.level != 4 {
+        return None;
+    }
+    let last = create.members.last()?.as_deref().unwrap_or(MISSING);
+    Some(match create.parity_on_fastest {
+        Some(false) => format!("parity on {last}"),
+        None if args.assume_clean => {
+            format!("parity on {last}: with --assume-clean members keep their places")
+        }
+        _ if create.measure => format!(
+            "parity on {last}, or on the member that is found to be faster when they are measured: it takes the last place"
+        ),
+        _ => format!("parity on {last}, or on the member that is known to be flash: it takes the last place"),
+    })
 }
 
 fn devices(create: &CreateSpec) -> impl Iterator<Item = &String> {

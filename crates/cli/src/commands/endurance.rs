@@ -31,12 +31,12 @@ pub(crate) struct EnduranceArgs {
     name: Option<String>,
     /// Only this member.
     device: Option<String>,
-    /// What the member may be written: a decimal size as makers give it (600T is 600e12 bytes; 0: not known), or a
-    /// MODEL that `--models` lists.
-    #[arg(long, value_name = "SIZE|MODEL", value_parser = parse_tbw, requires = "device")]
+    /// What the member may be written: a decimal size as makers give it (600T is 600e12 bytes), a MODEL that `--models`
+    /// lists, or `none` if that is not known.
+    #[arg(long, value_name = "SIZE|MODEL|none", value_parser = parse_tbw, requires = "device")]
     tbw: Option<u64>,
-    /// When its warranty ends: a date, or years from now.
-    #[arg(long, value_name = "YYYY-MM-DD|YEARSy", value_parser = parse_warranty, requires = "device")]
+    /// When its warranty ends: a date, or years from now; `none` if it has none.
+    #[arg(long, value_name = "YYYY-MM-DD|YEARSy|none", value_parser = parse_warranty, requires = "device")]
     warranty: Option<u64>,
     /// By how many days it shall outlive its warranty.
     #[arg(long, value_name = "DAYS", requires = "device")]
@@ -94,7 +94,10 @@ fn row(endurance: &EnduranceStatus) -> String {
     let a_day = endurance
         .forecast
         .map_or_else(none, |forecast| format_decimal_size((forecast.bytes_per_s * DAY_S as f64) as u64));
-    let worn_out = endurance.forecast.and_then(|forecast| forecast.worn_out_s).map_or_else(none, day);
+    let worn_out = match endurance.forecast {
+        Some(forecast) if forecast.used >= 1.0 => "already".to_owned(),
+        forecast => forecast.and_then(|forecast| forecast.worn_out_s).map_or_else(none, day),
+    };
     let warranty = endurance.warranty_end_s.map_or_else(none, day);
     let margin = match endurance.warranty_margin_days {
         0 => none(),
@@ -127,22 +130,32 @@ fn list_models(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What unsets it; 0 is kept for that.
+const NONE: &str = "none";
+
 fn parse_tbw(text: &str) -> Result<u64, String> {
+    if text == NONE {
+        return Ok(0);
+    }
     if let Some(bytes) = models::rated_write_bytes(text) {
         return Ok(bytes);
     }
     parse_decimal_size(text).map_err(|_| {
-        format!("'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists")
+        format!(
+            "'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists, nor none"
+        )
     })
 }
 
 fn parse_warranty(text: &str) -> Result<u64, String> {
     let end = match text.strip_suffix('y') {
         Some(years) => in_years(years),
-        None => parse_day(text),
+        None if text == NONE => Some(0),
+        // The first day there is would be none.
+        None => parse_day(text).filter(|end| *end > 0),
     };
     end.ok_or_else(|| {
-        format!("'{text}' is neither a day, such as 2030-12-31, nor years from now, such as 5y")
+        format!("'{text}' is neither a day, such as 2030-12-31, nor years from now, such as 5y, nor none")
     })
 }
 

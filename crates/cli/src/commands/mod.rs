@@ -88,6 +88,7 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
         let lost = "taken by force, what was written since it left is lost";
         eprintln!("stripewise: {}: {lost}: {device}", status.name);
     }
+    client::tell(&status.name, &status.warnings);
     if json {
         print_json(&status)?
     } else {

@@ -48,7 +48,11 @@ const SECTIONS: [Section; 4] = [
         "EXIT STATUS",
         &[
             ("0", "Done."),
-            ("1", "Failed; standard error says why. `scrub --wait` and `scrub status`: something disagreed."),
+            (
+                "1",
+                "Failed; standard error says why. `scrub --wait` and `scrub status`: something disagreed. `bench run`: a \
+                 request failed, or it was interrupted; what was done until then is printed.",
+            ),
             ("2", "The words given mean nothing; nothing was touched."),
             ("detail --test", "0: all is well; 1: degraded; 2: unusable; 4: that cannot be told."),
         ],

@@ -54,8 +54,9 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn print(name: &str, json: bool) -> anyhow::Result<ExitCode> {
-    let kept = client::status(name)?.selection;
-    let policy = selection::policy(&kept).context("an array of another version")?;
+    let status = client::status(name)?;
+    client::tell(name, &status.warnings);
+    let policy = selection::policy(&status.selection).context("an array of another version")?;
     if json {
         print_json(&json!({ "name": name, "policy": policy.name, "summary": policy.summary }))?;
     } else {

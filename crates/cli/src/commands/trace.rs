@@ -11,7 +11,8 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::{
-    client,
+    client::Connection,
+    interrupt::Interrupt,
     output::rows_text,
     protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
@@ -60,17 +61,21 @@ pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
         chosen_only: args.chosen,
         min_bytes: args.min,
     };
-    client::command(&args.name, &Request::Trace { choice })?;
-    let followed =
-        Follow { args, json, begun: Instant::now(), since: 0, printed: 0, lost: 0, from_ns: None }.run();
-    // Who ended it another way has been noticed by the daemon.
-    let _ = client::ask(&args.name, &Request::TraceStop);
-    let lost = followed?;
+    let name = &args.name;
+    let mut daemon = Connection::open(name)?;
+    let interrupt = Interrupt::watch()?;
+    daemon.command(&Request::Trace { choice })?;
+    let begun = Instant::now();
+    let mut follow = Follow { args, json, begun, since: 0, printed: 0, lost: 0, from_ns: None };
+    follow.run(&mut daemon, &interrupt)?;
+    let Follow { printed, lost, .. } = follow;
+    // Before this command is over: whoever traces next finds it free.
+    daemon.command(&Request::TraceEnd)?;
     if lost > 0 {
-        eprintln!(
-            "stripewise: {}: {lost} decisions were lost: they came faster than they were taken",
-            args.name
-        );
+        eprintln!("stripewise: {name}: {lost} decisions were lost: they came faster than they were taken");
+    }
+    if printed == 0 {
+        eprintln!("stripewise: {name}: no such stripe was written meanwhile");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -88,16 +93,17 @@ struct Follow<'a> {
 }
 
 impl Follow<'_> {
-    /// How many were lost.
-    fn run(mut self) -> anyhow::Result<u64> {
+    fn run(&mut self, daemon: &mut Connection, interrupt: &Interrupt) -> anyhow::Result<()> {
         loop {
-            let is_over = self.args.seconds.is_some_and(|limit| self.begun.elapsed() >= limit);
-            let TracedStatus { decisions, lost, next } = self.ask()?;
+            // What came before is printed all the same.
+            let is_over =
+                self.args.seconds.is_some_and(|limit| self.begun.elapsed() >= limit) || interrupt.is_asked();
+            let TracedStatus { decisions, lost, next } = self.ask(daemon)?;
             (self.since, self.lost) = (next, self.lost + lost);
             let mut out = std::io::stdout().lock();
             for decision in decisions {
                 if self.args.count.is_some_and(|count| self.printed >= count) {
-                    return Ok(self.lost);
+                    return Ok(());
                 }
                 self.printed += 1;
                 let from_ns = *self.from_ns.get_or_insert(decision.at_ns);
@@ -107,15 +113,15 @@ impl Follow<'_> {
             }
             out.flush()?;
             if is_over || self.args.count.is_some_and(|count| self.printed >= count) {
-                return Ok(self.lost);
+                return Ok(());
             }
             let left = self.args.seconds.map(|limit| limit.saturating_sub(self.begun.elapsed()));
             thread::sleep(left.map_or(POLL, |left| left.min(POLL)));
         }
     }
 
-    fn ask(&self) -> anyhow::Result<TracedStatus> {
-        match client::ask(&self.args.name, &Request::Traced { since: self.since })? {
+    fn ask(&self, daemon: &mut Connection) -> anyhow::Result<TracedStatus> {
+        match daemon.ask(&Request::Traced { since: self.since })? {
             Reply::Traced(traced) => Ok(traced),
             other => bail!("{}: unexpected answer {other:?}", self.args.name),
         }

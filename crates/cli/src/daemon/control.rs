@@ -1,4 +1,4 @@
-//! The control socket: one JSON request and one JSON answer a connection.
+//! The control socket: one JSON request and one JSON answer a connection; more where something goes on for it.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -18,7 +18,7 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
 };
 
-use super::state::DaemonState;
+use super::{session::Session, state::DaemonState};
 use crate::protocol::{Reply, Request};
 
 /// A request is one short line.
@@ -31,6 +31,8 @@ const BACKLOG: i32 = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may ask nothing while something goes on for it: one that hangs is to hold up nobody.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes the control socket. Linux gives the socket file the mode of the socket's own inode, so there is no moment in
 /// which others could connect.
@@ -66,7 +68,7 @@ pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow
             let state = state.clone();
             let served = thread::Builder::new().name("stripewise-command".into()).spawn(move || {
                 let _slot = slot;
-                if let Err(error) = serve_one(&state, stream) {
+                if let Err(error) = serve_one(&state, &stream) {
                     tracing::debug!("control connection: {error:#}");
                 }
             });
@@ -98,28 +100,51 @@ impl Drop for Slot {
 fn turn_away(stream: UnixStream) {
     let why = format!("busy: {CONNECTIONS_MAX} commands are being served; try again");
     let answered =
-        stream.set_nonblocking(true).map_err(Into::into).and_then(|()| answer(stream, &Reply::Error(why)));
+        stream.set_nonblocking(true).map_err(Into::into).and_then(|()| answer(&stream, &Reply::Error(why)));
     if let Err(error) = answered {
         tracing::debug!("control connection: {error:#}");
     }
 }
 
-fn answer(mut stream: UnixStream, reply: &Reply) -> anyhow::Result<()> {
+fn answer(mut stream: &UnixStream, reply: &Reply) -> anyhow::Result<()> {
     let mut line = serde_json::to_string(reply)?;
     line.push('\n');
     Ok(stream.write_all(line.as_bytes())?)
 }
 
-fn serve_one(state: &Arc<DaemonState>, stream: UnixStream) -> anyhow::Result<()> {
+/// Serves a connection to its end. What goes on for it ends then.
+fn serve_one(state: &Arc<DaemonState>, stream: &UnixStream) -> anyhow::Result<()> {
+    let mut session = Session::default();
+    let served = converse(state, stream, &mut session);
+    if !session.is_idle() {
+        tracing::info!("the command has gone or asks no more: what went on for it ends");
+    }
+    served
+}
+
+/// One request and its answer; more while something goes on.
+fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-    // The daemon does not end before the answer is out, or nobody is there to take it.
-    let _unanswered = state.end.ask();
-    let reply = match serde_json::from_str::<Request>(&line) {
-        Ok(request) => state.answer(request),
-        Err(error) => Reply::Error(format!("a request of another version: {error}")),
-    };
-    answer(stream, &reply)
+    let mut reader = BufReader::new(stream);
+    // Figures of a load are an answer that is due as well: it may have been the array's end that cut it short.
+    let mut due = None;
+    loop {
+        let mut line = String::new();
+        if reader.by_ref().take(REQUEST_BYTES_MAX).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        // The daemon does not end before the answer is out, or nobody is there to take it.
+        let _unanswered = state.end.ask();
+        let reply = match serde_json::from_str::<Request>(&line) {
+            Ok(request) => state.answer(request, session),
+            Err(error) => Reply::Error(format!("a request of another version: {error}")),
+        };
+        answer(stream, &reply)?;
+        if session.is_idle() {
+            return Ok(());
+        }
+        due = session.load.is_some().then(|| due.unwrap_or_else(|| state.end.ask()));
+        stream.set_read_timeout(Some(PATIENCE))?;
+    }
 }

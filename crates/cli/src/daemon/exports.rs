@@ -9,7 +9,7 @@ use stripewise::export::{
 };
 
 use super::{
-    mounts,
+    mounts::{self, Patience},
     remains::{self, DeadDevice},
     state::{DaemonState, Notes},
 };
@@ -91,14 +91,16 @@ impl Exports {
     /// Takes the block device away, with or without its users' consent.
     pub(super) fn detach(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
+        let written = || state.array.stats().report().written_bytes;
+        let patience = Patience::while_written(&written);
         if users == Users::Unmount {
-            mounts::unmount_all(|| attached.attachment.users(), &[]);
+            let patience = Patience { is_over: &|| state.is_hurried(), ..patience };
+            mounts::unmount_all(|| attached.attachment.users(), &[], patience);
         }
         let device = DeadDevice::at(attached.attachment.block_path());
         let mut result = attached.attachment.detach(DetachMode::Refuse);
         if result.is_err() && users == Users::Force {
-            let written = || state.array.stats().report().written_bytes;
-            mounts::write_out(attached.attachment.block_path(), &attached.attachment.users(), &written);
+            mounts::write_out(attached.attachment.block_path(), &attached.attachment.users(), patience);
             result = attached.attachment.detach(DetachMode::Force);
         }
         result.map_err(|error| match error {

@@ -2,35 +2,40 @@
 //! cache in between.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread,
+    thread::{self, JoinHandle},
 };
 
-use anyhow::{Context, bail, ensure};
-use stripewise::{Array, Device, Host, StatsReport};
+use anyhow::{Context, ensure};
+use stripewise::{Array, Device, Host, StatsReport, Timestamp};
 use stripewise_lab::load::{Control, run_controlled};
 
-use super::{
-    attention::{Attention, PATIENCE},
-    state::Notes,
-};
+use super::attention::{Attention, Held};
 use crate::{
     bench::{LoadFigures, LoadSpec, Spread},
     protocol::LoadStatus,
 };
 
-/// Who loads it, and with what.
+/// Whether somebody loads the array, and with what.
 #[derive(Default)]
 pub(super) struct Loading {
     attention: Attention,
     running: Mutex<Option<Arc<Running>>>,
 }
 
-#[derive(Default)]
+/// A command's load. It ends when this is dropped.
+pub(super) struct OwnLoad {
+    running: Arc<Running>,
+    work: Option<JoinHandle<()>>,
+    /// Let go of after the last request has ended.
+    _held: Held,
+}
+
 struct Running {
     control: Arc<Control>,
     writes: bool,
+    jobs: JobsSeen,
     /// Once it is over.
     figures: Mutex<Option<LoadFigures>>,
 }
@@ -47,43 +52,33 @@ impl Loading {
     }
 
     /// Begins a load.
-    pub(super) fn start(&self, host: &Host, array: &Array, spec: LoadSpec) -> anyhow::Result<Notes> {
+    pub(super) fn start(&self, host: &Host, array: &Array, spec: LoadSpec) -> anyhow::Result<OwnLoad> {
         let device: Arc<dyn Device> = Arc::new(array.device());
         let load = spec.load(device.info())?;
         ensure!(!spec.writes() || !array.is_read_only(), "the array is read-only");
+        let held = self.attention.take().context("another command loads it; wait for that")?;
         let control = Arc::new(Control::until_error());
-        let running =
-            Arc::new(Running { control: control.clone(), writes: spec.writes(), ..Running::default() });
-        let unwatched = control.clone();
-        let begun = self.attention.begin(move || {
-            unwatched.end();
-            tracing::info!("nobody asks for the load any more");
-        })?;
-        ensure!(begun, "another command loads it; wait for that");
-        *self.running() = Some(running.clone());
-        let (runtime, array) = (host.runtime().clone(), array.clone());
+        let running = Arc::new(Running {
+            control: control.clone(),
+            writes: spec.writes(),
+            jobs: JobsSeen::from_now(array),
+            figures: Mutex::default(),
+        });
+        let (runtime, array, seen) = (host.runtime().clone(), array.clone(), running.clone());
         let env = Spread::over(&runtime);
         let work = move || {
             let before = array.stats().report();
-            let report = runtime.block_on(async move { run_controlled(env, device, load, control).await });
-            let added = added(&before, &array.stats().report());
-            *running.figures() = Some(LoadFigures::new(spec, &report, Some(added)));
+            let steered = control.clone();
+            let report = runtime.block_on(async move { run_controlled(env, device, load, steered).await });
+            let counters = added(&before, &array.stats().report());
+            let jobs = seen.jobs.look();
+            let figures = LoadFigures::new(spec, &report, &control);
+            *seen.figures() = Some(LoadFigures { counters: Some(counters), jobs, ..figures });
         };
-        thread::Builder::new().name("stripewise-load".into()).spawn(work).context("starting the load")?;
-        Ok(Notes::new())
-    }
-
-    /// How it stands; with its figures, it is over.
-    pub(super) fn status(&self) -> anyhow::Result<LoadStatus> {
-        let running = self.running().clone();
-        let Some(running) = running.filter(|_| self.attention.ask()) else {
-            bail!("it is not being loaded any more: nobody had asked for {} s", PATIENCE.as_secs());
-        };
-        let figures = running.figures().clone();
-        if figures.is_some() {
-            self.attention.end();
-        }
-        Ok(LoadStatus { done_bytes: running.control.done_bytes(), figures: figures.map(Box::new) })
+        let work =
+            thread::Builder::new().name("stripewise-load".into()).spawn(work).context("starting the load")?;
+        *self.running() = Some(running.clone());
+        Ok(OwnLoad { running, work: Some(work), _held: held })
     }
 
     /// Whether one is under way that overwrites the array.
@@ -96,6 +91,59 @@ impl Loading {
         if let Some(running) = &*self.running() {
             running.control.end();
         }
+    }
+}
+
+impl OwnLoad {
+    /// How it stands; with its figures, it is over.
+    pub(super) fn status(&self) -> LoadStatus {
+        self.running.jobs.look();
+        let figures = self.running.figures().clone();
+        LoadStatus { done_bytes: self.running.control.done_bytes(), figures: figures.map(Box::new) }
+    }
+
+    /// No more requests begin; its figures come when the last has ended.
+    pub(super) fn end(&self) {
+        self.running.control.end();
+    }
+}
+
+impl Drop for OwnLoad {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(work) = self.work.take()
+            && work.join().is_err()
+        {
+            tracing::error!("the load's thread ended by itself");
+        }
+    }
+}
+
+/// The background jobs that were under way while a load was: what is measured then is both. One that begins and ends
+/// between two looks is seen by its end.
+struct JobsSeen {
+    array: Array,
+    /// When the job began that had ended last before.
+    last_before: Option<Timestamp>,
+    kinds: Mutex<BTreeSet<&'static str>>,
+}
+
+impl JobsSeen {
+    fn from_now(array: &Array) -> Self {
+        let last_before = array.last_job().map(|job| job.started);
+        let seen = Self { array: array.clone(), last_before, kinds: Mutex::default() };
+        seen.look();
+        seen
+    }
+
+    /// Looks again; all kinds seen so far.
+    fn look(&self) -> Vec<String> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.array.last_job().filter(|job| Some(job.started) != self.last_before);
+        // Those that are paused disturb nobody.
+        let current = self.array.job().filter(|job| !job.paused);
+        kinds.extend(current.into_iter().chain(ended).map(|job| job.kind.name()));
+        kinds.iter().map(|kind| (*kind).to_owned()).collect()
     }
 }
 

@@ -16,6 +16,7 @@ mod name;
 mod open;
 mod remains;
 mod report;
+mod session;
 mod signals;
 mod spec;
 mod state;

@@ -14,51 +14,107 @@ use std::{
 
 use stripewise::export::attach::BlockUser;
 
-/// How long writing out may stand still before the device is taken away all the same, and how long it may take in all.
-const WRITE_OUT_STILL: Duration = Duration::from_secs(10);
-const WRITE_OUT_MAX: Duration = Duration::from_secs(600);
-const WRITE_OUT_POLL: Duration = Duration::from_millis(10);
+/// How long an `umount` or a `sync` may go on without anything being written to the array, and how long in all. What
+/// hangs is left to itself then.
+const STILL_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(600);
+const POLL: Duration = Duration::from_millis(10);
+
+/// What tells whether to go on waiting for a process that may hang.
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'a> {
+    /// How much was written to the array so far: while that grows, something happens.
+    pub(super) written: &'a dyn Fn() -> u64,
+    /// Whether somebody will not wait any longer.
+    pub(super) is_over: &'a dyn Fn() -> bool,
+    pub(super) still_max: Duration,
+}
+
+impl<'a> Patience<'a> {
+    /// As long as the array is written to.
+    pub(super) fn while_written(written: &'a dyn Fn() -> u64) -> Self {
+        Self { written, is_over: &|| false, still_max: STILL_MAX }
+    }
+}
 
 /// Unmounts all that can be. What lay below another mount can be once that one has gone, so users are looked at again
-/// after each.
-pub(super) fn unmount_all(users: impl Fn() -> Vec<BlockUser>, options: &[&str]) {
-    while users().iter().filter_map(BlockUser::mount_point).any(|point| unmount(point, options)) {}
+/// after each. After one that hangs no other is tried: it would hang as well.
+pub(super) fn unmount_all(users: impl Fn() -> Vec<BlockUser>, options: &[&str], patience: Patience<'_>) {
+    loop {
+        let found = users();
+        let mut unmounted = false;
+        for point in found.iter().filter_map(BlockUser::mount_point) {
+            match unmount(point, options, patience) {
+                Ok(true) => {
+                    unmounted = true;
+                    break;
+                }
+                Ok(false) => {}
+                Err(Hangs) => {
+                    let busy: Vec<_> = users().iter().map(ToString::to_string).collect();
+                    let busy = busy.join(", ");
+                    tracing::warn!(point = %point.display(), busy, "unmounting hangs, and is left to itself");
+                    return;
+                }
+            }
+        }
+        if !unmounted {
+            return;
+        }
+    }
 }
 
-fn unmount(point: &Path, options: &[&str]) -> bool {
+/// A process did not end while it was waited for.
+#[derive(Debug, PartialEq, Eq)]
+struct Hangs;
+
+/// Whether it has been.
+fn unmount(point: &Path, options: &[&str], patience: Patience<'_>) -> Result<bool, Hangs> {
     tracing::info!(point = %point.display(), "unmounting");
-    Command::new("umount").args(options).arg(point).status().is_ok_and(|status| status.success())
+    let Ok(child) = Command::new("umount").args(options).arg(point).spawn() else { return Ok(false) };
+    wait_for(child, patience)
 }
 
-/// Writes out what file systems on the device and its own cache hold, for as long as the array is written to: `written`
-/// says how much it was so far. File systems that no path of ours leads to are written out with all of the machine's.
-pub(super) fn write_out(node: &Path, users: &[BlockUser], written: &dyn Fn() -> u64) {
-    let give_up = Instant::now() + WRITE_OUT_MAX;
+/// Writes out what file systems on the device and its own cache hold, for as long as the array is written to. File systems
+/// that no path of ours leads to are written out with all of the machine's.
+pub(super) fn write_out(node: &Path, users: &[BlockUser], patience: Patience<'_>) {
     let is_hidden =
         |user: &BlockUser| matches!(user, BlockUser::Mount { .. }) && user.mount_point().is_none();
     for point in users.iter().filter_map(BlockUser::mount_point) {
-        sync(&["--file-system".as_ref(), point.as_os_str()], written, give_up);
+        sync(&["--file-system".as_ref(), point.as_os_str()], patience);
     }
     if users.iter().any(is_hidden) {
-        sync(&[], written, give_up);
+        sync(&[], patience);
     }
-    sync(&[node.as_os_str()], written, give_up);
+    sync(&[node.as_os_str()], patience);
 }
 
-fn sync(arguments: &[&OsStr], written: &dyn Fn() -> u64, give_up: Instant) {
-    let Ok(mut child) = Command::new("sync").args(arguments).spawn() else { return };
-    let (mut before, mut since) = (written(), Instant::now());
-    while let Ok(None) = child.try_wait() {
-        let now = written();
+fn sync(arguments: &[&OsStr], patience: Patience<'_>) {
+    let Ok(child) = Command::new("sync").args(arguments).spawn() else { return };
+    if wait_for(child, patience) == Err(Hangs) {
+        tracing::warn!("what is cached of the device could not be written out in time");
+    }
+}
+
+/// Waits for a process that may hang. Whether it ended well.
+fn wait_for(mut child: Child, patience: Patience<'_>) -> Result<bool, Hangs> {
+    let give_up = Instant::now() + WAIT_MAX;
+    let (mut before, mut since) = ((patience.written)(), Instant::now());
+    loop {
+        match child.try_wait() {
+            Ok(None) => {}
+            ended => return Ok(ended.is_ok_and(|status| status.is_some_and(|status| status.success()))),
+        }
+        let now = (patience.written)();
         if now != before {
             (before, since) = (now, Instant::now());
         }
-        if since.elapsed() >= WRITE_OUT_STILL || Instant::now() >= give_up {
-            tracing::warn!("what is cached of the device could not be written out in time");
+        let is_still = since.elapsed() >= patience.still_max;
+        if is_still || Instant::now() >= give_up || (patience.is_over)() {
             abandon(child);
-            return;
+            return Err(Hangs);
         }
-        thread::sleep(WRITE_OUT_POLL);
+        thread::sleep(POLL);
     }
 }
 
@@ -66,4 +122,43 @@ fn sync(arguments: &[&OsStr], written: &dyn Fn() -> u64, give_up: Instant) {
 fn abandon(mut child: Child) {
     let _ = child.kill();
     thread::spawn(move || child.wait());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn hanging() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    #[test]
+    fn what_hangs_is_left_to_itself() {
+        let patience = Patience { written: &|| 0, is_over: &|| false, still_max: Duration::from_millis(50) };
+        assert_eq!(wait_for(hanging(), patience), Err(Hangs));
+        let ended = Command::new("true").spawn().unwrap();
+        assert_eq!(wait_for(ended, Patience::while_written(&|| 0)), Ok(true));
+        let failed = Command::new("false").spawn().unwrap();
+        assert_eq!(wait_for(failed, Patience::while_written(&|| 0)), Ok(false));
+    }
+
+    #[test]
+    fn somebody_who_will_not_wait_is_heard_although_something_is_written() {
+        let (written, asked) = (Cell::new(0), Cell::new(0));
+        let patience = Patience {
+            written: &|| {
+                written.set(written.get() + 1);
+                written.get()
+            },
+            is_over: &|| {
+                asked.set(asked.get() + 1);
+                asked.get() == 20
+            },
+            still_max: Duration::from_millis(50),
+        };
+        assert_eq!(wait_for(hanging(), patience), Err(Hangs));
+        assert_eq!(asked.get(), 20, "longer than it may stand still");
+    }
 }

@@ -13,7 +13,12 @@ use std::{
 
 use stripewise::export::attach::{self, AttachOptions, users_of};
 
-use super::{exports, mounts::unmount_all, name::NameLock, state::Notes};
+use super::{
+    exports,
+    mounts::{Patience, unmount_all},
+    name::NameLock,
+    state::Notes,
+};
 use crate::rundir::{make_run_dir, remains_path, run_dir, socket_path};
 
 /// How long a device may take to go after its last mount has.
@@ -64,7 +69,7 @@ impl DeadDevice {
 
     /// Lazily, as nothing can be written to it any more.
     fn unmount(&self) {
-        unmount_all(|| users_of(&self.node), &["--lazy"]);
+        unmount_all(|| users_of(&self.node), &["--lazy"], Patience::while_written(&|| 0));
         let deadline = Instant::now() + GONE_WAIT;
         while self.is_left() && Instant::now() < deadline {
             thread::sleep(GONE_POLL);

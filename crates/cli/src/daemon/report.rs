@@ -2,10 +2,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::ensure;
 use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
 
 use super::state::DaemonState;
-use crate::protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, map_name, state_name};
+use crate::protocol::{
+    ArrayStatus, BitmapStatus, JobStatus, MemberStatus, StripeStatus, map_name, state_name,
+};
+
+/// Stripes that are told of at once.
+const STRIPES_MAX: u64 = 1024;
 
 impl DaemonState {
     /// The array's status.
@@ -49,11 +55,24 @@ impl DaemonState {
             forced: forced(&report),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),
+            job_written_bytes: report.members.iter().map(|member| member.stats.job_written_bytes).sum(),
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             write_amplification: write_amplification(&report, &counted),
             advice: advice_on(&report),
+            warnings: unknown_policy(&self.name, &report).into_iter().collect(),
             pid: std::process::id(),
         }
+    }
+
+    /// What writes to some stripes find.
+    pub(super) fn stripes(&self, from: u64, to: u64) -> anyhow::Result<Vec<StripeStatus>> {
+        ensure!(to.saturating_sub(from) <= STRIPES_MAX, "at most {STRIPES_MAX} stripes are told of at once");
+        let stripes = self.array.stripes(from..to).into_iter().map(|report| StripeStatus {
+            stripe: report.stripe.0,
+            synced: report.synced,
+            missing: report.missing.iter().map(|role| role.0).collect(),
+        });
+        Ok(stripes.collect())
     }
 }
 
@@ -62,8 +81,18 @@ fn now_s() -> u64 {
 }
 
 fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {
-    let to_members: u64 = report.members.iter().map(|member| member.stats.written_bytes).sum();
+    let to_members: u64 = report.members.iter().map(|member| member.stats.client_written_bytes()).sum();
     (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
+}
+
+/// A policy of a later version, and what is done about it.
+fn unknown_policy(name: &str, report: &ArrayReport) -> Option<String> {
+    let number = report.unknown_policy?;
+    let instead = report.selection;
+    Some(format!(
+        "its members keep write selection policy number {number}, which this version does not know: {instead} is used in \
+         its place, and the number stays on them until `stripewise policy {name} POLICY` chooses another"
+    ))
 }
 
 /// What is worth saying about the members' kinds, by role.

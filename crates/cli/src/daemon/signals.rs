@@ -1,7 +1,15 @@
 //! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first. While somebody works on them the
 //! daemon goes on trying, and only a second signal takes the disk from under them.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context;
 use signal_hook::{
@@ -18,7 +26,7 @@ use crate::errors;
 /// How often a stop that was asked for is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Signals within this time of the first are one request.
+/// Signals within this time of another are one request with it.
 const TOGETHER: Duration = Duration::from_millis(50);
 
 /// Keeps signals from ending this process. SIGHUP is ignored: the terminal that started it may close.
@@ -28,35 +36,52 @@ pub(super) fn catch() -> anyhow::Result<Signals> {
 
 /// Stops the daemon on a signal, also on one that came before.
 pub(super) fn watch(state: &Arc<DaemonState>, mut signals: Signals) -> anyhow::Result<()> {
+    let (ask, asks) = mpsc::channel();
+    let stopping = state.clone();
+    thread::Builder::new().name("stripewise-stop".into()).spawn(move || stop_when_asked(&stopping, &asks))?;
     let state = state.clone();
+    // Apart: a signal is heeded also while an attempt to stop waits for something.
     thread::Builder::new().name("stripewise-signals".into()).spawn(move || {
         let stops = |signal: &i32| *signal != SIGHUP;
-        while signals.wait().filter(stops).count() == 0 {}
-        // However many came together: the first attempt is never by force.
-        thread::sleep(TOGETHER);
-        let _ = signals.pending().count();
-        let mut asked = 1;
-        tracing::info!("asked to stop by a signal");
-        let mut told = 0;
-        while let Err(error) = try_to_stop(&state, asked) {
-            if told < asked {
-                tracing::error!("{}; another signal stops it by force", errors::line(&error));
-                told = asked;
+        loop {
+            if signals.wait().filter(stops).count() == 0 {
+                continue;
             }
-            thread::sleep(RETRY);
-            let again = signals.pending().filter(stops).count();
-            if again > 0 {
-                tracing::info!("asked by another signal: the device is taken from those who use it");
+            // However many came together: the first attempt is never by force.
+            thread::sleep(TOGETHER);
+            let _ = signals.pending().count();
+            match state.asked_to_stop.fetch_add(1, Ordering::AcqRel) {
+                0 => tracing::info!("asked to stop by a signal"),
+                _ => tracing::info!("asked by another signal: the device is taken from those who use it"),
             }
-            asked += again;
+            if ask.send(()).is_err() {
+                return;
+            }
         }
     })?;
     Ok(())
 }
 
+/// Once asked, tries until it has stopped.
+fn stop_when_asked(state: &DaemonState, asks: &Receiver<()>) {
+    if asks.recv().is_err() {
+        return;
+    }
+    let mut told = None;
+    loop {
+        let is_hurried = state.is_hurried();
+        let Err(error) = try_to_stop(state, is_hurried) else { return };
+        if told != Some(is_hurried) {
+            tracing::error!("{}; another signal stops it by force", errors::line(&error));
+            told = Some(is_hurried);
+        }
+        let _ = asks.recv_timeout(RETRY);
+    }
+}
+
 /// Stops, by force if it was asked for more than once.
-fn try_to_stop(state: &DaemonState, asked: usize) -> anyhow::Result<()> {
-    let Stopped { unclean, notes } = state.stop(if asked > 1 { Users::Force } else { Users::Unmount })?;
+fn try_to_stop(state: &DaemonState, is_hurried: bool) -> anyhow::Result<()> {
+    let Stopped { unclean, notes } = state.stop(if is_hurried { Users::Force } else { Users::Unmount })?;
     for trouble in unclean.iter().chain(&notes) {
         tracing::error!("stopped, but {trouble}");
     }

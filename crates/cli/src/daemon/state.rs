@@ -2,7 +2,10 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use anyhow::{Context, anyhow, bail};
@@ -15,6 +18,7 @@ use super::{
     end::End,
     exports::{Exports, Users},
     load::Loading,
+    session::Session,
     trace::Tracing,
 };
 use crate::{
@@ -33,6 +37,8 @@ pub(crate) struct DaemonState {
     pub(super) array: Array,
     pub(super) exports: Mutex<Exports>,
     pub(super) end: End,
+    /// How often a signal has asked for the end.
+    pub(super) asked_to_stop: AtomicUsize,
     tracing: Tracing,
     loading: Loading,
     /// How the array stopped, once it has. Held while it is being stopped.
@@ -56,6 +62,7 @@ impl DaemonState {
             array,
             exports: Mutex::default(),
             end: End::default(),
+            asked_to_stop: AtomicUsize::new(0),
             tracing: Tracing::default(),
             loading: Loading::default(),
             stopped: Mutex::default(),
@@ -80,20 +87,23 @@ impl DaemonState {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers one request.
-    pub(super) fn answer(&self, request: Request) -> Reply {
-        let is_question = matches!(request, Request::Status | Request::Traced { .. } | Request::LoadStatus);
+    /// Answers one request of a connection.
+    pub(super) fn answer(&self, request: Request, session: &mut Session) -> Reply {
+        let is_question = matches!(
+            request,
+            Request::Status | Request::Stripes { .. } | Request::Traced { .. } | Request::LoadStatus
+        );
         if !is_question {
             tracing::info!(?request, "an operator asks");
         }
-        self.try_answer(request).unwrap_or_else(|error| {
+        self.try_answer(request, session).unwrap_or_else(|error| {
             let why = errors::line(&error);
             tracing::info!(why, "refused");
             Reply::Error(why)
         })
     }
 
-    fn try_answer(&self, request: Request) -> anyhow::Result<Reply> {
+    fn try_answer(&self, request: Request, session: &mut Session) -> anyhow::Result<Reply> {
         let notes = match request {
             Request::Status => return Ok(Reply::Status(Box::new(self.status()))),
             Request::Add { device, force } => self.add(&device, force)?,
@@ -126,6 +136,7 @@ impl DaemonState {
                 let policy = policy(&name)?;
                 self.on_array(move |array| async move { array.set_policy(policy).await })?
             }
+            Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),
             Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {
                 let (member, now) = self.endurance_of(&member)?;
                 let wanted = Endurance {
@@ -136,18 +147,35 @@ impl DaemonState {
                 };
                 self.on_array(move |array| async move { array.set_endurance(&member, wanted).await })?
             }
-            Request::Trace { choice } => self.tracing.start(&self.array, choice)?,
-            Request::Traced { since } => return self.tracing.since(&self.array, since).map(Reply::Traced),
+            Request::Trace { choice } => {
+                session.trace = Some(self.tracing.start(&self.array, choice)?);
+                Notes::new()
+            }
+            Request::Traced { since } => return Ok(Reply::Traced(session.trace()?.since(since))),
+            Request::TraceEnd => {
+                session.trace = None;
+                Notes::new()
+            }
             Request::Load { load } => {
                 // Held until it has begun: nobody gets at the array in between.
                 let exports = self.exports();
                 if load.writes() {
                     exports.check_unused()?;
                 }
-                self.loading.start(&self.host, &self.array, load)?
+                session.load = Some(self.loading.start(&self.host, &self.array, load)?);
+                Notes::new()
             }
-            Request::LoadStatus => return self.loading.status().map(Reply::Load),
-            Request::TraceStop => self.tracing.stop(&self.array),
+            Request::LoadStatus => {
+                let status = session.load()?.status();
+                if status.figures.is_some() {
+                    session.load = None;
+                }
+                return Ok(Reply::Load(status));
+            }
+            Request::LoadEnd => {
+                session.load()?.end();
+                Notes::new()
+            }
             Request::Stop { force } => {
                 let Stopped { unclean, notes } = self.stop(users_for(force))?;
                 return Ok(Reply::Stopped { unclean, notes });
@@ -238,6 +266,11 @@ impl DaemonState {
             },
         });
         Notes::new()
+    }
+
+    /// Whether a second signal has asked for the end: the device is taken from those who use it.
+    pub(super) fn is_hurried(&self) -> bool {
+        self.asked_to_stop.load(Ordering::Acquire) > 1
     }
 
     pub(super) fn array_is_read_only(&self) -> bool {

@@ -1,45 +1,43 @@
 //! The decision trace of an array, for one command at a time.
 
-use anyhow::{bail, ensure};
+use anyhow::Context;
 use stripewise::Array;
 
-use super::{
-    attention::{Attention, PATIENCE},
-    state::Notes,
-};
+use super::attention::{Attention, Held};
 use crate::protocol::{TraceChoice, TracedStatus};
 
 /// Decisions kept between two questions; some MiB at most.
 const CAPACITY: usize = 16 << 10;
 
-/// Who traces.
+/// Whether somebody traces.
 #[derive(Default)]
 pub(super) struct Tracing(Attention);
 
+/// A command's trace. It ends when this is dropped.
+pub(super) struct OwnTrace {
+    array: Array,
+    /// Let go of after tracing has stopped.
+    _held: Held,
+}
+
 impl Tracing {
     /// Keeps decisions from now on.
-    pub(super) fn start(&self, array: &Array, choice: TraceChoice) -> anyhow::Result<Notes> {
-        let traced = array.clone();
-        let begun = self.0.begin(move || {
-            traced.stop_tracing();
-            tracing::info!("nobody asks for the trace any more");
-        })?;
-        ensure!(begun, "another command is tracing it; end that first");
+    pub(super) fn start(&self, array: &Array, choice: TraceChoice) -> anyhow::Result<OwnTrace> {
+        let held = self.0.take().context("another command is tracing it; end that first")?;
         array.trace_decisions(choice.into(), CAPACITY);
-        Ok(Notes::new())
+        Ok(OwnTrace { array: array.clone(), _held: held })
     }
+}
 
+impl OwnTrace {
     /// The decisions from a number on.
-    pub(super) fn since(&self, array: &Array, since: u64) -> anyhow::Result<TracedStatus> {
-        if !self.0.ask() {
-            bail!("it is not being traced any more: nobody had asked for {} s", PATIENCE.as_secs());
-        }
-        Ok(array.traced(since).into())
+    pub(super) fn since(&self, since: u64) -> TracedStatus {
+        self.array.traced(since).into()
     }
+}
 
-    pub(super) fn stop(&self, array: &Array) -> Notes {
-        self.0.end();
-        array.stop_tracing();
-        Notes::new()
+impl Drop for OwnTrace {
+    fn drop(&mut self) {
+        self.array.stop_tracing();
     }
 }

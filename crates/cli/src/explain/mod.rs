@@ -10,7 +10,10 @@ use std::process::ExitCode;
 use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use stripewise::plan::selection::Policy;
+use stripewise::{
+    geometry::{Level, StripeIndex},
+    plan::selection::Policy,
+};
 
 use crate::{
     args::{parse_chunk, parse_level},
@@ -73,7 +76,8 @@ struct WriteRange {
 struct Explained {
     level: i32,
     disks: usize,
-    chunk_bytes: usize,
+    /// None for level 1, whose copies know no chunks.
+    chunk_bytes: Option<usize>,
     policy: &'static str,
     /// What is to be known beside.
     notes: Vec<String>,
@@ -82,7 +86,7 @@ struct Explained {
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
     let target = Target::of(args)?;
-    let explained = explain(args, &target)?;
+    let explained = explain(args, target)?;
     if json {
         print_json(&explained)?;
     } else {
@@ -91,9 +95,9 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain(args: &ExplainArgs, target: &Target) -> anyhow::Result<Explained> {
+fn explain(args: &ExplainArgs, mut target: Target) -> anyhow::Result<Explained> {
     let WriteRange { offset_bytes, len_bytes } = args.write;
-    let (geometry, end) = (&target.geometry, offset_bytes + len_bytes);
+    let (geometry, end) = (target.geometry, offset_bytes + len_bytes);
     let block = u64::from(geometry.logical_block_bytes());
     ensure!(
         offset_bytes % block == 0 && len_bytes % block == 0,
@@ -104,17 +108,19 @@ fn explain(args: &ExplainArgs, target: &Target) -> anyhow::Result<Explained> {
     if let Some(column) = args.missing.iter().find(|column| **column >= geometry.members()) {
         bail!("--missing {column}: columns count from 0 to {}", geometry.members() - 1);
     }
+    target.check_missing()?;
     let spans: Vec<_> = geometry.split(offset_bytes..end).take(STRIPES_MAX + 1).collect();
     if spans.len() > STRIPES_MAX {
         bail!("--write: it touches more than {STRIPES_MAX} stripes; explain a shorter one");
     }
-    let stripes = spans.iter().map(|span| stripe::explain(target, span)).collect::<Result<_, _>>()?;
+    target.look_at(spans[0].stripe..StripeIndex(spans[spans.len() - 1].stripe.0 + 1))?;
+    let stripes = spans.iter().map(|span| stripe::explain(&target, span)).collect::<Result<_, _>>()?;
     Ok(Explained {
         level: geometry.level().number(),
         disks: geometry.members(),
-        chunk_bytes: geometry.chunk_bytes(),
+        chunk_bytes: (geometry.level() != Level::Raid1).then(|| geometry.chunk_bytes()),
         policy: target.policy.name,
-        notes: target.notes.clone(),
+        notes: target.notes,
         stripes,
     })
 }
@@ -155,7 +161,7 @@ mod tests {
             Ok(line) => line,
             Err(error) => return error.to_string(),
         };
-        let explained = Target::of(&line.args).and_then(|target| explain(&line.args, &target));
+        let explained = Target::of(&line.args).and_then(|target| explain(&line.args, target));
         explained.map_or_else(|error| error.to_string(), |explained| text::draw(&explained))
     }
 
@@ -207,6 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn a_column_said_to_be_missing_twice_is_one() {
+        let said = said("--geometry 4+1 --missing 3 --missing 3 --write 0:128K");
+        assert!(said.contains("disk 3 -> RCW, missing"), "{said}");
+    }
+
+    #[test]
+    fn copies_know_no_chunks() {
+        let mirror = said("--level 1 --write 0:8K");
+        assert!(mirror.contains("of level 1, 1+1: 8 KiB") && !mirror.contains("chunk"), "{mirror}");
+        let ignored = said("--level 1 --chunk 128K --write 0:8K");
+        assert!(ignored.contains("note: --chunk is ignored"), "{ignored}");
+    }
+
+    #[test]
     fn nonsense_is_named() {
         for (options, word) in [
             ("--write 128K", "not OFFSET:LENGTH"),
@@ -223,7 +243,16 @@ mod tests {
             ("--write 0:4K --chunk 3K", "chunk"),
             ("--write 0:4K --policy best", "classic, modthresh"),
             ("--write 0:4K --missing 9", "from 0 to 4"),
-            ("--write 0:4K --missing 0 --missing 1", "cannot be read"),
+            (
+                "--write 0:4K --missing 0 --missing 1",
+                "2 columns are missing, and level 5 survives the loss of 1",
+            ),
+            ("--write 0:4K --level 6 --missing 0 --missing 1 --missing 5", "level 6 survives the loss of 2"),
+            (
+                "--write 0:4K --level 0 --missing 0",
+                "1 column is missing, and level 0 survives the loss of none",
+            ),
+            ("--write 0:4K --level 1 --missing 0 --missing 1", "level 1 survives the loss of 1"),
             ("--write 0:4K --policy cost --classes hdd,ssd", "5 disks"),
             ("--write 0:4K --policy classic --classes hdd,hdd,hdd,hdd,ssd", "`--policy cost` does"),
             ("--write 0:4K --level 7", "not a level"),

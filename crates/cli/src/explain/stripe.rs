@@ -15,6 +15,8 @@ use crate::protocol::BandStatus;
 #[derive(Debug, Serialize)]
 pub(super) struct ExplainedStripe {
     pub(super) stripe: u64,
+    /// Whether redundancy is known to agree with data: where not, nothing is computed from it.
+    pub(super) synced: bool,
     /// In the array.
     pub(super) offset_bytes: u64,
     pub(super) len_bytes: u64,
@@ -74,13 +76,14 @@ pub(super) struct MemberIo {
 pub(super) fn explain(target: &Target, span: &StripeSpan) -> Result<ExplainedStripe, PlanError> {
     let geometry = &target.geometry;
     let presence = |column| target.presence(span.stripe, column);
-    let state = StripeState::for_write(geometry, span, true, presence);
+    let state = StripeState::for_write(geometry, span, target.is_synced(span.stripe), presence);
     let selection = (target.policy.make)();
     let costs = StripeCosts { target, stripe: span.stripe };
     let plan = plan::build(&state, &*selection, &costs)?;
     let of = Of { target, span, state: &state, plan: &plan };
     Ok(ExplainedStripe {
         stripe: span.stripe.0,
+        synced: target.is_synced(span.stripe),
         offset_bytes: span.stripe.0 * geometry.stripe_bytes() + span.start as u64,
         len_bytes: span.len as u64,
         columns: (0..geometry.members()).map(|column| of.column(column)).collect(),

@@ -1,6 +1,11 @@
 //! What a write is explained for: a shape from options, or a running array.
 
-use anyhow::{Context, ensure};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use anyhow::{Context, bail, ensure};
 use stripewise::{
     format::extension::MemberClass,
     geometry::{Geometry, Level, MemberIndex, StripeIndex},
@@ -14,7 +19,7 @@ use stripewise::{
 use super::{ExplainArgs, Shape};
 use crate::{
     client,
-    protocol::{ArrayStatus, ClassChoice, MemberStatus},
+    protocol::{ArrayStatus, ClassChoice, MemberStatus, Reply, Request, StripeStatus},
 };
 
 /// The chunk where none is given.
@@ -32,10 +37,12 @@ pub(super) struct Target {
     devices: Vec<Option<String>>,
     /// By role.
     costs: Vec<MemberCost>,
-    /// Roles without a member in sync.
-    vacant: Vec<bool>,
+    /// The running array.
+    running: Option<String>,
+    /// Of a running array, what was found of stripes.
+    stripes: BTreeMap<u64, StripeStatus>,
     /// Columns that are said to be missing.
-    missing: Vec<usize>,
+    missing: BTreeSet<usize>,
     pub(super) notes: Vec<String>,
 }
 
@@ -85,14 +92,17 @@ impl Target {
         };
         let unknown = args.classes.is_empty() && (policy.make)().needs_costs();
         let note = "no --classes are given: all disks are taken for flash".to_owned();
+        let no_chunk = (level == Level::Raid1 && args.chunk.is_some())
+            .then(|| "--chunk is ignored: the copies of level 1 know no chunks".to_owned());
         Ok(Self {
             geometry,
             policy,
             devices: vec![None; members],
             costs,
-            vacant: vec![false; members],
-            missing: args.missing.clone(),
-            notes: unknown.then_some(note).into_iter().collect(),
+            running: None,
+            stripes: BTreeMap::new(),
+            missing: args.missing.iter().copied().collect(),
+            notes: unknown.then_some(note).into_iter().chain(no_chunk).collect(),
         })
     }
 
@@ -106,24 +116,79 @@ impl Target {
             status.member_bytes,
             status.logical_block_bytes,
         )?;
-        let holder = |role: usize| {
-            status.members.iter().find(|member| member.role == Some(role) && member.state == "in sync")
+        let in_state = |role: usize, state: &str| {
+            status.members.iter().find(|member| member.role == Some(role) && member.state == state)
         };
+        // One that is being filled holds the stripes behind it.
+        let holder = |role: usize| in_state(role, "in sync").or_else(|| in_state(role, "rebuilding"));
         let roles = 0..status.raid_devices;
         let device = |member: &MemberStatus| member.device.clone();
         let cost = |member: &MemberStatus| member.cost.into();
-        let resync = status.job.as_ref().is_some_and(|job| job.kind == "resync");
-        let note =
-            "it is being resynced: stripes that are not yet are written by reconstruct-write".to_owned();
         Ok(Self {
             geometry,
             policy: args.policy.map_or_else(|| policy(&status.selection), Ok)?,
             devices: roles.clone().map(|role| holder(role).map(device)).collect(),
             costs: roles.map(|role| holder(role).map_or(MemberCost::SSD, cost)).collect(),
-            vacant: status.in_sync.iter().map(|in_sync| !in_sync).collect(),
-            missing: args.missing.clone(),
-            notes: resync.then_some(note).into_iter().collect(),
+            running: Some(status.name.clone()),
+            stripes: BTreeMap::new(),
+            missing: args.missing.iter().copied().collect(),
+            notes: status.warnings.clone(),
         })
+    }
+
+    /// Refuses more lost columns than redundancy makes up for, by options alone.
+    pub(super) fn check_missing(&self) -> anyhow::Result<()> {
+        self.check_lost(self.missing.len(), "")
+    }
+
+    fn check_lost(&self, lost: usize, which: &str) -> anyhow::Result<()> {
+        let (level, survived) = (self.geometry.level().number(), self.geometry.parity_columns());
+        let columns = if lost == 1 { "1 column is".to_owned() } else { format!("{lost} columns are") };
+        let survived_text = if survived == 0 { "none".to_owned() } else { survived.to_string() };
+        ensure!(
+            lost <= survived,
+            "{columns} missing{which}, and level {level} survives the loss of {survived_text}"
+        );
+        Ok(())
+    }
+
+    /// Finds out what the running array, if it is one, has of these stripes.
+    pub(super) fn look_at(&mut self, stripes: Range<StripeIndex>) -> anyhow::Result<()> {
+        let Some(name) = &self.running else { return Ok(()) };
+        let request = Request::Stripes { from: stripes.start.0, to: stripes.end.0 };
+        let found = match client::ask(name, &request)? {
+            Reply::Stripes(found) => found,
+            other => bail!("{name}: unexpected answer {other:?}"),
+        };
+        self.stripes = found.into_iter().map(|status| (status.stripe, status)).collect();
+        for stripe in self.stripes.keys().copied().map(StripeIndex) {
+            let lost = (0..self.geometry.members()).filter(|column| self.is_missing(stripe, *column)).count();
+            self.check_lost(lost, ", with those that the array itself has lost")?;
+        }
+        let unsynced: Vec<_> = self
+            .stripes
+            .values()
+            .filter(|status| !status.synced)
+            .map(|status| status.stripe.to_string())
+            .collect();
+        if !unsynced.is_empty() && self.geometry.has_parity() {
+            self.notes.push(format!(
+                "stripe {} is not resynced yet: nothing is computed from old parity there",
+                unsynced.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether redundancy is known to agree with data.
+    pub(super) fn is_synced(&self, stripe: StripeIndex) -> bool {
+        self.stripes.get(&stripe.0).is_none_or(|status| status.synced)
+    }
+
+    fn is_missing(&self, stripe: StripeIndex, column: usize) -> bool {
+        let role = self.role(stripe, column).0;
+        let is_lost = self.stripes.get(&stripe.0).is_some_and(|status| status.missing.contains(&role));
+        is_lost || self.missing.contains(&column)
     }
 
     pub(super) fn role(&self, stripe: StripeIndex, column: usize) -> MemberIndex {
@@ -135,8 +200,7 @@ impl Target {
     }
 
     pub(super) fn presence(&self, stripe: StripeIndex, column: usize) -> Presence {
-        let is_missing = self.missing.contains(&column) || self.vacant[self.role(stripe, column).0];
-        if is_missing { Presence::Missing } else { Presence::Present }
+        if self.is_missing(stripe, column) { Presence::Missing } else { Presence::Present }
     }
 }
 

@@ -26,13 +26,15 @@ fn draw_stripe(text: &mut String, explained: &Explained, stripe: &ExplainedStrip
     let redundant = stripe.columns.iter().filter(|column| column.holds != "data").count();
     let has_choice = stripe.bands.iter().any(|band| band.band.cycle != "direct");
     let by = if has_choice { format!(", by {}", explained.policy) } else { String::new() };
+    let chunk = explained
+        .chunk_bytes
+        .map_or_else(String::new, |bytes| format!(", chunk {}", format_size(bytes as u64)));
     let _ = writeln!(
         text,
-        "stripe {} of level {}, {}+{redundant}, chunk {}: {} written at {}{by}",
+        "stripe {} of level {}, {}+{redundant}{chunk}: {} written at {}{by}",
         stripe.stripe,
         explained.level,
         explained.disks - redundant,
-        format_size(explained.chunk_bytes as u64),
         format_size(stripe.len_bytes),
         format_size(stripe.offset_bytes)
     );

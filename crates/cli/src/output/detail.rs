@@ -51,7 +51,7 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     for advice in &status.advice {
         line("Advice", advice.clone());
     }
-    for warning in members::wear_warnings(status) {
+    for warning in status.warnings.iter().cloned().chain(members::wear_warnings(status)) {
         line("Warning", warning);
     }
     if status.level >= 4 {
@@ -59,8 +59,8 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
         line("Stripe Writes", stripes_line(status));
     }
     line("Clients Wrote", size_line(counter(status, "written_bytes")));
-    if let Some(times) = status.write_amplification {
-        line("Members Wrote", format!("{times:.2} times that"));
+    if let Some(written) = members_wrote(status) {
+        line("Members Wrote", written);
     }
     text + &members::tables(status)
 }
@@ -80,6 +80,15 @@ fn rows_line(status: &ArrayStatus) -> String {
 
 fn stripes_line(status: &ArrayStatus) -> String {
     format!("{}, {} of them full", counter(status, "stripe_writes"), counter(status, "stripe_writes_full"))
+}
+
+/// What members were written for clients, and by background jobs.
+fn members_wrote(status: &ArrayStatus) -> Option<String> {
+    let for_clients = status.write_amplification.map(|times| format!("{times:.2} times that for clients"));
+    let jobs = status.job_written_bytes;
+    let for_jobs = (jobs > 0).then(|| format!("{} for background jobs", format_size(jobs)));
+    let all: Vec<_> = for_clients.into_iter().chain(for_jobs).collect();
+    (!all.is_empty()).then(|| all.join(", and "))
 }
 
 fn size_line(bytes: u64) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::short;
 use crate::{
     dates,
-    protocol::{ArrayStatus, MemberStatus, TimesStatus},
+    protocol::{ArrayStatus, EnduranceStatus, MemberStatus, TimesStatus},
     sizes::format_size,
     times::format_nanoseconds,
 };
@@ -38,19 +38,26 @@ fn parity_mark(member: &MemberStatus) -> &'static str {
 /// Members that will be worn out too early.
 pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter_map(|member| {
-        let forecast = member.endurance.forecast?;
-        let (worn_out, days) = (forecast.worn_out_s?, forecast.short_days?);
-        let margin = match member.endurance.warranty_margin_days {
-            0 => String::new(),
-            margin => format!(" and {margin} days"),
-        };
-        Some(format!(
-            "{} will be worn out on {}, {days} days before its warranty{margin} ends: write less to it, or replace it \
-             in time",
-            short(&member.device),
-            dates::day(worn_out)
-        ))
+        wear_warning(&member.endurance).map(|warning| format!("{} {warning}", short(&member.device)))
     })
+}
+
+fn wear_warning(endurance: &EnduranceStatus) -> Option<String> {
+    let forecast = endurance.forecast?;
+    if forecast.used >= 1.0 {
+        let percent = (forecast.used * 100.0).min(u64::MAX as f64) as u64;
+        return Some(format!("has been written {percent}% of what it is rated for: replace it"));
+    }
+    let (worn_out, days) = (forecast.worn_out_s?, forecast.short_days?);
+    let end = dates::day(endurance.warranty_end_s?);
+    let wanted = match endurance.warranty_margin_days {
+        0 => format!("its warranty ends, on {end}"),
+        margin => format!("it should: {margin} days after its warranty ends, on {end}"),
+    };
+    Some(format!(
+        "will be worn out on {}, {days} days before {wanted}. Write less to it, or replace it in time",
+        dates::day(worn_out)
+    ))
 }
 
 /// The tables of `detail`.
@@ -83,7 +90,7 @@ fn times(status: &ArrayStatus) -> String {
         let Some(times) = member.times else { continue };
         let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, .. } = times;
         // Members that were taken as they were have only been read.
-        let or_dash = |ns: u32, text: &dyn Fn(u32) -> String| if ns == 0 { "-".to_owned() } else { text(ns) };
+        let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
         let [read, write, rewrite] = [random_read_ns, random_write_ns, rewrite_ns]
             .map(|ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns))));
         let [run_read, run_write] =
@@ -104,19 +111,20 @@ fn rate(block_ns: u32) -> String {
 
 fn counters(status: &ArrayStatus) -> String {
     let mut text =
-        "\n    Number  Stripe writes   Full blocks    RMW blocks    RCW blocks       Written      Metadata\n"
+        "\n    Number  Stripe writes   Full blocks    RMW blocks    RCW blocks       Written  Of it by jobs      Metadata\n"
             .to_owned();
     for member in &status.members {
         let count = |name: &str| member.counters.get(name).copied().unwrap_or(0);
         let _ = writeln!(
             text,
-            "    {:>6}  {:>13}  {:>12}  {:>12}  {:>12}  {:>12}  {:>12}",
+            "    {:>6}  {:>13}  {:>12}  {:>12}  {:>12}  {:>12}  {:>13}  {:>12}",
             member.number,
             count("stripe_writes"),
             count("blocks_full"),
             count("blocks_rmw"),
             count("blocks_rcw"),
             format_size(count("written_bytes")),
+            format_size(count("job_written_bytes")),
             format_size(count("metadata_bytes"))
         );
     }

@@ -48,7 +48,7 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");
     }
-    for warning in members::wear_warnings(status) {
+    for warning in status.warnings.iter().cloned().chain(members::wear_warnings(status)) {
         let _ = writeln!(text, "      {warning}");
     }
     for device in &status.left_out {

@@ -49,16 +49,16 @@ pub(crate) struct MemberStatus {
     pub(crate) counters: BTreeMap<String, u64>,
 }
 
-/// How long I/O took when the device became a member.
+/// How long I/O took when the device became a member; none where that was not measured.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct TimesStatus {
-    pub(crate) random_read_ns: u32,
-    pub(crate) random_write_ns: u32,
+    pub(crate) random_read_ns: Option<u32>,
+    pub(crate) random_write_ns: Option<u32>,
     /// Writing a block where it was just read.
-    pub(crate) rewrite_ns: u32,
+    pub(crate) rewrite_ns: Option<u32>,
     /// One more block of 4 KiB in a run.
-    pub(crate) sequential_read_ns: u32,
-    pub(crate) sequential_write_ns: u32,
+    pub(crate) sequential_read_ns: Option<u32>,
+    pub(crate) sequential_write_ns: Option<u32>,
 }
 
 /// What I/O is taken to cost, as nanoseconds of a request and of each 4 KiB; requests that wait.
@@ -157,7 +157,14 @@ impl From<ServiceTimes> for TimesStatus {
             sequential_read_ns,
             sequential_write_ns,
         } = times;
-        Self { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns }
+        let known = |ns: u32| (ns > 0).then_some(ns);
+        Self {
+            random_read_ns: known(random_read_ns),
+            random_write_ns: known(random_write_ns),
+            rewrite_ns: known(rewrite_ns),
+            sequential_read_ns: known(sequential_read_ns),
+            sequential_write_ns: known(sequential_write_ns),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the commands and an array's daemon say to each other over the control socket: one JSON line each way. The
-//! same types are what `--json` prints.
+//! What the commands and an array's daemon say to each other over the control socket: one JSON line each way, and more of
+//! them where something goes on for the connection. The same types are what `--json` prints.
 
 mod decision;
 mod job;
@@ -20,6 +20,11 @@ pub(crate) use status::{ArrayStatus, BitmapStatus, map_name, state_name};
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub(crate) enum Request {
     Status,
+    /// What writes to some stripes find, from the first to before the second.
+    Stripes {
+        from: u64,
+        to: u64,
+    },
     Add {
         device: String,
         force: bool,
@@ -70,7 +75,7 @@ pub(crate) enum Request {
         warranty_end_s: Option<u64>,
         warranty_margin_days: Option<u32>,
     },
-    /// Starts keeping decisions of write selection.
+    /// Starts keeping decisions of write selection, for this connection and as long as it lasts.
     Trace {
         choice: TraceChoice,
     },
@@ -78,12 +83,14 @@ pub(crate) enum Request {
     Traced {
         since: u64,
     },
-    TraceStop,
-    /// Puts load on the array; it ends early if nobody asks how it stands.
+    TraceEnd,
+    /// Puts load on the array, for this connection: it ends early with it, or if nobody asks how it stands.
     Load {
         load: LoadSpec,
     },
     LoadStatus,
+    /// No more requests begin; the figures come when the last has ended.
+    LoadEnd,
 }
 
 /// How a load stands.
@@ -92,6 +99,16 @@ pub(crate) struct LoadStatus {
     pub(crate) done_bytes: u64,
     /// Once it is over.
     pub(crate) figures: Option<Box<LoadFigures>>,
+}
+
+/// What a write to a stripe finds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StripeStatus {
+    pub(crate) stripe: u64,
+    /// Whether redundancy is known to agree with data.
+    pub(crate) synced: bool,
+    /// Roles of which no member holds it.
+    pub(crate) missing: Vec<usize>,
 }
 
 /// How a block device is made.
@@ -142,6 +159,7 @@ pub(crate) enum Reply {
     Status(Box<ArrayStatus>),
     /// The address or path of a new export.
     Export(String),
+    Stripes(Vec<StripeStatus>),
     Traced(TracedStatus),
     Load(LoadStatus),
     Error(String),

@@ -43,10 +43,15 @@ pub(crate) struct ArrayStatus {
     pub(crate) attached: Option<String>,
     pub(crate) exports: Vec<String>,
     pub(crate) counters: BTreeMap<String, u64>,
-    /// Bytes written to members' data areas for each byte that clients wrote; none before they have written.
+    /// Bytes that background jobs wrote to members' data areas.
+    pub(crate) job_written_bytes: u64,
+    /// Bytes written to members' data areas for each byte that clients wrote, without those that background jobs wrote;
+    /// none before clients have written.
     pub(crate) write_amplification: Option<f64>,
     /// What is worth saying about its shape.
     pub(crate) advice: Vec<String>,
+    /// What is not as it was meant.
+    pub(crate) warnings: Vec<String>,
     pub(crate) pid: u32,
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use stripewise::format::{
-    extension::{ExtensionLayout, HeaderCopy},
+    extension::{ExtensionLayout, Header, HeaderCopy},
     md::{SUPERBLOCK_SECTOR, Superblock},
     media::{BLOCK_LEN, SECTOR_BYTES},
 };
@@ -94,6 +94,39 @@ fn both_copies_gone_is_a_plain_md_member() {
     array.sandbox.ok("assemble a", &array.members);
     array.assert_holds();
     array.sandbox.assert_consistent("a");
+}
+
+/// As a later version would leave it.
+#[test]
+fn a_policy_that_is_not_known_is_told_and_kept() {
+    let array = stopped();
+    let file = |member: usize| std::fs::File::open(&array.members[member]).unwrap();
+    for member in 0..array.members.len() {
+        for copy in [HeaderCopy::A, HeaderCopy::B] {
+            let (at, mut block) = (array.header_offset_bytes(member, copy), [0; BLOCK_LEN]);
+            file(member).read_exact_at(&mut block, at).unwrap();
+            let mut header = Header::decode(&block).unwrap();
+            header.options.selection_policy = 77;
+            array.scribble(member, at, &header.encode());
+        }
+    }
+    let words = ["policy number 77", "classic is used in its place", "`stripewise policy a POLICY`"];
+    let told = |said: &str| words.iter().all(|word| said.contains(word));
+    let said = array.sandbox.run("assemble a", &array.members);
+    assert!(said.code == Some(0) && told(&said.err), "{said:?}");
+    for line in ["status", "detail a"] {
+        assert!(told(&array.sandbox.done(line)), "{line}");
+    }
+    assert!(told(&array.sandbox.run("policy a", &[""; 0]).err));
+    array.assert_holds();
+    array.sandbox.done("stop a");
+    let said = array.sandbox.run("assemble a", &array.members);
+    assert!(told(&said.err), "the number was kept: {said:?}");
+    array.sandbox.done("policy a modthresh");
+    assert!(!told(&array.sandbox.done("status")));
+    array.sandbox.done("stop a");
+    assert_eq!(array.sandbox.run("assemble a", &array.members).err, "");
+    assert_eq!(array.sandbox.json("policy a")["policy"], "modthresh");
 }
 
 #[test]

@@ -92,6 +92,23 @@ fn level_1_knows_no_chunk() {
 }
 
 #[test]
+fn a_dry_run_tells_places_as_they_will_be() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(5, 24 * MIB);
+    let [m0, m1, m2, m3, m4] = [0, 1, 2, 3, 4].map(|index| members[index].as_str());
+    let said = sandbox.ok("create a --level 4 -x 1 --parity m1 --dry-run", &members);
+    assert!(
+        said.contains(&format!("raid4 'a' of {m0} {m2} {m3} {m1}\nspares: {m4}\nparity on {m1}\n")),
+        "{said}"
+    );
+    let said = sandbox.ok("create a --level 4 --dry-run", &members);
+    assert!(said.contains(&format!("parity on {m4}, or on the member that is found to be faster")), "{said}");
+    let said = sandbox.ok("create a --level 4 --assume-clean --dry-run", &members);
+    assert!(said.contains(&format!("parity on {m4}: with --assume-clean")), "{said}");
+    assert!(!sandbox.ok("create a --level 5 --dry-run", &members).contains("parity"));
+}
+
+#[test]
 fn a_dry_run_writes_nothing() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);

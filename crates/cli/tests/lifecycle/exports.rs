@@ -4,7 +4,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Signal, kill_process};
@@ -149,6 +149,40 @@ fn a_sigterm_unmounts_and_waits_for_those_who_work_there() {
     drop(open);
     eventually("it has ended", || has_ended(pid));
     assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
+}
+
+/// An `umount` that never ends, found first in the daemon's path.
+#[test]
+fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
+    if !can_attach(&["mkfs.ext4", "mount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 64 * MIB);
+    let tools = sandbox.folder().join("bin");
+    std::fs::create_dir(&tools).unwrap();
+    let umount = tools.join("umount");
+    std::fs::write(&umount, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&umount, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members).env("PATH", path);
+    let said = crate::common::run_bounded(&mut create, Duration::from_secs(60));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let device = sandbox.done("attach a").trim().to_owned();
+    tool("mkfs.ext4", &["-q", &device]);
+    let point = sandbox.folder().join("mnt");
+    let _mounted = Mounted::new(&[&device], &point);
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it tries", || sandbox.log("a").contains("unmounting"));
+    let asked = Instant::now();
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it is told", || sandbox.log("a").contains("unmounting hangs"));
+    assert!(sandbox.log("a").contains(&format!("mounted on {}", point.display())), "who is busy");
+    eventually("it has ended", || has_ended(pid));
+    assert!(asked.elapsed() < Duration::from_secs(9), "{:?}", asked.elapsed());
+    assert_eq!(sandbox.json(&format!("examine {}", members[0]))[0]["clean"], true);
 }
 
 #[test]

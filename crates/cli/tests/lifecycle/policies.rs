@@ -1,6 +1,13 @@
 //! Write selection, kinds of members, decisions as they are made, and members that wear out.
 
-use std::process::Stdio;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    process::Stdio,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Client, MIB, Sandbox, eventually, noise};
 
@@ -61,7 +68,9 @@ fn flash_in_the_wrong_place_is_warned_about_at_once() {
 #[test]
 fn members_are_measured_unless_told_otherwise() {
     let (sandbox, _) = mixed("");
-    assert!(sandbox.status("a")["members"][0]["times"]["random_read_ns"].as_u64().unwrap() > 0);
+    let times = sandbox.status("a")["members"][0]["times"].clone();
+    assert!(times["random_read_ns"].as_u64().unwrap() > 0);
+    assert!(times["random_write_ns"].is_null(), "members that are taken as they are, are only read: {times}");
     assert!(sandbox.done("detail a").contains("Random read"));
     let (sandbox, _) = mixed("--no-measure");
     assert!(sandbox.status("a")["members"][0]["times"].is_null());
@@ -118,6 +127,26 @@ fn the_policy_changes_while_the_array_runs_and_is_kept() {
     sandbox.fails(2, "policy", &[""; 0], &["NAME"]);
 }
 
+/// What a rebuild writes to a member is no client's write.
+#[test]
+fn writes_of_jobs_are_told_apart_from_those_for_clients() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean --no-measure", &members[..3]);
+    let client = Client::connect(&sandbox.serve("a"));
+    client.write(0, &noise(1, 1 << 20)).unwrap();
+    assert_eq!(sandbox.status("a")["write_amplification"], 1.5);
+    assert_eq!(sandbox.status("a")["job_written_bytes"], 0);
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.ok("add a --wait", &members[3..]);
+    let status = sandbox.status("a");
+    assert_eq!(status["write_amplification"], 1.5, "of clients' writes: {status}");
+    assert_eq!(status["job_written_bytes"], status["member_bytes"], "the rebuild's");
+    let detail = sandbox.done("detail a");
+    let line = "Members Wrote : 1.50 times that for clients, and ";
+    assert!(detail.contains(line) && detail.contains(" for background jobs"), "{detail}");
+}
+
 #[test]
 fn a_running_array_is_explained_with_its_devices() {
     let (sandbox, members) = mixed("--policy modthresh");
@@ -130,8 +159,51 @@ fn a_running_array_is_explained_with_its_devices() {
     assert_eq!(other["stripes"][0]["bands"][0]["cycle"], "rcw");
     sandbox.ok("fail a", &members[0..1]);
     assert!(sandbox.done("explain a --write 0:128K").contains("no parity is kept here"));
+    let lost = ["2 columns are missing, with those that the array itself has lost", "survives the loss of 1"];
+    sandbox.fails(1, "explain a --missing 0 --write 0:128K", &[""; 0], &lost);
     sandbox.fails(1, "explain a --write 0:1T", &[""; 0], &["ends at byte"]);
     sandbox.fails(2, "explain a --level 5 --write 0:4K", &[""; 0], &["cannot be used with"]);
+}
+
+/// RMW would be cheaper, and must not be where parity is not known to be right.
+#[test]
+fn stripes_that_are_not_resynced_are_explained_as_they_are_written() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(5, 64 * MIB);
+    sandbox.ok("create a --level 5 --no-measure --size 48M --policy modified", &members);
+    sandbox.done("wait a");
+    let explained = |place: &str| sandbox.json(&format!("explain a --write {place}:4K"));
+    assert_eq!(explained("180M")["stripes"][0]["synced"], true);
+    assert_eq!(explained("180M")["stripes"][0]["bands"][0]["cycle"], "rmw");
+    sandbox.done("stop a --force");
+    sandbox.ok("create a --level 5 --no-measure --size 48M --policy modified --force", &members);
+    sandbox.done("speed a --max 1M");
+    let late = explained("180M");
+    assert_eq!(late["stripes"][0]["synced"], false, "{late}");
+    assert_eq!(late["stripes"][0]["bands"][0]["cycle"], "rcw", "{late}");
+    let said = sandbox.done("explain a --write 180M:4K");
+    assert!(said.contains("note: stripe 720 is not resynced yet"), "{said}");
+    sandbox.done("speed a --max 0");
+    sandbox.done("wait a");
+    assert_eq!(explained("180M")["stripes"][0]["bands"][0]["cycle"], "rmw");
+}
+
+/// A member that is being rebuilt holds the stripes behind the rebuild, and lacks those before it.
+#[test]
+fn a_rebuild_is_explained_stripe_by_stripe() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 64 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean --no-measure", &members[..3]);
+    sandbox.ok("fail a", &members[..1]);
+    sandbox.done("speed a --max 4M");
+    sandbox.ok("add a", &members[3..]);
+    let missing = |place: &str| {
+        let explained = sandbox.json(&format!("explain a --write {place}:4K"));
+        let columns = explained["stripes"][0]["columns"].as_array().unwrap().clone();
+        columns.iter().filter(|column| column["missing"] == true).count()
+    };
+    eventually("it has begun", || missing("0") == 0);
+    assert_eq!(missing("110M"), 1);
 }
 
 #[test]
@@ -168,8 +240,75 @@ fn a_trace_ends_with_its_command() {
     eventually("it traces", || sandbox.log("a").contains("Trace {"));
     killed.kill().unwrap();
     killed.wait().unwrap();
-    eventually("nobody looks", || sandbox.log("a").contains("nobody asks for the trace"));
-    assert_eq!(sandbox.done("trace a --seconds 0.1"), "");
+    eventually("it is noticed", || sandbox.log("a").contains("what went on for it ends"));
+    let next = sandbox.run("trace a --seconds 0.1", &[""; 0]);
+    assert!(next.out.is_empty() && next.err.contains("no such stripe was written"), "{next:?}");
+}
+
+/// A command that hangs is waited for, but not for long.
+#[test]
+fn a_trace_ends_when_its_command_is_silent() {
+    let (sandbox, _) = mixed("--no-measure");
+    let mut silent = sandbox.command();
+    let mut silent =
+        silent.args(["trace", "a"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    kill_process(Pid::from_child(&silent), Signal::STOP).unwrap();
+    sandbox.fails(1, "trace a --seconds 0.1", &[""; 0], &["another command is tracing it"]);
+    eventually("it is given up", || sandbox.run("trace a --seconds 0.1", &[""; 0]).code == Some(0));
+    kill_process(Pid::from_child(&silent), Signal::CONT).unwrap();
+    let mut said = String::new();
+    silent.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(silent.wait().unwrap().code(), Some(1));
+    assert!(said.contains("asked nothing for some seconds"), "{said}");
+}
+
+#[test]
+fn a_trace_that_is_interrupted_prints_what_it_has_and_leaves_the_array_free() {
+    let (sandbox, _) = mixed("--policy modthresh --no-measure");
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut trace = sandbox.command();
+    let trace = trace.args(["--json", "trace", "a"]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    for stripe in 0..3 {
+        client.write(stripe * (256 << 10), &noise(stripe, 4096)).unwrap();
+    }
+    kill_process(Pid::from_child(&trace), Signal::INT).unwrap();
+    let output = trace.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 3, "{output:?}");
+    sandbox.done("trace a --seconds 0.1");
+}
+
+/// Requests over connections of our own: what goes on for one is no other's to ask for or to end.
+#[test]
+fn nobody_can_end_the_trace_of_another() {
+    let (sandbox, _) = mixed("--no-measure");
+    let connect = || UnixStream::connect(sandbox.run_dir().join("a.sock")).unwrap();
+    let ask = |mut stream: &UnixStream, request: &str| {
+        writeln!(stream, "{request}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    let trace =
+        r#"{"command":"trace","choice":{"cycles":[],"stripes":null,"chosen_only":false,"min_bytes":0}}"#;
+    let first = connect();
+    assert!(ask(&first, trace).contains("done"));
+    assert!(ask(&connect(), trace).contains("another command is tracing it"));
+    ask(&connect(), r#"{"command":"trace-end"}"#);
+    for request in [r#"{"command":"traced","since":0}"#, r#"{"command":"load-end"}"#] {
+        let answer = ask(&connect(), request);
+        assert!(answer.contains("for this connection"), "{answer}");
+    }
+    assert!(ask(&first, r#"{"command":"traced","since":0}"#).contains("traced"), "it goes on");
+    assert!(ask(&first, r#"{"command":"trace-end"}"#).contains("done"));
+    let second = connect();
+    assert!(ask(&second, trace).contains("done"), "free at once");
+    // The end of the old connection comes late.
+    drop(first);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(ask(&second, r#"{"command":"traced","since":0}"#).contains("traced"));
 }
 
 #[test]
@@ -181,14 +320,31 @@ fn members_that_wear_out_too_early_are_told() {
     assert_eq!(known["rated_write_bytes"], 600_000_000_000_000_u64, "decimal");
     assert_eq!(known["warranty_margin_days"], 30);
     assert!(!sandbox.done("status").contains("worn out"));
-    // So little that the metadata alone uses it up.
-    sandbox.ok("endurance a --tbw 100K --warranty 2099-12-31", &members[1..2]);
+    // So little that at the rate of the first seconds it does not last.
+    let written =
+        |member: usize| sandbox.json(&format!("endurance a {}", members[member]))[0]["endurance"].clone();
+    let four_times = written(1)["written_bytes"].as_u64().unwrap() * 4;
+    sandbox.ok(&format!("endurance a --tbw {four_times} --warranty 2099-12-31"), &members[1..2]);
+    let status = sandbox.done("status");
+    let words = ["m1 will be worn out on", "days before its warranty ends, on 2099-12-31. Write less"];
+    assert!(words.iter().all(|words| status.contains(words)), "{status}");
+    assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    sandbox.ok("endurance a --margin 90", &members[1..2]);
+    let status = sandbox.done("status");
+    let words = "days before it should: 90 days after its warranty ends, on 2099-12-31.";
+    assert!(status.contains(words), "{status}");
+    // Less than was written already.
+    sandbox.ok("endurance a --tbw 1K", &members[1..2]);
     let status = sandbox.done("status");
     assert!(
-        status.contains("m1 will be worn out on") && status.contains("before its warranty ends"),
+        status.contains("m1 has been written ") && status.contains("% of what it is rated for"),
         "{status}"
     );
-    assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    assert!(sandbox.done("endurance a").contains("already"));
+    sandbox.ok("endurance a --tbw none --warranty none --margin 0", &members[1..2]);
+    let unset = written(1);
+    assert!(unset["rated_write_bytes"].is_null() && unset["warranty_end_s"].is_null(), "{unset}");
+    assert!(!sandbox.done("status").contains("m1 has been written"));
     sandbox.done("stop a");
     sandbox.ok("assemble a", &members);
     let kept = sandbox.json(&format!("endurance a {}", members[0]))[0]["endurance"].clone();
@@ -199,6 +355,7 @@ fn members_that_wear_out_too_early_are_told() {
         ("--tbw 12X", "neither a decimal size"),
         ("--warranty soon", "neither a day"),
         ("--warranty 2027-02-30", "neither a day"),
+        ("--warranty 1970-01-01", "neither a day"),
         ("--margin=-1", "invalid"),
     ] {
         sandbox.fails(2, &format!("endurance a m0 {options}"), &[""; 0], &[words]);

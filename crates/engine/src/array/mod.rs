@@ -22,7 +22,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
 };
 
@@ -36,7 +36,7 @@ use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
 pub use device::ArrayDevice;
-pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState};
+pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 #[cfg(test)]
 pub(crate) use write::touched_rows;
 
@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
     pub(crate) ledger: AsyncMutex<Ledger>,
     pub(crate) selection: Replaced<Arc<dyn WriteSelection>>,
+    /// The number of the policy that the members keep, if it is not known here and another one stands in for it; else 0.
+    pub(crate) unknown_policy: AtomicU8,
     /// The selection looks at what members' I/O costs.
     pub(crate) metered: AtomicBool,
     /// Names of devices on their way into the array.

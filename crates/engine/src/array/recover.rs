@@ -14,6 +14,7 @@ use crate::{
     mutants::{Mutant, lives},
     recovery::{self, Columns, Sources},
     rows::{BLOCK_BYTES, RowSet},
+    stats::Cause,
     topology::Topology,
 };
 
@@ -193,7 +194,8 @@ impl Shared {
                 content.fill(0);
             }
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
-            self.write_out(topology, stripe, smallvec![extent], WriteFlags::default(), &|_| true).await?;
+            let extents = smallvec![extent];
+            self.write_out(topology, stripe, extents, WriteFlags::default(), &|_| true, Cause::Job).await?;
             self.stats.count_healed();
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What an array looks like at one moment, for people and programs.
 
-use std::sync::atomic::Ordering;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use stripewise_format::extension::{Endurance, MemberClass};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Array;
 use crate::{
     assemble::Excluded,
-    geometry::{Geometry, MemberIndex},
+    geometry::{Geometry, MemberIndex, StripeIndex},
     jobs::JobReport,
     ledger::Standing,
     measure::ServiceTimes,
@@ -93,6 +93,9 @@ pub struct ArrayReport {
     pub read_only: bool,
     /// How RMW or RCW is chosen.
     pub selection: &'static str,
+    /// The number of the policy that the members keep, if it is not known here: the default one is used in its place, and
+    /// the number stays on them until another policy is chosen.
+    pub unknown_policy: Option<u8>,
     /// The superblocks' event count.
     pub events: u64,
     /// Regions of the write-intent bitmap, and how many are marked. None: the level has none.
@@ -115,6 +118,17 @@ pub struct BitmapReport {
     pub regions: usize,
     /// Regions marked.
     pub marked: usize,
+}
+
+/// What a write to a stripe finds now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripeReport {
+    /// Which.
+    pub stripe: StripeIndex,
+    /// Whether redundancy is known to agree with data; where a resync is due, nothing is computed from it.
+    pub synced: bool,
+    /// Roles of which no member holds the stripe.
+    pub missing: Vec<MemberIndex>,
 }
 
 impl ArrayReport {
@@ -172,6 +186,7 @@ impl Array {
             dirty: !ledger.clean,
             read_only: shared.read_only,
             selection: shared.selection.load().policy().name,
+            unknown_policy: Some(shared.unknown_policy.load(Ordering::Relaxed)).filter(|number| *number != 0),
             events: ledger.events,
             bitmap: shared.intent.as_ref().map(|intent| BitmapReport {
                 shape: intent.map.shape(),
@@ -182,5 +197,21 @@ impl Array {
             forced: shared.forced.clone(),
             job: shared.jobs.current(),
         }
+    }
+
+    /// What writes to these stripes find now, as far as the array has them.
+    pub fn stripes(&self, stripes: Range<u64>) -> Vec<StripeReport> {
+        let (shared, topology) = (&self.shared, self.shared.topology.load());
+        let geometry = &shared.geometry;
+        let report = |stripe: StripeIndex| {
+            let is_missing = |column: &usize| topology.reader(geometry, stripe, *column).is_none();
+            let missing = (0..geometry.members()).filter(is_missing);
+            StripeReport {
+                stripe,
+                synced: shared.is_trusted(stripe),
+                missing: missing.map(|column| geometry.member_of(stripe, column)).collect(),
+            }
+        };
+        (stripes.start..stripes.end.min(geometry.stripes())).map(StripeIndex).map(report).collect()
     }
 }

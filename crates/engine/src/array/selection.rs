@@ -72,6 +72,7 @@ impl Shared {
                 return Err(ArrayError::Unsupported(problem));
             }
             self.selection.store(Arc::new((policy.make)()));
+            self.unknown_policy.store(0, Ordering::Relaxed);
             self.switch_meters(ledger);
             Ok(None)
         })

@@ -21,6 +21,7 @@ use crate::{
     mutants::{Mutant, lives},
     plan::{Plan, PlanError, Presence, StripeState, WriteSelection},
     rows::RowSet,
+    stats::Cause,
     topology::{Member, Topology},
 };
 
@@ -347,7 +348,7 @@ impl Shared {
             extents.retain(|extent| extent.column < self.geometry.data_columns());
         }
         let after_read = |column: usize| !plan.columns[column].reads().is_empty();
-        self.request_writes(topology, span.stripe, extents, flags, &after_read)
+        self.request_writes(topology, span.stripe, extents, flags, &after_read, Cause::Client)
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
@@ -372,7 +373,8 @@ impl Shared {
     }
 
     /// Writes all extents at once, fails the members that could not take theirs, and waits until what the write
-    /// relied on is recorded. `after_read` tells of each column whether its chunk has just been read.
+    /// relied on is recorded. `after_read` tells of each column whether its chunk has just been read,
+    /// `cause` for whom that is.
     pub(crate) async fn write_out(
         &self,
         topology: &Topology,
@@ -380,8 +382,10 @@ impl Shared {
         extents: SmallVec<[WriteExtent; 8]>,
         flags: WriteFlags,
         after_read: &(dyn Fn(usize) -> bool + Sync),
+        cause: Cause,
     ) -> Result<(), ArrayError> {
-        let Writes { requested, members } = self.request_writes(topology, stripe, extents, flags, after_read);
+        let Writes { requested, members } =
+            self.request_writes(topology, stripe, extents, flags, after_read, cause);
         self.end_writes(topology, members.into_iter(), requested).await
     }
 
@@ -393,6 +397,7 @@ impl Shared {
         extents: SmallVec<[WriteExtent; 8]>,
         flags: WriteFlags,
         after_read: &dyn Fn(usize) -> bool,
+        cause: Cause,
     ) -> Writes<'t> {
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
@@ -408,7 +413,7 @@ impl Shared {
                 let class = if was_read { IoClass::Rewrite } else { IoClass::Write };
                 let is_last = writers.peek().is_none();
                 let own = if is_last { std::mem::take(&mut bufs) } else { bufs.clone() };
-                writes.requested.push(member.write_as(class, offset, own, flags));
+                writes.requested.push(member.write_as(class, cause, offset, own, flags));
                 writes.members.push(member);
             }
         }

@@ -6,7 +6,10 @@ mod load;
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8},
+    },
 };
 
 use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
@@ -29,7 +32,7 @@ use crate::{
     jobs::{self, Found, JobBoard, JobKind, Request},
     locking::{Locking, Preset},
     locks::RowLocks,
-    plan::selection::{Policy, policy_numbered},
+    plan::selection::{DEFAULT_POLICY, policy_numbered},
     stats::Stats,
     trace::Tracer,
 };
@@ -194,7 +197,13 @@ async fn open(
     let locking = options.locking.unwrap_or_else(|| kept_locking(examined, &chosen));
     let loaded = load::load(examined, &chosen, options, locking).await?;
     let scrub = interrupted_scrub(examined, &chosen);
-    let policy = kept_policy(examined, &chosen);
+    // As the first of the members has it that can tell.
+    let kept = load::kept_options(examined, &chosen).selection_policy;
+    let known = policy_numbered(kept);
+    if known.is_none() {
+        let instead = DEFAULT_POLICY.name;
+        tracing::warn!(kept, instead, "the members keep a write selection policy that is not known here");
+    }
     let superblock = &examined[chosen.freshest].superblock;
     let requests = Arc::new(Readers::default());
     let shared = Arc::new_cyclic(|me| Shared {
@@ -208,7 +217,8 @@ async fn open(
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),
-        selection: Replaced::new(requests.clone(), Arc::new((policy.make)())),
+        selection: Replaced::new(requests.clone(), Arc::new((known.unwrap_or(DEFAULT_POLICY).make)())),
+        unknown_policy: AtomicU8::new(if known.is_none() { kept } else { 0 }),
         metered: AtomicBool::new(false),
         enrolling: Mutex::default(),
         tracer: Tracer::default(),
@@ -247,11 +257,6 @@ async fn open(
     env.spawn(Box::pin(jobs::run_jobs(shared.clone())));
     env.spawn(Box::pin(jobs::run_housekeeping(shared)));
     Ok(array)
-}
-
-/// The write selection policy that was chosen for the array, as the first of its members has it that can tell.
-fn kept_policy(examined: &[Examination], chosen: &Chosen) -> &'static Policy {
-    policy_numbered(load::kept_options(examined, chosen).selection_policy)
 }
 
 /// The locks that were chosen for the array.

@@ -15,6 +15,7 @@ use crate::{
     meter::IoClass,
     mutants::{Mutant, lives},
     recovery::{self, Sources},
+    stats::Cause,
     topology::{Incoming, Member, Topology},
 };
 
@@ -45,7 +46,7 @@ impl Shared {
         let start = self.member_range(&stripes).start;
         let written = incoming
             .member
-            .write_as(IoClass::Other, start, smallvec![content.freeze()], WriteFlags::default())
+            .write_as(IoClass::Other, Cause::Job, start, smallvec![content.freeze()], WriteFlags::default())
             .await;
         if let Err(error) = written {
             self.fail_all(vec![(incoming.member.clone(), error)]).await?;

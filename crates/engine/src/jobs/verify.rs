@@ -15,6 +15,7 @@ use crate::{
     mutants::{Mutant, lives},
     recovery::recover_data,
     rows::{BLOCK_BYTES, RowSet},
+    stats::Cause,
     topology::Topology,
 };
 
@@ -134,7 +135,7 @@ impl Shared {
             }));
         }
         if mend && !extents.is_empty() {
-            self.write_out(topology, stripe, extents, WriteFlags::default(), &|_| true).await?;
+            self.write_out(topology, stripe, extents, WriteFlags::default(), &|_| true, Cause::Job).await?;
         }
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);

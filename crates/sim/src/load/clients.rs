@@ -1,6 +1,7 @@
 //! Clients that each keep a number of requests under way.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,7 +12,7 @@ use std::{
 use fastrand::Rng;
 use parking_lot::Mutex;
 use smallvec::smallvec;
-use stripewise_device::{Device, EnvHandle, IoBuf, SharedBuf, Timestamp, WriteBufs, WriteFlags};
+use stripewise_device::{Device, EnvHandle, IoBuf, IoError, SharedBuf, Timestamp, WriteBufs, WriteFlags};
 
 use super::{
     gather::Gathering,
@@ -47,8 +48,8 @@ pub struct Load {
     pub stop: Stop,
     /// Requests that begin before so much time has passed do not count.
     pub warm_up: Duration,
-    /// What places, lengths and kinds of requests are drawn from; the environment's randomness, if not given. With a seed,
-    /// the n-th request is the same one on every device, in virtual time and in real time.
+    /// What places, lengths, kinds and contents of requests are drawn from; the environment's randomness, if not given. With
+    /// a seed, the n-th request is the same one on every device, in virtual time and in real time.
     pub seed: Option<u64>,
 }
 
@@ -99,6 +100,25 @@ pub struct Control {
     ends_at_error: bool,
     ended: AtomicBool,
     done_bytes: AtomicU64,
+    failure: Mutex<Option<Failure>>,
+}
+
+/// A request that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// Whether it read.
+    pub read: bool,
+    /// Where.
+    pub offset_bytes: u64,
+    /// Why.
+    pub error: IoError,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { read, offset_bytes, error } = self;
+        write!(f, "the {} at byte {offset_bytes} failed: {error}", if *read { "read" } else { "write" })
+    }
 }
 
 impl Control {
@@ -112,9 +132,31 @@ impl Control {
         self.ended.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it was ended, by its owner or by a failed request.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
     /// Bytes read and written so far.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The first request that failed.
+    pub fn failure(&self) -> Option<Failure> {
+        *self.failure.lock()
+    }
+
+    fn note(&self, request: &Request, result: Result<(), IoError>) {
+        let Err(error) = result else {
+            self.done_bytes.fetch_add(request.len_bytes, Ordering::Relaxed);
+            return;
+        };
+        let Request { read, offset_bytes, .. } = *request;
+        self.failure.lock().get_or_insert(Failure { read, offset_bytes, error });
+        if self.ends_at_error {
+            self.end();
+        }
     }
 }
 
@@ -182,7 +224,9 @@ impl Shared {
             "a load without a cursor has no end"
         );
         let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest().min(PIECE_BYTES)) as usize);
-        Rng::with_seed(env.random_u64()).fill(&mut source);
+        // Drawn also where a seed is given: what else the environment draws does not depend on that.
+        let drawn = env.random_u64();
+        Rng::with_seed(load.seed.unwrap_or(drawn)).fill(&mut source);
         let seed = load.seed.unwrap_or_else(|| env.random_u64());
         let now = env.now();
         let after = |time: Duration| Timestamp(now.0 + time.as_nanos() as u64);
@@ -275,10 +319,7 @@ impl Lane {
             let data = shared.data(number, len_bytes);
             shared.device.write(offset_bytes, data, WriteFlags { fua: shared.load.fua }).await
         };
-        shared.control.done_bytes.fetch_add(len_bytes, Ordering::Relaxed);
-        if result.is_err() && shared.control.ends_at_error {
-            shared.control.end();
-        }
+        shared.control.note(&request, result);
         if begin < shared.from {
             return;
         }

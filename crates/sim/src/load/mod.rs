@@ -11,7 +11,7 @@ mod report;
 mod sizes;
 mod trace;
 
-pub use clients::{Control, Load, Stop, run, run_controlled};
+pub use clients::{Control, Failure, Load, Stop, run, run_controlled};
 pub use offsets::Offsets;
 pub use report::{LoadReport, OpReport};
 pub use sizes::Sizes;

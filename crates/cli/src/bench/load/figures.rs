@@ -1,23 +1,41 @@
 //! What a load came to.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use stripewise_lab::load::{LoadReport, OpReport};
+use stripewise_lab::load::{Control, LoadReport, OpReport};
 
-use super::LoadSpec;
+use super::{Amount, LoadSpec};
 use crate::{sizes::format_size, times::format_nanoseconds};
 
 /// A load's figures.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LoadFigures {
     pub(crate) load: LoadSpec,
+    pub(crate) ended: Ended,
+    /// Of a load that failed: what did.
+    pub(crate) failure: Option<String>,
     pub(crate) elapsed_s: f64,
+    pub(crate) done_bytes: u64,
     /// None if nothing was read.
     pub(crate) read: Option<OpFigures>,
     pub(crate) write: Option<OpFigures>,
     /// What an array's counters grew by; of other devices, none.
     pub(crate) counters: Option<BTreeMap<String, u64>>,
+    /// The kinds of an array's background jobs that were under way meanwhile.
+    pub(crate) jobs: Vec<String>,
+}
+
+/// How a load ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ended {
+    /// All of it was done.
+    Complete,
+    /// Somebody ended it before.
+    Interrupted,
+    /// A request failed, which ended it.
+    Failed,
 }
 
 /// Requests of one kind.
@@ -38,15 +56,51 @@ pub(crate) struct OpFigures {
 }
 
 impl LoadFigures {
-    pub(crate) fn new(load: LoadSpec, report: &LoadReport, counters: Option<BTreeMap<String, u64>>) -> Self {
+    /// Of any device. Who owns the control has not ended the load since it was over.
+    pub(crate) fn new(load: LoadSpec, report: &LoadReport, control: &Control) -> Self {
         let elapsed_s = report.elapsed.as_secs_f64();
+        let failure = control.failure();
+        let ended = match control.is_ended() {
+            _ if failure.is_some() => Ended::Failed,
+            true if !is_reached(&load, report) => Ended::Interrupted,
+            _ => Ended::Complete,
+        };
         let of = |op: &OpReport| (op.requests + op.errors > 0).then(|| OpFigures::new(op, elapsed_s));
-        Self { load, elapsed_s, read: of(&report.reads), write: of(&report.writes), counters }
+        Self {
+            load,
+            ended,
+            failure: failure.map(|failure| failure.to_string()),
+            elapsed_s,
+            done_bytes: control.done_bytes(),
+            read: of(&report.reads),
+            write: of(&report.writes),
+            counters: None,
+            jobs: Vec::new(),
+        }
     }
 
-    /// Whether a request failed.
-    pub(crate) fn has_errors(&self) -> bool {
-        [&self.read, &self.write].into_iter().flatten().any(|op| op.errors > 0)
+    /// How far a load came that was cut short.
+    fn cut_short(&self) -> Option<String> {
+        let why = match self.ended {
+            Ended::Complete => return None,
+            Ended::Interrupted => "interrupted",
+            Ended::Failed => self.failure.as_deref().unwrap_or("a request failed"),
+        };
+        let done = format_size(self.done_bytes);
+        Some(match self.load.amount {
+            Amount::Bytes(bytes) => format!("after {done} of {}: {why}", format_size(bytes)),
+            Amount::Milliseconds(time) => {
+                format!("after {:.2} s of {} s, {done}: {why}", self.elapsed_s, time as f64 / 1e3)
+            }
+        })
+    }
+}
+
+/// Whether a load has done all that it was to do.
+fn is_reached(load: &LoadSpec, report: &LoadReport) -> bool {
+    match load.amount {
+        Amount::Bytes(bytes) => report.reads.requests + report.writes.requests >= bytes / load.block_bytes,
+        Amount::Milliseconds(time) => report.elapsed >= Duration::from_millis(time),
     }
 }
 
@@ -81,6 +135,13 @@ impl fmt::Display for LoadFigures {
             "{rw}, bs {bs}, iodepth {iodepth}, numjobs {numjobs}, seed {seed}: {:.2} s",
             self.elapsed_s
         )?;
+        if let Some(how_far) = self.cut_short() {
+            writeln!(f, "cut short: {how_far}")?;
+        }
+        if !self.jobs.is_empty() {
+            let jobs = self.jobs.join(" and ");
+            writeln!(f, "     jobs: {jobs} under way meanwhile: without, figures would be others")?;
+        }
         for (name, op) in [("read", &self.read), ("write", &self.write)] {
             if let Some(op) = op {
                 writeln!(f, "{name:>9}: {op}")?;

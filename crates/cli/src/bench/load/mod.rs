@@ -6,13 +6,18 @@ mod places;
 mod spec;
 mod spread;
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 
-use crate::{commands::print_json, rundir::parse_name, sizes::parse_size, times::parse_seconds};
-pub(crate) use figures::LoadFigures;
+use crate::{
+    commands::print_json,
+    rundir::{parse_name, socket_path},
+    sizes::parse_size,
+    times::parse_seconds,
+};
+pub(crate) use figures::{Ended, LoadFigures};
 pub(crate) use spec::{Amount, LoadSpec, Pattern};
 pub(crate) use spread::Spread;
 
@@ -58,18 +63,24 @@ pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> 
     if spec.writes() && !args.force {
         bail!("{}: what is on it would be overwritten; give --force if that is meant", args.target);
     }
-    let figures = if args.target.contains('/') {
-        places::on_device(&args.target, &spec)?
+    let target = &args.target;
+    let figures = if target.contains('/') {
+        places::on_device(target, &spec)?
     } else {
-        let name = parse_name(&args.target).map_err(anyhow::Error::msg)?;
-        places::on_array(&name, &spec)?
+        let name = parse_name(target);
+        let is_running = name.as_ref().is_ok_and(|name| socket_path(name).exists());
+        ensure!(
+            is_running || !Path::new(target).exists(),
+            "{target}: no such array is running; for the file of that name, give ./{target}"
+        );
+        places::on_array(&name.map_err(anyhow::Error::msg)?, &spec)?
     };
     if json {
         print_json(&figures)?;
     } else {
         print!("{figures}");
     }
-    Ok(if figures.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if figures.ended == Ended::Complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl LoadArgs {
@@ -77,7 +88,7 @@ impl LoadArgs {
         let time = self.runtime.unwrap_or(RUNTIME_DEFAULT);
         let amount = match self.size {
             Some(size) => Amount::Bytes(size),
-            None => Amount::Milliseconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            None => Amount::Milliseconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
         };
         LoadSpec {
             rw: self.rw,

@@ -11,9 +11,11 @@ use stripewise_lab::load::{Control, run_controlled};
 
 use super::{Amount, LoadFigures, LoadSpec};
 use crate::{
-    client,
+    client::Connection,
+    interrupt::Interrupt,
     progress::{self, LoadBar},
     protocol::{LoadStatus, Reply, Request},
+    sizes::format_size,
 };
 
 /// How often progress is looked at.
@@ -25,31 +27,47 @@ pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigur
     let device: Arc<dyn Device> =
         Arc::new(FileDevice::open(path, FileOptions { read_only: !spec.writes() })?);
     let load = spec.load(device.info())?;
+    let interrupt = Interrupt::watch()?;
     let control = Arc::new(Control::until_error());
-    let (env, seen) = (host.env(), control.clone());
+    let (env, steered) = (host.env(), control.clone());
     let bar = bar_for(spec);
     let report = thread::scope(|scope| {
         let work =
-            scope.spawn(|| host.block_on(async move { run_controlled(env, device, load, control).await }));
+            scope.spawn(|| host.block_on(async move { run_controlled(env, device, load, steered).await }));
         while !work.is_finished() {
-            bar.show(seen.done_bytes());
+            if interrupt.is_asked() {
+                control.end();
+            }
+            bar.show(control.done_bytes());
             thread::sleep(POLL);
         }
         work.join()
     });
     bar.finish();
     let Ok(report) = report else { bail!("{path}: the load ended before its time") };
-    Ok(LoadFigures::new(spec.clone(), &report, None))
+    Ok(LoadFigures::new(spec.clone(), &report, &control))
 }
 
 /// Has an array's daemon run it.
 pub(super) fn on_array(name: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
-    client::command(name, &Request::Load { load: spec.clone() })?;
+    let mut daemon = Connection::open(name)?;
+    let interrupt = Interrupt::watch()?;
+    daemon.command(&Request::Load { load: spec.clone() })?;
     let bar = bar_for(spec);
+    let (mut done, mut is_ended) = (0, false);
     loop {
         thread::sleep(POLL);
-        let LoadStatus { done_bytes, figures } = ask(name).context("the load is over before its time")?;
-        bar.show(done_bytes);
+        let asked = if interrupt.is_asked() && !is_ended {
+            is_ended = true;
+            daemon.command(&Request::LoadEnd)
+        } else {
+            Ok(())
+        };
+        let status = asked.and_then(|()| ask(&mut daemon, name));
+        let LoadStatus { done_bytes, figures } = status
+            .with_context(|| format!("the load is over before its time, after {}", format_size(done)))?;
+        done = done_bytes;
+        bar.show(done);
         if let Some(figures) = figures {
             bar.finish();
             return Ok(*figures);
@@ -57,8 +75,8 @@ pub(super) fn on_array(name: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigure
     }
 }
 
-fn ask(name: &str) -> anyhow::Result<LoadStatus> {
-    match client::ask(name, &Request::LoadStatus)? {
+fn ask(daemon: &mut Connection, name: &str) -> anyhow::Result<LoadStatus> {
+    match daemon.ask(&Request::LoadStatus)? {
         Reply::Load(status) => Ok(status),
         other => bail!("{name}: unexpected answer {other:?}"),
     }

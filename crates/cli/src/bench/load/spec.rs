@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use stripewise::DeviceInfo;
 use stripewise_lab::load::{Load, Offsets, Sizes, Stop};
+use thiserror::Error;
 
 /// The longest request: beyond what any stripe has.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
@@ -54,6 +54,30 @@ pub(crate) struct LoadSpec {
     pub(crate) seed: u64,
 }
 
+/// Why a load does not fit a device. What a daemon is asked for may be any number.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum LoadError {
+    #[error("--bs {bytes}: give a multiple of {block}")]
+    Block { bytes: u64, block: u64 },
+    #[error("--bs {bytes}: give at most {BLOCK_BYTES_MAX}")]
+    BlockTooLong { bytes: u64 },
+    #[error("--iodepth {depth} and --numjobs {jobs}: that is no number of requests")]
+    Requests { depth: u64, jobs: u64 },
+    #[error(
+        "--bs, --iodepth and --numjobs: {requests} requests of {bytes} bytes would be under way at once; at most \
+         {UNDER_WAY_BYTES_MAX} bytes are"
+    )]
+    UnderWay { bytes: u64, requests: u64 },
+    #[error("--bs {bytes}: the device has {device_bytes} bytes")]
+    Device { bytes: u64, device_bytes: u64 },
+    #[error("--rwmixread {0}: give at most 100")]
+    ReadPercent(u8),
+    #[error("--size {size}: give at least one request of {bytes}")]
+    Size { size: u64, bytes: u64 },
+    #[error("--runtime: give at most a week")]
+    Runtime,
+}
+
 impl LoadSpec {
     fn read_percent(&self) -> u8 {
         match self.rw {
@@ -69,25 +93,33 @@ impl LoadSpec {
     }
 
     /// The load, if it fits the device.
-    pub(crate) fn load(&self, device: &DeviceInfo) -> anyhow::Result<Load> {
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub(crate) fn load(&self, device: &DeviceInfo) -> Result<Load, LoadError> {
         let (bytes, block) = (self.block_bytes, u64::from(device.logical_block_bytes));
-        ensure!(bytes > 0 && bytes % block == 0, "--bs {bytes}: give a multiple of {block}");
-        ensure!(bytes <= BLOCK_BYTES_MAX, "--bs {bytes}: give at most {BLOCK_BYTES_MAX}");
-        let under_way = bytes * u64::from(self.iodepth) * u64::from(self.numjobs);
-        ensure!(
-            under_way <= UNDER_WAY_BYTES_MAX,
-            "--bs, --iodepth and --numjobs: {under_way} bytes would be under way at once; at most {UNDER_WAY_BYTES_MAX} are"
-        );
-        ensure!(bytes <= device.size_bytes, "--bs {bytes}: the device has {} bytes", device.size_bytes);
+        if bytes == 0 || !bytes.is_multiple_of(block) {
+            return Err(LoadError::Block { bytes, block });
+        }
+        if bytes > BLOCK_BYTES_MAX {
+            return Err(LoadError::BlockTooLong { bytes });
+        }
+        let (depth, jobs) = (u64::from(self.iodepth), u64::from(self.numjobs));
+        let requests = depth.checked_mul(jobs).filter(|requests| *requests > 0);
+        let requests = requests.ok_or(LoadError::Requests { depth, jobs })?;
+        let under_way = requests.checked_mul(bytes).filter(|bytes| *bytes <= UNDER_WAY_BYTES_MAX);
+        under_way.ok_or(LoadError::UnderWay { bytes, requests })?;
+        if bytes > device.size_bytes {
+            return Err(LoadError::Device { bytes, device_bytes: device.size_bytes });
+        }
+        if self.read_percent > 100 {
+            return Err(LoadError::ReadPercent(self.read_percent));
+        }
         let stop = match self.amount {
-            Amount::Bytes(size) => {
-                ensure!(size >= bytes, "--size {size}: give at least one request of {bytes}");
-                Stop::Requests(size / bytes)
-            }
-            Amount::Milliseconds(time) => {
-                ensure!(time <= MILLISECONDS_MAX, "--runtime: give at most a week");
-                Stop::Time(Duration::from_millis(time))
-            }
+            Amount::Bytes(size) if size < bytes => return Err(LoadError::Size { size, bytes }),
+            Amount::Bytes(size) => Stop::Requests(size / bytes),
+            Amount::Milliseconds(time) if time > MILLISECONDS_MAX => return Err(LoadError::Runtime),
+            Amount::Milliseconds(time) => Stop::Time(Duration::from_millis(time)),
         };
         let sequential = matches!(self.rw, Pattern::Read | Pattern::Write | Pattern::Rw);
         Ok(Load {
@@ -101,5 +133,43 @@ impl LoadSpec {
             seed: Some(self.seed),
             ..Load::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise::{Device, memory::MemoryDevice};
+
+    use super::*;
+
+    fn spec() -> LoadSpec {
+        LoadSpec {
+            rw: Pattern::RandWrite,
+            block_bytes: 4096,
+            iodepth: 1,
+            numjobs: 1,
+            amount: Amount::Bytes(1 << 20),
+            read_percent: 50,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_errors_and_no_overflow() {
+        let device = MemoryDevice::new("m".to_owned(), 1 << 20);
+        let load = |change: &dyn Fn(&mut LoadSpec)| {
+            let mut spec = spec();
+            change(&mut spec);
+            spec.load(device.info())
+        };
+        assert!(load(&|_| ()).is_ok());
+        let error = load(&|spec| (spec.iodepth, spec.numjobs) = (u32::MAX, u32::MAX)).unwrap_err();
+        assert!(matches!(error, LoadError::UnderWay { .. }), "{error}");
+        let error = load(&|spec| spec.block_bytes = u64::MAX / 512 * 512).unwrap_err();
+        assert!(matches!(error, LoadError::BlockTooLong { .. }), "{error}");
+        assert_eq!(load(&|spec| spec.numjobs = 0).unwrap_err(), LoadError::Requests { depth: 1, jobs: 0 });
+        assert_eq!(load(&|spec| spec.read_percent = 101).unwrap_err(), LoadError::ReadPercent(101));
+        let error = load(&|spec| spec.amount = Amount::Milliseconds(u64::MAX)).unwrap_err();
+        assert_eq!(error, LoadError::Runtime);
     }
 }

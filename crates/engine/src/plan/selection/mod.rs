@@ -79,9 +79,12 @@ pub fn policy(name: &str) -> Result<&'static Policy, UnknownPolicy> {
     found.copied().ok_or_else(|| UnknownPolicy { name: name.to_owned() })
 }
 
-/// The policy of a number that a member keeps; the default for 0 and for one of a later version.
-pub fn policy_numbered(number: u8) -> &'static Policy {
-    POLICIES.iter().find(|policy| policy.number == number).copied().unwrap_or(DEFAULT_POLICY)
+/// The policy of a number that a member keeps: the default for 0; none for one of a later version.
+pub fn policy_numbered(number: u8) -> Option<&'static Policy> {
+    match number {
+        0 => Some(DEFAULT_POLICY),
+        _ => POLICIES.iter().find(|policy| policy.number == number).copied(),
+    }
 }
 
 fn names() -> String {
@@ -96,14 +99,15 @@ mod tests {
     fn names_and_numbers_find_their_policy() {
         for known in POLICIES {
             assert_eq!(policy(known.name).unwrap().number, known.number);
-            assert_eq!(policy_numbered(known.number).name, known.name);
+            assert_eq!(policy_numbered(known.number).unwrap().name, known.name);
             assert_eq!((known.make)().policy().name, known.name);
             assert_ne!(known.number, 0, "0 is the default's");
             assert_eq!(POLICIES.iter().filter(|other| other.number == known.number).count(), 1);
         }
         assert_eq!(policy_for([MemberClass::Ssd, MemberClass::Hdd]).name, "cost");
         assert_eq!(policy_for([MemberClass::Ssd, MemberClass::Unknown]).name, "classic");
-        assert_eq!(policy_numbered(0).name, DEFAULT_POLICY.name);
+        assert_eq!(policy_numbered(0).unwrap().name, DEFAULT_POLICY.name);
+        assert!(policy_numbered(u8::MAX).is_none(), "no version has that many");
         let error = policy("fastest").unwrap_err().to_string();
         assert!(error.contains("classic, modthresh, modified, cost"), "{error}");
     }
