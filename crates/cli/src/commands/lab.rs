@@ -76,6 +76,7 @@ fn show(report: &LabReport, folder: &Path, json: bool) -> anyhow::Result<()> {
     } else {
         print!("{report}");
     }
+    report.warnings.iter().for_each(|warning| eprintln!("stripewise: {warning}"));
     eprintln!("{}", folder.join("report.html").display());
     Ok(())
 }

@@ -59,6 +59,15 @@ pub struct UnknownExperiment {
     pub word: String,
 }
 
+/// The experiment of this id.
+///
+/// # Errors
+/// [`UnknownExperiment`] if there is none.
+pub fn with_id(id: &str) -> Result<&'static Experiment, UnknownExperiment> {
+    let found = EXPERIMENTS.iter().find(|experiment| experiment.id == id).copied();
+    found.ok_or_else(|| UnknownExperiment { word: id.to_owned() })
+}
+
 /// The experiments whose ids begin with one of these words, in the order of the table.
 ///
 /// # Errors
@@ -108,6 +117,12 @@ mod tests {
         let error = ids(&["raid9"]).unwrap_err().to_string();
         assert!(error.contains("'raid9'") && error.contains("raid4s-random"), "{error}");
         assert!(ids(&[""]).is_err());
+    }
+
+    #[test]
+    fn stored_ids_are_whole() {
+        assert_eq!(with_id("modthresh-fine").unwrap().id, "modthresh-fine");
+        assert!(with_id("modthresh").is_err());
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl LabReport {
         paragraphs(&mut page, INTRODUCTION);
         let _ = writeln!(
             page,
-            "<p>Command: <code>{}</code>. Seed: {}.{}</p>",
+            "<p>Command: <code>{} --out FOLDER</code>, which is this page's. Seed: {}.{}</p>",
             escaped(&self.command),
             self.seed,
             if self.quick { " A quick run: fewer points and writes, and less exact." } else { "" }

@@ -16,9 +16,10 @@ impl fmt::Display for LabReport {
             0 => writeln!(f),
             missing => writeln!(
                 f,
-                ", {} open: {missing} points are missing; `{}` goes on with them",
+                ", {} open: {missing} points are missing; `{} --out {}` goes on with them",
                 count(ClaimVerdict::Open),
-                self.command
+                self.command,
+                shell_word(&self.folder)
             ),
         }
     }
@@ -49,5 +50,26 @@ impl fmt::Display for Claim {
             }
         }
         Ok(())
+    }
+}
+
+/// A word as a shell takes it for one.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        assert_eq!(shell_word("results/a-1"), "results/a-1");
+        assert_eq!(shell_word("my results"), "'my results'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
     }
 }

@@ -1,6 +1,10 @@
 //! What is made of outcomes: the page, claims, points and plots as files.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
 
 use super::{Order, RunError, at};
 use crate::{
@@ -31,6 +35,16 @@ pub(super) fn write(
     }
     put("claims.csv".to_owned(), claims_csv(report))?;
     put("report.html".to_owned(), report.html())
+}
+
+/// Writes a file as a whole: whoever reads it, or finds it after an interruption, has the old one or the new one.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
+    let new = path.with_extension("new");
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&new, path)).map_err(at(path))
 }
 
 fn claims_csv(report: &LabReport) -> String {
