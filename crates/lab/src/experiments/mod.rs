@@ -105,6 +105,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::{findings::ClaimVerdict, runner};
 
     #[test]
     fn words_choose_experiments() {
@@ -126,6 +127,43 @@ mod tests {
     }
 
     #[test]
+    fn where_everything_is_equally_fast_nothing_is_said_to_be_faster() {
+        for experiment in EXPERIMENTS {
+            let results = Results::made_up(experiment, Effort::Full, |_| 10.0);
+            for claim in (experiment.findings)(&results).claims {
+                assert!(!claim.is_open(), "{claim}");
+                let compares = ["faster", "slower", "ahead", "overtakes"]
+                    .iter()
+                    .any(|word| claim.statement.contains(word));
+                let equal = ["never", "alike", "equal"].iter().any(|word| claim.statement.contains(word));
+                assert!(equal || !compares || claim.verdict == ClaimVerdict::NotReproduced, "{claim}");
+                for fixed in ["bottleneck", "cheap", "equal:", "no seeks"] {
+                    assert!(!claim.reason.contains(fixed), "{claim}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_file_of_a_folder_is_written_twice_and_no_two_lines_have_a_colour() {
+        let mut names: Vec<_> = runner::OTHER_FILES.map(str::to_owned).to_vec();
+        for experiment in EXPERIMENTS {
+            let findings = (experiment.findings)(&Results::made_up(experiment, Effort::Full, |_| 10.0));
+            names.push(runner::points_file(experiment.id));
+            names.extend(findings.plots.iter().map(runner::plot_file));
+            for plot in &findings.plots {
+                let begins = plot.name.strip_prefix(experiment.id).is_some_and(|rest| rest.starts_with('-'));
+                assert!(begins, "{}: its name begins with the experiment's and a dash", plot.name);
+                assert!(!plot.repeats_colours(), "{}: there are not as many colours", plot.name);
+            }
+        }
+        let distinct: BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+        let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
+        assert_eq!(ids.len(), EXPERIMENTS.len());
+    }
+
+    #[test]
     fn points_are_told_apart_by_their_keys_and_what_is_missing_leaves_claims_open() {
         for experiment in EXPERIMENTS {
             for effort in [Effort::Quick, Effort::Full] {
@@ -137,7 +175,5 @@ mod tests {
                 assert!(!findings.claims.is_empty() && !findings.plots.is_empty(), "{}", experiment.id);
             }
         }
-        let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
-        assert_eq!(ids.len(), EXPERIMENTS.len());
     }
 }

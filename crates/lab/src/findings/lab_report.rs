@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::Serialize;
 
-use super::{Claim, ClaimVerdict, Findings, Table};
+use super::{Claim, ClaimVerdict, Findings, Table, amount};
 use crate::{
     experiments::{Effort, Experiment, Results},
     plot::Plot,
@@ -39,6 +39,8 @@ pub struct ExperimentReport {
     pub source: &'static str,
     /// What was done.
     pub setting: &'static [&'static str],
+    /// How much of it was asked for.
+    pub amount: String,
     /// Points that belong to it.
     pub points: usize,
     /// Those of them that are not there.
@@ -62,13 +64,14 @@ impl ExperimentReport {
             title: experiment.title,
             source: experiment.source,
             setting: experiment.setting,
+            amount: amount::of(&points, results.effort),
             points: points.len(),
             missing: points
                 .iter()
                 .filter(|point| results.of(point).is_none())
                 .map(|point| point.key())
                 .collect(),
-            claims,
+            claims: claims.into_iter().map(|claim| claim.weighed(results.effort)).collect(),
             tables,
             plots,
         }

@@ -12,6 +12,10 @@ impl fmt::Display for LabReport {
         let count = |verdict| self.experiments.iter().map(|one| one.count(verdict)).sum::<usize>();
         let (held, failed) = (count(ClaimVerdict::Reproduced), count(ClaimVerdict::NotReproduced));
         write!(f, "claims: {held} reproduced or hold, {failed} not")?;
+        match count(ClaimVerdict::Undecided) {
+            0 => {}
+            undecided => write!(f, ", {undecided} undecided")?,
+        }
         match self.missing() {
             0 => writeln!(f),
             missing => writeln!(
@@ -27,7 +31,7 @@ impl fmt::Display for LabReport {
 
 impl fmt::Display for ExperimentReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} ({})", self.id, self.title, self.source)?;
+        writeln!(f, "{}: {} ({})\n  {}", self.id, self.title, self.source, self.amount)?;
         for table in &self.tables {
             write!(f, "{table}")?;
         }

@@ -16,6 +16,8 @@ use std::{collections::BTreeMap, io, path::PathBuf};
 
 use thiserror::Error;
 
+#[cfg(test)]
+pub(crate) use files::{plot_file, points_file};
 pub use order::Order;
 pub use work::{Progress, program, report, run};
 
@@ -23,6 +25,10 @@ use crate::{experiments::UnknownExperiment, point::Outcome};
 
 /// Outcomes by their points' keys.
 type Outcomes = BTreeMap<String, Outcome>;
+
+/// The files of a folder that are of no experiment.
+#[cfg(test)]
+pub(crate) const OTHER_FILES: [&str; 4] = ["setting.json", "points.jsonl", "claims.csv", "report.html"];
 
 /// Why a run or a report came to nothing.
 #[derive(Debug, Error)]
