@@ -51,10 +51,16 @@ fn refused(args: &[&str]) -> String {
 fn experiments_are_listed_run_and_reported() {
     let listed = String::from_utf8(lab(&["list"]).stdout).unwrap();
     assert!(listed.contains("modthresh-fine") && listed.contains("raid4s-slides"), "{listed}");
+    assert!(
+        listed.contains("`all` is one experiment") && listed.contains("'every' is every experiment"),
+        "{listed}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
     let ran = lab(&["run", "raid4s-e", "--quick", "--out", out, "--json"]);
+    let told = String::from_utf8(ran.stderr).unwrap();
+    assert!(told.lines().count() == 1 && !told.contains(['\r', '\u{1b}']), "{told:?}");
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     let claim = &report["experiments"][0]["claims"][0];
     assert_eq!((&claim["paper"], &claim["verdict"]), (&"7.7 months".into(), &"reproduced".into()), "{claim}");

@@ -53,11 +53,17 @@ pub static EXPERIMENTS: &[&Experiment] = &[
 
 /// A word with which no experiment begins.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no experiment '{word}'; give one of {known}, or a word with which some begin", known = ids())]
+#[error(
+    "there is no experiment '{word}'; give one of {known}, a word with which some begin, or '{EVERY}' for every one",
+    known = ids()
+)]
 pub struct UnknownExperiment {
     /// As given.
     pub word: String,
 }
+
+/// The word for every experiment: `all` is one of them.
+pub const EVERY: &str = "every";
 
 /// The experiment of this id.
 ///
@@ -68,12 +74,14 @@ pub fn with_id(id: &str) -> Result<&'static Experiment, UnknownExperiment> {
     found.ok_or_else(|| UnknownExperiment { word: id.to_owned() })
 }
 
-/// The experiments whose ids begin with one of these words, in the order of the table.
+/// The experiments whose ids begin with one of these words, or every one, in the order of the table.
 ///
 /// # Errors
 /// [`UnknownExperiment`] for a word that finds none.
 pub fn chosen(words: &[String]) -> Result<Vec<&'static Experiment>, UnknownExperiment> {
-    let begins = |experiment: &Experiment, word: &str| !word.is_empty() && experiment.id.starts_with(word);
+    let begins = |experiment: &Experiment, word: &str| {
+        word == EVERY || (!word.is_empty() && experiment.id.starts_with(word))
+    };
     for word in words {
         if !EXPERIMENTS.iter().any(|experiment| begins(experiment, word)) {
             return Err(UnknownExperiment { word: word.clone() });
@@ -118,12 +126,14 @@ mod tests {
         let error = ids(&["raid9"]).unwrap_err().to_string();
         assert!(error.contains("'raid9'") && error.contains("raid4s-random"), "{error}");
         assert!(ids(&[""]).is_err());
+        assert_eq!(ids(&["every"]).unwrap().len(), EXPERIMENTS.len());
+        assert_eq!(ids(&["all"]).unwrap(), ["all"], "one of them");
     }
 
     #[test]
     fn stored_ids_are_whole() {
         assert_eq!(with_id("modthresh-fine").unwrap().id, "modthresh-fine");
-        assert!(with_id("modthresh").is_err());
+        assert!(with_id("modthresh").is_err() && with_id(EVERY).is_err());
     }
 
     #[test]
@@ -160,7 +170,7 @@ mod tests {
         let distinct: BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
         let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
-        assert_eq!(ids.len(), EXPERIMENTS.len());
+        assert!(ids.len() == EXPERIMENTS.len() && !ids.contains(EVERY));
     }
 
     #[test]
