@@ -142,16 +142,17 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LabRunArgs {
-    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them.
+    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them. `all` is the one over all
+    /// arrays; `every` is every experiment.
     #[arg(required = true)]
     pub(crate) experiments: Vec<String>,
-    /// Fewer points and writes: less exact.
+    /// Fewer points and writes: less exact, so that claims that are close stay undecided.
     #[arg(long)]
     pub(crate) quick: bool,
     /// What everything is drawn from.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The folder for results.
+    /// The folder for results: a new or an empty one, or that of an earlier run.
     #[arg(long, default_value = "stripewise-lab")]
     pub(crate) out: PathBuf,
 }

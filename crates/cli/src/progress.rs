@@ -1,7 +1,8 @@
 //! Progress bars: on a terminal only, and only for what takes longer than a moment.
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
@@ -70,36 +71,72 @@ impl LoadBar {
 }
 
 /// A bar over work of which some may be done when it begins.
-pub(crate) struct WorkBar(ProgressBar);
+pub(crate) struct WorkBar {
+    bar: ProgressBar,
+    /// Where a bar would be hidden.
+    lines: Option<Mutex<Lines>>,
+}
 
-/// A bar over work that tells when it will be done, hidden where nobody looks.
+/// A bar over work that tells when it will be done; a line now and then where there is no terminal.
 pub(crate) fn work_bar() -> WorkBar {
     let style = ProgressStyle::with_template("{msg:>28} [{wide_bar}] {percent:>3}% ETA {eta}");
     let bar = ProgressBar::with_draw_target(None, target())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    WorkBar(bar)
+    let lines = (!io::stderr().is_terminal()).then(|| Mutex::new(Lines { last: Instant::now() }));
+    WorkBar { bar, lines }
 }
 
 impl WorkBar {
-    /// So much is done. The first call says what was there before: it tells nothing of the speed.
-    pub(crate) fn move_to(&self, done: u64, total: u64, what: String) {
-        let is_first = self.0.length().is_none();
-        self.0.set_length(total);
-        self.0.set_position(done);
-        self.0.set_message(what);
+    /// So much is done of so much, and so many points of so many. The first call says what was there before: it tells nothing
+    /// of the speed.
+    pub(crate) fn move_to(
+        &self,
+        (done, total): (u64, u64),
+        what: &str,
+        (points, points_total): (usize, usize),
+    ) {
+        if let Some(lines) = &self.lines {
+            if lines.lock().is_ok_and(|mut lines| lines.is_due(Instant::now())) {
+                let percent = 100 * done / total.max(1);
+                eprintln!("stripewise: {percent} % done, {points} of {points_total} points");
+            }
+            return;
+        }
+        let is_first = self.bar.length().is_none();
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        self.bar.set_message(format!("{what} {points}/{points_total}"));
         if is_first {
-            self.0.reset_eta();
+            self.bar.reset_eta();
         }
     }
 
     /// The bar goes away.
     pub(crate) fn finish_and_clear(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
+    }
+}
+
+/// How often a line says how far work has come.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// When the last line was.
+struct Lines {
+    last: Instant,
+}
+
+impl Lines {
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now.saturating_duration_since(self.last) >= LINE_EVERY;
+        if is_due {
+            self.last = now;
+        }
+        is_due
     }
 }
 
 fn target() -> ProgressDrawTarget {
-    if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
+    if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
 /// Waits until an array has no job under way, with a bar, and returns its last status.
@@ -159,4 +196,17 @@ fn show(name: &str, shown: &mut Option<Shown>, job: &JobStatus) {
 fn rate(job: &JobStatus) -> String {
     job.eta_s
         .map_or_else(String::new, |eta| format!("{}/s ETA {}", format_size(job.bytes_per_s), duration(eta)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_sparse() {
+        let begun = Instant::now();
+        let mut lines = Lines { last: begun };
+        let due: Vec<_> = (0..120).filter(|s| lines.is_due(begun + Duration::from_secs(*s))).collect();
+        assert_eq!(due, [30, 60, 90]);
+    }
 }

@@ -51,10 +51,16 @@ fn refused(args: &[&str]) -> String {
 fn experiments_are_listed_run_and_reported() {
     let listed = String::from_utf8(lab(&["list"]).stdout).unwrap();
     assert!(listed.contains("modthresh-fine") && listed.contains("raid4s-slides"), "{listed}");
+    assert!(
+        listed.contains("`all` is one experiment") && listed.contains("'every' is every experiment"),
+        "{listed}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
     let ran = lab(&["run", "raid4s-e", "--quick", "--out", out, "--json"]);
+    let told = String::from_utf8(ran.stderr).unwrap();
+    assert!(told.lines().count() == 1 && !told.contains(['\r', '\u{1b}']), "{told:?}");
     let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
     let claim = &report["experiments"][0]["claims"][0];
     assert_eq!((&claim["paper"], &claim["verdict"]), (&"7.7 months".into(), &"reproduced".into()), "{claim}");
@@ -89,12 +95,36 @@ fn a_killed_run_is_taken_up_again() {
     child.kill().unwrap();
     child.wait().unwrap();
     let report = String::from_utf8(lab(&["report", killed.path().to_str().unwrap()]).stdout).unwrap();
-    assert!(report.contains("points are missing"), "{report}");
+    let goes_on = format!("raid4s-endurance --quick --seed 3 --out {}` goes on", killed.path().display());
+    assert!(report.contains("points are missing") && report.contains(&goes_on), "{report}");
 
     assert!(run(&killed).status().unwrap().success() && run(&whole).status().unwrap().success());
     for name in ["raid4s-endurance.csv", "claims.csv", "report.html"] {
         let read = |folder: &tempfile::TempDir| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(read(&killed), read(&whole), "{name}");
+    }
+}
+
+#[test]
+fn a_full_disk_costs_the_point_that_it_met() {
+    let [whole, small] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let run = |limit: &str, folder: &tempfile::TempDir| {
+        let script =
+            format!("trap '' XFSZ; {limit} exec \"$0\" lab run raid4s-endurance --quick --out \"$1\"");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_stripewise")]).arg(folder.path()).output().unwrap()
+    };
+    // A file of 2 KiB holds the header, a point, and a part of the next.
+    let full = run("ulimit -f 2;", &small);
+    let told = String::from_utf8(full.stderr).unwrap();
+    assert!(!full.status.success() && told.contains("points.jsonl"), "{told}");
+    let kept = std::fs::read_to_string(small.path().join("points.jsonl")).unwrap();
+    assert!(kept.ends_with("}}\n") && kept.lines().count() == 2, "nothing is torn: {kept}");
+
+    assert!(run("", &small).status.success() && run("", &whole).status.success());
+    for name in ["raid4s-endurance.csv", "claims.csv", "report.html"] {
+        let read = |folder: &tempfile::TempDir| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(read(&small), read(&whole), "{name}");
     }
 }
 

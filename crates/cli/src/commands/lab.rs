@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode};
 use anyhow::Context;
 use serde::Serialize;
 use stripewise_lab::{
-    experiments::{EXPERIMENTS, chosen},
+    experiments::{EVERY, EXPERIMENTS, chosen},
     findings::LabReport,
     runner::{self, Order, Progress},
     validate::{self, Effort},
@@ -52,12 +52,21 @@ fn list(json: bool) -> anyhow::Result<()> {
     for Listed { id, title, source, points, .. } in listed {
         println!("{id:<18} {title} ({points} points)\n{:<18} after {source}", "");
     }
+    println!(
+        "\nRun some by their ids or by words with which ids begin. `all` is one experiment, over all arrays; '{EVERY}' is every \
+         experiment."
+    );
     Ok(())
 }
 
 fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
     let order =
         Order { experiments: chosen(&args.experiments)?, effort: effort(args.quick), seed: args.seed };
+    if args.experiments == ["all"] {
+        eprintln!(
+            "stripewise: `all` is the experiment over all arrays; `stripewise lab run {EVERY}` runs every experiment"
+        );
+    }
     let program = runner::program().context("the program's own file")?;
     let bar = progress::work_bar();
     let report = runner::run(&order, &args.out, &program, &|progress| move_on(&bar, progress))?;
@@ -66,7 +75,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
 }
 
 fn move_on(bar: &progress::WorkBar, at: Progress<'_>) {
-    bar.move_to(at.done, at.total, format!("{} {}/{}", at.experiment, at.points, at.points_total));
+    bar.move_to((at.done, at.total), at.experiment, (at.points, at.points_total));
 }
 
 /// Prints a report, and where its page is. That a claim does not come out is a finding, not a failure.
@@ -76,6 +85,7 @@ fn show(report: &LabReport, folder: &Path, json: bool) -> anyhow::Result<()> {
     } else {
         print!("{report}");
     }
+    report.warnings.iter().for_each(|warning| eprintln!("stripewise: {warning}"));
     eprintln!("{}", folder.join("report.html").display());
     Ok(())
 }

@@ -16,17 +16,17 @@ use stripewise_sim::{
 /// A kind of member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drive {
-    /// WD Caviar Black 640 GB; its first 12.25 GB.
+    /// WD Caviar Black 640 GB; the papers' partition, at its start.
     Hdd,
     /// The same, of half the speed: revolution, seeks and switches take twice as long.
     SlowHdd,
-    /// Intel X25-E 64 GB; its first 12.25 GB, which were written once in sequence, as a first sync does. The rest of the
+    /// Intel X25-E 64 GB; such a partition, which was written once in sequence, as a first sync does. The rest of the
     /// drive was never written, so that its spare space outlasts every run.
     Ssd,
     /// Intel X25-E, a smaller one of the same ratios: full, and written over at random until it collects garbage as much as
     /// it ever will.
     SteadySsd,
-    /// Intel X25-E with its partition of 12.25 GB as `Ssd`, but on a drive of 16 GB that is in the state of `SteadySsd`.
+    /// Intel X25-E with its partition as `Ssd`, but on a drive of 16 GB that is in the state of `SteadySsd`.
     WornSsd,
 }
 
@@ -46,7 +46,7 @@ impl Default for HddSetting {
 }
 
 /// Bytes of each member that the papers' arrays use: a quarter of the 49,153,835,008 bytes that raid4s-modthresh 4 gives
-/// as the array's size, which is 12.25 GB but for metadata, and whole chunks of 64 KiB.
+/// as the array's size; whole chunks of 64 KiB. The paper's partitions are of "12.25 GB"; this is 12.29 * 10^9.
 pub const MEMBER_BYTES: u64 = 49_153_835_008 / 4;
 /// Room for metadata before the data; also what a modelled disk keeps the contents of.
 pub const METADATA_BYTES: u64 = 256 << 20;

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use stripewise_device::Device;
-use stripewise_engine::{Array, CreateOptions, plan::selection::Policy};
+use stripewise_engine::{Array, CreateOptions, ParityPlace, plan::selection::Policy};
 use stripewise_sim::{World, model::ModelledDisk};
 
 use super::{
@@ -59,7 +59,7 @@ impl Rig {
         let mut options = CreateOptions::new(format!("lab:{}", shape.id), shape.level, devices);
         options.assume_clean = true;
         options.measure = true;
-        options.parity = shape.parity;
+        options.parity = ParityPlace::Last;
         options.policy = Some(policy);
         options.member_bytes = shape.member_bytes;
         options.region_bytes = Some(REGION_BYTES);

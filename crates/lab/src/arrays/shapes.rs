@@ -1,6 +1,6 @@
-//! Which arrays there are: level, members, and where level 4 keeps its parity.
+//! Which arrays there are: level and members. Level 4 keeps its parity on the last.
 
-use stripewise_engine::{ParityPlace, geometry::Level};
+use stripewise_engine::geometry::Level;
 
 use super::drives::{Drive, MEMBER_BYTES};
 
@@ -17,8 +17,6 @@ pub struct Shape {
     pub level: Level,
     /// Its members, by role.
     pub drives: &'static [Drive],
-    /// Where level 4 keeps its parity.
-    pub parity: ParityPlace,
     /// Bytes of each member that hold data and parity, if not all.
     pub member_bytes: Option<u64>,
 }
@@ -30,7 +28,7 @@ const fn shape(
     level: Level,
     drives: &'static [Drive],
 ) -> Shape {
-    Shape { id, name, what, level, drives, parity: ParityPlace::Last, member_bytes: Some(MEMBER_BYTES) }
+    Shape { id, name, what, level, drives, member_bytes: Some(MEMBER_BYTES) }
 }
 
 /// Striping without redundancy over as many disks as the others have for data.
@@ -40,29 +38,23 @@ pub static RAID0: Shape = shape(("raid0", "RAID0", "level 0 of 4 HDDs"), Level::
 pub static RAID4: Shape =
     shape(("raid4", "RAID4", "level 4 of 5 HDDs"), Level::Raid4, &[Hdd, Hdd, Hdd, Hdd, Hdd]);
 
-/// Parity on the SSD, which `create` finds and places by itself (raid4s-modthresh Fig. 10).
-pub static RAID4S: Shape = Shape {
-    parity: ParityPlace::Fastest,
-    ..shape(
-        ("raid4s", "RAID4S", "level 4 of 4 HDDs, parity on an SSD"),
-        Level::Raid4,
-        &[Hdd, Hdd, Hdd, Hdd, Ssd],
-    )
-};
+/// Parity on the SSD (raid4s-modthresh Fig. 10).
+pub static RAID4S: Shape = shape(
+    ("raid4s", "RAID4S", "level 4 of 4 HDDs, parity on an SSD"),
+    Level::Raid4,
+    &[Hdd, Hdd, Hdd, Hdd, Ssd],
+);
 
 /// As RAID4S, with a parity SSD that is worn in.
-pub static RAID4S_WORN: Shape = Shape {
-    parity: ParityPlace::Fastest,
-    ..shape(
-        (
-            "raid4s-worn",
-            "RAID4S (worn SSD)",
-            "level 4 of 4 HDDs, parity on an SSD that is full and in its steady state",
-        ),
-        Level::Raid4,
-        &[Hdd, Hdd, Hdd, Hdd, WornSsd],
-    )
-};
+pub static RAID4S_WORN: Shape = shape(
+    (
+        "raid4s-worn",
+        "RAID4S (worn SSD)",
+        "level 4 of 4 HDDs, parity on an SSD that is full and in its steady state",
+    ),
+    Level::Raid4,
+    &[Hdd, Hdd, Hdd, Hdd, WornSsd],
+);
 
 /// The SSD holds data, and parity is on a disk (raid4s-slides).
 pub static RAID4STUPID: Shape = shape(

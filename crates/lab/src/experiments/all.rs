@@ -6,24 +6,24 @@ use super::{
     Effort, Experiment, Results,
     lines::{self, Line, Sizes},
     pick, policy,
-    results::{at_size, largest, smallest},
+    results::{at_size, largest, over_best, smallest},
 };
 use crate::{
     arrays::{Shape, shapes},
     findings::{Claim, Findings, Judged, Table},
     plot::{Axis, Plot, Series, Style},
-    point::{Outcome, Point, WriteLoad},
+    point::{Point, WriteLoad},
 };
 
 pub(super) static EXPERIMENT: Experiment = Experiment {
     id: "all",
-    title: "Selection by cost on every array",
+    title: "All arrays: selection by cost beside the best other policy",
     source: "raid4s-modthresh 4.3, its future work; ours",
     setting: &[
         "Random writes of 4 to 256 KiB at multiples of their size, 10 under way, on the papers' arrays and on others: SSDs only in \
          their steady state, one disk of half the speed, double parity over disks and SSDs. Every policy is asked the same.",
-        "Three passes of 2000 writes; the first, in which the disks' write caches are filled, does not count. Runs of other \
-         seeds differ by a few percent, most where the policies are close, at half a stripe.",
+        "The first pass, in which the disks' write caches are filled, does not count: it is in none of the figures, plots and \
+         files.",
     ],
     points,
     findings,
@@ -53,7 +53,8 @@ fn sizes_kib(effort: Effort) -> Vec<u64> {
 
 fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64) -> Point {
     let writes = pick(effort, 1000, 2000);
-    Point::new(shape, policy(name), WriteLoad::random(kib << 10, 10, (kib << 10) * writes, 3))
+    let load = WriteLoad::random(kib << 10, 10, (kib << 10) * writes, 2);
+    Point { lead_passes: 1, ..Point::new(shape, policy(name), load) }
 }
 
 fn points(effort: Effort) -> Vec<Point> {
@@ -68,7 +69,7 @@ fn points(effort: Effort) -> Vec<Point> {
 
 fn findings(results: &Results) -> Findings {
     let found: BTreeMap<_, _> =
-        ARRAYS.into_iter().filter_map(|shape| Some((shape.id, over_best(results, shape)?))).collect();
+        ARRAYS.into_iter().filter_map(|shape| Some((shape.id, gains_of(results, shape)?))).collect();
     let mut claims: Vec<_> =
         ARRAYS.into_iter().map(|shape| never_behind(shape, found.get(shape.id))).collect();
     let hybrids: Vec<_> = ARRAYS.into_iter().filter(|shape| shape.is_hybrid()).collect();
@@ -97,18 +98,13 @@ fn findings(results: &Results) -> Findings {
 }
 
 fn rate(results: &Results, shape: &'static Shape, name: &str, kib: u64) -> Option<f64> {
-    results.of(&point(results.effort, shape, name, kib)).map(Outcome::steady_mb_per_s)
+    results.mb_per_s(&point(results.effort, shape, name, kib))
 }
 
-fn best(results: &Results, shape: &'static Shape, kib: u64) -> Option<f64> {
-    let rates = OTHERS.map(|name| rate(results, shape, name, kib));
-    Some(rates.into_iter().collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max))
-}
-
-/// `cost` over the best of the others at each size; none while a point is missing.
-fn over_best(results: &Results, shape: &'static Shape) -> Option<Vec<(u64, f64)>> {
-    let at = |kib| Some((kib, rate(results, shape, "cost", kib)? / best(results, shape, kib)?));
-    sizes_kib(results.effort).into_iter().map(at).collect()
+/// `cost` over the best of the others at each size.
+fn gains_of(results: &Results, shape: &'static Shape) -> Option<Vec<(u64, f64)>> {
+    let rate = |name: &str, kib| rate(results, shape, name, kib);
+    over_best(&sizes_kib(results.effort), "cost", &OTHERS, rate)
 }
 
 fn percent(ratio: f64) -> String {
@@ -125,7 +121,7 @@ fn never_behind(shape: &Shape, ratios: Option<&Vec<(u64, f64)>>) -> Claim {
             percent(best.1),
             best.0
         );
-        Judged::new(worst.1 >= BEHIND, measured)
+        Judged::above(worst.1, BEHIND, measured)
     });
     Claim::new(
         format!("{}: cost is never more than 3 % behind the best of the other policies.", shape.name),
@@ -138,7 +134,8 @@ fn ahead_somewhere(hybrids: &[&'static Shape], found: &BTreeMap<&str, Vec<(u64, 
     let best = hybrids.iter().map(|shape| Some((shape.name, largest(found.get(shape.id)?))));
     let judged = best.collect::<Option<Vec<_>>>().map(|best| {
         let text: Vec<_> = best.iter().map(|(name, at)| format!("{name} {}", at_size(*at))).collect();
-        Judged::new(best.iter().all(|(_, (_, ratio))| *ratio > AHEAD), text.join(", "))
+        let least = best.iter().map(|(_, (_, ratio))| *ratio).fold(f64::INFINITY, f64::min);
+        Judged::above(least, AHEAD, text.join(", "))
     });
     Claim::new("On every array of unlike members, cost is ahead somewhere (by more than 3 %).", "", judged)
 }
@@ -146,14 +143,12 @@ fn ahead_somewhere(hybrids: &[&'static Shape], found: &BTreeMap<&str, Vec<(u64, 
 fn summary(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Table {
     let mut table = Table::new(
         "cost against the best of classic, modthresh and modified",
-        &["array", "worst", "at KiB", "best", "at KiB", "verdict"],
+        &["array", "worst", "at KiB", "best", "at KiB"],
     );
     for shape in ARRAYS {
         let Some(ratios) = found.get(shape.id) else { continue };
         let (worst, best) = (smallest(ratios), largest(ratios));
-        let verdict = if worst.1 >= BEHIND { "never behind" } else { "behind" };
-        let cells =
-            [percent(worst.1), worst.0.to_string(), percent(best.1), best.0.to_string(), verdict.to_owned()];
+        let cells = [percent(worst.1), worst.0.to_string(), percent(best.1), best.0.to_string()];
         table.rows.push(std::iter::once(shape.name.to_owned()).chain(cells).collect());
     }
     table

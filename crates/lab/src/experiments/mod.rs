@@ -53,18 +53,35 @@ pub static EXPERIMENTS: &[&Experiment] = &[
 
 /// A word with which no experiment begins.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no experiment '{word}'; give one of {known}, or a word with which some begin", known = ids())]
+#[error(
+    "there is no experiment '{word}'; give one of {known}, a word with which some begin, or '{EVERY}' for every one",
+    known = ids()
+)]
 pub struct UnknownExperiment {
     /// As given.
     pub word: String,
 }
 
-/// The experiments whose ids begin with one of these words, in the order of the table.
+/// The word for every experiment: `all` is one of them.
+pub const EVERY: &str = "every";
+
+/// The experiment of this id.
+///
+/// # Errors
+/// [`UnknownExperiment`] if there is none.
+pub fn with_id(id: &str) -> Result<&'static Experiment, UnknownExperiment> {
+    let found = EXPERIMENTS.iter().find(|experiment| experiment.id == id).copied();
+    found.ok_or_else(|| UnknownExperiment { word: id.to_owned() })
+}
+
+/// The experiments whose ids begin with one of these words, or every one, in the order of the table.
 ///
 /// # Errors
 /// [`UnknownExperiment`] for a word that finds none.
 pub fn chosen(words: &[String]) -> Result<Vec<&'static Experiment>, UnknownExperiment> {
-    let begins = |experiment: &Experiment, word: &str| !word.is_empty() && experiment.id.starts_with(word);
+    let begins = |experiment: &Experiment, word: &str| {
+        word == EVERY || (!word.is_empty() && experiment.id.starts_with(word))
+    };
     for word in words {
         if !EXPERIMENTS.iter().any(|experiment| begins(experiment, word)) {
             return Err(UnknownExperiment { word: word.clone() });
@@ -96,6 +113,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::{findings::ClaimVerdict, runner};
 
     #[test]
     fn words_choose_experiments() {
@@ -108,6 +126,51 @@ mod tests {
         let error = ids(&["raid9"]).unwrap_err().to_string();
         assert!(error.contains("'raid9'") && error.contains("raid4s-random"), "{error}");
         assert!(ids(&[""]).is_err());
+        assert_eq!(ids(&["every"]).unwrap().len(), EXPERIMENTS.len());
+        assert_eq!(ids(&["all"]).unwrap(), ["all"], "one of them");
+    }
+
+    #[test]
+    fn stored_ids_are_whole() {
+        assert_eq!(with_id("modthresh-fine").unwrap().id, "modthresh-fine");
+        assert!(with_id("modthresh").is_err() && with_id(EVERY).is_err());
+    }
+
+    #[test]
+    fn where_everything_is_equally_fast_nothing_is_said_to_be_faster() {
+        for experiment in EXPERIMENTS {
+            let results = Results::made_up(experiment, Effort::Full, |_| 10.0);
+            for claim in (experiment.findings)(&results).claims {
+                assert!(!claim.is_open(), "{claim}");
+                let compares = ["faster", "slower", "ahead", "overtakes"]
+                    .iter()
+                    .any(|word| claim.statement.contains(word));
+                let equal = ["never", "alike", "equal"].iter().any(|word| claim.statement.contains(word));
+                assert!(equal || !compares || claim.verdict == ClaimVerdict::NotReproduced, "{claim}");
+                for fixed in ["bottleneck", "cheap", "equal:", "no seeks"] {
+                    assert!(!claim.reason.contains(fixed), "{claim}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_file_of_a_folder_is_written_twice_and_no_two_lines_have_a_colour() {
+        let mut names: Vec<_> = runner::OTHER_FILES.map(str::to_owned).to_vec();
+        for experiment in EXPERIMENTS {
+            let findings = (experiment.findings)(&Results::made_up(experiment, Effort::Full, |_| 10.0));
+            names.push(runner::points_file(experiment.id));
+            names.extend(findings.plots.iter().map(runner::plot_file));
+            for plot in &findings.plots {
+                let begins = plot.name.strip_prefix(experiment.id).is_some_and(|rest| rest.starts_with('-'));
+                assert!(begins, "{}: its name begins with the experiment's and a dash", plot.name);
+                assert!(!plot.repeats_colours(), "{}: there are not as many colours", plot.name);
+            }
+        }
+        let distinct: BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+        let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
+        assert!(ids.len() == EXPERIMENTS.len() && !ids.contains(EVERY));
     }
 
     #[test]
@@ -122,7 +185,5 @@ mod tests {
                 assert!(!findings.claims.is_empty() && !findings.plots.is_empty(), "{}", experiment.id);
             }
         }
-        let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
-        assert_eq!(ids.len(), EXPERIMENTS.len());
     }
 }

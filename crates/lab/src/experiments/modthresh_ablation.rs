@@ -1,5 +1,7 @@
 //! What the gain of a moved threshold depends on: the same points in other settings (raid4s-modthresh 4.1).
 
+use std::fmt;
+
 use super::{
     Effort, Results,
     modthresh::{HALF_KIB, Setup, point, with},
@@ -12,6 +14,8 @@ use crate::{
 
 /// What the gain depends on, at some sizes.
 const ABLATED_KIB: [u64; 6] = [80, 96, 112, 128, 144, 192];
+/// A fifteenth of the array, or so.
+const SHORT_SPAN_BYTES: u64 = 3 << 30;
 /// 64 KiB on each of four disks.
 const STRIPE_BYTES: u64 = 256 << 10;
 
@@ -25,7 +29,10 @@ fn setups(effort: Effort) -> Vec<(&'static str, Setup)> {
         ("32 under way", depth(32)),
         ("disks' write caches off", hdd(HddSetting { write_cache: false, ..shipped })),
         ("disks without command queues", hdd(HddSetting { queue_depth: 1, ..shipped })),
-        ("a sixteenth of the seek range", Setup { span_bytes: Some(3 << 30), ..Setup::default() }),
+        (
+            "the first 3 GiB of the seek range's 45.8",
+            Setup { span_bytes: Some(SHORT_SPAN_BYTES), ..Setup::default() },
+        ),
         ("writes that begin at a stripe", at_stripes()),
     ];
     if effort == Effort::Full {
@@ -71,44 +78,109 @@ pub(super) fn why_at_half(results: &Results) -> Option<String> {
     for (name, setup) in setups(results.effort) {
         found.push(format!("{:.2}x with {name}", gain_under(results, setup, HALF_KIB)?));
     }
-    let (classic, modthresh) = (at_half(results, "classic")?, at_half(results, "modthresh")?);
-    Some(format!(
-        "A write takes {classic} and {modthresh}: the disks do the same number of requests either way, and a gain can only come \
-         from a write being cheaper where the same disk has just read. The first pass fills the disks' write caches. {}.",
-        found.join(", ")
-    ))
+    let did = what_disks_did(results, HALF_KIB, ["classic", "modthresh"])?;
+    Some(format!("{did} The gain is {}.", found.join(", ")))
 }
 
-/// Requests of disks for each write of half a stripe, and the passes.
-fn at_half(results: &Results, policy: &str) -> Option<String> {
-    let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, HALF_KIB))?;
-    let disks = outcome.members.iter().filter(|member| member.drive == "hdd");
-    let (reads, writes) =
-        disks.fold((0, 0), |(reads, writes), disk| (reads + disk.reads, writes + disk.writes));
-    let each = |count: u64| count as f64 / outcome.requests as f64;
-    let passes: Vec<_> = outcome.pass_mb_per_s().iter().map(|rate| format!("{rate:.1}")).collect();
+/// What counts as the same number of requests.
+const SAME: f64 = 0.01;
+
+/// Requests of disks for each write under two policies, and the passes.
+pub(super) fn what_disks_did(results: &Results, kib: u64, policies: [&str; 2]) -> Option<String> {
+    let [one, other] = policies.map(|policy| DiskWork::of(results, policy, kib));
+    let (one, other) = (one?, other?);
+    let both = format!("A write of {kib} KiB takes {one} and {other}");
+    Some(match one.is_as_many_as(&other) {
+        true => format!("{both}: as many requests either way."),
+        false => format!("{both}."),
+    })
+}
+
+/// What the disks of RAID4S did for each write of clients.
+struct DiskWork<'a> {
+    policy: &'a str,
+    reads: f64,
+    writes: f64,
+    pass_mb_per_s: Vec<f64>,
+}
+
+impl<'a> DiskWork<'a> {
+    fn of(results: &Results, policy: &'a str, kib: u64) -> Option<Self> {
+        let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, kib))?;
+        let disks = outcome.members.iter().filter(|member| member.drive == "hdd");
+        let (reads, writes) =
+            disks.fold((0, 0), |(reads, writes), disk| (reads + disk.reads, writes + disk.writes));
+        let each = |count: u64| count as f64 / outcome.requests as f64;
+        Some(Self {
+            policy,
+            reads: each(reads),
+            writes: each(writes),
+            pass_mb_per_s: outcome.pass_mb_per_s(),
+        })
+    }
+
+    fn is_as_many_as(&self, other: &Self) -> bool {
+        let same = |one: f64, other: f64| (one - other).abs() <= SAME * one.max(other);
+        same(self.reads, other.reads) && same(self.writes, other.writes)
+    }
+}
+
+impl fmt::Display for DiskWork<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, reads, writes, .. } = self;
+        let passes: Vec<_> = self.pass_mb_per_s.iter().map(|rate| format!("{rate:.1}")).collect();
+        write!(
+            f,
+            "{reads:.2} reads and {writes:.2} writes of disks with {policy} (passes: {} MB/s)",
+            passes.join(", ")
+        )
+    }
+}
+
+/// The share of rows that a policy writes by read-modify-write.
+fn rmw_share(results: &Results, policy: &str, kib: u64) -> Option<String> {
+    let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, kib))?;
+    let rows = outcome.rows_full + outcome.rows_rmw + outcome.rows_rcw;
+    Some(format!("{:.0} % of rows with {policy}", 100.0 * outcome.rows_rmw as f64 / rows as f64))
+}
+
+/// Who writes which rows how just past half a stripe, and what that asks of the disks.
+pub(super) fn why_past_half(results: &Results, kib: u64) -> Option<String> {
     Some(format!(
-        "{:.2} reads and {:.2} writes of disks with {policy} (passes: {} MB/s)",
-        each(reads),
-        each(writes),
-        passes.join(", ")
+        "{} Read-modify-write takes {} and {}.",
+        what_disks_did(results, kib, ["modified", "modthresh"])?,
+        rmw_share(results, "modified", kib)?,
+        rmw_share(results, "modthresh", kib)?
     ))
 }
 
 /// Who writes which rows how at a size above half a stripe, and what becomes of it if writes begin at a stripe.
 pub(super) fn why_not_equal(results: &Results) -> Option<String> {
     let kib = 192;
-    let share = |policy| {
-        let outcome = results.of(&point(results.effort, &shapes::RAID4S, policy, kib))?;
-        let rows = outcome.rows_full + outcome.rows_rmw + outcome.rows_rcw;
-        Some(format!("{:.0} % of rows with {policy}", 100.0 * outcome.rows_rmw as f64 / rows as f64))
-    };
+    let outcome = results.of(&point(results.effort, &shapes::RAID4S, "classic", kib))?;
     Some(format!(
-        "Writes begin at multiples of their size, not of the stripe, so that most meet two stripes with a part each, and rows with \
-         two blocks of four changed are where the policies differ. At {kib} KiB read-modify-write takes {} and {}. If \
-         writes begin at a stripe, as the paper's text counts on, the policies are equal: {:.2}x.",
-        share("classic")?,
-        share("modthresh")?,
+        "Writes begin at multiples of their size, not of the stripe: at {kib} KiB a write meets {:.2} stripes, and \
+         read-modify-write takes {} and {}. If writes begin at a stripe, as the paper's text counts on, the ratio there is {:.2}x.",
+        outcome.stripe_writes as f64 / outcome.requests as f64,
+        rmw_share(results, "classic", kib)?,
+        rmw_share(results, "modthresh", kib)?,
         gain_under(results, at_stripes(), kib)?
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_requests_are_as_many_is_said_only_where_they_are() {
+        let work =
+            |reads, writes| DiskWork { policy: "classic", reads, writes, pass_mb_per_s: vec![9.96, 8.0] };
+        assert!(work(2.0, 2.0).is_as_many_as(&work(2.01, 2.0)));
+        assert!(
+            !work(2.0, 2.0).is_as_many_as(&work(2.1, 2.0)) && !work(2.0, 2.0).is_as_many_as(&work(2.0, 1.9))
+        );
+        let text = work(2.0, 1.5).to_string();
+        assert_eq!(text, "2.00 reads and 1.50 writes of disks with classic (passes: 10.0, 8.0 MB/s)");
+    }
 }

@@ -5,10 +5,10 @@ use super::{
     lines::{self, Line, Sizes},
     modthresh::{
         CHUNK_KIB, EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, above_on_average, all_above, all_equal,
-        beside_ssds_only, cost_over_best, mean, point,
+        beside_ssds_only, mean, point,
     },
     modthresh_ablation, pick,
-    results::{at_size, largest},
+    results::{at_size, largest, over_best},
 };
 use crate::{
     arrays::{Shape, shapes},
@@ -22,8 +22,8 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     source: "raid4s-modthresh 4.1 (Figures 1, 11, 12 and 13)",
     setting: &[
         LOAD_OF_THE_PAPER,
-        "Here: the same, 40 to 256 KiB every 4 KiB; beside the paper's policies also `cost`. \"RAID5S\" is both the array of \
-         the slides, with one SSD, and that of Fig. 10, with SSDs only.",
+        "The sizes are 40 to 256 KiB every 4 KiB, or some of them; beside the paper's policies there is `cost`. \"RAID5S\" is both \
+         the array of the slides, with one SSD, and that of Fig. 10, with SSDs only.",
         "Writes start at multiples of their size, not of the stripe's, so most that are not powers of two begin within a chunk, \
          and many reach over the end of a stripe: rows of one write then differ in how many blocks they change.",
     ],
@@ -155,25 +155,21 @@ fn around_the_threshold(results: &Results, ratios: &Ratios<'_>) -> Vec<Claim> {
         Claim::new(
             "Between 64 and 128 KiB modthresh is faster at every size.",
             "+2 MB/s at all sizes",
-            ratios.modthresh(is_medium).map(|found| {
-                let judged = all_above(&found, 1.0);
-                let measured = format!("{}; {}", judged.measured, gain(results, &found));
-                Judged { measured, ..judged }
-            }),
+            ratios.modthresh(is_medium).map(|found| all_above(&found, 1.0).adding(&gain(results, &found))),
         ),
         Claim::new(
             "The most that modthresh gains there is 1.42x (within a fifth).",
             "1.42x",
             ratios.modthresh(is_medium).map(|ratios| {
                 let best = largest(&ratios);
-                Judged::new((best.1 / 1.42 - 1.0).abs() <= 0.2, at_size(best))
+                Judged::near(best.1, 1.42, 0.2, at_size(best))
             }),
         ),
         Claim::new(
             "At 128 KiB, which is half a stripe, modthresh is faster (by more than 2 %).",
             "+2 MB/s",
             ratios.modthresh(|kib| kib == HALF_KIB).map(|ratios| {
-                Judged::new(ratios[0].1 > 1.0 + EQUAL, at_size(ratios[0]))
+                Judged::above(ratios[0].1, 1.0 + EQUAL, at_size(ratios[0]))
                     .because(modthresh_ablation::why_at_half(results).unwrap_or_default())
             }),
         ),
@@ -192,7 +188,6 @@ fn gain(results: &Results, found: &[(u64, f64)]) -> String {
 fn beyond_it(ratios: &Ratios<'_>) -> Vec<Claim> {
     let past = |kib| (HALF_KIB + 1..=OUTPERFORMS_KIB).contains(&kib);
     let not_yet_overtaken = |kib| (HALF_KIB + 1..OVERTAKEN_KIB).contains(&kib);
-    let modified = |within: &dyn Fn(u64) -> bool| ratios.of_raid4s("modified", "modthresh", within);
     vec![
         Claim::new(
             "From 132 to 144 KiB modthresh is still ahead of classic, on average.",
@@ -203,47 +198,43 @@ fn beyond_it(ratios: &Ratios<'_>) -> Vec<Claim> {
             "Above 144 KiB modthresh and classic are equal (within 5 %).",
             "identical: both reconstruct",
             ratios.modthresh(|kib| kib > OUTPERFORMS_KIB).map(|found| {
-                all_equal(&found, 0.05).else_because(modthresh_ablation::why_not_equal(ratios.results).unwrap_or_default())
+                all_equal(&found, 0.05)
+                    .else_because(modthresh_ablation::why_not_equal(ratios.results).unwrap_or_default())
             }),
         ),
         Claim::new(
             "Just past 128 KiB (132 to 160) modified is ahead of modthresh, on average.",
             "ahead by a small margin",
-            modified(&not_yet_overtaken).map(|ratios| {
-                above_on_average(&ratios, 1.0).because(
-                    "Rows with three blocks and rows with two then read the same columns in one run each, where modthresh splits a \
-                     stripe between two cycles.",
+            ratios.of_raid4s("modified", "modthresh", not_yet_overtaken).map(|found| {
+                above_on_average(&found, 1.0).because(
+                    modthresh_ablation::why_past_half(ratios.results, found[0].0).unwrap_or_default(),
                 )
             }),
         ),
         Claim::new(
             "From 164 KiB on modthresh is ahead of modified, on average.",
             "ahead from around 164 KB",
-            modified(&|kib| kib >= OVERTAKEN_KIB).map(|ratios| {
-                let judged = above_on_average(&ratios, 1.0);
-                Judged { holds: !judged.holds, ..judged }
-            }),
+            ratios
+                .of_raid4s("modthresh", "modified", |kib| kib >= OVERTAKEN_KIB)
+                .map(|ratios| above_on_average(&ratios, 1.0)),
         ),
     ]
 }
 
 fn beside_raid5(ratios: &Ratios<'_>) -> Vec<Claim> {
-    let over = |base: &'static Shape, within: fn(u64) -> bool| {
-        ratios.of((&shapes::RAID4S, "modthresh"), (base, "classic"), within)
-    };
-    let ssds_only = beside_ssds_only(ratios.results).unwrap_or_default();
+    let modthresh = (&shapes::RAID4S, "modthresh");
     let ahead = |base: &'static Shape| {
-        let judged = over(base, |kib| kib <= HALF_KIB).map(|ratios| above_on_average(&ratios, 1.0));
-        let judged = judged.map(|judged| {
-            if base.id == shapes::RAID5S_ALL.id { judged.else_because(ssds_only.clone()) } else { judged }
+        let judged = ratios
+            .of(modthresh, (base, "classic"), |kib| kib <= HALF_KIB)
+            .map(|ratios| above_on_average(&ratios, 1.0));
+        let judged = judged.map(|judged| match base.id == shapes::RAID5S_ALL.id {
+            true => judged.else_because(beside_ssds_only(ratios.results).unwrap_or_default()),
+            false => judged,
         });
         let statement = format!("Up to 128 KiB RAID4S-modthresh is ahead of {}, on average.", base.name);
         Claim::new(statement, "significant speedup", judged)
     };
-    let overtaken = over(&shapes::RAID5S, |kib| kib > HALF_KIB).map(|ratios| {
-        let judged = above_on_average(&ratios, 1.0);
-        Judged { holds: !judged.holds, ..judged }
-    });
+    let overtaken = ratios.of((&shapes::RAID5S, "classic"), modthresh, |kib| kib > HALF_KIB);
     vec![
         ahead(&shapes::RAID5),
         ahead(&shapes::RAID5S),
@@ -251,19 +242,67 @@ fn beside_raid5(ratios: &Ratios<'_>) -> Vec<Claim> {
         Claim::new(
             "Above 128 KiB RAID5S (1 SSD) is ahead of RAID4S-modthresh, on average.",
             "RAID5S overtakes after 128 KB",
-            overtaken,
+            overtaken.map(|ratios| above_on_average(&ratios, 1.0)),
         ),
     ]
 }
 
 fn cost(results: &Results) -> Claim {
-    let judged = cost_over_best(results, &shapes::RAID4S, &sizes_kib(results.effort)).map(|ratios| {
-        let (judged, best) = (all_above(&ratios, 0.97), largest(&ratios));
-        Judged { measured: format!("{}, most {}", judged.measured, at_size(best)), ..judged }
-    });
+    let rate = |name: &str, kib| results.mb_per_s(&point(results.effort, &shapes::RAID4S, name, kib));
+    let others = ["classic", "modthresh", "modified"];
+    let judged = over_best(&sizes_kib(results.effort), "cost", &others, rate)
+        .map(|ratios| all_above(&ratios, 0.97).adding(&format!("most {}", at_size(largest(&ratios)))));
     Claim::new(
         "The paper's future work, selection by exact size and cost, is never more than 3 % behind the best of the three.",
         "",
         judged,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::ClaimVerdict;
+
+    /// The claim that begins so, where some point is as fast as the rates say.
+    fn claim(begins: &str, mb_per_s: impl Fn(&Point) -> f64) -> Claim {
+        let results = Results::made_up(&EXPERIMENT, Effort::Full, mb_per_s);
+        claims(&results).into_iter().find(|claim| claim.statement.starts_with(begins)).unwrap()
+    }
+
+    #[test]
+    fn who_is_claimed_to_be_ahead_is_above_the_line() {
+        // Far ahead at one size, behind at all others: the mean of the inverse ratios is above 1, too.
+        let modthresh = |point: &Point| match (point.policy.name, point.load.write_bytes >> 10) {
+            ("modthresh", 164) => 1000.0,
+            ("modthresh", _) => 9.0,
+            _ => 10.0,
+        };
+        let found = claim("From 164 KiB on modthresh is ahead of modified", modthresh);
+        assert_eq!(found.verdict, ClaimVerdict::Reproduced);
+        assert!(found.measured.contains("least 0.90x"), "{found}");
+        let found = claim("From 164 KiB on modthresh is ahead of modified", |point| {
+            if point.policy.name == "modified" { 20.0 } else { 10.0 }
+        });
+        assert!(
+            found.verdict == ClaimVerdict::NotReproduced && found.measured.starts_with("0.50x"),
+            "{found}"
+        );
+
+        let found =
+            claim("Above 128 KiB RAID5S", |point| if point.shape.id == "raid5s" { 15.0 } else { 10.0 });
+        assert!(found.verdict == ClaimVerdict::Reproduced && found.measured.starts_with("1.50x"), "{found}");
+    }
+
+    #[test]
+    fn reasons_say_what_was_measured() {
+        let found = claim("Just past 128 KiB", |_| 10.0);
+        // Made-up writes take four disks each, and half of the rows either way.
+        assert!(found.reason.contains("4.00 reads and 4.00 writes of disks with modified"), "{found}");
+        assert!(found.reason.contains("50 % of rows with modthresh"), "{found}");
+        let ssds = |ours: f64| move |point: &Point| if point.shape.id == "raid4s" { 10.0 } else { ours };
+        let reason =
+            |ours| claim("Up to 128 KiB RAID4S-modthresh is ahead of RAID5S (all SSD)", ssds(ours)).reason;
+        assert!(reason(20.0).contains("at this size neither of ours is."), "{}", reason(20.0));
+    }
 }

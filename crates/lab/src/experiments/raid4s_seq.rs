@@ -1,6 +1,10 @@
 //! raid4s-slides, "Performance is Equal for Sequential Write".
 
-use super::{Effort, Experiment, Results, pick, policy, raid4s::ARRAYS, results::spread};
+use super::{
+    Effort, Experiment, Results, pick, policy,
+    raid4s::ARRAYS,
+    results::{self, rates_text, spread},
+};
 use crate::{
     arrays::Shape,
     findings::{Claim, Findings, Judged, Table},
@@ -14,7 +18,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     source: "raid4s-slides, \"Performance is Equal for Sequential Write\"",
     setting: &[
         "The slides: dd writes files, 4 GB in units of 1 MB, on five 4+1 arrays.",
-        "Here: 4 GiB in sequence from the array's start, 1 MiB a write. dd writes into the page cache, from which the kernel \
+        "In sequence from the array's start, 1,048,576 bytes a write. dd writes into the page cache, from which the kernel \
          keeps a number of requests under way that is not known: 10 are taken for it; with fewer and more beside them.",
     ],
     points,
@@ -39,9 +43,8 @@ fn points(effort: Effort) -> Vec<Point> {
 
 fn findings(results: &Results) -> Findings {
     let judged = rates(results, DD_DEPTH).map(|rates| {
-        let text: Vec<_> = rates.iter().map(|(name, rate)| format!("{name} {rate:.0}")).collect();
-        let (text, spread) = (text.join(", "), spread(&rates));
-        let judged = Judged::new(spread <= EQUAL, format!("{text} MB/s: {spread:.2}x between them"));
+        let (text, spread) = (rates_text(&rates), spread(&rates));
+        let judged = Judged::at_most(spread, EQUAL, format!("{text} MB/s: {spread:.2}x between them"));
         judged.because(others(results).unwrap_or_default())
     });
     Findings {
@@ -65,16 +68,20 @@ fn findings(results: &Results) -> Findings {
 }
 
 fn rates(results: &Results, depth: u32) -> Option<Vec<(&'static str, f64)>> {
-    let rate =
-        |shape: &&'static Shape| Some((shape.name, results.mb_per_s(&point(results.effort, shape, depth))?));
-    ARRAYS.iter().map(rate).collect()
+    results::rates(results, &ARRAYS, |shape| point(results.effort, shape, depth))
 }
 
+/// How far they are apart with more or fewer under way, and what members read meanwhile.
 fn others(results: &Results) -> Option<String> {
     let apart = |depth: &u32| Some(format!("{:.2}x with {depth}", spread(&rates(results, *depth)?)));
     let spreads: Vec<_> = DEPTHS.iter().map(apart).collect::<Option<_>>()?;
+    let reads = |shape: &&'static Shape| {
+        let outcome = results.of(&point(results.effort, shape, DD_DEPTH))?;
+        Some(outcome.members.iter().map(|member| member.reads).sum::<u64>() as f64 / outcome.requests as f64)
+    };
+    let most = ARRAYS.iter().map(reads).collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
     Some(format!(
-        "Whole stripes are written without a read. Between the arrays are {} under way.",
+        "A write takes {most:.2} reads of members at most. Between the arrays are {} under way.",
         spreads.join(", ")
     ))
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Effort;
-use crate::point::{Outcome, Point};
+use crate::{
+    arrays::Shape,
+    point::{Outcome, Point},
+};
 
 /// Outcomes by their points' keys.
 pub struct Results {
@@ -16,6 +19,18 @@ impl Results {
     /// These outcomes.
     pub fn new(effort: Effort, outcomes: BTreeMap<String, Outcome>) -> Self {
         Self { effort, outcomes }
+    }
+
+    /// Made-up outcomes of all points of an experiment, of these throughputs.
+    #[cfg(test)]
+    pub(crate) fn made_up(
+        experiment: &super::Experiment,
+        effort: Effort,
+        mb_per_s: impl Fn(&Point) -> f64,
+    ) -> Self {
+        let points = (experiment.points)(effort).into_iter();
+        let outcomes = points.map(|point| (point.key(), Outcome::made_up(&point, mb_per_s(&point))));
+        Self::new(effort, outcomes.collect())
     }
 
     /// What came of a point; none if it was not run.
@@ -43,6 +58,34 @@ impl Results {
         let at = |kib: &u64| Some((*kib, self.speed_up(&of(*kib), &over(*kib))?));
         sizes_kib.iter().map(at).collect()
     }
+}
+
+/// A policy's throughput over the best of others' at each size; none while a point is missing.
+pub(super) fn over_best(
+    sizes_kib: &[u64],
+    policy: &str,
+    others: &[&str],
+    rate: impl Fn(&str, u64) -> Option<f64>,
+) -> Option<Vec<(u64, f64)>> {
+    let at = |kib: &u64| {
+        let best = others.iter().map(|other| rate(other, *kib)).collect::<Option<Vec<_>>>()?;
+        Some((*kib, rate(policy, *kib)? / best.into_iter().fold(0.0, f64::max)))
+    };
+    sizes_kib.iter().map(at).collect()
+}
+
+/// Throughput of arrays, by name; none while a point is missing.
+pub(super) fn rates(
+    results: &Results,
+    shapes: &[&'static Shape],
+    point: impl Fn(&'static Shape) -> Point,
+) -> Option<Vec<(&'static str, f64)>> {
+    shapes.iter().map(|shape| Some((shape.name, results.mb_per_s(&point(shape))?))).collect()
+}
+
+/// As in "RAID4 12.3, RAID5 20.1".
+pub(super) fn rates_text(rates: &[(&str, f64)]) -> String {
+    rates.iter().map(|(name, rate)| format!("{name} {rate:.1}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The size with the largest value.
@@ -73,4 +116,30 @@ pub(super) fn size_text(kib: u64) -> String {
 pub(super) fn spread(rates: &[(&str, f64)]) -> f64 {
     let fastest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     fastest / rates.iter().map(|(_, rate)| *rate).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_held_against_the_best_of_the_others_at_each_size() {
+        let rate = |name: &str, kib: u64| match (name, kib) {
+            ("mine", _) => Some(3.0),
+            ("one", 4) => Some(2.0),
+            ("two", 16) => None,
+            _ => Some(1.0),
+        };
+        let over = |sizes: &[u64]| over_best(sizes, "mine", &["one", "two"], rate);
+        assert_eq!(over(&[4, 8]), Some(vec![(4, 1.5), (8, 3.0)]));
+        assert_eq!(over(&[4, 16]), None, "a point is missing");
+    }
+
+    #[test]
+    fn texts_for_people() {
+        assert_eq!(at_size((96, 1.267)), "1.27x at 96 KiB");
+        assert_eq!([4, 1024, 1536, 1 << 20].map(size_text), ["4 KiB", "1 MiB", "1536 KiB", "1 GiB"]);
+        let rates = [("A", 10.0), ("B", 12.5)];
+        assert_eq!((rates_text(&rates).as_str(), spread(&rates)), ("A 10.0, B 12.5", 1.25));
+    }
 }

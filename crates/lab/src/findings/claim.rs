@@ -2,6 +2,14 @@
 
 use serde::Serialize;
 
+use crate::experiments::Effort;
+
+/// How far a figure at a single size is taken to lie to either side of the middle of all seeds: a little more than half of
+/// what runs of different seeds were found apart (docs/experiments.md). What is farther from where the verdict turns is
+/// not found on its other side, as far away, by another seed.
+const QUICK_SCATTER: f64 = 0.06;
+const FULL_SCATTER: f64 = 0.03;
+
 /// A statement that a run shows to hold or not to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
@@ -16,6 +24,8 @@ pub struct Claim {
     /// Why, as far as that was found out by measuring.
     pub reason: String,
     #[serde(skip)]
+    margin: Option<Margin>,
+    #[serde(skip)]
     analytic: bool,
 }
 
@@ -27,12 +37,14 @@ pub enum ClaimVerdict {
     Reproduced,
     /// It does not.
     NotReproduced,
+    /// Its figure is so near to where the verdict turns that another seed may turn it.
+    Undecided,
     /// Points are missing.
     Open,
 }
 
 /// What points say of a claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// Whether it holds.
     pub holds: bool,
@@ -40,12 +52,60 @@ pub struct Judged {
     pub measured: String,
     /// Why.
     pub reason: String,
+    margin: Option<Margin>,
+}
+
+/// How far a figure is from where the verdict turns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Margin {
+    /// As a part of the figure.
+    part: f64,
+    /// Of how many figures it is the average: it scatters less than each of them.
+    averaged: usize,
+}
+
+impl Margin {
+    fn new(figure: f64, bound: f64) -> Option<Self> {
+        Some(Self { part: (bound / figure - 1.0).abs(), averaged: 1 })
+    }
 }
 
 impl Judged {
-    /// Whether it holds, and the figures.
+    /// Whether it holds, and the figures, which do not depend on the seed.
     pub fn new(holds: bool, measured: impl Into<String>) -> Self {
-        Self { holds, measured: measured.into(), reason: String::new() }
+        Self { holds, measured: measured.into(), reason: String::new(), margin: None }
+    }
+
+    /// Holds if the figure is above a bound.
+    pub fn above(figure: f64, bound: f64, measured: impl Into<String>) -> Self {
+        Self { margin: Margin::new(figure, bound), ..Self::new(figure > bound, measured) }
+    }
+
+    /// Holds if the figure is not above a bound.
+    pub fn at_most(figure: f64, bound: f64, measured: impl Into<String>) -> Self {
+        Self { margin: Margin::new(figure, bound), ..Self::new(figure <= bound, measured) }
+    }
+
+    /// Holds if the figure is the expected one but for a part of it.
+    pub fn near(figure: f64, expected: f64, tolerance: f64, measured: impl Into<String>) -> Self {
+        let (low, high) = (expected * (1.0 - tolerance), expected * (1.0 + tolerance));
+        let bound = if figure < expected { low } else { high };
+        Self { margin: Margin::new(figure, bound), ..Self::new((low..=high).contains(&figure), measured) }
+    }
+
+    /// With more figures.
+    pub fn adding(self, more: &str) -> Self {
+        Self { measured: format!("{}; {more}", self.measured), ..self }
+    }
+
+    /// The figure is the average of so many.
+    pub fn averaged(self, count: usize) -> Self {
+        Self { margin: self.margin.map(|margin| Margin { averaged: count, ..margin }), ..self }
+    }
+
+    /// The figure is the same for all seeds.
+    pub fn exact(self) -> Self {
+        Self { margin: None, ..self }
     }
 
     /// With the reason, however it came out.
@@ -63,13 +123,35 @@ impl Claim {
     /// A claim and what points say of it; open if some are missing.
     pub fn new(statement: impl Into<String>, paper: impl Into<String>, judged: Option<Judged>) -> Self {
         let (statement, paper) = (statement.into(), paper.into());
-        let Some(Judged { holds, measured, reason }) = judged else {
-            let verdict = ClaimVerdict::Open;
+        let Some(Judged { holds, measured, reason, margin }) = judged else {
+            let (verdict, measured) = (ClaimVerdict::Open, String::new());
             let reason = "points are missing".to_owned();
-            return Self { statement, paper, measured: String::new(), verdict, reason, analytic: false };
+            return Self { statement, paper, measured, verdict, reason, margin: None, analytic: false };
         };
         let verdict = if holds { ClaimVerdict::Reproduced } else { ClaimVerdict::NotReproduced };
-        Self { statement, paper, measured, verdict, reason, analytic: false }
+        Self { statement, paper, measured, verdict, reason, margin, analytic: false }
+    }
+
+    /// With the margin weighed against how far runs of other seeds lie apart: a quick run does not decide what is nearer, and
+    /// a full one says so.
+    pub fn weighed(self, effort: Effort) -> Self {
+        let Some(Margin { part, averaged }) = self.margin else { return self };
+        let single = if effort == Effort::Quick { QUICK_SCATTER } else { FULL_SCATTER };
+        let scatter = single / (averaged.max(1) as f64).sqrt();
+        if part >= scatter {
+            return self;
+        }
+        let (verdict, outlook) = match effort {
+            Effort::Quick => (ClaimVerdict::Undecided, "A full run is more exact."),
+            Effort::Full => (self.verdict, "Another seed may turn it."),
+        };
+        let near = format!(
+            "The figure is {:.1} % from where the verdict turns, and scatters by {:.1} % from seed to seed. {outlook}",
+            part * 100.0,
+            scatter * 100.0
+        );
+        let reason = if self.reason.is_empty() { near } else { format!("{near} {}", self.reason) };
+        Self { verdict, reason, ..self }
     }
 
     /// A claim that needs no points.
@@ -84,6 +166,7 @@ impl Claim {
             (ClaimVerdict::Reproduced, true) => "holds",
             (ClaimVerdict::NotReproduced, false) => "not reproduced",
             (ClaimVerdict::NotReproduced, true) => "does not hold",
+            (ClaimVerdict::Undecided, _) => "undecided",
             (ClaimVerdict::Open, _) => "open",
         }
     }
@@ -113,5 +196,35 @@ mod tests {
         assert_eq!(Claim::new("ours", "", Some(reason(false))).word(), "does not hold");
         assert_eq!(claim(Some(reason(false))).reason, "too slow");
         assert!(claim(None).is_open() && !claim(None).reason.is_empty());
+    }
+
+    #[test]
+    fn a_quick_run_does_not_decide_what_seeds_do() {
+        use ClaimVerdict::{NotReproduced, Reproduced, Undecided};
+        let verdicts = |judged: Judged| {
+            let claim = Claim::new("", "3", Some(judged));
+            [Effort::Quick, Effort::Full].map(|effort| claim.clone().weighed(effort).verdict)
+        };
+        assert_eq!(verdicts(Judged::above(1.04, 1.0, "")), [Undecided, Reproduced]);
+        assert_eq!(verdicts(Judged::above(0.96, 1.0, "")), [Undecided, NotReproduced]);
+        assert_eq!(verdicts(Judged::above(1.1, 1.0, "")), [Reproduced; 2]);
+        assert_eq!(verdicts(Judged::at_most(1.3, 1.15, "")), [NotReproduced; 2]);
+        assert_eq!(verdicts(Judged::above(1.04, 1.0, "").averaged(4)), [Reproduced; 2], "scatters by half");
+        assert_eq!(verdicts(Judged::above(1.04, 1.0, "").exact()), [Reproduced; 2]);
+        // Between 2.64 and 3.96.
+        let near = |figure| verdicts(Judged::near(figure, 3.3, 0.2, ""));
+        assert_eq!(
+            [2.0, 2.6, 2.7, 3.3].map(|figure| near(figure)[0]),
+            [NotReproduced, Undecided, Undecided, Reproduced]
+        );
+        assert_eq!(near(3.9)[0], Undecided);
+    }
+
+    #[test]
+    fn a_narrow_margin_is_told() {
+        let reason = |effort| Claim::new("", "", Some(Judged::above(1.02, 1.0, ""))).weighed(effort).reason;
+        assert!(reason(Effort::Quick).contains("2.0 % from where the verdict turns"));
+        assert!(reason(Effort::Full).contains("scatters by 3.0 % from seed to seed"));
+        assert_eq!(Claim::new("", "", None).weighed(Effort::Quick).verdict, ClaimVerdict::Open);
     }
 }

@@ -13,8 +13,9 @@ const INTRODUCTION: &[&str] = &[
     "Experiments of published papers, repeated by one engine on modelled disks in virtual time. Everything is drawn from the \
      seed: the same command gives the same figures on every machine. No parameter of a disk model is chosen for a figure \
      that is claimed here; `stripewise lab validate` holds the models against data sheets, papers and analysis.",
-    "Disks are Western Digital Caviar Black 640 GB (WD6401AALS) and Intel X25-E 64 GB, as in the papers; each gives its first \
-     12.25 GB (12,288,458,752 bytes behind the metadata). The disks' write caches are on, as shipped. SSDs are \
+    "Disks are Western Digital Caviar Black 640 GB (WD6401AALS) and Intel X25-E 64 GB, as in the papers. The papers give each a \
+     partition of 12.25 GB; ours holds 12,288,458,752 bytes of data and parity near the drive's start, a quarter of the \
+     size that raid4s-modthresh gives for the array. The disks' write caches are on, as shipped. SSDs are \
      preconditioned: their partition was written once, in sequence, as the first sync of an array does, and the rest of \
      the drive was never written; where \"steady\" or \"worn\" is said, the whole drive is full and was written over at random twice, \
      so that it collects garbage as much as it ever will. Chunks are 64 KiB. The papers' arrays had no write-intent bitmap; \
@@ -32,10 +33,15 @@ impl LabReport {
         paragraphs(&mut page, INTRODUCTION);
         let _ = writeln!(
             page,
-            "<p>Command: <code>{}</code>. Seed: {}.{}</p>",
+            "<p>Command: <code>{} --out FOLDER</code>, which is this page's. Seed: {}.{}</p>",
             escaped(&self.command),
             self.seed,
-            if self.quick { " A quick run: fewer points and writes, and less exact." } else { "" }
+            if self.quick {
+                " A quick run: fewer points and writes, and less exact. Claims whose figures are so near to where the \
+                 verdict turns that another seed may turn it are undecided."
+            } else {
+                ""
+            }
         );
         self.write_missing(&mut page);
         self.write_summary(&mut page);
@@ -57,18 +63,20 @@ impl LabReport {
     fn write_summary(&self, page: &mut String) {
         page.push_str(
             "<table><tr><th>experiment</th><th>source</th><th class=\"number\">reproduced</th>\
-             <th class=\"number\">not reproduced</th><th class=\"number\">open</th>\
+             <th class=\"number\">not reproduced</th><th class=\"number\">undecided</th><th class=\"number\">open</th>\
              <th class=\"number\">points</th></tr>\n",
         );
         for experiment in &self.experiments {
             let _ = writeln!(
                 page,
                 "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1}</td><td class=\"number\">{2}</td>\
-                 <td class=\"number\">{3}</td><td class=\"number\">{4}</td><td class=\"number\">{5} of {6}</td></tr>",
+                 <td class=\"number\">{3}</td><td class=\"number\">{4}</td><td class=\"number\">{5}</td>\
+                 <td class=\"number\">{6} of {7}</td></tr>",
                 experiment.id,
                 escaped(experiment.source),
                 experiment.count(ClaimVerdict::Reproduced),
                 experiment.count(ClaimVerdict::NotReproduced),
+                experiment.count(ClaimVerdict::Undecided),
                 experiment.count(ClaimVerdict::Open),
                 experiment.points - experiment.missing.len(),
                 experiment.points
@@ -83,6 +91,7 @@ fn write_experiment(page: &mut String, experiment: &ExperimentReport) {
     let _ = writeln!(page, "<h2 id=\"{id}\">{id}: {title}</h2>");
     let _ = writeln!(page, "<p class=\"source\">After {}.</p>", escaped(experiment.source));
     paragraphs(page, experiment.setting);
+    paragraphs(page, &[&experiment.amount]);
     write_claims(page, &experiment.claims);
     experiment.tables.iter().for_each(|table| write_table(page, table));
     experiment.plots.iter().for_each(|plot| page.push_str(&plot.svg()));
@@ -103,7 +112,7 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
         let class = match claim.verdict {
             ClaimVerdict::Reproduced => "agrees",
             ClaimVerdict::NotReproduced => "differs",
-            ClaimVerdict::Open => "given",
+            ClaimVerdict::Undecided | ClaimVerdict::Open => "given",
         };
         let _ = writeln!(
             page,

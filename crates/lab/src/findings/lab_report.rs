@@ -1,8 +1,10 @@
 //! The report of a run: everything that is shown, in whatever form.
 
+use std::{collections::BTreeSet, path::Path};
+
 use serde::Serialize;
 
-use super::{Claim, ClaimVerdict, Findings, Table};
+use super::{Claim, ClaimVerdict, Findings, Table, amount};
 use crate::{
     experiments::{Effort, Experiment, Results},
     plot::Plot,
@@ -12,12 +14,16 @@ use crate::{
 /// A run's report.
 #[derive(Debug, Clone, Serialize)]
 pub struct LabReport {
-    /// The command that runs the same again.
+    /// The command that runs the same again, but for the folder.
     pub command: String,
+    /// Where its files are.
+    pub folder: String,
     /// The seed from which everything is drawn.
     pub seed: u64,
     /// Whether fewer points were asked for.
     pub quick: bool,
+    /// What was passed over in the folder.
+    pub warnings: Vec<String>,
     /// The experiments.
     pub experiments: Vec<ExperimentReport>,
 }
@@ -33,6 +39,8 @@ pub struct ExperimentReport {
     pub source: &'static str,
     /// What was done.
     pub setting: &'static [&'static str],
+    /// How much of it was asked for.
+    pub amount: String,
     /// Points that belong to it.
     pub points: usize,
     /// Those of them that are not there.
@@ -56,13 +64,14 @@ impl ExperimentReport {
             title: experiment.title,
             source: experiment.source,
             setting: experiment.setting,
+            amount: amount::of(&points, results.effort),
             points: points.len(),
             missing: points
                 .iter()
                 .filter(|point| results.of(point).is_none())
                 .map(|point| point.key())
                 .collect(),
-            claims,
+            claims: claims.into_iter().map(|claim| claim.weighed(results.effort)).collect(),
             tables,
             plots,
         }
@@ -75,10 +84,12 @@ impl ExperimentReport {
 }
 
 impl LabReport {
-    /// What results say of the experiments of an order.
-    pub fn new(order: &Order, results: &Results) -> Self {
+    /// What results say of the experiments of an order, whose files are in this folder.
+    pub fn new(order: &Order, folder: &Path, results: &Results, warnings: Vec<String>) -> Self {
         Self {
             command: order.command(),
+            folder: folder.display().to_string(),
+            warnings,
             seed: order.seed,
             quick: order.effort == Effort::Quick,
             experiments: order
@@ -89,8 +100,8 @@ impl LabReport {
         }
     }
 
-    /// Points that are not there, of all experiments.
+    /// Points that are not there, of all experiments; what experiments share counts once.
     pub fn missing(&self) -> usize {
-        self.experiments.iter().map(|experiment| experiment.missing.len()).sum()
+        self.experiments.iter().flat_map(|experiment| &experiment.missing).collect::<BTreeSet<_>>().len()
     }
 }

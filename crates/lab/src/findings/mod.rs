@@ -1,5 +1,6 @@
 //! What experiments find: claims with verdicts, plots, tables; and the report that shows them.
 
+mod amount;
 mod claim;
 mod html;
 mod lab_report;

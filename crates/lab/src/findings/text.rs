@@ -12,13 +12,18 @@ impl fmt::Display for LabReport {
         let count = |verdict| self.experiments.iter().map(|one| one.count(verdict)).sum::<usize>();
         let (held, failed) = (count(ClaimVerdict::Reproduced), count(ClaimVerdict::NotReproduced));
         write!(f, "claims: {held} reproduced or hold, {failed} not")?;
+        match count(ClaimVerdict::Undecided) {
+            0 => {}
+            undecided => write!(f, ", {undecided} undecided")?,
+        }
         match self.missing() {
             0 => writeln!(f),
             missing => writeln!(
                 f,
-                ", {} open: {missing} points are missing; `{}` goes on with them",
+                ", {} open: {missing} points are missing; `{} --out {}` goes on with them",
                 count(ClaimVerdict::Open),
-                self.command
+                self.command,
+                shell_word(&self.folder)
             ),
         }
     }
@@ -26,7 +31,7 @@ impl fmt::Display for LabReport {
 
 impl fmt::Display for ExperimentReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} ({})", self.id, self.title, self.source)?;
+        writeln!(f, "{}: {} ({})\n  {}", self.id, self.title, self.source, self.amount)?;
         for table in &self.tables {
             write!(f, "{table}")?;
         }
@@ -49,5 +54,26 @@ impl fmt::Display for Claim {
             }
         }
         Ok(())
+    }
+}
+
+/// A word as a shell takes it for one.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        assert_eq!(shell_word("results/a-1"), "results/a-1");
+        assert_eq!(shell_word("my results"), "'my results'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
     }
 }

@@ -66,6 +66,12 @@ impl Plot {
         text
     }
 
+    /// Whether series of different hues look alike, because there are more than colours.
+    #[cfg(test)]
+    pub(crate) fn repeats_colours(&self) -> bool {
+        self.series.iter().any(|series| series.hue >= svg::HUES.len())
+    }
+
     /// The drawing.
     pub fn svg(&self) -> String {
         svg::draw(self)

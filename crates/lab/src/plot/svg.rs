@@ -13,8 +13,9 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 52.0;
 /// From one line of the legend to the next.
 const LEGEND_STEP: f64 = 20.0;
-/// Colours that people with colour blindness tell apart too (Okabe and Ito 2008), without the yellow.
-const HUES: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444"];
+/// Colours that people with colour blindness tell apart too (Okabe and Ito 2008), with a grey for the yellow.
+pub(super) const HUES: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"];
 
 /// Where things are drawn.
 struct Canvas {

@@ -1,4 +1,4 @@
-//! Running a point: a new array, a warm-up, the passes.
+//! Running a point: a new array, a warm-up, passes that do not count, the passes.
 
 use stripewise_sim::load::{Load, Offsets, OpReport, Sizes, Stop};
 
@@ -21,10 +21,10 @@ pub fn measure(point: &Point, seed: u64) -> Outcome {
     let rig = Rig::new(point.shape, point.policy, point.hdd, seed);
     let load_seed = point.load_seed(seed);
     warm_up(&rig, point, load_seed);
+    let pass = |pass: u32| run(&rig, load_of(point, &rig, load_seed.wrapping_add(1 + u64::from(pass))));
+    (0..point.lead_passes).for_each(|lead| drop(pass(lead)));
     let before = rig.work();
-    let passes: Vec<_> = (0..point.load.passes)
-        .map(|pass| run(&rig, load_of(point, &rig, load_seed.wrapping_add(1 + u64::from(pass)))))
-        .collect();
+    let passes: Vec<_> = (point.lead_passes..).take(point.load.passes as usize).map(pass).collect();
     outcome(&passes, &before, &rig.work())
 }
 

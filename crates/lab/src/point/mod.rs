@@ -25,6 +25,8 @@ pub struct Point {
     pub load: WriteLoad,
     /// How its disks are set up.
     pub hdd: HddSetting,
+    /// Passes before those that count, as long: what fills the drives' write caches.
+    pub lead_passes: u32,
 }
 
 /// Writes of one length, one pass after another over the same array.
@@ -82,19 +84,19 @@ impl WriteLoad {
 impl Point {
     /// With disks as shipped.
     pub fn new(shape: &'static Shape, policy: &'static Policy, load: WriteLoad) -> Self {
-        Self { shape, policy, load, hdd: HddSetting::default() }
+        Self { shape, policy, load, hdd: HddSetting::default(), lead_passes: 0 }
     }
 
     /// Everything that makes the point what it is, as text: what results are found by, and tables name them by.
     pub fn key(&self) -> String {
-        let Self { shape, policy, load, hdd } = self;
+        let Self { shape, policy, load, hdd, lead_passes } = self;
         let places = load.places.word();
         let cache = if hdd.write_cache { "cache" } else { "no-cache" };
         let WriteLoad { write_bytes, unit_bytes, span_bytes, depth, pass_bytes, passes, .. } = load;
         let span = span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
         format!(
             "{} {} {places} {write_bytes} unit={unit_bytes} span={span} depth={depth} pass={pass_bytes} passes={passes} \
-             {cache} ncq={}",
+             lead={lead_passes} {cache} ncq={}",
             shape.id, policy.name, hdd.queue_depth
         )
     }
@@ -102,7 +104,7 @@ impl Point {
     /// How much work it is to simulate: requests to members, or so.
     pub fn weight(&self) -> u64 {
         let WriteLoad { write_bytes, passes, .. } = self.load;
-        let requests = self.load.requests() * u64::from(passes) + measure::WARM_UP_WRITES;
+        let requests = self.load.requests() * u64::from(passes + self.lead_passes) + measure::WARM_UP_WRITES;
         // A read and a write on two members, and one on each more that a long write meets; and bytes take time, too.
         let by_length = write_bytes / (64 << 10) * 2;
         let conditioning: u64 = self.shape.drives.iter().map(|drive| drive.conditioning_writes()).sum();

@@ -68,12 +68,6 @@ impl Outcome {
         passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).collect()
     }
 
-    /// Throughput of all passes but the first, in which the drives' write caches are filled, in 10^6 bytes a second.
-    pub fn steady_mb_per_s(&self) -> f64 {
-        let sum = |of: &[u64]| of.iter().skip(1).sum::<u64>() as f64;
-        sum(&self.pass_bytes) * 1e3 / sum(&self.pass_ns)
-    }
-
     /// The share of the time that a member was at work. Work that a disk had begun at the end counts as a whole, so that it
     /// may be over the time by a request.
     pub fn utilisation(&self, member: &MemberOutcome) -> f64 {
@@ -89,6 +83,40 @@ impl Outcome {
             *count += 1.0;
         }
         kinds.into_iter().map(|(drive, (sum, count))| (drive, sum / count)).collect()
+    }
+
+    /// A made-up one of a throughput, every write of which takes a read and a write on each member.
+    #[cfg(test)]
+    pub(crate) fn made_up(point: &super::Point, mb_per_s: f64) -> Self {
+        let load = &point.load;
+        let (passes, bytes) = (load.passes as usize, load.requests() * load.write_bytes);
+        let requests = load.requests() * u64::from(load.passes);
+        let ns = (bytes as f64 * 1e3 / mb_per_s) as u64;
+        let member = |drive: &crate::arrays::Drive| MemberOutcome {
+            drive: drive.name().to_owned(),
+            busy_ns: ns / 2,
+            reads: requests,
+            read_bytes: requests * load.write_bytes,
+            writes: requests,
+            written_bytes: requests * load.write_bytes,
+        };
+        Self {
+            pass_bytes: vec![bytes; passes],
+            pass_ns: vec![ns; passes],
+            requests,
+            errors: 0,
+            latency_mean_ns: 1_000_000,
+            latency_p50_ns: 1_000_000,
+            latency_p99_ns: 2_000_000,
+            latency_p999_ns: 3_000_000,
+            latency_max_ns: 4_000_000,
+            rows_full: 0,
+            rows_rmw: requests,
+            rows_rcw: requests,
+            stripe_writes: requests,
+            stripe_writes_full: 0,
+            members: point.shape.drives.iter().map(member).collect(),
+        }
     }
 
     /// All passes' time.

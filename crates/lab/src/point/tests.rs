@@ -66,14 +66,29 @@ fn sequential_writes_of_stripes_are_full() {
 }
 
 #[test]
+fn passes_before_those_that_count_are_in_no_figure() {
+    let of = |passes, lead_passes| {
+        let load = WriteLoad::random(64 << 10, 10, 8 << 20, passes);
+        let point = Point::new(&shapes::RAID4S, policy("modthresh").unwrap(), load);
+        measure(&Point { lead_passes, ..point }, 1)
+    };
+    let (counted, later) = (of(1, 0), of(1, 1));
+    assert_eq!((later.requests, later.rows_rmw, later.pass_ns.len()), (128, 128 * 16, 1));
+    assert_eq!(later.members[4].read_bytes, 128 << 16);
+    assert!(later.members.iter().all(|member| later.utilisation(member) <= 1.0));
+    assert_ne!(later.pass_ns, counted.pass_ns, "it comes after another");
+}
+
+#[test]
 fn keys_tell_points_apart() {
     let point = |depth| {
         Point::new(&shapes::RAID5, policy("cost").unwrap(), WriteLoad::random(4096, depth, 1 << 20, 3))
     };
     assert_eq!(
         point(4).key(),
-        "raid5 cost random 4096 unit=4096 span=all depth=4 pass=1048576 passes=3 cache ncq=31"
+        "raid5 cost random 4096 unit=4096 span=all depth=4 pass=1048576 passes=3 lead=0 cache ncq=31"
     );
     assert_ne!(point(4).key(), point(5).key());
+    assert_ne!(Point { lead_passes: 1, ..point(4) }.key(), point(4).key());
     assert_ne!(point(4).load_seed(1), point(4).load_seed(2));
 }

@@ -1,12 +1,16 @@
 //! What is made of outcomes: the page, claims, points and plots as files.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
 
 use super::{Order, RunError, at};
 use crate::{
     experiments::Results,
     findings::LabReport,
-    plot::quoted,
+    plot::{Plot, quoted},
     point::{Outcome, Point},
 };
 
@@ -21,16 +25,33 @@ pub(super) fn write(
         fs::write(&path, text).map_err(at(path))
     };
     for (experiment, found) in order.experiments.iter().zip(&report.experiments) {
-        put(
-            format!("{}.csv", experiment.id),
-            points_csv(&(experiment.points)(order.effort), results, order.seed),
-        )?;
+        put(points_file(experiment.id), points_csv(&(experiment.points)(order.effort), results, order.seed))?;
         for plot in &found.plots {
-            put(format!("{}.csv", plot.name), plot.csv())?;
+            put(plot_file(plot), plot.csv())?;
         }
     }
     put("claims.csv".to_owned(), claims_csv(report))?;
     put("report.html".to_owned(), report.html())
+}
+
+/// The file of an experiment's points.
+pub(crate) fn points_file(id: &str) -> String {
+    format!("{id}.csv")
+}
+
+/// The file of a plot's points.
+pub(crate) fn plot_file(plot: &Plot) -> String {
+    format!("{}.csv", plot.name)
+}
+
+/// Writes a file as a whole: whoever reads it, or finds it after an interruption, has the old one or the new one.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
+    let new = path.with_extension("new");
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&new, path)).map_err(at(path))
 }
 
 fn claims_csv(report: &LabReport) -> String {
@@ -45,7 +66,7 @@ fn claims_csv(report: &LabReport) -> String {
     text
 }
 
-const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,write_cache,ncq,seed,mb_per_s,requests,errors,\
+const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_passes,write_cache,ncq,seed,mb_per_s,requests,errors,\
                        latency_mean_ns,latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,rows_full,rows_rmw,rows_rcw,\
                        stripe_writes,stripe_writes_full,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
                        member_writes,member_written_bytes\n";
@@ -56,11 +77,12 @@ fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
 }
 
 fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
-    let Point { shape, policy, load, hdd } = point;
+    let Point { shape, policy, load, hdd, lead_passes } = point;
     let mut fields = vec![shape.id.to_owned(), policy.name.to_owned(), load.places.word().to_owned()];
     fields.extend([load.write_bytes, load.unit_bytes].map(|bytes| bytes.to_string()));
     fields.push(load.span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string()));
-    fields.extend([u64::from(load.depth), load.pass_bytes, u64::from(load.passes)].map(|n| n.to_string()));
+    let passes = [load.passes, *lead_passes].map(u64::from);
+    fields.extend([u64::from(load.depth), load.pass_bytes].into_iter().chain(passes).map(|n| n.to_string()));
     fields.extend([hdd.write_cache.to_string(), hdd.queue_depth.to_string(), seed.to_string()]);
     fields.push(format!("{:.4}", outcome.mb_per_s()));
     let numbers = [

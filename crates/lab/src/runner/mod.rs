@@ -2,9 +2,10 @@
 //!
 //! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each), and what is
 //! made from them: `report.html`, `claims.csv`, a CSV file for each experiment and each plot. A run that is interrupted is
-//! taken up again by the same command.
+//! taken up again by the same command. A folder is one run's at a time, and nobody else's.
 
 mod files;
+mod folder;
 mod order;
 mod store;
 #[cfg(test)]
@@ -15,6 +16,8 @@ use std::{collections::BTreeMap, io, path::PathBuf};
 
 use thiserror::Error;
 
+#[cfg(test)]
+pub(crate) use files::{plot_file, points_file};
 pub use order::Order;
 pub use work::{Progress, program, report, run};
 
@@ -22,6 +25,10 @@ use crate::{experiments::UnknownExperiment, point::Outcome};
 
 /// Outcomes by their points' keys.
 type Outcomes = BTreeMap<String, Outcome>;
+
+/// The files of a folder that are of no experiment.
+#[cfg(test)]
+pub(crate) const OTHER_FILES: [&str; 4] = ["setting.json", "points.jsonl", "claims.csv", "report.html"];
 
 /// Why a run or a report came to nothing.
 #[derive(Debug, Error)]
@@ -40,15 +47,19 @@ pub enum RunError {
         /// The file.
         path: PathBuf,
     },
-    /// Ours, and broken.
-    #[error("{path}, line {line}: {what}; remove the line and run again, its point is then measured anew")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        what: String,
+    /// Somebody else's folder.
+    #[error(
+        "{folder} is not empty and holds no results of the laboratory (setting.json is not there); give a new or an empty folder"
+    )]
+    Occupied {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Two runs at once would lose points.
+    #[error("{folder}: another run is at work there; wait until it ends, or give another folder")]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
     },
     /// There is nothing to report.
     #[error(

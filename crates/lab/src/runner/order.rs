@@ -4,8 +4,8 @@ use std::{fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunError, at};
-use crate::experiments::{Effort, Experiment, chosen};
+use super::{RunError, at, files::replace};
+use crate::experiments::{Effort, Experiment, with_id};
 
 const FILE: &str = "setting.json";
 /// Counts up when the meaning of points changes, so that those of before are not used.
@@ -50,9 +50,7 @@ impl Order {
             seed: self.seed,
             program: program.to_owned(),
         };
-        let path = folder.join(FILE);
-        let text = serde_json::to_string_pretty(&written).expect("plain fields") + "\n";
-        fs::write(&path, text).map_err(at(path))
+        replace(&folder.join(FILE), &(serde_json::to_string_pretty(&written).expect("plain fields") + "\n"))
     }
 
     /// The order of a folder, and the program that ran it.
@@ -75,7 +73,7 @@ impl Order {
             return Err(RunError::Foreign { path });
         }
         let order = Self {
-            experiments: chosen(&written.experiments)?,
+            experiments: written.experiments.iter().map(|id| with_id(id)).collect::<Result<_, _>>()?,
             effort: if written.quick { Effort::Quick } else { Effort::Full },
             seed: written.seed,
         };

@@ -1,11 +1,11 @@
-//! Finished points on disk: a file of JSON lines that is only appended to.
+//! Finished points on disk: a file of JSON lines that is only appended to, by one run at a time.
 //!
 //! The first line says whose file it is. Every other is a point with the fingerprint of everything that makes its outcome what
-//! it is: its key, the seed, and the program that measured it. A line without its end is what an interruption leaves,
-//! and is cut off; anything else that is not a point is an error.
+//! it is: its key, the seed, and the program that measured it. A line without its end is what an interruption or a full
+//! disk leaves, and is cut off. A line that is no point is passed over, with a warning: its point is measured anew.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
@@ -16,36 +16,60 @@ use serde::{Deserialize, Serialize};
 use super::{Outcomes, RunError, at};
 use crate::point::Outcome;
 
-const FILE: &str = "points.jsonl";
+/// Its name.
+pub(super) const FILE: &str = "points.jsonl";
 const HEADER: &str = "{\"stripewise_lab_points\":1}\n";
 
 /// A line.
 #[derive(Serialize, Deserialize)]
 struct Finished {
-    key: String,
-    seed: u64,
-    program: String,
+    #[serde(flatten)]
+    origin: Origin,
     outcome: Outcome,
 }
 
-/// Where finished points go.
+/// What every build writes, whatever its outcomes look like.
+#[derive(Clone, Serialize, Deserialize)]
+struct Origin {
+    key: String,
+    seed: u64,
+    program: String,
+}
+
+/// What of a file is of a seed and a program.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The finished points.
+    pub(super) outcomes: Outcomes,
+    /// Lines that were passed over.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Where finished points go. The file is locked as long as it is there.
 pub(super) struct Store {
     path: PathBuf,
-    file: Mutex<File>,
+    /// None once it could not be written to.
+    file: Mutex<Option<File>>,
     seed: u64,
     program: String,
 }
 
 /// The finished points of a folder that have this seed and are of this program.
-pub(super) fn read(folder: &Path, seed: u64, program: &str) -> Result<Outcomes, RunError> {
+pub(super) fn read(folder: &Path, seed: u64, program: &str) -> Result<Found, RunError> {
     let path = folder.join(FILE);
-    let bytes = match std::fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(at(&path))?,
-    };
-    let mine = finished(&path, whole_lines(&bytes))?.into_iter();
-    let mine = mine.filter(|point| point.seed == seed && point.program == program);
-    Ok(mine.map(|point| (point.key, point.outcome)).collect())
+    match std::fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::default()),
+        read => found(&path, whole_lines(&read.map_err(at(&path))?), seed, program),
+    }
+}
+
+/// Whether a folder's file is one of ours, or begins as one.
+pub(super) fn is_ours(folder: &Path) -> Result<bool, RunError> {
+    let path = folder.join(FILE);
+    let mut begin = Vec::new();
+    let opened = File::open(&path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut begin));
+    opened.map_err(at(&path))?;
+    Ok(!begin.is_empty() && HEADER.as_bytes().starts_with(&begin))
 }
 
 /// Up to the end of the last line that has one.
@@ -55,48 +79,163 @@ fn whole_lines(bytes: &[u8]) -> &[u8] {
     if end == 0 && !HEADER.as_bytes().starts_with(bytes) { bytes } else { &bytes[..end] }
 }
 
-fn finished(path: &Path, lines: &[u8]) -> Result<Vec<Finished>, RunError> {
+fn found(path: &Path, lines: &[u8], seed: u64, program: &str) -> Result<Found, RunError> {
+    let mut found = Found::default();
     if lines.is_empty() {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let Some(lines) = lines.strip_prefix(HEADER.as_bytes()) else {
         return Err(RunError::Foreign { path: path.to_owned() });
     };
-    let lines = lines.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
-    let parsed = lines.map(|(index, line)| {
-        serde_json::from_slice(line).map_err(|error| {
+    for (index, line) in lines.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
+        match point(line, seed, program) {
+            Ok(Some(Finished { origin, outcome })) => drop(found.outcomes.insert(origin.key, outcome)),
+            Ok(None) => {}
             // The header is line 1.
-            RunError::Damaged { path: path.to_owned(), line: index + 2, what: error.to_string() }
-        })
-    });
-    parsed.collect()
+            Err(error) => found.warnings.push(format!(
+                "{}, line {}: passed over, it is damaged ({error}); its point is measured anew, and the line may be removed",
+                path.display(),
+                index + 2
+            )),
+        }
+    }
+    Ok(found)
+}
+
+/// A line's point, if it is of this seed and program: those of another build need not look like today's.
+fn point(line: &[u8], seed: u64, program: &str) -> serde_json::Result<Option<Finished>> {
+    let origin: Origin = serde_json::from_slice(line)?;
+    if origin.seed != seed || origin.program != program {
+        return Ok(None);
+    }
+    serde_json::from_slice(line).map(Some)
 }
 
 impl Store {
-    /// Opens a folder's file for appending; what an interruption left of a line is cut off.
-    pub(super) fn open(folder: &Path, seed: u64, program: &str) -> Result<Self, RunError> {
+    /// Opens a folder's file for appending, and locks it; what an interruption left of a line is cut off. With it come the
+    /// finished points of this seed and program.
+    pub(super) fn open(folder: &Path, seed: u64, program: &str) -> Result<(Self, Found), RunError> {
         let path = folder.join(FILE);
         let mut options = OpenOptions::new();
         let mut file = options.read(true).append(true).create(true).open(&path).map_err(at(&path))?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => RunError::Busy { folder: folder.to_owned() },
+            TryLockError::Error(error) => at(&path)(error),
+        })?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(at(&path))?;
-        let whole = whole_lines(&bytes).len();
-        file.set_len(whole as u64).map_err(at(&path))?;
-        if whole == 0 {
-            file.write_all(HEADER.as_bytes()).map_err(at(&path))?;
+        let whole = whole_lines(&bytes);
+        let found = found(&path, whole, seed, program)?;
+        if whole.len() < bytes.len() {
+            file.set_len(whole.len() as u64).map_err(at(&path))?;
         }
-        Ok(Self { path, file: Mutex::new(file), seed, program: program.to_owned() })
+        if whole.is_empty() {
+            append(&mut file, HEADER).map_err(at(&path))?;
+        }
+        let store = Self { path, file: Mutex::new(Some(file)), seed, program: program.to_owned() };
+        Ok((store, found))
     }
 
-    /// Keeps a point: with one write, so that it is there as a whole or not.
+    /// Keeps a point. After an error nothing more is kept: what follows a torn line would be lost with it.
     pub(super) fn keep(&self, key: &str, outcome: &Outcome) -> Result<(), RunError> {
-        let finished = Finished {
-            key: key.to_owned(),
-            seed: self.seed,
-            program: self.program.clone(),
-            outcome: outcome.clone(),
-        };
+        let origin = Origin { key: key.to_owned(), seed: self.seed, program: self.program.clone() };
+        let finished = Finished { origin, outcome: outcome.clone() };
         let line = serde_json::to_string(&finished).expect("plain fields") + "\n";
-        self.file.lock().write_all(line.as_bytes()).map_err(at(&self.path))
+        let mut file = self.file.lock();
+        let Some(open) = file.as_mut() else { return Ok(()) };
+        let kept = append(open, &line);
+        if kept.is_err() {
+            *file = None;
+        }
+        kept.map_err(at(&self.path))
+    }
+}
+
+/// Appends a line, or nothing: what of it was written before an error is cut off again, as far as that is possible.
+fn append(file: &mut File, line: &str) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    file.write_all(line.as_bytes()).inspect_err(|_| {
+        let _ = file.set_len(before);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn outcome() -> Outcome {
+        let text = "{\"pass_bytes\":[1],\"pass_ns\":[2],\"requests\":3,\"errors\":0,\"latency_mean_ns\":0,\
+                    \"latency_p50_ns\":0,\"latency_p99_ns\":0,\"latency_p999_ns\":0,\"latency_max_ns\":0,\"rows_full\":0,\
+                    \"rows_rmw\":0,\"rows_rcw\":0,\"stripe_writes\":0,\"stripe_writes_full\":0,\"members\":[]}";
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn open(folder: &Path) -> (Store, Vec<String>, Vec<String>) {
+        let (store, found) = Store::open(folder, 1, "me").unwrap();
+        (store, found.outcomes.into_keys().collect(), found.warnings)
+    }
+
+    /// A file with the points a, b and c, and its text.
+    fn three(folder: &Path) -> String {
+        let (store, ..) = open(folder);
+        for key in ["a", "b", "c"] {
+            store.keep(key, &outcome()).unwrap();
+        }
+        fs::read_to_string(folder.join(FILE)).unwrap()
+    }
+
+    #[test]
+    fn one_run_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, ..) = open(folder.path());
+        store.keep("a", &outcome()).unwrap();
+        let told = Store::open(folder.path(), 1, "me").map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains("another run is at work there"), "{told}");
+        assert_eq!(read(folder.path(), 1, "me").unwrap().outcomes.len(), 1, "it can be looked at meanwhile");
+        drop(store);
+        assert_eq!(open(folder.path()).1, ["a"]);
+    }
+
+    #[test]
+    fn a_damaged_line_costs_its_own_point_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = three(folder.path());
+        let second: usize = text.lines().take(2).map(|line| line.len() + 1).sum();
+        let damaged = format!("{}\u{0}{}", &text[..second], &text[second + 1..]);
+        fs::write(folder.path().join(FILE), &damaged).unwrap();
+        let (store, keys, warnings) = open(folder.path());
+        assert_eq!(keys, ["a", "c"]);
+        assert!(warnings.len() == 1 && warnings[0].contains("line 3"), "{warnings:?}");
+        store.keep("b", &outcome()).unwrap();
+        drop(store);
+        assert_eq!(open(folder.path()).1, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_tore_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = three(folder.path());
+        for torn in [1, 20, text.lines().last().unwrap().len()] {
+            fs::write(folder.path().join(FILE), &text[..text.len() - torn]).unwrap();
+            let (store, keys, warnings) = open(folder.path());
+            assert_eq!((keys.len(), warnings.len()), (2, 0), "{torn} bytes are missing");
+            store.keep("c", &outcome()).unwrap();
+            drop(store);
+            assert_eq!(fs::read_to_string(folder.path().join(FILE)).unwrap(), text);
+        }
+        fs::write(folder.path().join(FILE), &HEADER[..9]).unwrap();
+        assert!(open(folder.path()).1.is_empty());
+        assert_eq!(fs::read_to_string(folder.path().join(FILE)).unwrap(), HEADER);
+    }
+
+    #[test]
+    fn points_of_other_builds_may_look_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = "{\"key\":\"x\",\"seed\":1,\"program\":\"before\",\"outcome\":{\"speed\":3}}\n";
+        fs::write(folder.path().join(FILE), three(folder.path()) + other).unwrap();
+        let (_store, keys, warnings) = open(folder.path());
+        assert_eq!((keys.len(), warnings), (3, vec![]));
     }
 }

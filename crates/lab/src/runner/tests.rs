@@ -91,7 +91,9 @@ fn what_was_finished_before_an_interruption_is_not_done_again() {
     let folder = half.path().to_owned();
     let partial = work::report_of(&order(1), &folder, "me").unwrap();
     assert_eq!(partial.missing(), 2);
-    assert!(partial.html().contains("2 points are missing") && partial.to_string().contains("goes on"));
+    assert!(partial.html().contains("2 points are missing"));
+    let goes_on = format!("`{} --out {}` goes on", order(1).command(), folder.display());
+    assert!(partial.to_string().contains(&goes_on), "{partial}");
 
     assert_eq!(run_in(&folder, 1, "me").unwrap().1, 2);
     for name in ["small.csv", "claims.csv", "report.html"] {
@@ -117,8 +119,55 @@ fn foreign_and_damaged_files_are_told() {
     run_in(folder.path(), 1, "me").unwrap();
     let damaged = text(folder.path(), "points.jsonl").replacen("\"seed\"", "\"sead\"", 1);
     fs::write(&points, damaged).unwrap();
+    let (report, measured) = run_in(folder.path(), 1, "me").unwrap();
+    assert_eq!((measured, report.missing()), (1, 0));
+    let told = &report.warnings[..];
+    assert!(told.len() == 1 && told[0].contains("line 2") && told[0].contains("passed over"), "{told:?}");
+}
+
+#[test]
+fn nothing_is_written_where_other_things_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("report.html");
+    fs::write(&theirs, "my thesis").unwrap();
     let told = error(run_in(folder.path(), 1, "me"));
-    assert!(told.contains("line 2") && told.contains("remove the line"), "{told}");
+    assert!(told.contains("is not empty") && told.contains("give a new or an empty folder"), "{told}");
+    // A setting that is none of ours.
+    fs::write(folder.path().join("setting.json"), "{\"colour\": 3}").unwrap();
+    assert!(error(run_in(folder.path(), 1, "me")).contains("not a file of the laboratory's"));
+    assert_eq!(text(folder.path(), "setting.json"), "{\"colour\": 3}");
+    // Points that are none of ours.
+    fs::remove_file(folder.path().join("setting.json")).unwrap();
+    fs::write(folder.path().join("points.jsonl"), "").unwrap();
+    assert!(error(run_in(folder.path(), 1, "me")).contains("not a file of the laboratory's"));
+    assert_eq!(
+        (text(folder.path(), "report.html").as_str(), fs::read_dir(folder.path()).unwrap().count()),
+        ("my thesis", 2)
+    );
+    // Ours whose setting was removed.
+    let ours = tempfile::tempdir().unwrap();
+    run_in(ours.path(), 1, "me").unwrap();
+    fs::remove_file(ours.path().join("setting.json")).unwrap();
+    assert_eq!(run_in(ours.path(), 1, "me").unwrap().1, 0);
+    // An interruption while the setting was written.
+    let begun = tempfile::tempdir().unwrap();
+    fs::write(begun.path().join("setting.new"), "{\"stripe").unwrap();
+    fs::write(begun.path().join("points.jsonl"), "{\"str").unwrap();
+    assert_eq!(run_in(begun.path(), 1, "me").unwrap().1, 4);
+    assert!(!begun.path().join("setting.new").exists());
+}
+
+#[test]
+fn a_second_run_leaves_the_first_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    run_in(folder.path(), 1, "me").unwrap();
+    let before = text(folder.path(), "setting.json");
+    let (running, _) = store::Store::open(folder.path(), 1, "me").unwrap();
+    let told = error(run_in(folder.path(), 2, "me"));
+    assert!(told.contains("another run is at work there"), "{told}");
+    assert_eq!(text(folder.path(), "setting.json"), before);
+    drop(running);
+    run_in(folder.path(), 2, "me").unwrap();
 }
 
 #[test]
@@ -129,6 +178,7 @@ fn a_report_needs_a_folder_with_results() {
     assert!(told(&folder.path().join("nowhere")).contains("holds no results"));
     fs::write(folder.path().join("setting.json"), "{}").unwrap();
     assert!(told(folder.path()).contains("not a file of the laboratory's"));
+    fs::remove_file(folder.path().join("setting.json")).unwrap();
     // An experiment of a later version.
     run_in(folder.path(), 1, "me").unwrap();
     assert!(told(folder.path()).contains("no experiment 'small'"));

@@ -10,7 +10,10 @@ use std::{
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Order, Outcomes, RunError, at, files, store};
+use super::{
+    Order, Outcomes, RunError, files, folder,
+    store::{self, Found, Store},
+};
 use crate::{
     experiments::Results,
     findings::LabReport,
@@ -61,12 +64,12 @@ pub fn run(
     program: &str,
     on_progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<LabReport, RunError> {
-    fs::create_dir_all(folder).map_err(at(folder))?;
-    let mut outcomes = store::read(folder, order.seed, program)?;
+    folder::take(folder)?;
+    let (store, mut found) = Store::open(folder, order.seed, program)?;
     order.write(folder, program)?;
-    let store = store::Store::open(folder, order.seed, program)?;
-    outcomes.extend(measure_missing(order, &outcomes, &store, on_progress)?);
-    write(order, folder, outcomes)
+    let measured = measure_missing(order, &found.outcomes, &store, on_progress)?;
+    found.outcomes.extend(measured);
+    write(order, folder, found)
 }
 
 /// Makes the report of what is in a folder.
@@ -83,9 +86,9 @@ pub(super) fn report_of(order: &Order, folder: &Path, program: &str) -> Result<L
     write(order, folder, store::read(folder, order.seed, program)?)
 }
 
-fn write(order: &Order, folder: &Path, outcomes: Outcomes) -> Result<LabReport, RunError> {
-    let results = Results::new(order.effort, outcomes);
-    let report = LabReport::new(order, &results);
+fn write(order: &Order, folder: &Path, found: Found) -> Result<LabReport, RunError> {
+    let results = Results::new(order.effort, found.outcomes);
+    let report = LabReport::new(order, folder, &results, found.warnings);
     files::write(order, &results, &report, folder)?;
     Ok(report)
 }
@@ -93,7 +96,7 @@ fn write(order: &Order, folder: &Path, outcomes: Outcomes) -> Result<LabReport, 
 fn measure_missing(
     order: &Order,
     there: &Outcomes,
-    store: &store::Store,
+    store: &Store,
     on_progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<Outcomes, RunError> {
     let tasks = tasks(order);

@@ -1,0 +1,74 @@
+//! How much of an experiment a run is: made of its points, so that it is what was really done.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    experiments::Effort,
+    point::{Point, WriteLoad},
+};
+
+/// As in "Here: 30 points, each 2 passes of 64 MiB, 10 writes under way. A quick run."
+pub(super) fn of(points: &[Point], effort: Effort) -> String {
+    let values = |value: fn(&WriteLoad) -> u64| -> BTreeSet<u64> {
+        points.iter().map(|point| value(&point.load)).collect()
+    };
+    let passes = values(|load| u64::from(load.passes));
+    let word = if passes.iter().eq([&1]) { "pass" } else { "passes" };
+    let pass = pass_text(&values(|load| load.pass_bytes), &values(WriteLoad::requests));
+    let lead =
+        if points.iter().any(|point| point.lead_passes > 0) { " after one that does not count" } else { "" };
+    let depths = list(&values(|load| u64::from(load.depth)), u64::to_string);
+    let quick = if effort == Effort::Quick { " A quick run." } else { "" };
+    format!(
+        "Here: {} points, each {} {word} of {pass}{lead}, {depths} writes under way.{quick}",
+        points.len(),
+        list(&passes, u64::to_string)
+    )
+}
+
+/// All passes are of so many bytes, or of so many writes.
+fn pass_text(bytes: &BTreeSet<u64>, writes: &BTreeSet<u64>) -> String {
+    if bytes.len() > 1 && writes.len() == 1 {
+        return format!("{} writes", list(writes, u64::to_string));
+    }
+    list(bytes, |bytes| format!("{} MiB", bytes >> 20))
+}
+
+/// As in "1, 4 or 10".
+fn list(values: &BTreeSet<u64>, text: impl Fn(&u64) -> String) -> String {
+    let mut texts: Vec<_> = values.iter().map(text).collect();
+    let last = texts.pop().unwrap_or_default();
+    if texts.is_empty() { last } else { format!("{} or {last}", texts.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::EXPERIMENTS;
+
+    #[test]
+    fn what_a_run_says_of_itself_is_what_it_does() {
+        let told = |id: &str, effort| {
+            let experiment = EXPERIMENTS.iter().find(|experiment| experiment.id == id).unwrap();
+            of(&(experiment.points)(effort), effort)
+        };
+        assert_eq!(
+            told("raid4s-endurance", Effort::Quick),
+            "Here: 5 points, each 2 passes of 64 MiB, 10 writes under way. A quick run."
+        );
+        assert_eq!(
+            told("raid4s-endurance", Effort::Full),
+            "Here: 5 points, each 3 passes of 128 MiB, 10 writes under way."
+        );
+        assert_eq!(
+            told("raid4s-seq", Effort::Full),
+            "Here: 25 points, each 1 pass of 4096 MiB, 1, 2, 4, 10 or 32 writes under way."
+        );
+        assert!(told("all", Effort::Full).contains("2 passes of 2000 writes after one that does not count"));
+        for experiment in EXPERIMENTS {
+            let amounts = ["MiB", "GiB", "passes of", "three times"];
+            let here = experiment.setting.iter().filter(|text| !text.starts_with("The "));
+            assert!(here.flat_map(|text| amounts.map(|amount| text.contains(amount))).all(|found| !found));
+        }
+    }
+}
