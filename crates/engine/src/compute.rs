@@ -14,7 +14,7 @@ use crate::{
     mutants::{Mutant, lives},
     plan::{Band, Cycle, Plan, Redundancy, StripeState},
     recovery::recover_data,
-    rows::{BLOCK_BYTES, RowSet},
+    rows::{BLOCK_BYTES, ROWS_MAX, RowSet},
 };
 
 /// The new content of one write's part in one stripe.
@@ -68,11 +68,16 @@ impl NewData {
 /// Consecutive rows of one column, with their bytes.
 #[derive(Debug)]
 pub(crate) struct Run {
+    pub(crate) column: usize,
     pub(crate) rows: Range<usize>,
     pub(crate) buf: IoBuf,
 }
 
 impl Run {
+    fn covers(&self, column: usize, rows: &Range<usize>) -> bool {
+        self.column == column && self.rows.start <= rows.start && rows.end <= self.rows.end
+    }
+
     fn part(&self, rows: &Range<usize>) -> Range<usize> {
         byte_range(&(rows.start - self.rows.start..rows.end - self.rows.start))
     }
@@ -83,11 +88,11 @@ pub(crate) fn byte_range(rows: &Range<usize>) -> Range<usize> {
     rows.start * BLOCK_BYTES..rows.end * BLOCK_BYTES
 }
 
-/// Runs of one column, in no particular order, disjoint.
-pub(crate) type Runs = SmallVec<[Run; 2]>;
+/// Blocks read for a plan, in no particular order, disjoint.
+pub(crate) type Fetched = SmallVec<[Run; 4]>;
 
-/// The blocks read for a plan, by column.
-pub(crate) type Fetched = SmallVec<[Runs; 8]>;
+/// What is to be written.
+pub(crate) type Extents = SmallVec<[WriteExtent; 4]>;
 
 /// One write to one column: consecutive bytes of its chunk.
 #[derive(Debug)]
@@ -98,26 +103,19 @@ pub(crate) struct WriteExtent {
     pub(crate) bufs: WriteBufs,
 }
 
-fn find<'a>(runs: &'a Runs, rows: &Range<usize>) -> Option<&'a [u8]> {
-    let run = runs.iter().find(|run| run.rows.start <= rows.start && rows.end <= run.rows.end)?;
+fn find<'a>(fetched: &'a [Run], column: usize, rows: &Range<usize>) -> Option<&'a [u8]> {
+    let run = fetched.iter().find(|run| run.covers(column, rows))?;
     Some(&run.buf[run.part(rows)])
 }
 
 /// Computes everything a plan writes.
 ///
 /// `fetched` holds the old content of every row that the plan reads (`r` and `t`).
-pub(crate) fn compute(
-    plan: &Plan,
-    state: &StripeState,
-    mut new: NewData,
-    mut fetched: Fetched,
-) -> SmallVec<[WriteExtent; 8]> {
+pub(crate) fn compute(plan: &Plan, state: &StripeState, mut new: NewData, mut fetched: Fetched) -> Extents {
     for band in plan.bands.iter().filter(|band| band.cycle == Cycle::Recover) {
         recover_band(band, state, &mut fetched);
     }
-    let mut merged = merge_partial_blocks(plan, state, &new, &fetched);
-    let parity = compute_parity(plan, state, &new, &mut fetched, &merged);
-    let mut extents = SmallVec::new();
+    let mut extents = Extents::new();
     if state.redundancy == Redundancy::Mirrors {
         // Mirrors are written as the one data column is; its own copy may be missing.
         for (column, _) in plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
@@ -126,52 +124,59 @@ pub(crate) fn compute(
         }
         return extents;
     }
+    let mut merged = merge_partial_blocks(plan, state, &new, &fetched);
+    let parity = compute_parity(plan, state, &new, fetched, &merged);
     for (column, ops) in plan.columns[..state.data_columns].iter().enumerate() {
-        add_data_extents(&mut extents, column, ops.w, plan, &mut new, &mut merged[column]);
+        if !ops.w.is_empty() {
+            add_data_extents(&mut extents, column, ops.w, plan, &mut new, &mut merged);
+        }
     }
-    extents.extend(parity);
+    add_merged_extents(&mut extents, parity);
     extents
 }
 
-/// Pieces of one column that replace the request's own bytes, by row.
-type Merged = SmallVec<[(usize, SharedBuf); 2]>;
+/// New content of some rows of a column.
+struct Piece {
+    column: usize,
+    rows: Range<usize>,
+    buf: SharedBuf,
+}
+
+/// Pieces of this stripe.
+type Pieces = SmallVec<[Piece; 4]>;
 
 /// Recovers the old content of a band's data columns that could not be read.
 fn recover_band(band: &Band, state: &StripeState, fetched: &mut Fetched) {
     for rows in band.rows.runs() {
         let lost: SmallVec<[usize; 2]> =
-            (0..state.data_columns).filter(|c| find(&fetched[*c], &rows).is_none()).collect();
+            (0..state.data_columns).filter(|c| find(fetched, *c, &rows).is_none()).collect();
         let out = {
             let data: SmallVec<[Option<&[u8]>; 8]> =
-                (0..state.data_columns).map(|c| find(&fetched[c], &rows)).collect();
-            let redundant = |i: usize| fetched.get(state.data_columns + i).and_then(|runs| find(runs, &rows));
+                (0..state.data_columns).map(|c| find(fetched, c, &rows)).collect();
+            let redundant = |i: usize| find(fetched, state.data_columns + i, &rows);
             recover_data(&data, redundant(0), redundant(1), &lost, byte_range(&rows).len())
                 .expect("the plan recovers only what its parity allows")
         };
-        for (column, buf) in lost.into_iter().zip(out) {
-            fetched[column].push(Run { rows: rows.clone(), buf });
-        }
+        let recovered = lost.into_iter().zip(out);
+        fetched.extend(recovered.map(|(column, buf)| Run { column, rows: rows.clone(), buf }));
     }
 }
 
-/// Joins old and new content of partly overwritten blocks, where their row's parity is computed.
-fn merge_partial_blocks(
-    plan: &Plan,
-    state: &StripeState,
-    new: &NewData,
-    fetched: &Fetched,
-) -> SmallVec<[Merged; 8]> {
-    let mut all: SmallVec<[Merged; 8]> = (0..state.data_columns).map(|_| Merged::new()).collect();
+/// Joins old and new content of partly overwritten blocks, where their row's parity is computed. They replace the
+/// request's own bytes.
+fn merge_partial_blocks(plan: &Plan, state: &StripeState, new: &NewData, fetched: &Fetched) -> Pieces {
+    let mut merged = Pieces::new();
     for band in plan.bands.iter().filter(|band| band.partial && band.cycle != Cycle::Direct) {
-        for (column, merged) in all.iter_mut().enumerate() {
+        for column in 0..state.data_columns {
             for row in (band.rows & state.columns[column].partial).runs().flatten() {
-                let old =
-                    find(&fetched[column], &(row..row + 1)).expect("a partial block's old content was read");
-                merged.push((row, merge_block(column, row, old, new)));
+                let rows = row..row + 1;
+                let old = find(fetched, column, &rows).expect("a partial block's old content was read");
+                let buf = merge_block(column, row, old, new);
+                merged.push(Piece { column, rows, buf });
             }
         }
     }
-    all
+    merged
 }
 
 fn merge_block(column: usize, row: usize, old: &[u8], new: &NewData) -> SharedBuf {
@@ -190,8 +195,8 @@ fn merge_block(column: usize, row: usize, old: &[u8], new: &NewData) -> SharedBu
 struct Scope<'a> {
     state: &'a StripeState,
     new: &'a NewData,
-    fetched: &'a Fetched,
-    merged: &'a [Merged],
+    fetched: &'a [Run],
+    merged: &'a [Piece],
     rows: Range<usize>,
 }
 
@@ -200,8 +205,8 @@ impl<'a> Scope<'a> {
     fn content(&self, column: usize) -> &'a [u8] {
         let state = &self.state.columns[column];
         if state.partial.contains(self.rows.start) {
-            let merged = self.merged[column].iter().find(|(row, _)| *row == self.rows.start);
-            return &merged.expect("partial blocks were joined").1;
+            let is_it = |piece: &&Piece| piece.column == column && piece.rows.start == self.rows.start;
+            return &self.merged.iter().find(is_it).expect("partial blocks were joined").buf;
         }
         if state.dirty.contains(self.rows.start) {
             return self.new.bytes(column, &byte_range(&self.rows));
@@ -210,65 +215,65 @@ impl<'a> Scope<'a> {
     }
 
     fn old(&self, column: usize) -> &'a [u8] {
-        find(&self.fetched[column], &self.rows).expect("the plan reads the old content it needs")
+        find(self.fetched, column, &self.rows).expect("the plan reads the old content it needs")
     }
 }
 
-/// The rows of a band in pieces that can be computed at once: runs, or single rows where blocks were joined.
-fn pieces(band: &Band) -> SmallVec<[Range<usize>; 8]> {
-    if band.partial {
-        return band.rows.runs().flatten().map(|row| row..row + 1).collect();
-    }
-    band.rows.runs().collect()
+/// The rows of a band in ranges that can be computed at once: runs, or single rows where blocks were joined.
+fn ranges(band: &Band) -> impl Iterator<Item = Range<usize>> {
+    let height = if band.partial { 1 } else { ROWS_MAX };
+    let cut = move |run: Range<usize>| {
+        let end = run.end;
+        run.step_by(height).map(move |start| start..(start + height).min(end))
+    };
+    band.rows.runs().flat_map(cut)
 }
 
-/// Computes all parity and returns it as write extents.
+/// Computes all parity.
 fn compute_parity(
     plan: &Plan,
     state: &StripeState,
     new: &NewData,
-    fetched: &mut Fetched,
-    merged: &[Merged],
-) -> SmallVec<[WriteExtent; 8]> {
+    mut fetched: Fetched,
+    merged: &[Piece],
+) -> Pieces {
     let k = state.data_columns;
     let columns: SmallVec<[usize; 2]> =
         (k..plan.columns.len()).filter(|c| !plan.columns[*c].dest.is_empty()).collect();
-    let mut old_parity: SmallVec<[Runs; 2]> =
-        columns.iter().map(|c| std::mem::take(&mut fetched[*c])).collect();
-    let mut made: SmallVec<[Vec<Computed>; 2]> = columns.iter().map(|_| Vec::new()).collect();
+    let mut old: SmallVec<[Run; 2]> = SmallVec::new();
+    while let Some(index) = fetched.iter().position(|run| run.column >= k) {
+        old.push(fetched.swap_remove(index));
+    }
+    let mut made = Pieces::new();
+    let mut updated = RowSet::EMPTY;
     for band in plan.bands.iter().filter(|band| band.cycle != Cycle::Direct) {
-        for rows in pieces(band) {
-            let scope = Scope { state, new, fetched, merged, rows: rows.clone() };
+        for rows in ranges(band) {
+            let scope = Scope { state, new, fetched: &fetched, merged, rows };
             if band.cycle == Cycle::Rmw {
-                update_parity(&scope, &columns, &mut old_parity);
-                continue;
-            }
-            let mut out: SmallVec<[IoBuf; 2]> =
-                columns.iter().map(|_| IoBuf::with_len(byte_range(&rows).len())).collect();
-            generate_parity(&scope, &columns, &mut out);
-            made.iter_mut().zip(out).for_each(|(made, buf)| made.push((rows.clone(), buf.freeze())));
-        }
-    }
-    let updated =
-        plan.bands.iter().filter(|b| b.cycle == Cycle::Rmw).fold(RowSet::EMPTY, |all, b| all | b.rows);
-    let mut extents = SmallVec::new();
-    for ((column, runs), made) in columns.into_iter().zip(old_parity).zip(&mut made) {
-        for run in runs {
-            let Run { rows, buf } = run;
-            let buf = buf.freeze();
-            for part in (updated & RowSet::range(rows.clone())).runs() {
-                let bytes = byte_range(&(part.start - rows.start..part.end - rows.start));
-                made.push((part, buf.slice(bytes)));
+                update_parity(&scope, &columns, &mut old);
+            } else {
+                generate_parity(&scope, &columns, &mut made);
             }
         }
-        made.sort_unstable_by_key(|(rows, _)| rows.start);
-        add_merged_extents(&mut extents, column, made.drain(..));
+        if band.cycle == Cycle::Rmw {
+            updated |= band.rows;
+        }
     }
-    extents
+    for Run { column, rows, buf } in old {
+        let parts = updated & RowSet::range(rows.clone());
+        let buf = buf.freeze();
+        if parts == RowSet::range(rows.clone()) {
+            made.push(Piece { column, rows, buf });
+            continue;
+        }
+        for part in parts.runs() {
+            let bytes = byte_range(&(part.start - rows.start..part.end - rows.start));
+            made.push(Piece { column, rows: part, buf: buf.slice(bytes) });
+        }
+    }
+    made.sort_unstable_by_key(|piece| (piece.column, piece.rows.start));
+    made
 }
-
-/// New parity of some rows.
-type Computed = (Range<usize>, SharedBuf);
 
 /// Which parity a redundant column is, by its place behind the data columns.
 fn is_q(scope: &Scope<'_>, column: usize) -> bool {
@@ -276,94 +281,102 @@ fn is_q(scope: &Scope<'_>, column: usize) -> bool {
 }
 
 /// Read-modify-write: brings old parity up to date in place.
-fn update_parity(scope: &Scope<'_>, columns: &[usize], old_parity: &mut [Runs]) {
+fn update_parity(scope: &Scope<'_>, columns: &[usize], old_parity: &mut [Run]) {
     let dirty =
         (0..scope.state.data_columns).filter(|c| scope.state.columns[*c].dirty.contains(scope.rows.start));
+    let of = |column: usize| {
+        let run = old_parity.iter().position(|run| run.covers(column, &scope.rows));
+        run.expect("an RMW reads the old parity")
+    };
+    let runs: SmallVec<[usize; 2]> = columns.iter().map(|column| of(*column)).collect();
     for column in dirty {
         if lives(Mutant::ParityNotUpdated) {
             continue;
         }
         let (old, new) = (scope.old(column), scope.content(column));
         let column = column + usize::from(lives(Mutant::WrongQCoefficient));
-        match old_parity {
-            [p, q] => parity::pq_update(part_mut(p, &scope.rows), part_mut(q, &scope.rows), column, old, new),
-            [one] if is_q(scope, columns[0]) => {
-                parity::q_update(part_mut(one, &scope.rows), column, old, new)
+        match runs[..] {
+            [p, q] => {
+                let [p, q] = old_parity.get_disjoint_mut([p, q]).expect("P and Q are two columns");
+                parity::pq_update(part_mut(p, &scope.rows), part_mut(q, &scope.rows), column, old, new);
             }
-            [one] => parity::p_update(part_mut(one, &scope.rows), old, new),
+            [q] if is_q(scope, columns[0]) => {
+                parity::q_update(part_mut(&mut old_parity[q], &scope.rows), column, old, new)
+            }
+            [p] => parity::p_update(part_mut(&mut old_parity[p], &scope.rows), old, new),
             _ => unreachable!("levels have one or two parity columns"),
         }
     }
 }
 
-fn part_mut<'a>(runs: &'a mut Runs, rows: &Range<usize>) -> &'a mut [u8] {
-    let run = runs
-        .iter_mut()
-        .find(|run| run.rows.start <= rows.start && rows.end <= run.rows.end)
-        .expect("an RMW reads the old parity");
+fn part_mut<'a>(run: &'a mut Run, rows: &Range<usize>) -> &'a mut [u8] {
     let part = run.part(rows);
     &mut run.buf[part]
 }
 
 /// Computes parity anew from the content all data columns will have.
-fn generate_parity(scope: &Scope<'_>, columns: &[usize], out: &mut [IoBuf]) {
+fn generate_parity(scope: &Scope<'_>, columns: &[usize], made: &mut Pieces) {
     let data: SmallVec<[Option<&[u8]>; 8]> =
         (0..scope.state.data_columns).map(|c| Some(scope.content(c))).collect();
-    match out {
+    let mut out: SmallVec<[IoBuf; 2]> =
+        columns.iter().map(|_| IoBuf::with_len(byte_range(&scope.rows).len())).collect();
+    match &mut out[..] {
+        [] => {}
         [p, q] => parity::pq_gen(&data, p, q),
         [one] if is_q(scope, columns[0]) => parity::q_gen(&data, one),
         [one] => parity::p_gen(&data, one),
         _ => unreachable!("levels have one or two parity columns"),
     }
+    let piece = |(column, buf): (&usize, IoBuf)| Piece {
+        column: *column,
+        rows: scope.rows.clone(),
+        buf: buf.freeze(),
+    };
+    made.extend(columns.iter().zip(out).map(piece));
 }
 
-/// Adds pieces of a column, ordered by row, as one extent per run of consecutive rows.
-fn add_merged_extents(
-    extents: &mut SmallVec<[WriteExtent; 8]>,
-    column: usize,
-    pieces: impl Iterator<Item = Computed>,
-) {
+/// Adds pieces, ordered by column and row, as one extent per run of consecutive rows.
+fn add_merged_extents(extents: &mut Extents, pieces: Pieces) {
     let mut end = None;
-    for (rows, buf) in pieces {
+    for Piece { column, rows, buf } in pieces {
         match extents.last_mut() {
-            Some(last) if end == Some(rows.start) => last.bufs.push(buf),
-            _ => extents.push(WriteExtent {
-                column,
-                start: byte_range(&rows).start,
-                bufs: WriteBufs::from_iter([buf]),
-            }),
+            Some(last) if end == Some((column, rows.start)) => last.bufs.push(buf),
+            _ => extents.push(exact_extent(column, byte_range(&rows).start, buf)),
         }
-        end = Some(rows.end);
+        end = Some((column, rows.end));
     }
 }
 
 /// Adds a data column's writes: the request's own bytes, joined blocks in their places.
 fn add_data_extents(
-    extents: &mut SmallVec<[WriteExtent; 8]>,
+    extents: &mut Extents,
     column: usize,
     rows: RowSet,
     plan: &Plan,
     new: &mut NewData,
-    merged: &mut Merged,
+    merged: &mut Pieces,
 ) {
-    if rows.is_empty() {
-        return;
-    }
     let is_exact = |band: &Band| band.cycle == Cycle::Direct && band.rows.intersects(&rows);
     if plan.bands.iter().any(is_exact) {
         let dirty = new.dirty_bytes(column);
         extents.push(exact_extent(column, dirty.start, new.take(column, &dirty)));
         return;
     }
-    let whole = rows - merged.iter().fold(RowSet::EMPTY, |all, (row, _)| all | RowSet::range(*row..*row + 1));
-    let mut pieces: SmallVec<[Computed; 4]> =
-        whole.runs().map(|run| (run.clone(), new.take(column, &byte_range(&run)))).collect();
-    if !merged.is_empty() {
-        let joined = merged.drain(..).filter(|(row, _)| rows.contains(*row));
-        pieces.extend(joined.map(|(row, buf)| (row..row + 1, buf)));
-        pieces.sort_unstable_by_key(|(rows, _)| rows.start);
+    let mut pieces = Pieces::new();
+    let mut whole = rows;
+    while let Some(index) = merged.iter().position(|piece| piece.column == column) {
+        let joined = merged.swap_remove(index);
+        if rows.contains(joined.rows.start) {
+            whole = whole - RowSet::range(joined.rows.clone());
+            pieces.push(joined);
+        }
     }
-    add_merged_extents(extents, column, pieces.into_iter());
+    for run in whole.runs() {
+        let buf = new.take(column, &byte_range(&run));
+        pieces.push(Piece { column, rows: run, buf });
+    }
+    pieces.sort_unstable_by_key(|piece| piece.rows.start);
+    add_merged_extents(extents, pieces);
 }
 
 /// Exactly the new bytes of a column.
@@ -477,13 +490,14 @@ mod tests {
     }
 
     fn fetch(plan: &Plan, columns: &[Vec<u8>]) -> Fetched {
-        let runs = |(ops, chunk): (&crate::plan::ColumnOps, &Vec<u8>)| {
-            ops.reads()
-                .runs()
-                .map(|rows| Run { buf: IoBuf::copy_of(&chunk[byte_range(&rows)]), rows })
-                .collect()
+        let runs = |(column, (ops, chunk)): (usize, (&crate::plan::ColumnOps, &Vec<u8>))| {
+            let run = move |rows: Range<usize>| {
+                let buf = IoBuf::copy_of(&chunk[byte_range(&rows)]);
+                Run { column, rows, buf }
+            };
+            ops.reads().runs().map(run).collect::<Vec<_>>()
         };
-        plan.columns.iter().zip(columns).map(runs).collect()
+        plan.columns.iter().zip(columns).enumerate().flat_map(runs).collect()
     }
 
     proptest! {

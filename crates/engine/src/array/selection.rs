@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Array, Shared};
+use super::{Array, Shared, write::Planned};
 use crate::{
     error::ArrayError,
     geometry::{Geometry, StripeIndex, StripeSpan},
     ledger::Ledger,
     plan::{
-        self, Plan, PlanError, StripeState, WriteSelection,
+        self, Plan, PlanError, WriteSelection,
         costs::{ColumnCosts, MemberCost},
         selection::Policy,
     },
@@ -98,10 +98,11 @@ impl Shared {
         selection: &dyn WriteSelection,
         topology: &Topology,
         span: &StripeSpan,
-        state: &StripeState,
-    ) -> Result<Plan, PlanError> {
+        planned: &mut Planned,
+    ) -> Result<(), PlanError> {
+        let Planned { state, plan } = planned;
         let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
-        let plan = plan::build(state, selection, &costs)?;
+        plan::build_into(plan, state, selection, &costs)?;
         self.tracer.tell(|number| Decision {
             number,
             at: self.env.now(),
@@ -111,7 +112,7 @@ impl Shared {
             policy: selection.policy().name,
             bands: plan.bands.clone(),
         });
-        Ok(plan)
+        Ok(())
     }
 
     /// Counts what a plan does, in the array and on each member.

@@ -12,14 +12,14 @@ use super::{
     wait::{Requested, are_ready, wait_all},
 };
 use crate::{
-    compute::{self, Fetched, NewData, Run, Runs, WriteExtent, byte_range},
+    compute::{self, Extents, Fetched, NewData, Run, byte_range},
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     intent::{IntentGuard, KeptIntent},
     locks::{KeptRows, RowGuard},
     meter::IoClass,
     mutants::{Mutant, lives},
-    plan::{Plan, PlanError, Presence, StripeState, WriteSelection},
+    plan::{Plan, Presence, StripeState},
     rows::RowSet,
     stats::Cause,
     topology::{Member, Topology},
@@ -39,9 +39,15 @@ struct PlannedRead {
 type Unreadable = SmallVec<[usize; 2]>;
 
 /// What is known of a stripe, and how it is to be written.
-struct Planned {
-    state: StripeState,
-    plan: Plan,
+pub(super) struct Planned {
+    pub(super) state: StripeState,
+    pub(super) plan: Plan,
+}
+
+impl Planned {
+    fn new(state: StripeState) -> Self {
+        Self { state, plan: Plan::default() }
+    }
 }
 
 /// Reads under way.
@@ -78,7 +84,7 @@ enum Rest {
     /// Rows and region; it is to be planned, and that is not simple.
     Plan(StripeWrite, Held),
     /// All that the plan reads is asked for.
-    Reads(StripeWrite, Held, Arc<Topology>, Planned, Reads),
+    Reads(StripeWrite, Held, Arc<Topology>, Box<Planned>, Reads),
     /// All that it writes is asked for.
     Writes(Held, Arc<Topology>, Requested<Result<(), IoError>>, SmallVec<[Arc<Member>; 8]>),
 }
@@ -204,16 +210,17 @@ impl Shared {
             return Progress::Done(Err(ArrayError::Failed));
         }
         let selection = &**self.selection.get(request).as_ref();
-        let Ok(planned) = self.plan_for(selection, &topology, &write.span, &Unreadable::new()) else {
+        let mut planned = Planned::new(self.state_for(&topology, &write.span, &Unreadable::new()));
+        if self.plan(selection, &topology, &write.span, &mut planned).is_err() {
             return Progress::Waits(Rest::Plan(write, Held::keep(rows, intent)));
-        };
+        }
         let reads = self.request_reads(&topology, stripe, &planned.plan);
         if !are_ready(&reads.requested, |done| done.result.is_ok()) {
             let held = Held::keep(rows, intent);
-            return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), planned, reads));
+            return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new(planned), reads));
         }
         let done = reads.requested.into_iter().filter_map(|read| read.try_ready().ok());
-        let fetched = fetched(&planned.plan, reads.planned, done).expect("all could be read");
+        let fetched = fetched(reads.planned, done).expect("all could be read");
         let Writes { requested, members } = self.request_planned(&topology, write, &planned, fetched);
         let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
         if is_settled && are_ready(&requested, Result::is_ok) {
@@ -259,8 +266,10 @@ impl Shared {
                         return Err(ArrayError::Failed);
                     }
                     let selection = self.selection.load();
-                    match self.plan_for(&**selection, &topology, &write.span, &unreadable) {
-                        Ok(planned) => {
+                    let state = self.state_for(&topology, &write.span, &unreadable);
+                    let mut planned = Box::new(Planned::new(state));
+                    match self.plan(&**selection, &topology, &write.span, &mut planned) {
+                        Ok(()) => {
                             let reads = self.request_reads(&topology, stripe, &planned.plan);
                             (topology, planned, reads)
                         }
@@ -278,7 +287,7 @@ impl Shared {
                 }
             };
             let done = wait_all(reads.requested, self.is_metered()).await;
-            let fetched = match fetched(&planned.plan, reads.planned, done) {
+            let fetched = match fetched(reads.planned, done) {
                 Ok(fetched) => fetched,
                 Err(failed) => {
                     self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
@@ -295,23 +304,14 @@ impl Shared {
         (self.locks.resume(held.rows), intent)
     }
 
-    /// Plans a stripe's write by what is there now.
-    fn plan_for(
-        &self,
-        selection: &dyn WriteSelection,
-        topology: &Topology,
-        span: &StripeSpan,
-        unreadable: &Unreadable,
-    ) -> Result<Planned, PlanError> {
+    fn state_for(&self, topology: &Topology, span: &StripeSpan, unreadable: &Unreadable) -> StripeState {
         let trusted = self.is_trusted(span.stripe);
-        let state = StripeState::for_write(&self.geometry, span, trusted, |column| {
+        StripeState::for_write(&self.geometry, span, trusted, |column| {
             match topology.presence(&self.geometry, span.stripe, column) {
                 Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
                 presence => presence,
             }
-        });
-        let plan = self.plan(selection, topology, span, &state)?;
-        Ok(Planned { state, plan })
+        })
     }
 
     /// Asks for what the plan reads, all at once.
@@ -379,7 +379,7 @@ impl Shared {
         &self,
         topology: &Topology,
         stripe: StripeIndex,
-        extents: SmallVec<[WriteExtent; 8]>,
+        extents: Extents,
         flags: WriteFlags,
         after_read: &(dyn Fn(usize) -> bool + Sync),
         cause: Cause,
@@ -394,7 +394,7 @@ impl Shared {
         &self,
         topology: &'t Topology,
         stripe: StripeIndex,
-        extents: SmallVec<[WriteExtent; 8]>,
+        extents: Extents,
         flags: WriteFlags,
         after_read: &dyn Fn(usize) -> bool,
         cause: Cause,
@@ -448,17 +448,16 @@ impl Shared {
     }
 }
 
-/// What was read for a plan, by column; or else what could not be read.
+/// What was read for a plan; or else what could not be read.
 fn fetched(
-    plan: &Plan,
     planned: SmallVec<[PlannedRead; 8]>,
     done: impl IntoIterator<Item = ReadDone>,
 ) -> Result<Fetched, Vec<(usize, IoError)>> {
-    let mut fetched: Fetched = plan.columns.iter().map(|_| Runs::new()).collect();
+    let mut fetched = Fetched::new();
     let mut failed = Vec::new();
     for (PlannedRead { column, rows }, done) in planned.into_iter().zip(done) {
         match done.into_one() {
-            Ok(buf) => fetched[column].push(Run { rows, buf }),
+            Ok(buf) => fetched.push(Run { column, rows, buf }),
             Err(error) => failed.push((column, error)),
         }
     }

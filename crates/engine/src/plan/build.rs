@@ -21,7 +21,20 @@ pub fn build(
     costs: &dyn ColumnCosts,
 ) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    plan.columns.resize(state.columns.len(), ColumnOps::default());
+    build_into(&mut plan, state, selection, costs)?;
+    Ok(plan)
+}
+
+/// As [`build`], where an empty plan lies already: plans are large.
+pub(crate) fn build_into(
+    plan: &mut Plan,
+    state: &StripeState,
+    selection: &dyn WriteSelection,
+    costs: &dyn ColumnCosts,
+) -> Result<(), PlanError> {
+    for _ in &state.columns {
+        plan.columns.push(ColumnOps::default());
+    }
     let mut left = state.dirty_rows();
     while let Some(row) = left.first() {
         let band = band_of(state, left, row)?;
@@ -31,11 +44,11 @@ pub fn build(
     if plan.bands.iter().any(|band| band.free) {
         selection.choose(state, costs, &mut plan.bands);
     }
-    let Plan { columns, bands } = &mut plan;
+    let Plan { columns, bands } = plan;
     for band in bands {
         add_operations(columns, state, band);
     }
-    Ok(plan)
+    Ok(())
 }
 
 /// The rows of `left` that are in the same state as `row` in every column, with their cycle if there is but one.

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use build::build;
+pub(crate) use build::build_into;
 pub use counts::Counts;
 pub use selection::WriteSelection;
 pub use state::{ColumnState, Presence, Redundancy, StripeState};

@@ -87,15 +87,17 @@ impl StripeState {
             Level::Raid1 => Redundancy::Mirrors,
             _ => Redundancy::Parity { trusted: parity_trusted },
         };
-        let mut columns: SmallVec<[ColumnState; 8]> =
-            (0..geometry.members()).map(|column| ColumnState::empty(presence(column))).collect();
+        let mut state = Self { columns: SmallVec::new(), data_columns, redundancy };
+        for column in 0..geometry.members() {
+            state.columns.push(ColumnState::empty(presence(column)));
+        }
         for column in span.columns(geometry.chunk_bytes()) {
             let (bytes, _) = span.in_column(column, geometry.chunk_bytes());
             let dirty = RowSet::touching(bytes.clone());
-            columns[column].dirty = dirty;
-            columns[column].partial = dirty - RowSet::covered(bytes);
+            state.columns[column].dirty = dirty;
+            state.columns[column].partial = dirty - RowSet::covered(bytes);
         }
-        Self { columns, data_columns, redundancy }
+        state
     }
 
     /// The data columns.
