@@ -1,4 +1,4 @@
-//! A member in memory: every request is done at once. For benchmarks, tests and RAM-backed arrays.
+//! Members in memory: every request is done at once. For benchmarks, tests and RAM-backed arrays.
 //!
 //! There are no locks: as on a disk, requests that overlap while they are under way may each see or leave a mixture of
 //! both. Large pages are asked for, as members are large and the places written are all over them.
@@ -30,23 +30,28 @@ impl MemoryDevice {
     /// As [`MemoryDevice::new`] with a given logical block size.
     ///
     /// # Panics
-    /// When there is not that much address space.
+    /// When there is not that much address space, or the block size is not a power of two.
     pub fn with_block_bytes(name: impl Into<String>, size_bytes: u64, logical_block_bytes: u32) -> Self {
+        assert!(logical_block_bytes.is_power_of_two(), "blocks of {logical_block_bytes} bytes");
         let info = DeviceInfo { name: name.into(), size_bytes, logical_block_bytes, media: MediaKind::Ssd };
         Self { info, bytes: Bytes::new(size_bytes as usize) }
     }
 
     fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
-        let end = offset_bytes.checked_add(len_bytes).ok_or(IoError::new(IoErrorKind::Refused))?;
-        if end > self.info.size_bytes {
-            return Err(IoError::new(IoErrorKind::Truncated));
-        }
-        let block = u64::from(self.info.logical_block_bytes);
-        if !offset_bytes.is_multiple_of(block) || !len_bytes.is_multiple_of(block) {
-            return Err(IoError::from_errno(libc::EINVAL));
-        }
-        Ok(())
+        check(&self.info, offset_bytes, len_bytes)
     }
+}
+
+/// Whether a request lies in a device, on its blocks.
+fn check(info: &DeviceInfo, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
+    let end = offset_bytes.checked_add(len_bytes).ok_or(IoError::new(IoErrorKind::Refused))?;
+    if end > info.size_bytes {
+        return Err(IoError::new(IoErrorKind::Truncated));
+    }
+    if (offset_bytes | len_bytes) & (u64::from(info.logical_block_bytes) - 1) != 0 {
+        return Err(IoError::from_errno(libc::EINVAL));
+    }
+    Ok(())
 }
 
 impl Device for MemoryDevice {
@@ -88,6 +93,59 @@ impl Device for MemoryDevice {
             self.bytes.zero(offset_bytes as usize, len_bytes as usize);
         }
         IoFuture::ready(result)
+    }
+}
+
+/// Data of a member that holds none: writes are taken and forgotten, reads leave what the buffer had. Only its first bytes,
+/// where an array's metadata lies, are kept. What an array over such members does is what the engine itself takes.
+pub struct NullDevice {
+    kept: MemoryDevice,
+    info: DeviceInfo,
+}
+
+impl NullDevice {
+    /// A member of the given size that keeps what is below `kept_bytes`.
+    pub fn new(name: impl Into<String>, size_bytes: u64, kept_bytes: u64) -> Self {
+        let kept = MemoryDevice::new(name, kept_bytes);
+        let info = DeviceInfo { size_bytes, ..kept.info.clone() };
+        Self { kept, info }
+    }
+
+    /// Whether a request is for what is kept; one that is for both does not occur, since metadata lies on its own.
+    fn is_kept(&self, offset_bytes: u64) -> bool {
+        offset_bytes < self.kept.info.size_bytes
+    }
+}
+
+impl Device for NullDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        if self.is_kept(offset_bytes) {
+            return self.kept.read(offset_bytes, into);
+        }
+        let result = check(&self.info, offset_bytes, bufs_len(&into) as u64);
+        IoFuture::ready(ReadDone { result, bufs: into })
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        if self.is_kept(offset_bytes) {
+            return self.kept.write(offset_bytes, from, flags);
+        }
+        IoFuture::ready(check(&self.info, offset_bytes, bufs_len(&from) as u64))
+    }
+
+    fn flush(&self) -> Completion {
+        IoFuture::ready(Ok(()))
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+        if self.is_kept(offset_bytes) {
+            return self.kept.write_zeroes(offset_bytes, len_bytes, flags);
+        }
+        IoFuture::ready(check(&self.info, offset_bytes, len_bytes))
     }
 }
 

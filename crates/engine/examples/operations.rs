@@ -1,4 +1,5 @@
-//! A number of operations over memory members and nothing else, for counting instructions: `operations CASE COUNT`.
+//! A number of operations over memory members and nothing else, for counting instructions: `operations CASE COUNT`, and
+//! over members that move no data with `null` behind that.
 //!
 //! Runs in the simulated world, whose executor needs no threads and no system calls, as callgrind likes it; the
 //! engine and the members are the real ones.
@@ -6,11 +7,16 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use stripewise_device::{Device, IoBuf, WriteFlags, memory::MemoryDevice};
+use stripewise_device::{
+    Device, IoBuf, WriteFlags,
+    memory::{MemoryDevice, NullDevice},
+};
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
 use stripewise_sim::World;
 
 const MEMBER_BYTES: u64 = 64 << 20;
+/// More than the metadata takes.
+const METADATA_BYTES: u64 = 1 << 20;
 const BLOCK: usize = 4096;
 
 fn main() {
@@ -18,7 +24,13 @@ fn main() {
     let case = arguments.next().unwrap_or_default();
     let count: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(0);
     let world = World::new(1);
-    let member = |i| Arc::new(MemoryDevice::new(format!("memory{i}"), MEMBER_BYTES)) as Arc<dyn Device>;
+    let is_null = arguments.next().is_some_and(|members| members == "null");
+    let member = |i| -> Arc<dyn Device> {
+        match is_null {
+            true => Arc::new(NullDevice::new(format!("null{i}"), MEMBER_BYTES, METADATA_BYTES)),
+            false => Arc::new(MemoryDevice::new(format!("memory{i}"), MEMBER_BYTES)),
+        }
+    };
     let mut options = CreateOptions::new("operations", Level::Raid5, (0..5).map(member).collect());
     options.assume_clean = true;
     let env = world.env();

@@ -253,7 +253,9 @@ impl Geometry {
             Level::Raid6 => self.p_member(stripe) + 2,
         };
         // The columns follow one another around the members: data, and then P (and Q) again.
-        MemberIndex((first_data + column) % n)
+        let place = first_data + column;
+        let place = if place >= n { place - n } else { place };
+        MemberIndex(if place >= n { place - n } else { place })
     }
 
     /// The column that a member holds in a stripe.
