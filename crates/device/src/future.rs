@@ -45,6 +45,14 @@ impl<T> IoFuture<T> {
         }
     }
 
+    /// Takes the value out, if the request was done at once and that was not asked before.
+    pub fn take_ready(&mut self) -> Option<T> {
+        match &mut self.0 {
+            State::Ready(value) => value.take(),
+            _ => None,
+        }
+    }
+
     /// The value, if the request was done at once.
     pub fn try_ready(self) -> Result<T, Self> {
         match self.0 {

@@ -111,7 +111,7 @@ impl NullDevice {
         Self { kept, info }
     }
 
-    /// Whether a request is for what is kept; one that is for both does not occur, since metadata lies on its own.
+    /// Whether a request is for what is kept. One that begins there and ends behind it is refused as too long.
     fn is_kept(&self, offset_bytes: u64) -> bool {
         offset_bytes < self.kept.info.size_bytes
     }

@@ -6,14 +6,18 @@
 
 use std::ops::Range;
 
-use stripewise_format::extension::MapKind;
+use stripewise_format::{
+    bitmap::pages_for_regions,
+    extension::{BitmapDescriptor, MapKind},
+};
 
 use crate::geometry::{Geometry, StripeIndex};
 
 /// What a region stands for: bytes of each member, and which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionShape {
-    /// Bytes of each member that one region covers: of distributed ones at least, and less than twice that.
+    /// Bytes of each member that one region covers: of distributed ones this at least, and less than twice as much, where a
+    /// member has as many.
     pub bytes: u64,
     /// Which stripes they are.
     pub kind: MapKind,
@@ -23,9 +27,23 @@ impl RegionShape {
     /// How many regions members of this size have.
     pub(crate) fn count(&self, geometry: &Geometry) -> u64 {
         match self.kind {
-            MapKind::Linear => geometry.member_bytes().div_ceil(self.bytes),
-            MapKind::Distributed => 1 << (geometry.member_bytes() / self.bytes).max(1).ilog2(),
+            MapKind::Linear => geometry.stripes().div_ceil(self.stripes(geometry)),
+            MapKind::Distributed => {
+                1 << (geometry.member_bytes() / self.bytes).clamp(1, geometry.stripes()).ilog2()
+            }
         }
+    }
+
+    /// Whether a bitmap on disk is of these regions.
+    pub(crate) fn describes(&self, bitmap: &BitmapDescriptor, geometry: &Geometry) -> bool {
+        let count = self.count(geometry);
+        (bitmap.region_bytes, bitmap.map_kind, bitmap.region_count) == (self.bytes, self.kind, count)
+            && u64::from(bitmap.page_count) == pages_for_regions(count)
+    }
+
+    /// The stripes of a linear region.
+    fn stripes(&self, geometry: &Geometry) -> u64 {
+        (self.bytes / geometry.chunk_bytes() as u64).max(1)
     }
 }
 
@@ -37,17 +55,23 @@ pub(crate) struct RegionMap {
     region_stripes: u64,
     regions: u64,
     stripes: u64,
+    /// Distributed regions that are walked together.
+    group: usize,
 }
+
+/// What a walk over distributed regions reads of a member without a gap: long enough that a disk streams for most of the
+/// time, and short, so that some regions are done with before all are.
+const GROUP_BYTES: usize = 4 << 20;
 
 impl RegionMap {
     pub(crate) fn new(geometry: &Geometry, shape: RegionShape) -> Self {
-        let region_stripes = (shape.bytes / geometry.chunk_bytes() as u64).max(1);
-        let stripes = geometry.stripes();
-        let regions = match shape.kind {
-            MapKind::Linear => stripes.div_ceil(region_stripes),
-            MapKind::Distributed => shape.count(geometry),
-        };
-        Self { shape, region_stripes, regions, stripes }
+        Self {
+            shape,
+            region_stripes: shape.stripes(geometry),
+            regions: shape.count(geometry),
+            stripes: geometry.stripes(),
+            group: (GROUP_BYTES / geometry.chunk_bytes()).max(1),
+        }
     }
 
     pub(crate) fn shape(&self) -> RegionShape {
@@ -82,14 +106,14 @@ impl RegionMap {
         }
     }
 
-    /// Regions, which are in order, in the groups that a walk is done with at the same time: linear ones one by one,
-    /// distributed ones all at its end.
+    /// Regions, which are in order, in the groups that a walk is done with at the same time: linear ones one by one, of
+    /// distributed ones as many neighbours as make long runs.
     pub(crate) fn groups<'a>(&self, regions: &'a [usize]) -> impl Iterator<Item = &'a [usize]> + use<'a> {
         let size = match self.shape.kind {
             MapKind::Linear => 1,
-            MapKind::Distributed => regions.len().max(1),
+            MapKind::Distributed => self.group,
         };
-        regions.chunks(size)
+        regions.chunk_by(move |a, b| a / size == b / size)
     }
 
     /// The stripes of some regions, which are in order, as runs in the order of stripes: so that a member is read from
@@ -131,6 +155,9 @@ mod tests {
         fn regions_part_the_stripes(map in maps(), picked in any::<u64>()) {
             let regions: Vec<usize> = (0..map.regions()).filter(|r| picked >> (r % 64) & 1 == 1).collect();
             let walked: Vec<u64> = map.runs(&regions).flatten().collect();
+            let mut grouped: Vec<u64> = map.groups(&regions).flat_map(|group| map.runs(group)).flatten().collect();
+            grouped.sort_unstable();
+            prop_assert_eq!(&grouped, &walked);
             let expected: Vec<u64> =
                 (0..map.stripes).filter(|s| regions.contains(&map.region_of(StripeIndex(*s)))).collect();
             prop_assert_eq!(&walked, &expected);

@@ -6,11 +6,15 @@
 mod common;
 
 use common::{Lab, SHAPES};
-use stripewise_engine::{AssembleOptions, JobKind};
+use stripewise_engine::{
+    AssembleOptions, JobKind,
+    locking::{PRESETS, Preset},
+};
 
 fn crash_and_check(seed: u64) {
     let shape = SHAPES[seed as usize % SHAPES.len()];
-    let mut lab = Lab::new(seed, shape);
+    let preset = &PRESETS[seed as usize / SHAPES.len() % PRESETS.len()];
+    let mut lab = Lab::with_preset(seed, shape, preset);
     for round in 0..3 {
         lab.start_clients(3, 1000);
         let steps = lab.world.random(4000);
@@ -37,9 +41,9 @@ fn crashes_lose_nothing_flushed_and_leave_parity_right() {
     }
 }
 
-#[test]
-fn only_marked_regions_are_resynced() {
-    let mut lab = Lab::new(5, SHAPES[3]);
+/// The stripes that a resync walks after one block was written and power failed.
+fn resynced_after_one_write(preset: &'static Preset) -> (u64, Lab) {
+    let mut lab = Lab::with_preset(5, SHAPES[3], preset);
     let array = lab.array.clone();
     lab.world
         .run(async move {
@@ -52,7 +56,22 @@ fn only_marked_regions_are_resynced() {
     lab.wait_for_jobs();
     let job = lab.array.last_job().expect("a resync ran");
     assert_eq!(job.kind, JobKind::Resync);
-    assert_eq!(job.total_stripes, 65536 / 4096, "one region of 64 KiB");
+    assert_eq!(job.done_stripes, job.total_stripes);
+    (job.total_stripes, lab)
+}
+
+#[test]
+fn only_marked_regions_are_resynced() {
+    let (stripes, _) = resynced_after_one_write(Preset::named("orig").unwrap());
+    assert_eq!(stripes, 65536 / 4096, "one region of 64 KiB");
+}
+
+#[test]
+fn a_distributed_region_is_resynced_all_over_the_members() {
+    let (stripes, lab) = resynced_after_one_write(Preset::named("scala").unwrap());
+    let all = lab.array.geometry().stripes();
+    let regions = 1 << (all * 4096 / 65536).ilog2();
+    assert_eq!(stripes, all.div_ceil(regions), "every {regions}th of {all} stripes");
 }
 
 #[test]

@@ -49,6 +49,17 @@ fn a_rebuild_keeps_to_its_speed_limit_and_clients_are_not_kept_waiting() {
     );
 }
 
+/// The least speed is for jobs beside clients. Once the engine's own looks at its members counted as clients.
+#[test]
+fn a_job_without_clients_is_held_to_the_highest_speed_alone() {
+    let (lab, _spare) = slow_rebuild(1);
+    lab.array.set_speed_limits(SpeedLimits { min_bytes_per_s: 1 << 20, max_bytes_per_s: u64::MAX });
+    let start = lab.world.now();
+    lab.wait_for_jobs();
+    let took = lab.world.now().since(start);
+    assert!(took < Duration::from_secs(1), "{took:?} for less than 4 MiB");
+}
+
 /// What clients' writes take is told apart from what jobs write: here only the rebuild does, once over the whole member.
 #[test]
 fn what_a_rebuild_writes_is_counted_apart() {

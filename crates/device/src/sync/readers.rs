@@ -26,6 +26,7 @@ use super::{
 struct Cell {
     entered: [AtomicU64; 2],
     left: [AtomicU64; 2],
+    served: AtomicU64,
 }
 
 /// Counts requests under way.
@@ -41,7 +42,9 @@ pub struct Readers {
 impl Default for Readers {
     fn default() -> Self {
         let counts = || [AtomicU64::new(0), AtomicU64::new(0)];
-        let cells = (0..CELLS).map(|_| Cell { entered: counts(), left: counts() }).collect();
+        let cells = (0..CELLS)
+            .map(|_| Cell { entered: counts(), left: counts(), served: AtomicU64::new(0) })
+            .collect();
         Self { kind: AtomicUsize::new(0), cells, turn: Mutex::new(()) }
     }
 }
@@ -59,23 +62,25 @@ impl Readers {
     /// Counts a request in.
     #[inline]
     pub fn enter(&self) -> Reader<'_> {
+        self.enter_as(true)
+    }
+
+    fn enter_as(&self, is_request: bool) -> Reader<'_> {
         let kind = self.kind.load(Ordering::Relaxed);
         let (cell, is_own) = my_cell();
         add_one(&self.cells[cell].entered[kind], is_own, Ordering::Relaxed);
         // What the request looks at from here on is no older than what it was counted under.
         barrier::light();
-        Reader { readers: self, kind }
+        Reader { readers: self, kind, is_request }
     }
 
     /// Goes on with a request that was [kept](Reader::keep).
+    ///
+    /// # Panics
+    /// If the request is one of other readers.
     pub fn resume(&self, kept: Kept) -> Reader<'_> {
-        Reader { readers: self, kind: kept.kind }
-    }
-
-    #[inline]
-    fn leave(&self, kind: usize) {
-        let (cell, is_own) = my_cell();
-        add_one(&self.cells[cell].left[kind], is_own, Ordering::Release);
+        assert_eq!(kept.readers, ptr::from_ref(self).addr(), "a request is resumed where it was counted in");
+        Reader { readers: self, kind: kept.kind, is_request: true }
     }
 
     fn sum(&self, counts: impl Fn(&Cell) -> &AtomicU64) -> u64 {
@@ -110,7 +115,7 @@ impl Readers {
 
     /// Grows whenever a request is through.
     pub fn served(&self) -> u64 {
-        self.sum(|cell| &cell.left[0]).wrapping_add(self.sum(|cell| &cell.left[1]))
+        self.sum(|cell| &cell.served)
     }
 }
 
@@ -119,6 +124,8 @@ impl Readers {
 pub struct Reader<'a> {
     readers: &'a Readers,
     kind: usize,
+    /// Somebody's request, not a look in between.
+    is_request: bool,
 }
 
 /// A request under way that somebody else goes on with. Whoever loses it leaves it under way for ever.
@@ -126,12 +133,14 @@ pub struct Reader<'a> {
 #[must_use = "the request stays under way until it is resumed"]
 pub struct Kept {
     kind: usize,
+    /// Where it was counted in.
+    readers: usize,
 }
 
 impl Reader<'_> {
     /// Keeps the request under way, to be resumed.
     pub fn keep(self) -> Kept {
-        let kept = Kept { kind: self.kind };
+        let kept = Kept { kind: self.kind, readers: ptr::from_ref(self.readers).addr() };
         std::mem::forget(self);
         kept
     }
@@ -140,7 +149,12 @@ impl Reader<'_> {
 impl Drop for Reader<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.readers.leave(self.kind);
+        let (cell, is_own) = my_cell();
+        let cell = &self.readers.cells[cell];
+        if self.is_request {
+            add_one(&cell.served, is_own, Ordering::Relaxed);
+        }
+        add_one(&cell.left[self.kind], is_own, Ordering::Release);
     }
 }
 
@@ -186,15 +200,17 @@ impl<T: Send + Sync> Replaced<T> {
     pub fn get<'r>(&'r self, reader: &'r Reader<'_>) -> Seen<'r, T> {
         assert!(ptr::eq(reader.readers, &*self.readers), "a request looks at the values of its own readers");
         let value = self.current.load(Ordering::Acquire);
-        // SAFETY: the pointer is to a value that `current` or `retired` holds a count of. It is dropped only after the
-        // request, which was under way before the pointer was loaded, is through.
-        Seen { value: unsafe { &*value }, _request: PhantomData }
+        Seen { value, _request: PhantomData }
     }
 
     /// The value now, to be kept.
     pub fn load(&self) -> Counted<T> {
-        let reader = self.readers.enter();
-        self.get(&reader).to_arc()
+        self.get(&self.readers.enter_as(false)).to_arc()
+    }
+
+    /// A look at the value that is there now.
+    pub fn look<R>(&self, at: impl FnOnce(&T) -> R) -> R {
+        at(&self.get(&self.readers.enter_as(false)))
     }
 
     /// Replaces the value. What was there is dropped in time.
@@ -243,9 +259,16 @@ impl<T> Drop for Replaced<T> {
 /// A value that a request looks at.
 #[derive(Debug)]
 pub struct Seen<'r, T> {
-    value: &'r T,
-    _request: PhantomData<&'r Readers>,
+    /// From `Arc::into_raw`. `current` or `retired` holds a count of it, and drops that only after the request, which was
+    /// under way before this was loaded, is through.
+    value: *const T,
+    _request: PhantomData<&'r T>,
 }
+
+// SAFETY: it is as good as a reference to the value.
+unsafe impl<T: Sync> Send for Seen<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Seen<'_, T> {}
 
 impl<T> Clone for Seen<'_, T> {
     fn clone(&self) -> Self {
@@ -258,13 +281,13 @@ impl<T> Copy for Seen<'_, T> {}
 impl<'r, T> Seen<'r, T> {
     /// The value itself.
     pub fn as_ref(self) -> &'r T {
-        self.value
+        // SAFETY: the value lives as long as the request is under way, and that is borrowed for as long.
+        unsafe { &*self.value }
     }
 
     /// The value, to be kept.
     pub fn to_arc(self) -> Counted<T> {
-        // SAFETY: the value lies in an `Arc`, since `Replaced` holds no others, which lives at least as long as this
-        // request.
+        // SAFETY: the pointer is from `Arc::into_raw`, and the value lives at least as long as this request.
         unsafe {
             Counted::increment_strong_count(self.value);
             Counted::from_raw(self.value)
@@ -277,7 +300,7 @@ impl<T> Deref for Seen<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        self.value
+        (*self).as_ref()
     }
 }
 
@@ -316,8 +339,16 @@ mod tests {
         (0..2).for_each(|_| _ = replaced.reclaim());
         assert_eq!((dropped.load(Ordering::SeqCst), readers.active(), readers.served()), (1, 0, 1));
         let kept = replaced.load();
+        assert_eq!((replaced.look(|value| value.1), readers.served()), (2, 1), "looks are no requests");
         drop(replaced);
         assert_eq!((kept.1, dropped.load(Ordering::SeqCst)), (2, 1), "whoever keeps it has it");
+    }
+
+    #[test]
+    #[should_panic(expected = "where it was counted in")]
+    fn a_request_is_not_resumed_elsewhere() {
+        let (here, there) = (Readers::default(), Readers::default());
+        drop(there.resume(here.enter().keep()));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoError, IoErrorKind, ReadDone, SharedBuf, WriteFlags, sync::Reader};
+use stripewise_device::{
+    IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags, sync::Reader,
+};
 
 use super::{
     Array, Shared,
@@ -38,25 +40,22 @@ struct PlannedRead {
 /// Columns whose old content could not be read in this write.
 type Unreadable = SmallVec<[usize; 2]>;
 
-/// What is known of a stripe, and how it is to be written.
+/// What is known of a stripe, and how it is to be written. Large, so it is made in its place.
+#[derive(Default)]
 pub(super) struct Planned {
     pub(super) state: StripeState,
     pub(super) plan: Plan,
 }
 
-impl Planned {
-    fn new(state: StripeState) -> Self {
-        Self { state, plan: Plan::default() }
-    }
-}
-
 /// Reads under way.
+#[derive(Default)]
 struct Reads {
     requested: Requested<ReadDone>,
     planned: SmallVec<[PlannedRead; 8]>,
 }
 
 /// Writes under way, and to whom.
+#[derive(Default)]
 struct Writes<'t> {
     requested: Requested<Result<(), IoError>>,
     members: SmallVec<[&'t Arc<Member>; 8]>,
@@ -210,23 +209,30 @@ impl Shared {
             return Progress::Done(Err(ArrayError::Failed));
         }
         let selection = &**self.selection.get(request).as_ref();
-        let mut planned = Planned::new(self.state_for(&topology, &write.span, &Unreadable::new()));
+        let mut planned = Planned::default();
+        self.look(&topology, &write.span, &Unreadable::new(), &mut planned.state);
         if self.plan(selection, &topology, &write.span, &mut planned).is_err() {
             return Progress::Waits(Rest::Plan(write, Held::keep(rows, intent)));
         }
-        let reads = self.request_reads(&topology, stripe, &planned.plan);
+        let mut reads = Reads::default();
+        self.request_reads(&topology, stripe, &planned.plan, &mut reads);
         if !are_ready(&reads.requested, |done| done.result.is_ok()) {
             let held = Held::keep(rows, intent);
             return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new(planned), reads));
         }
-        let done = reads.requested.into_iter().filter_map(|read| read.try_ready().ok());
-        let fetched = fetched(reads.planned, done).expect("all could be read");
-        let Writes { requested, members } = self.request_planned(&topology, write, &planned, fetched);
+        let mut fetched = Fetched::new();
+        let done = reads.requested.iter_mut().filter_map(IoFuture::take_ready);
+        let failed = take_in(&mut fetched, reads.planned, done);
+        debug_assert!(failed.is_empty(), "all could be read");
+        let mut writes = Writes::default();
+        self.request_planned(&topology, write, &planned, fetched, &mut writes);
+        let Writes { requested, members } = &mut writes;
+        // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
         let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
-        if is_settled && are_ready(&requested, Result::is_ok) {
+        if is_settled && are_ready(requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
-        let members = members.into_iter().cloned().collect();
+        let (requested, members) = (std::mem::take(requested), members.drain(..).cloned().collect());
         Progress::Waits(Rest::Writes(Held::keep(rows, intent), topology.to_arc(), requested, members))
     }
 
@@ -249,7 +255,7 @@ impl Shared {
                 (write, self.resume(held), Some((topology, planned, reads)))
             }
             Rest::Writes(held, topology, requested, members) => {
-                let _held = self.resume(held);
+                let (_rows, _intent) = self.resume(held);
                 return self.end_writes(&topology, members.iter(), requested).await;
             }
         };
@@ -266,11 +272,12 @@ impl Shared {
                         return Err(ArrayError::Failed);
                     }
                     let selection = self.selection.load();
-                    let state = self.state_for(&topology, &write.span, &unreadable);
-                    let mut planned = Box::new(Planned::new(state));
+                    let mut planned = Box::<Planned>::default();
+                    self.look(&topology, &write.span, &unreadable, &mut planned.state);
                     match self.plan(&**selection, &topology, &write.span, &mut planned) {
                         Ok(()) => {
-                            let reads = self.request_reads(&topology, stripe, &planned.plan);
+                            let mut reads = Reads::default();
+                            self.request_reads(&topology, stripe, &planned.plan, &mut reads);
                             (topology, planned, reads)
                         }
                         Err(_) if !unreadable.is_empty() && !healed => {
@@ -287,14 +294,15 @@ impl Shared {
                 }
             };
             let done = wait_all(reads.requested, self.is_metered()).await;
-            let fetched = match fetched(reads.planned, done) {
-                Ok(fetched) => fetched,
-                Err(failed) => {
-                    self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
-                    continue;
-                }
-            };
-            let Writes { requested, members } = self.request_planned(&topology, write, &planned, fetched);
+            let mut fetched = Fetched::new();
+            let failed = take_in(&mut fetched, reads.planned, done);
+            if !failed.is_empty() {
+                self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
+                continue;
+            }
+            let mut writes = Writes::default();
+            self.request_planned(&topology, write, &planned, fetched, &mut writes);
+            let Writes { requested, members } = writes;
             return self.end_writes(&topology, members.into_iter(), requested).await;
         }
     }
@@ -304,22 +312,26 @@ impl Shared {
         (self.locks.resume(held.rows), intent)
     }
 
-    fn state_for(&self, topology: &Topology, span: &StripeSpan, unreadable: &Unreadable) -> StripeState {
+    /// Looks at what is there of a stripe.
+    fn look(&self, topology: &Topology, span: &StripeSpan, unreadable: &Unreadable, state: &mut StripeState) {
         let trusted = self.is_trusted(span.stripe);
-        StripeState::for_write(&self.geometry, span, trusted, |column| {
+        state.set_for_write(&self.geometry, span, trusted, |column| {
             match topology.presence(&self.geometry, span.stripe, column) {
                 Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
                 presence => presence,
             }
-        })
+        });
     }
 
     /// Asks for what the plan reads, all at once.
-    fn request_reads(&self, topology: &Topology, stripe: StripeIndex, plan: &Plan) -> Reads {
-        let mut reads = Reads { requested: Requested::new(), planned: SmallVec::new() };
+    fn request_reads(&self, topology: &Topology, stripe: StripeIndex, plan: &Plan, reads: &mut Reads) {
         let start = self.geometry.chunk_start(stripe);
         for (column, ops) in plan.columns.iter().enumerate() {
-            for rows in ops.reads().runs() {
+            let wanted = ops.reads();
+            if wanted.is_empty() {
+                continue;
+            }
+            for rows in wanted.runs() {
                 let bytes = byte_range(&rows);
                 let member =
                     topology.reader(&self.geometry, stripe, column).expect("plans read present columns");
@@ -328,7 +340,6 @@ impl Shared {
                 reads.planned.push(PlannedRead { column, rows });
             }
         }
-        reads
     }
 
     /// Computes what the plan writes, and asks for that, all at once.
@@ -338,7 +349,8 @@ impl Shared {
         write: StripeWrite,
         planned: &Planned,
         fetched: Fetched,
-    ) -> Writes<'t> {
+        writes: &mut Writes<'t>,
+    ) {
         let StripeWrite { span, data, flags } = write;
         let Planned { state, plan } = planned;
         self.count_plan(topology, span.stripe, plan);
@@ -348,7 +360,7 @@ impl Shared {
             extents.retain(|extent| extent.column < self.geometry.data_columns());
         }
         let after_read = |column: usize| !plan.columns[column].reads().is_empty();
-        self.request_writes(topology, span.stripe, extents, flags, &after_read, Cause::Client)
+        self.request_writes(topology, span.stripe, extents, flags, &after_read, Cause::Client, writes);
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
@@ -384,8 +396,9 @@ impl Shared {
         after_read: &(dyn Fn(usize) -> bool + Sync),
         cause: Cause,
     ) -> Result<(), ArrayError> {
-        let Writes { requested, members } =
-            self.request_writes(topology, stripe, extents, flags, after_read, cause);
+        let mut writes = Writes::default();
+        self.request_writes(topology, stripe, extents, flags, after_read, cause, &mut writes);
+        let Writes { requested, members } = writes;
         self.end_writes(topology, members.into_iter(), requested).await
     }
 
@@ -398,10 +411,10 @@ impl Shared {
         flags: WriteFlags,
         after_read: &dyn Fn(usize) -> bool,
         cause: Cause,
-    ) -> Writes<'t> {
+        writes: &mut Writes<'t>,
+    ) {
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
-        let mut writes = Writes { requested: Requested::new(), members: SmallVec::new() };
         for extent in extents {
             let reader =
                 topology.reader(&self.geometry, stripe, extent.column).filter(|_| after_read(extent.column));
@@ -417,7 +430,6 @@ impl Shared {
                 writes.members.push(member);
             }
         }
-        writes
     }
 
     /// Waits for writes, and settles what came of them.
@@ -444,16 +456,16 @@ impl Shared {
         }
         topology.recorded.wait().await;
         // The array may have failed while that was being written down: then nothing was.
-        if self.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
+        if self.topology.look(|now| now.failed) { Err(ArrayError::Failed) } else { Ok(()) }
     }
 }
 
-/// What was read for a plan; or else what could not be read.
-fn fetched(
+/// Takes what was read for a plan into `fetched`, and names the columns that could not be read.
+fn take_in(
+    fetched: &mut Fetched,
     planned: SmallVec<[PlannedRead; 8]>,
     done: impl IntoIterator<Item = ReadDone>,
-) -> Result<Fetched, Vec<(usize, IoError)>> {
-    let mut fetched = Fetched::new();
+) -> Vec<(usize, IoError)> {
     let mut failed = Vec::new();
     for (PlannedRead { column, rows }, done) in planned.into_iter().zip(done) {
         match done.into_one() {
@@ -461,7 +473,7 @@ fn fetched(
             Err(error) => failed.push((column, error)),
         }
     }
-    if failed.is_empty() { Ok(fetched) } else { Err(failed) }
+    failed
 }
 
 /// The rows of a stripe that a span touches, in any column.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
-    extension::{ArrayOptions, ExtensionError, Header, SuperblockOrigin},
+    extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
     md::{Features, Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
@@ -168,6 +168,16 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     let header = match extension {
         Ok((header, _)) => {
             let mut header = header.clone();
+            if !regions.describes(&header.bitmap, &chosen.geometry) && header.bitmap.page_count > 0 {
+                // Its pages tell nothing; what is written from now on is written where it fits.
+                tracing::warn!(
+                    member = device.info().name,
+                    "its bitmap is not of this array's size: made anew"
+                );
+                let layout = ExtensionLayout::for_superblock(&superblock);
+                let bitmap = layout.and_then(|layout| enroll::bitmap_for(layout, &chosen.geometry, regions));
+                header.bitmap = bitmap.unwrap_or_default();
+            }
             // What is on disk is what the next write must name as the one before.
             header.expect_superblock(&examined[index].superblock.encode());
             Some(header)
@@ -220,7 +230,7 @@ async fn load_intent(
     let map = RegionMap::new(&chosen.geometry, regions);
     let uuid = examined[chosen.freshest].superblock.array_uuid;
     let mut pages = Pages::new(uuid, map.regions(), !clean);
-    let missing = load_pages(examined, chosen, regions.count(&chosen.geometry), &mut pages).await;
+    let missing = load_pages(examined, chosen, regions, &mut pages).await;
     if clean {
         pages.clear_all();
         return Ok(Some(Intent::new(map, pages, locking.counter_locks)));
@@ -243,16 +253,15 @@ async fn load_intent(
 async fn load_pages(
     examined: &[Examination],
     chosen: &Chosen,
-    region_count: u64,
+    regions: RegionShape,
     pages: &mut Pages,
 ) -> Vec<usize> {
     let mut missing = Vec::new();
     for index in 0..pages.count() {
         let mut found = false;
         for (examination, header) in headers(examined, chosen) {
-            // Bits of another count of regions stand for other stripes.
-            let is_of_map = header.bitmap.region_count == region_count;
-            if index >= header.bitmap.page_count as usize || !is_of_map {
+            // Bits of other regions stand for other stripes.
+            if !regions.describes(&header.bitmap, &chosen.geometry) {
                 continue;
             }
             let read = async |slot| {

@@ -55,8 +55,10 @@ pub(crate) fn build_into(
 fn band_of(state: &StripeState, left: RowSet, row: usize) -> Result<Band, PlanError> {
     let mut rows = left;
     for column in &state.columns {
-        for set in [column.dirty, column.partial, column.clean] {
-            rows &= if set.contains(row) { set } else { !set };
+        for set in [&column.dirty, &column.partial, &column.clean] {
+            if !set.is_empty() {
+                rows &= if set.contains(row) { *set } else { !*set };
+            }
         }
     }
     let Counts { rmw, rcw } = counts(state, row);
@@ -149,6 +151,9 @@ fn add_operations(columns: &mut [ColumnOps], state: &StripeState, band: &Band) {
 
 fn add_data_operations(ops: &mut ColumnOps, column: &ColumnState, band: &Band) {
     let rows = band.rows;
+    if band.cycle == Cycle::Rmw && column.dirty.is_empty() {
+        return;
+    }
     let dirty = rows & column.dirty;
     let partial = rows & column.partial;
     let empty = rows - column.dirty - column.clean;

@@ -49,9 +49,10 @@ impl ColumnState {
 }
 
 /// What the redundant columns hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Redundancy {
     /// There are none (level 0).
+    #[default]
     None,
     /// Copies of the data column (level 1).
     Mirrors,
@@ -63,7 +64,7 @@ pub enum Redundancy {
 }
 
 /// The state of one stripe.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StripeState {
     /// Data columns, then redundant ones.
     pub columns: SmallVec<[ColumnState; 8]>,
@@ -81,23 +82,34 @@ impl StripeState {
         parity_trusted: bool,
         presence: impl Fn(usize) -> Presence,
     ) -> Self {
-        let data_columns = geometry.data_columns();
-        let redundancy = match geometry.level() {
+        let mut state = Self::default();
+        state.set_for_write(geometry, span, parity_trusted, presence);
+        state
+    }
+
+    /// As [`StripeState::for_write`], where an empty state lies already: states are large.
+    pub(crate) fn set_for_write(
+        &mut self,
+        geometry: &Geometry,
+        span: &StripeSpan,
+        parity_trusted: bool,
+        presence: impl Fn(usize) -> Presence,
+    ) {
+        self.data_columns = geometry.data_columns();
+        self.redundancy = match geometry.level() {
             Level::Raid0 => Redundancy::None,
             Level::Raid1 => Redundancy::Mirrors,
             _ => Redundancy::Parity { trusted: parity_trusted },
         };
-        let mut state = Self { columns: SmallVec::new(), data_columns, redundancy };
         for column in 0..geometry.members() {
-            state.columns.push(ColumnState::empty(presence(column)));
+            self.columns.push(ColumnState::empty(presence(column)));
         }
         for column in span.columns(geometry.chunk_bytes()) {
             let (bytes, _) = span.in_column(column, geometry.chunk_bytes());
             let dirty = RowSet::touching(bytes.clone());
-            state.columns[column].dirty = dirty;
-            state.columns[column].partial = dirty - RowSet::covered(bytes);
+            self.columns[column].dirty = dirty;
+            self.columns[column].partial = dirty - RowSet::covered(bytes);
         }
-        state
     }
 
     /// The data columns.

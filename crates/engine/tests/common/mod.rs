@@ -9,6 +9,7 @@ use stripewise_device::{Device, IoBuf};
 use stripewise_engine::{
     Array, AssembleError, AssembleOptions, CreateOptions, assemble,
     geometry::{Geometry, Level},
+    locking::Preset,
 };
 use stripewise_sim::{
     SimMember, World,
@@ -59,6 +60,14 @@ impl Lab {
     }
 
     pub fn with_member_bytes(seed: u64, shape: Shape, member_bytes: u64) -> Self {
+        Self::with(seed, shape, member_bytes, |_| ())
+    }
+
+    pub fn with_preset(seed: u64, shape: Shape, preset: &'static Preset) -> Self {
+        Self::with(seed, shape, MEMBER_BYTES, |options| options.preset = preset)
+    }
+
+    fn with(seed: u64, shape: Shape, member_bytes: u64, adjust: impl FnOnce(&mut CreateOptions)) -> Self {
         let mut world = World::new(seed);
         let members: Vec<_> =
             (0..shape.members).map(|i| world.add_member(format!("m{i}"), member_bytes)).collect();
@@ -66,6 +75,7 @@ impl Lab {
         options.chunk_bytes = shape.chunk_bytes;
         options.assume_clean = true;
         options.region_bytes = Some(u64::from(shape.chunk_bytes).max(65536));
+        adjust(&mut options);
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await }).unwrap();
         let desk = Desk::new(array.geometry().capacity_bytes());
