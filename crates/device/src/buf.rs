@@ -26,13 +26,16 @@ const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
 /// What one thread's pool keeps of each size class at most, in bytes. Ten classes: 160 MiB a thread at the worst.
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
 
+/// An allocation that nobody has. In a box, since handles point at it and it is to stay where it is.
+type Pooled = Box<Allocation>;
+
 #[cfg(feature = "loom")]
 loom::thread_local! {
-    static POOL: RefCell<[Vec<Box<Allocation>>; CLASSES]> = RefCell::default();
+    static POOL: RefCell<[Vec<Pooled>; CLASSES]> = RefCell::default();
 }
 #[cfg(not(feature = "loom"))]
 thread_local! {
-    static POOL: RefCell<[Vec<Box<Allocation>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
+    static POOL: RefCell<[Vec<Pooled>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
 }
 
 /// Aligned memory, always initialised.

@@ -92,7 +92,7 @@ fn what_a_request_looks_at_stays_until_it_is_through() {
             let (readers, replaced) = (readers.clone(), replaced.clone());
             thread::spawn(move || {
                 let request = readers.enter();
-                let seen = replaced.get(&request).as_ref();
+                let seen = replaced.get(&request).value();
                 let gone = seen.0.clone();
                 thread::yield_now();
                 assert!(!gone.load(loom::sync::atomic::Ordering::SeqCst), "it is gone while it is looked at");

@@ -280,7 +280,7 @@ impl<T> Copy for Seen<'_, T> {}
 
 impl<'r, T> Seen<'r, T> {
     /// The value itself.
-    pub fn as_ref(self) -> &'r T {
+    pub fn value(self) -> &'r T {
         // SAFETY: the value lives as long as the request is under way, and that is borrowed for as long.
         unsafe { &*self.value }
     }
@@ -300,7 +300,7 @@ impl<T> Deref for Seen<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        (*self).as_ref()
+        (*self).value()
     }
 }
 

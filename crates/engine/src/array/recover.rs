@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, ReadDone, WriteFlags};
+use stripewise_device::{IoBuf, IoFuture, ReadDone};
 
 use super::Shared;
 use crate::{
@@ -14,7 +14,6 @@ use crate::{
     mutants::{Mutant, lives},
     recovery::{self, Columns, Sources},
     rows::{BLOCK_BYTES, RowSet},
-    stats::Cause,
     topology::Topology,
 };
 
@@ -195,7 +194,7 @@ impl Shared {
             }
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
-            self.write_out(topology, stripe, extents, WriteFlags::default(), &|_| true, Cause::Job).await?;
+            self.write_out(topology, stripe, extents).await?;
             self.stats.count_healed();
         }
         Ok(())

@@ -61,6 +61,15 @@ struct Writes<'t> {
     members: SmallVec<[&'t Arc<Member>; 8]>,
 }
 
+/// How extents are to be written.
+struct How<'a> {
+    flags: WriteFlags,
+    /// Whether a column's chunk has just been read.
+    after_read: &'a (dyn Fn(usize) -> bool + Sync),
+    /// For whom that is.
+    cause: Cause,
+}
+
 /// A stripe's part of a write, with the bytes of that part alone.
 struct StripeWrite {
     span: StripeSpan,
@@ -83,9 +92,9 @@ enum Rest {
     /// Rows and region; it is to be planned, and that is not simple.
     Plan(StripeWrite, Held),
     /// All that the plan reads is asked for.
-    Reads(StripeWrite, Held, Arc<Topology>, Box<Planned>, Reads),
+    Reads(StripeWrite, Held, Arc<Topology>, Box<(Planned, Reads)>),
     /// All that it writes is asked for.
-    Writes(Held, Arc<Topology>, Requested<Result<(), IoError>>, SmallVec<[Arc<Member>; 8]>),
+    Writes(Held, Arc<Topology>, Box<Requested<Result<(), IoError>>>, Vec<Arc<Member>>),
 }
 
 /// What is left of a request.
@@ -208,7 +217,7 @@ impl Shared {
         if topology.failed {
             return Progress::Done(Err(ArrayError::Failed));
         }
-        let selection = &**self.selection.get(request).as_ref();
+        let selection = &**self.selection.get(request).value();
         let mut planned = Planned::default();
         self.look(&topology, &write.span, &Unreadable::new(), &mut planned.state);
         if self.plan(selection, &topology, &write.span, &mut planned).is_err() {
@@ -218,7 +227,7 @@ impl Shared {
         self.request_reads(&topology, stripe, &planned.plan, &mut reads);
         if !are_ready(&reads.requested, |done| done.result.is_ok()) {
             let held = Held::keep(rows, intent);
-            return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new(planned), reads));
+            return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new((planned, reads))));
         }
         let mut fetched = Fetched::new();
         let done = reads.requested.iter_mut().filter_map(IoFuture::take_ready);
@@ -232,7 +241,8 @@ impl Shared {
         if is_settled && are_ready(requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
-        let (requested, members) = (std::mem::take(requested), members.drain(..).cloned().collect());
+        let (requested, members) =
+            (Box::new(std::mem::take(requested)), members.drain(..).cloned().collect());
         Progress::Waits(Rest::Writes(Held::keep(rows, intent), topology.to_arc(), requested, members))
     }
 
@@ -251,12 +261,10 @@ impl Shared {
                 (write, (rows, intent), None)
             }
             Rest::Plan(write, held) => (write, self.resume(held), None),
-            Rest::Reads(write, held, topology, planned, reads) => {
-                (write, self.resume(held), Some((topology, planned, reads)))
-            }
+            Rest::Reads(write, held, topology, begun) => (write, self.resume(held), Some((topology, begun))),
             Rest::Writes(held, topology, requested, members) => {
                 let (_rows, _intent) = self.resume(held);
-                return self.end_writes(&topology, members.iter(), requested).await;
+                return self.end_writes(&topology, members.iter(), *requested).await;
             }
         };
         let (_rows, _intent) = held;
@@ -264,7 +272,7 @@ impl Shared {
         let mut unreadable = Unreadable::new();
         let mut healed = false;
         loop {
-            let (topology, planned, reads) = match begun.take() {
+            let (topology, mut begun) = match begun.take() {
                 Some(begun) => begun,
                 None => {
                     let topology = self.topology.load();
@@ -272,13 +280,13 @@ impl Shared {
                         return Err(ArrayError::Failed);
                     }
                     let selection = self.selection.load();
-                    let mut planned = Box::<Planned>::default();
+                    let mut begun = Box::<(Planned, Reads)>::default();
+                    let (planned, reads) = &mut *begun;
                     self.look(&topology, &write.span, &unreadable, &mut planned.state);
-                    match self.plan(&**selection, &topology, &write.span, &mut planned) {
+                    match self.plan(&**selection, &topology, &write.span, planned) {
                         Ok(()) => {
-                            let mut reads = Reads::default();
-                            self.request_reads(&topology, stripe, &planned.plan, &mut reads);
-                            (topology, planned, reads)
+                            self.request_reads(&topology, stripe, &planned.plan, reads);
+                            (topology, begun)
                         }
                         Err(_) if !unreadable.is_empty() && !healed => {
                             healed = true;
@@ -293,15 +301,16 @@ impl Shared {
                     }
                 }
             };
-            let done = wait_all(reads.requested, self.is_metered()).await;
+            let (planned, reads) = &mut *begun;
+            let done = wait_all(std::mem::take(&mut reads.requested), self.is_metered()).await;
             let mut fetched = Fetched::new();
-            let failed = take_in(&mut fetched, reads.planned, done);
+            let failed = take_in(&mut fetched, std::mem::take(&mut reads.planned), done);
             if !failed.is_empty() {
                 self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
                 continue;
             }
             let mut writes = Writes::default();
-            self.request_planned(&topology, write, &planned, fetched, &mut writes);
+            self.request_planned(&topology, write, planned, fetched, &mut writes);
             let Writes { requested, members } = writes;
             return self.end_writes(&topology, members.into_iter(), requested).await;
         }
@@ -360,7 +369,8 @@ impl Shared {
             extents.retain(|extent| extent.column < self.geometry.data_columns());
         }
         let after_read = |column: usize| !plan.columns[column].reads().is_empty();
-        self.request_writes(topology, span.stripe, extents, flags, &after_read, Cause::Client, writes);
+        let how = How { flags, after_read: &after_read, cause: Cause::Client };
+        self.request_writes(topology, span.stripe, extents, how, writes);
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
@@ -384,20 +394,17 @@ impl Shared {
         ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() }
     }
 
-    /// Writes all extents at once, fails the members that could not take theirs, and waits until what the write
-    /// relied on is recorded. `after_read` tells of each column whether its chunk has just been read,
-    /// `cause` for whom that is.
+    /// Writes what a job has mended, all extents at once, where it has just read; fails the members that could not take
+    /// theirs, and waits until what the write relied on is recorded.
     pub(crate) async fn write_out(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
         extents: Extents,
-        flags: WriteFlags,
-        after_read: &(dyn Fn(usize) -> bool + Sync),
-        cause: Cause,
     ) -> Result<(), ArrayError> {
+        let how = How { flags: WriteFlags::default(), after_read: &|_| true, cause: Cause::Job };
         let mut writes = Writes::default();
-        self.request_writes(topology, stripe, extents, flags, after_read, cause, &mut writes);
+        self.request_writes(topology, stripe, extents, how, &mut writes);
         let Writes { requested, members } = writes;
         self.end_writes(topology, members.into_iter(), requested).await
     }
@@ -408,11 +415,10 @@ impl Shared {
         topology: &'t Topology,
         stripe: StripeIndex,
         extents: Extents,
-        flags: WriteFlags,
-        after_read: &dyn Fn(usize) -> bool,
-        cause: Cause,
+        how: How<'_>,
         writes: &mut Writes<'t>,
     ) {
+        let How { flags, after_read, cause } = how;
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
         for extent in extents {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    iter,
     ops::Range,
     pin::pin,
     sync::{
@@ -270,7 +271,7 @@ impl Shared {
     async fn scrub_from(&self, start_stripe: u64, mend: bool) -> Result<(), Ended> {
         let mut pace = self.pace();
         let mut result = self
-            .verify_runs([start_stripe..self.geometry.stripes()].into_iter(), mend, &mut pace, true)
+            .verify_runs(iter::once(start_stripe..self.geometry.stripes()), mend, &mut pace, true)
             .await
             .result;
         if mend && let Err(error) = self.flush().await {
@@ -423,9 +424,8 @@ impl Shared {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let mut work = pin!(
-                self.paced([stripes].into_iter(), &walk, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT)
-            );
+            let mut work =
+                pin!(self.paced(iter::once(stripes), &walk, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT));
             while let Some(filled) = work.next().await {
                 match filled {
                     // Behind a batch that failed, others do not count.

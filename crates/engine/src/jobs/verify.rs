@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, SharedBuf, WriteFlags};
+use stripewise_device::{IoBuf, SharedBuf};
 use stripewise_parity as parity;
 
 use super::{Mismatch, sweep::Chunks};
@@ -15,7 +15,6 @@ use crate::{
     mutants::{Mutant, lives},
     recovery::recover_data,
     rows::{BLOCK_BYTES, RowSet},
-    stats::Cause,
     topology::Topology,
 };
 
@@ -135,7 +134,7 @@ impl Shared {
             }));
         }
         if mend && !extents.is_empty() {
-            self.write_out(topology, stripe, extents, WriteFlags::default(), &|_| true, Cause::Job).await?;
+            self.write_out(topology, stripe, extents).await?;
         }
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);
