@@ -1,7 +1,6 @@
 //! `stripewise bench`: the engine beside a limit measured in the same run, and load on arrays and devices.
 
 mod engine;
-mod limit;
 mod load;
 
 pub(crate) use engine::{EngineBench, run_engine};

@@ -1,0 +1,116 @@
+//! What was measured, as people and programs read it.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::{Case, EngineBench, Variant, turn::Done};
+
+/// One case's figures.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Figure {
+    case: &'static str,
+    policy: &'static str,
+    locking: &'static str,
+    threads: usize,
+    raid_devices: usize,
+    bytes_per_operation: usize,
+    engine_per_s: f64,
+    /// Processor time of an operation, in nanoseconds.
+    cpu_ns_per_operation: f64,
+    /// None where there is nothing to move.
+    limit_per_s: Option<f64>,
+    /// Median over the turns of engine / limit.
+    ratio: Option<f64>,
+    /// None where it was not taken.
+    latency_ns: Option<Latency>,
+}
+
+/// Percentiles of the time of an operation, in nanoseconds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Latency {
+    p50: u64,
+    p99: u64,
+    p99_9: u64,
+    p99_99: u64,
+    max: u64,
+}
+
+impl Latency {
+    fn of(all: &Histogram<u64>) -> Option<Self> {
+        let at = |quantile| all.value_at_quantile(quantile);
+        let [p50, p99, p99_9, p99_99] = [0.5, 0.99, 0.999, 0.9999].map(at);
+        (!all.is_empty()).then(|| Self { p50, p99, p99_9, p99_99, max: all.max() })
+    }
+}
+
+/// The turns of one variant.
+#[derive(Default)]
+pub(super) struct Turns {
+    engine: Vec<f64>,
+    cpu_ns: Vec<f64>,
+    limit: Vec<f64>,
+    latency: Option<Histogram<u64>>,
+}
+
+impl Turns {
+    pub(super) fn add(&mut self, done: Done, limit: Option<f64>) {
+        self.engine.push(done.per_s);
+        self.cpu_ns.push(done.cpu_ns);
+        self.limit.extend(limit);
+        match &mut self.latency {
+            None => self.latency = Some(done.latency),
+            Some(all) => all.add(done.latency).expect("histograms of one kind"),
+        }
+    }
+
+    pub(super) fn figure(
+        self,
+        case: Case,
+        options: &EngineBench,
+        variant: &Variant,
+        threads: usize,
+    ) -> Figure {
+        let ratios = self.engine.iter().zip(&self.limit).map(|(engine, limit)| engine / limit).collect();
+        Figure {
+            case: case.name(),
+            policy: variant.policy.name,
+            locking: variant.preset.name,
+            threads,
+            raid_devices: options.raid_devices,
+            bytes_per_operation: case.operation_bytes(variant.array.geometry().stripe_bytes()),
+            engine_per_s: median(self.engine).unwrap_or(0.0),
+            cpu_ns_per_operation: median(self.cpu_ns).unwrap_or(0.0),
+            limit_per_s: median(self.limit),
+            ratio: median(ratios),
+            latency_ns: self.latency.as_ref().and_then(Latency::of),
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gb = |per_s: f64| per_s * self.bytes_per_operation as f64 / 1e9;
+        let Self { case, policy, locking, threads, bytes_per_operation, engine_per_s, .. } = self;
+        write!(
+            f,
+            "{case:<12} {policy:<9} {locking:<7} {threads:>2} threads {bytes_per_operation:>7} B  engine {engine_per_s:>9.0}/s \
+             {:>6.2} GB/s {:>6.0} ns of CPU",
+            gb(*engine_per_s),
+            self.cpu_ns_per_operation
+        )?;
+        if let (Some(limit), Some(ratio)) = (self.limit_per_s, self.ratio) {
+            write!(f, "  limit {limit:>9.0}/s {:>6.2} GB/s  ratio {ratio:.2}", gb(limit))?;
+        }
+        if let Some(Latency { p50, p99, p99_9, p99_99, max }) = &self.latency_ns {
+            write!(f, "  p50 {p50} p99 {p99} p99.9 {p99_9} p99.99 {p99_99} max {max} ns")?;
+        }
+        Ok(())
+    }
+}
