@@ -92,7 +92,7 @@ pub(crate) fn byte_range(rows: &Range<usize>) -> Range<usize> {
 pub(crate) type Fetched = SmallVec<[Run; 4]>;
 
 /// What is to be written.
-pub(crate) type Extents = SmallVec<[WriteExtent; 4]>;
+pub(crate) type Extents = SmallVec<[WriteExtent; 8]>;
 
 /// One write to one column: consecutive bytes of its chunk.
 #[derive(Debug)]
@@ -108,31 +108,35 @@ fn find<'a>(fetched: &'a [Run], column: usize, rows: &Range<usize>) -> Option<&'
     Some(&run.buf[run.part(rows)])
 }
 
-/// Computes everything a plan writes.
+/// Computes everything a plan writes, into `extents`.
 ///
 /// `fetched` holds the old content of every row that the plan reads (`r` and `t`).
-pub(crate) fn compute(plan: &Plan, state: &StripeState, mut new: NewData, mut fetched: Fetched) -> Extents {
+pub(crate) fn compute(
+    plan: &Plan,
+    state: &StripeState,
+    mut new: NewData,
+    mut fetched: Fetched,
+    extents: &mut Extents,
+) {
     for band in plan.bands.iter().filter(|band| band.cycle == Cycle::Recover) {
         recover_band(band, state, &mut fetched);
     }
-    let mut extents = Extents::new();
     if state.redundancy == Redundancy::Mirrors {
         // Mirrors are written as the one data column is; its own copy may be missing.
         for (column, _) in plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
             let dirty = new.dirty_bytes(0);
             extents.push(exact_extent(column, dirty.start, new.shared(0, &dirty)));
         }
-        return extents;
+        return;
     }
     let mut merged = merge_partial_blocks(plan, state, &new, &fetched);
     let parity = compute_parity(plan, state, &new, fetched, &merged);
     for (column, ops) in plan.columns[..state.data_columns].iter().enumerate() {
         if !ops.w.is_empty() {
-            add_data_extents(&mut extents, column, ops.w, plan, &mut new, &mut merged);
+            add_data_extents(extents, column, ops.w, plan, &mut new, &mut merged);
         }
     }
-    add_merged_extents(&mut extents, parity);
-    extents
+    add_merged_extents(extents, parity);
 }
 
 /// New content of some rows of a column.
@@ -531,7 +535,9 @@ mod tests {
                 columns[*column].fill(0xdd);
             }
             let fetched = fetch(&plan, &columns);
-            for extent in compute(&plan, &state, new, fetched) {
+            let mut extents = Extents::new();
+            compute(&plan, &state, new, fetched, &mut extents);
+            for extent in extents {
                 prop_assert!(presence(extent.column) != Presence::Missing);
                 let mut at = extent.start;
                 for buf in &extent.bufs {

@@ -364,13 +364,14 @@ impl Shared {
         let Planned { state, plan } = planned;
         self.count_plan(topology, span.stripe, plan);
         let new = NewData::new(span, self.geometry.chunk_bytes(), data);
-        let mut extents = compute::compute(plan, state, new, fetched);
+        let mut extents = Extents::new();
+        compute::compute(plan, state, new, fetched, &mut extents);
         if lives(Mutant::DropParityWrite) {
             extents.retain(|extent| extent.column < self.geometry.data_columns());
         }
         let after_read = |column: usize| !plan.columns[column].reads().is_empty();
         let how = How { flags, after_read: &after_read, cause: Cause::Client };
-        self.request_writes(topology, span.stripe, extents, how, writes);
+        self.request_writes(topology, span.stripe, &mut extents, how, writes);
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
@@ -400,11 +401,11 @@ impl Shared {
         &self,
         topology: &Topology,
         stripe: StripeIndex,
-        extents: Extents,
+        mut extents: Extents,
     ) -> Result<(), ArrayError> {
         let how = How { flags: WriteFlags::default(), after_read: &|_| true, cause: Cause::Job };
         let mut writes = Writes::default();
-        self.request_writes(topology, stripe, extents, how, &mut writes);
+        self.request_writes(topology, stripe, &mut extents, how, &mut writes);
         let Writes { requested, members } = writes;
         self.end_writes(topology, members.into_iter(), requested).await
     }
@@ -414,14 +415,14 @@ impl Shared {
         &self,
         topology: &'t Topology,
         stripe: StripeIndex,
-        extents: Extents,
+        extents: &mut Extents,
         how: How<'_>,
         writes: &mut Writes<'t>,
     ) {
         let How { flags, after_read, cause } = how;
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { flags };
         let start = self.geometry.chunk_start(stripe);
-        for extent in extents {
+        for extent in extents.drain(..) {
             let reader =
                 topology.reader(&self.geometry, stripe, extent.column).filter(|_| after_read(extent.column));
             let offset = start + extent.start as u64;
