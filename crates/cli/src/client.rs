@@ -19,6 +19,9 @@ use crate::{
     sigpipe,
 };
 
+/// How often, and how long, it is looked whether a daemon that failed to answer is dead.
+const DEATH_POLL: Duration = Duration::from_millis(20);
+const DEATH_POLLS: usize = 10;
 /// The longest that a command may take to be answered: detaching waits for writes to drain.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -145,13 +148,29 @@ pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
 /// Stops an array, or clears away what is left of one.
 fn stop(name: &str, force: bool) -> anyhow::Result<()> {
     if is_dead(name) {
-        eprintln!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
-        return clear_remains(name, force);
+        return stop_dead(name, force);
     }
     if !socket_path(name).exists() && daemon::remains_are_listed(name) {
         return clear_remains(name, force);
     }
-    stop_daemon(name, force)
+    match stop_daemon(name, force) {
+        Err(_) if dies(name) => stop_dead(name, force),
+        result => result,
+    }
+}
+
+/// Clears away what is left of an array whose daemon is no more.
+fn stop_dead(name: &str, force: bool) -> anyhow::Result<()> {
+    eprintln!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
+    clear_remains(name, force)
+}
+
+/// Whether a daemon that did not do as it was asked is about to be dead: one that was killed may be asked while it ends.
+fn dies(name: &str) -> bool {
+    (0..DEATH_POLLS).any(|_| {
+        std::thread::sleep(DEATH_POLL);
+        is_dead(name)
+    })
 }
 
 /// Clears away what an array left.

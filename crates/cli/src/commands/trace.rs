@@ -41,7 +41,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     min: u64,
     /// End after so many.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after so many seconds.
     #[arg(long, value_parser = parse_seconds)]

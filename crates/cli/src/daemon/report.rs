@@ -57,6 +57,7 @@ impl DaemonState {
             exports: exports.addresses(&self.name),
             job_written_bytes: report.members.iter().map(|member| member.stats.job_written_bytes).sum(),
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            metadata_written_bytes: report.members.iter().map(|member| member.stats.metadata_bytes).sum(),
             write_amplification: write_amplification(&report, &counted),
             advice: advice_on(&report),
             warnings: unknown_policy(&self.name, &report).into_iter().collect(),

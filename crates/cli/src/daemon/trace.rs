@@ -1,6 +1,6 @@
 //! The decision trace of an array, for one command at a time.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use stripewise::Array;
 
 use super::attention::{Attention, Held};
@@ -23,6 +23,13 @@ pub(super) struct OwnTrace {
 impl Tracing {
     /// Keeps decisions from now on.
     pub(super) fn start(&self, array: &Array, choice: TraceChoice) -> anyhow::Result<OwnTrace> {
+        let (stripes, stripe_bytes) = (array.geometry().stripes(), array.geometry().stripe_bytes());
+        if let Some((first, _)) = choice.stripes.filter(|(first, _)| *first >= stripes) {
+            bail!("stripe {first} will never be written: the array has {stripes}");
+        }
+        if choice.min_bytes > stripe_bytes {
+            bail!("no write of a stripe is {} bytes: a stripe has {stripe_bytes}", choice.min_bytes);
+        }
         let held = self.0.take().context("another command is tracing it; end that first")?;
         array.trace_decisions(choice.into(), CAPACITY);
         Ok(OwnTrace { array: array.clone(), _held: held })

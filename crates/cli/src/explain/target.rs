@@ -26,6 +26,8 @@ use crate::{
 const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 /// Sectors of the array that options describe.
 const BLOCK_BYTES: u32 = 512;
+/// Members on which a shape is tried: any of these is large enough.
+const SHAPE_BYTES: u64 = 1 << 30;
 /// Level 1 keeps copies alone; this much of it is described for a write, in whole blocks.
 const MIRROR_GRAIN: u64 = 4096;
 
@@ -61,15 +63,18 @@ impl Target {
         let shape = args.geometry.unwrap_or_else(|| usual_shape(level));
         let members = shape.data + shape.redundant;
         let chunk_bytes = args.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);
+        // What is wrong with the shape is told before what is wrong with the write.
+        Geometry::new(level, members, chunk_bytes, SHAPE_BYTES, BLOCK_BYTES)?;
         let member_bytes = member_bytes(args, level, shape, chunk_bytes).context("--write is too far out")?;
         let geometry = Geometry::new(level, members, chunk_bytes, member_bytes, BLOCK_BYTES)?;
         let redundant = geometry.parity_columns();
         ensure!(
             geometry.data_columns() == shape.data,
-            "--geometry {}+{}: a stripe of level {number} has {redundant} redundant of {members} chunks, so give {}+{redundant}",
+            "--geometry {}+{}: a stripe of level {number} has {redundant} redundant of {members} chunks, so give {}+{redundant}{}",
             shape.data,
             shape.redundant,
             geometry.data_columns(),
+            if shape.redundant == 2 { ", or --level 6" } else { "" },
         );
         let classes = args.classes.iter().map(|class| MemberClass::from(*class));
         let policy = args.policy.unwrap_or_else(|| policy_for(classes));

@@ -6,7 +6,7 @@ use super::{
     Explained,
     stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
 };
-use crate::{output::rows_text, sizes::format_size, times::format_nanoseconds};
+use crate::{output::rows_text, protocol::BandStatus, sizes::format_size, times::format_nanoseconds};
 
 pub(super) fn draw(explained: &Explained) -> String {
     let mut text = String::new();
@@ -61,7 +61,9 @@ fn draw_band(text: &mut String, stripe: &ExplainedStripe, explained: &ExplainedB
     let _ = writeln!(text, "    {}", chosen(explained, policy));
     if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
         let [rmw, rcw] = [rmw_ns, rcw_ns].map(format_nanoseconds);
-        let _ = writeln!(text, "    estimated for the stripe: {rmw} with RMW here, {rcw} with RCW");
+        let near =
+            if is_doubtful(band) { "; too near to each other to tell, so that which reads less" } else { "" };
+        let _ = writeln!(text, "    estimated for the stripe: {rmw} with RMW here, {rcw} with RCW{near}");
     }
 }
 
@@ -84,6 +86,15 @@ fn chosen(explained: &ExplainedBand, policy: &str) -> String {
     };
     let why = if band.free { format!("chosen by {policy}") } else { "the only way".to_owned() };
     format!("rmw={} rcw={}: {cycle}, {why}", band.rmw, band.rcw)
+}
+
+/// Whether the cycle chosen is not the one that was estimated to cost less.
+fn is_doubtful(band: &BandStatus) -> bool {
+    match band.cycle.as_str() {
+        "rmw" => band.rmw_ns > band.rcw_ns,
+        "rcw" => band.rcw_ns > band.rmw_ns,
+        _ => false,
+    }
 }
 
 fn draw_matrix(text: &mut String, stripe: &ExplainedStripe) {

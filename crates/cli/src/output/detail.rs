@@ -85,10 +85,12 @@ fn stripes_line(status: &ArrayStatus) -> String {
 /// What members were written for clients, and by background jobs.
 fn members_wrote(status: &ArrayStatus) -> Option<String> {
     let for_clients = status.write_amplification.map(|times| format!("{times:.2} times that for clients"));
-    let jobs = status.job_written_bytes;
-    let for_jobs = (jobs > 0).then(|| format!("{} for background jobs", format_size(jobs)));
-    let all: Vec<_> = for_clients.into_iter().chain(for_jobs).collect();
-    (!all.is_empty()).then(|| all.join(", and "))
+    let part = |bytes: u64, what: &str| (bytes > 0).then(|| format!("{} {what}", format_size(bytes)));
+    let metadata = part(status.metadata_written_bytes, "of metadata");
+    let for_jobs = part(status.job_written_bytes, "for background jobs");
+    let all: Vec<_> = for_clients.into_iter().chain(metadata).chain(for_jobs).collect();
+    let (last, others) = all.split_last()?;
+    Some(if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) })
 }
 
 fn size_line(bytes: u64) -> String {

@@ -45,6 +45,8 @@ pub(crate) struct ArrayStatus {
     pub(crate) counters: BTreeMap<String, u64>,
     /// Bytes that background jobs wrote to members' data areas.
     pub(crate) job_written_bytes: u64,
+    /// Bytes of superblocks, extension headers and bitmap pages that members were written.
+    pub(crate) metadata_written_bytes: u64,
     /// Bytes written to members' data areas for each byte that clients wrote, without those that background jobs wrote;
     /// none before clients have written.
     pub(crate) write_amplification: Option<f64>,

@@ -143,7 +143,7 @@ fn writes_of_jobs_are_told_apart_from_those_for_clients() {
     assert_eq!(status["write_amplification"], 1.5, "of clients' writes: {status}");
     assert_eq!(status["job_written_bytes"], status["member_bytes"], "the rebuild's");
     let detail = sandbox.done("detail a");
-    let line = "Members Wrote : 1.50 times that for clients, and ";
+    let line = "Members Wrote : 1.50 times that for clients, ";
     assert!(detail.contains(line) && detail.contains(" for background jobs"), "{detail}");
 }
 
