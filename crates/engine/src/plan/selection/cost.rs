@@ -42,7 +42,10 @@ impl WriteSelection for Cost {
         let (weighed, beyond) = bands.split_at_mut(bands.len().min(BandSet::BITS as usize));
         by_counts(beyond, |rmw, rcw| rmw < rcw);
         if weighed.iter().any(|band| band.free) {
-            Weighing::new(stripe, costs, weighed).choose(weighed);
+            // Large, so it is made in its place.
+            let mut weighing = Weighing::default();
+            weighing.take_in(stripe, costs, weighed);
+            weighing.choose(weighed);
         }
     }
 }
@@ -91,22 +94,20 @@ struct Weighing {
 }
 
 impl Weighing {
-    fn new(stripe: &StripeState, costs: &dyn ColumnCosts, bands: &[Band]) -> Self {
-        let mut weighing = Self::default();
+    fn take_in(&mut self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &[Band]) {
         for (index, band) in bands.iter().enumerate() {
-            weighing.add_band(1 << index, band);
+            self.add_band(1 << index, band);
         }
         for (index, column) in stripe.columns.iter().enumerate() {
             let is_parity = index >= stripe.data_columns;
             let mut weighed = Weighed { cost: costs.of(index), rmw_reads: 0, rcw_reads: 0, writes: 0 };
-            for (bit, row) in weighing.first_rows.iter().enumerate() {
+            for (bit, row) in self.first_rows.iter().enumerate() {
                 weighed.add(1 << bit, column, *row, is_parity);
             }
             if weighed.writes | weighed.rmw_reads | weighed.rcw_reads != 0 {
-                weighing.columns.push(weighed);
+                self.columns.push(weighed);
             }
         }
-        weighing
     }
 
     fn add_band(&mut self, bit: BandSet, band: &Band) {
@@ -175,6 +176,7 @@ impl Weighing {
     }
 
     /// How long the rows of these bands keep a member busy.
+    #[inline]
     fn work_ns(&mut self, bands: BandSet, time: ServiceTime) -> f32 {
         if let Some((_, visit)) = self.visits.iter().find(|(known, _)| *known == bands) {
             return time.of(visit);
