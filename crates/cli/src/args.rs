@@ -7,7 +7,7 @@ use stripewise::{locking::Preset, plan::selection::Policy};
 
 use crate::{
     bench::{EngineBench, LoadArgs},
-    commands::{EnduranceArgs, PolicyArgs, TraceArgs},
+    commands::{ClassArgs, EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
     policies::{policy_parser, preset_parser},
     protocol::{AttachChoice, ClassChoice, ScrubAction},
@@ -71,10 +71,20 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// What members may be written, what they were, and when they will be worn out; or say what they may.
     ///
-    /// It is kept on the members. What was written is all that wears them: for clients, by background jobs (`detail` tells
-    /// these apart since the array was opened), and metadata. `status` warns of one that will not outlive its warranty and
-    /// the margin behind it, or was written more than it is rated for.
+    /// It is kept on the members, also when they become members of another array. What was written is all that wears them:
+    /// for clients, by background jobs (`detail` tells these apart since the array was opened), and metadata. `status` warns
+    /// of one that will not outlive its warranty and the margin behind it, or was written more than it is rated for.
+    ///
+    /// What was written is noted on a member once 512 MiB are not noted, and every minute if 1 MiB is not; also when the
+    /// array stops, and when the member is failed or replaced. After a crash, or SIGKILL to the daemon, what came since
+    /// is not counted: 1 MiB and what the last minute wrote, and never more than 512 MiB and what a second or two wrote.
+    /// `detail` shows what is noted.
     Endurance(EnduranceArgs),
+    /// What kind of device members are, hard disk or flash: print it, or correct it while the array runs.
+    ///
+    /// It is kept on the members. The bitmap goes to flash first, `cost` weighs what such devices take where that was not
+    /// measured, and advice follows from it. Level 4's parity and the array's policy stay where and what they are.
+    Class(ClassArgs),
     /// Make a block device of an array.
     ///
     /// It is there until it is detached or the array stops: attach it again after an assembly.
@@ -138,6 +148,11 @@ pub(crate) enum LabCommand {
     Report(LabReportArgs),
     /// Hold the disk models against data sheets, papers and analysis.
     Validate(ValidateArgs),
+    /// The same writes on member files and on modelled members: what arrays count is equal.
+    ///
+    /// Over levels 4, 5 and 6 and every policy that goes by counts. The exit code is 1 if any counter differs. The files take
+    /// a few hundred megabytes, and are gone afterwards.
+    Counters(CountersArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -161,6 +176,16 @@ pub(crate) struct LabRunArgs {
 pub(crate) struct LabReportArgs {
     /// The folder.
     pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CountersArgs {
+    /// The folder within which a folder for the member files is made, and removed; that for temporary files, if not given.
+    #[arg(long)]
+    pub(crate) folder: Option<PathBuf>,
+    /// What the writes are drawn from.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -266,7 +291,8 @@ pub(crate) struct CreateArgs {
     /// Say what would be done and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How partly written rows are written; `stripewise policy --list` tells of each, and which it is if left out.
+    /// Of levels 4, 5 and 6: how partly written rows are written; `stripewise policy --list` tells of each, and which it is
+    /// if left out.
     #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Option<&'static Policy>,
     /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
@@ -366,6 +392,9 @@ pub(crate) struct AddArgs {
     /// Wait until a rebuild that this starts is done.
     #[arg(long, short = 'W')]
     pub(crate) wait: bool,
+    /// What kind of device one is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
+    #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
+    pub(crate) class: Vec<(String, ClassChoice)>,
     /// Block devices or files.
     #[arg(required = true)]
     pub(crate) devices: Vec<String>,
@@ -390,6 +419,9 @@ pub(crate) struct ReplaceArgs {
     /// The device to take its place: a spare, or one to be added.
     #[arg(long)]
     pub(crate) with: String,
+    /// What kind of device that is, where it is not to be detected: DEVICE=hdd or DEVICE=ssd.
+    #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
+    pub(crate) class: Vec<(String, ClassChoice)>,
     /// Overwrite what is found on the device.
     #[arg(long, short)]
     pub(crate) force: bool,

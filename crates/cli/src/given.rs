@@ -6,7 +6,9 @@ use std::{
     os::unix::fs::{FileTypeExt, MetadataExt},
 };
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+
+use crate::protocol::ClassChoice;
 
 /// Paths that mean the same to a daemon in another directory.
 pub(crate) fn absolute_paths(devices: &[String]) -> anyhow::Result<Vec<String>> {
@@ -30,6 +32,22 @@ pub(crate) fn check_given_once<'a>(devices: impl IntoIterator<Item = &'a String>
         }
     }
     Ok(())
+}
+
+/// What `--class` says of these devices, by absolute path.
+pub(crate) fn given_classes(
+    classes: &[(String, ClassChoice)],
+    devices: &[String],
+) -> anyhow::Result<BTreeMap<String, ClassChoice>> {
+    let mut found = BTreeMap::new();
+    for (device, class) in classes {
+        let given = devices.iter().find(|given| is_same_device(given, device));
+        let given = given.with_context(|| format!("--class {device}: it is none of the devices given"))?;
+        if found.insert(absolute_path(given)?, *class).is_some_and(|other| other != *class) {
+            bail!("--class {device}: it cannot be both");
+        }
+    }
+    Ok(found)
 }
 
 /// Whether two paths mean one device. One that is not there is only itself.

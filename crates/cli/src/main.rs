@@ -1,7 +1,7 @@
 //! The `stripewise` binary: commands, and the array daemon that they talk to.
 //!
 //! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2 unusable, 4 cannot
-//! tell). Data goes to standard output, everything else to standard error.
+//! tell), and `lab run` ends with 130 when it is interrupted. Data goes to standard output, everything else to standard error.
 
 mod args;
 mod bench;

@@ -1,8 +1,10 @@
 //! Write selection policies by name.
 
+use anyhow::ensure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use stripewise::{
     format::extension::MemberClass,
+    geometry::Level,
     locking::{PRESETS, Preset},
     plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy, policy_for},
 };
@@ -18,6 +20,13 @@ pub(crate) fn preset_parser() -> impl TypedValueParser<Value = &'static Preset> 
     let value = |preset: &'static Preset| PossibleValue::new(preset.name).help(preset.about);
     PossibleValuesParser::new(PRESETS.iter().map(value))
         .map(|name| Preset::named(&name).expect("clap lets only these names through"))
+}
+
+/// Refuses to speak of a policy where nothing is selected.
+pub(crate) fn check_selects(level: i32) -> anyhow::Result<()> {
+    let has_parity = Level::from_number(level).is_some_and(Level::has_parity);
+    ensure!(has_parity, "level {level} keeps no parity: there is no write selection policy");
+    Ok(())
 }
 
 /// All policies, and for which new arrays each is chosen where none is given.

@@ -13,13 +13,17 @@ pub(crate) fn format_nanoseconds(ns: u64) -> String {
     }
 }
 
-/// A time in seconds.
+/// A time: a number of seconds, or one with a unit, as 500ms, 10s, 5m or 1h.
 ///
 /// # Errors
 /// A text for the usage error.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|time| !time.is_zero()).ok_or_else(|| format!("'{text}' is not a time in seconds"))
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let number = units.iter().find_map(|(unit, unit_s)| Some((text.strip_suffix(unit)?, unit_s)));
+    let seconds = number.and_then(|(number, unit_s)| Some(unit_s * number.parse::<f64>().ok()?));
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wrong = || format!("'{text}' is not a time: give seconds, or a number with ms, s, m or h, as 500ms");
+    time.filter(|time| !time.is_zero()).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -33,10 +37,14 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds() {
-        assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1500)));
-        for bad in ["", "0", "-1", "1s", "inf", "1e30", "NaN"] {
-            assert!(parse_seconds(bad).is_err(), "{bad}");
+    fn times_are_seconds_or_have_a_unit() {
+        for (text, ms) in
+            [("1.5", 1500), ("1s", 1000), ("0.05", 50), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for bad in ["", "0", "0s", "-1", "1d", "s", "ms", "inf", "1e30", "NaN", "1 s x"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
         }
     }
 }

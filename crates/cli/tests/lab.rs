@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 fn lab(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_stripewise")).arg("lab").args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -31,6 +33,15 @@ fn the_validation_prints_a_table_and_writes_its_files() {
         let text = std::fs::read_to_string(out.join(format!("{name}.csv"))).unwrap();
         assert!(text.lines().count() > 3, "{name}: {text}");
     }
+}
+
+#[test]
+fn a_validation_leaves_other_peoples_folders_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("report.html"), "my thesis").unwrap();
+    let told = refused(&["validate", "--quick", "--out", folder.path().to_str().unwrap()]);
+    assert!(told.contains("is not empty") && told.contains("give a new or an empty folder"), "{told}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("report.html")).unwrap(), "my thesis");
 }
 
 #[test]
@@ -106,6 +117,30 @@ fn a_killed_run_is_taken_up_again() {
 }
 
 #[test]
+fn an_interrupted_run_says_what_is_kept_and_how_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("my results");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
+    command.args(["lab", "run", "raid4s-seq", "--quick", "--seed", "3", "--out"]).arg(&out);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let points = out.join("points.jsonl");
+    while std::fs::read_to_string(&points).unwrap_or_default().lines().count() < 2 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{told}");
+    let resume =
+        format!("`stripewise lab run raid4s-seq --quick --seed 3 --out '{}'` goes on", out.display());
+    assert!(told.contains(&resume), "{told}");
+    assert!(told.contains("% of the work") && told.contains("of 35 points are finished and kept"), "{told}");
+    assert!(!told.contains(" 0 of 35 points"), "{told}");
+    let report = String::from_utf8(lab(&["report", out.to_str().unwrap()]).stdout).unwrap();
+    assert!(report.contains("points are missing"), "{report}");
+}
+
+#[test]
 fn a_full_disk_costs_the_point_that_it_met() {
     let [whole, small] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let run = |limit: &str, folder: &tempfile::TempDir| {
@@ -142,4 +177,25 @@ fn what_cannot_be_run_or_reported_is_told() {
     assert!(told.contains("not a file of the laboratory's"), "{told}");
     let told = refused(&["run", "raid4s-endurance", "--quick", "--out", file.to_str().unwrap()]);
     assert!(told.contains("points.jsonl") && !told.contains("panicked"), "{told}");
+}
+
+#[test]
+fn files_and_modelled_members_count_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = folder.path().to_str().unwrap();
+    let table = String::from_utf8(lab(&["counters", "--folder", given, "--seed", "5"]).stdout).unwrap();
+    assert!(table.contains("63 of 63 counters are equal") && table.contains("cost"), "{table}");
+    assert!(table.lines().any(|line| line.contains("rows_rcw") && line.ends_with("equal")), "{table}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+
+    let output = lab(&["counters", "--json"]);
+    let compared: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cases = compared["comparisons"].as_array().unwrap();
+    let levels: std::collections::BTreeSet<_> =
+        cases.iter().filter_map(|case| case["level"].as_u64()).collect();
+    assert_eq!((cases.len(), levels.into_iter().collect::<Vec<_>>()), (9, vec![4, 5, 6]));
+    assert_eq!((&compared["equal"], &compared["not_compared"][0]), (&true.into(), &"cost".into()));
+
+    let told = refused(&["counters", "--folder", &folder.path().join("nowhere").to_string_lossy()]);
+    assert!(told.contains("nowhere: no folder can be made there"), "{told}");
 }

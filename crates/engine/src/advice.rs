@@ -17,12 +17,19 @@ pub fn advice(level: Level, classes: &[MemberClass]) -> Vec<String> {
              nothing. Give parity to the SSD (`--parity fastest`)"
                 .to_owned(),
         ],
-        Level::Raid5 | Level::Raid6 => vec![format!(
-            "{ssds} of {} members are flash, and level {} moves parity over all of them: most small writes wait for \
-             hard disks alone. Level 4 with parity on the SSD does small writes faster",
-            classes.len(),
-            level.number()
-        )],
+        Level::Raid5 | Level::Raid6 => {
+            // Level 4 has one parity.
+            let at_a_cost = match level {
+                Level::Raid6 => ", but survives the loss of one member, where level 6 survives two",
+                _ => "",
+            };
+            vec![format!(
+                "{ssds} of {} members are flash, and level {} moves parity over all of them: most small writes wait for \
+                 hard disks alone. Level 4 with parity on the SSD does small writes faster{at_a_cost}",
+                classes.len(),
+                level.number()
+            )]
+        }
         _ => Vec::new(),
     }
 }
@@ -38,6 +45,8 @@ mod tests {
         assert!(advice(Level::Raid4, &[Hdd, Hdd, Hdd, Ssd]).is_empty(), "RAID4S");
         assert!(advice(Level::Raid4, &[Ssd, Hdd, Hdd, Hdd])[0].contains("parity is on a hard disk"));
         assert!(advice(Level::Raid5, &[Hdd, Hdd, Hdd, Ssd])[0].starts_with("1 of 4 members are flash"));
+        assert!(!advice(Level::Raid5, &[Hdd, Hdd, Hdd, Ssd])[0].contains("survives"), "as level 4 does");
+        assert!(advice(Level::Raid6, &[Hdd, Hdd, Hdd, Ssd])[0].ends_with("where level 6 survives two"));
         assert!(advice(Level::Raid5, &[Ssd, Ssd, Ssd]).is_empty());
         assert!(advice(Level::Raid5, &[Hdd, Unknown, Unknown]).is_empty());
         assert!(advice(Level::Raid0, &[Hdd, Ssd]).is_empty());

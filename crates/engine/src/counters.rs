@@ -21,6 +21,9 @@ pub enum CounterLocks {
     /// None: a write in a region that is marked already is two atomic additions.
     #[default]
     Atomic,
+    /// Nothing is counted: the first write marks all regions, and they stay marked until the array is stopped. As an array
+    /// without a bitmap, and after a crash resynced as one.
+    Uncounted,
 }
 
 enum Guards {
@@ -44,7 +47,7 @@ impl Words {
                 bitmap: RwLock::default(),
                 counters: words.iter().map(|_| Mutex::default()).collect(),
             },
-            CounterLocks::Atomic => Guards::Atomic,
+            CounterLocks::Atomic | CounterLocks::Uncounted => Guards::Atomic,
         };
         Self { words, guards }
     }

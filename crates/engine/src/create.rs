@@ -135,6 +135,17 @@ pub enum CreateError {
         /// The chunk.
         chunk_bytes: usize,
     },
+    /// Nothing is selected at this level.
+    #[error(
+        "--policy {policy}: level {level} keeps no parity, so that nothing is selected when it is written; leave it out, or \
+         take level 4, 5 or 6"
+    )]
+    NothingSelected {
+        /// As asked.
+        policy: &'static str,
+        /// The level's number.
+        level: i32,
+    },
     /// One device for two roles.
     #[error("{0} is given twice; every role needs a device of its own")]
     Twice(String),
@@ -167,17 +178,8 @@ impl Array {
     /// # Errors
     /// [`CreateError`]; members may have been written to by then.
     pub async fn create(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
-        check_members(&options)?;
-        check_shape(&options)?;
-        let traits = traits_of(&env, &options).await;
-        let moves = match options.parity {
-            ParityPlace::Auto => !options.assume_clean,
-            ParityPlace::Fastest => true,
-            ParityPlace::Last => false,
-        };
-        if options.level == Level::Raid4 && moves {
-            place_parity(&mut options.members, &traits);
-        }
+        let touch = if options.assume_clean { Touch::ReadOnly } else { Touch::WriteBack };
+        let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
         let open = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
@@ -185,25 +187,47 @@ impl Array {
     }
 }
 
-/// What the members are, by name.
-type AllTraits = BTreeMap<String, Traits>;
+/// Checks the options, finds out what the members are, and gives level 4's parity its place.
+pub(crate) async fn prepare(
+    env: &EnvHandle,
+    options: &mut CreateOptions,
+    touch: Touch,
+) -> Result<AllTraits, CreateError> {
+    check_members(options)?;
+    check_shape(options)?;
+    let traits = traits_of(env, options, touch).await;
+    if moves_parity(options) {
+        place_parity(&mut options.members, &traits);
+    }
+    Ok(traits)
+}
 
-async fn traits_of(env: &EnvHandle, options: &CreateOptions) -> AllTraits {
+/// Whether parity goes to the fastest member.
+pub(crate) fn moves_parity(options: &CreateOptions) -> bool {
+    let moves = match options.parity {
+        ParityPlace::Auto => !options.assume_clean,
+        ParityPlace::Fastest => true,
+        ParityPlace::Last => false,
+    };
+    options.level == Level::Raid4 && moves
+}
+
+/// What the members are, by name.
+pub(crate) type AllTraits = BTreeMap<String, Traits>;
+
+async fn traits_of(env: &EnvHandle, options: &CreateOptions, touch: Touch) -> AllTraits {
     let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
     let times = if options.measure {
-        let touch = if options.assume_clean { Touch::ReadOnly } else { Touch::WriteBack };
         join_all(devices.iter().map(|device| measure_or_not(&**env, &***device, touch))).await
     } else {
         vec![ServiceTimes::default(); devices.len()]
     };
-    let traits = devices.into_iter().zip(times).map(|(device, times)| {
+    let traits = devices.into_iter().zip(times).map(async |(device, times)| {
         let name = device.info().name.clone();
-        let detected = Traits::detected(device, times);
-        let given = options.classes.get(&name);
-        let traits = given.map_or(detected, |class| Traits { class: *class, given: true, times });
-        (name, traits)
+        let traits = Traits::of(device, times, options.classes.get(&name).copied());
+        (name, traits.with_kept_endurance(device).await)
     });
-    traits.collect()
+    join_all(traits).await.into_iter().collect()
 }
 
 /// Gives the last role, level 4's parity, to a member that is faster than the one that has it.
@@ -253,6 +277,10 @@ fn missing(options: &CreateOptions) -> usize {
 /// What can be refused before anything is touched.
 fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
+    if let Some(policy) = options.policy.filter(|_| !geometry.has_parity()) {
+        let level = geometry.level().number();
+        return Err(CreateError::NothingSelected { policy: policy.name, level });
+    }
     regions(options, &geometry)?;
     let (missing, tolerated) = (missing(options), geometry.parity_columns());
     if missing > tolerated {

@@ -4,6 +4,15 @@ use stripewise_format::extension::Endurance;
 
 const DAY_S: u64 = 86_400;
 
+/// So much that was written to a member and is not noted on it is noted within the second or two that housekeeping
+/// takes to see it. A note is two copies of a header, 8 KiB: a 65,536th of this. A hard disk that streams 200 MB/s
+/// spends about a hundredth of its time on notes.
+pub const NOTE_BYTES_MAX: u64 = 512 << 20;
+/// As often as this, less is noted as well,
+pub const NOTE_INTERVAL_S: u64 = 60;
+/// but no less than this: of so little, a note is a 128th, and an idle array writes none.
+pub const NOTE_BYTES_MIN: u64 = 1 << 20;
+
 /// Before a day was counted, the first rebuild or copy says little of what is to come, unless so much is used already.
 const USED_THAT_TELLS: f64 = 0.01;
 
@@ -19,6 +28,30 @@ pub struct Forecast {
     pub worn_out_s: Option<u64>,
     /// By how many days that is too early: before the warranty's end and the margin behind it.
     pub short_days: Option<u64>,
+}
+
+/// Why it is not said when a member will be worn out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoForecast {
+    /// What it is rated for is not known.
+    Unrated,
+    /// Too little was seen of how it is written; from this time on, in seconds since 1970-01-01 UTC, it is enough.
+    Early {
+        /// Then.
+        from_s: u64,
+    },
+    /// At the rate at which it has been written, it lasts for longer than anybody counts.
+    Idle,
+}
+
+/// Why there is no day on which a member will be worn out; none if there is one, or it is worn out.
+pub fn no_forecast(endurance: &Endurance, now_s: u64) -> Option<NoForecast> {
+    let Some(forecast) = forecast(endurance, now_s) else { return Some(NoForecast::Unrated) };
+    if forecast.worn_out_s.is_some() || forecast.used >= 1.0 {
+        return None;
+    }
+    let from_s = endurance.written_since_s.saturating_add(DAY_S);
+    Some(if from_s > now_s { NoForecast::Early { from_s } } else { NoForecast::Idle })
 }
 
 /// How long it takes to write so much at this rate, in seconds.
@@ -84,5 +117,9 @@ mod tests {
         assert!(found.used > 1.0 && found.worn_out_s.is_none() && found.short_days.is_none(), "{found:?}");
         let idle = Endurance { written_bytes: 0, ..endurance };
         assert_eq!(forecast(&idle, at).unwrap().worn_out_s, None);
+        let why = |endurance: &Endurance| no_forecast(endurance, at);
+        assert_eq!(why(&Endurance { rated_write_bytes: 0, ..endurance }), Some(NoForecast::Unrated));
+        assert_eq!(why(&young), Some(NoForecast::Early { from_s: at - 7200 + DAY_S }));
+        assert_eq!((why(&idle), why(&endurance), why(&beyond)), (Some(NoForecast::Idle), None, None));
     }
 }

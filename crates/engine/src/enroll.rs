@@ -5,7 +5,9 @@ use std::sync::Arc;
 use stripewise_device::{Device, Env};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
-    extension::{AREA_START_BYTES, BitmapDescriptor, ExtensionLayout, Header, MapKind, MemberClass},
+    extension::{
+        AREA_START_BYTES, BitmapDescriptor, Endurance, ExtensionLayout, Header, MapKind, MemberClass,
+    },
     md::{Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
     media::{BLOCK_BYTES, SECTOR_BYTES},
 };
@@ -13,6 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     error::ArrayError,
+    examine::examine,
     geometry::{Geometry, Level},
     ledger::{Entry, Ledger, Standing, write_durably},
     measure::{ServiceTimes, class_of},
@@ -69,19 +72,27 @@ pub(crate) fn bitmap_for(
     })
 }
 
-/// What kind of device a member is, and how fast.
+/// What a device is by itself: what kind, how fast, and how worn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traits {
     pub(crate) class: MemberClass,
     /// An operator said so.
     pub(crate) given: bool,
     pub(crate) times: ServiceTimes,
+    pub(crate) endurance: Endurance,
 }
 
 impl Traits {
-    /// As far as the operating system and a measurement tell.
-    pub(crate) fn detected(device: &Arc<dyn Device>, times: ServiceTimes) -> Self {
-        Self { class: class_of(device.info().media, &times), given: false, times }
+    /// What kind an operator says that it is, else as far as the operating system and a measurement tell.
+    pub(crate) fn of(device: &Arc<dyn Device>, times: ServiceTimes, given: Option<MemberClass>) -> Self {
+        let class = given.unwrap_or_else(|| class_of(device.info().media, &times));
+        Self { class, given: given.is_some(), times, endurance: Endurance::default() }
+    }
+
+    /// With what the device may be written and was, as an earlier array noted it there: it wears, whosever member it is.
+    pub(crate) async fn with_kept_endurance(self, device: &Arc<dyn Device>) -> Self {
+        let found = examine(device.clone()).await.ok().and_then(|found| found.extension.ok());
+        Self { endurance: found.map_or(self.endurance, |(header, _)| header.endurance), ..self }
     }
 }
 
@@ -97,6 +108,7 @@ pub(crate) fn header_for(
     header.bitmap = bitmap_for(layout, geometry, regions).unwrap_or_default();
     header.member_class = traits.class;
     header.member_class_given = traits.given;
+    header.endurance = traits.endurance;
     header.service_time_ns = traits.times.to_header();
     Some(header)
 }
@@ -139,7 +151,7 @@ pub(crate) fn spare(
     geometry: &Geometry,
     ledger: &Ledger,
     device: Arc<dyn Device>,
-    times: ServiceTimes,
+    traits: &Traits,
     env: &dyn Env,
 ) -> Result<Enrolled, ArrayError> {
     let pattern = ledger.entries.first().expect("an open array has members");
@@ -169,7 +181,7 @@ pub(crate) fn spare(
     superblock.resync_offset_sectors = IN_SYNC;
     superblock.corrected_reads = 0;
     let regions = kept_regions(ledger.entries.iter().filter_map(|entry| entry.header.as_ref()), geometry);
-    let mut header = header_for(&superblock, geometry, regions, &Traits::detected(&device, times));
+    let mut header = header_for(&superblock, geometry, regions, traits);
     let options = ledger.entries.iter().find_map(|entry| entry.header.as_ref()).map(|header| header.options);
     if let (Some(header), Some(options)) = (&mut header, options) {
         header.options = options;

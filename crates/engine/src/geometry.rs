@@ -55,6 +55,11 @@ impl Level {
             .find(|l| l.number() == number)
     }
 
+    /// Whether it keeps parity, so that partly written rows can be written in more than one way.
+    pub fn has_parity(self) -> bool {
+        matches!(self, Self::Raid4 | Self::Raid5 | Self::Raid6)
+    }
+
     /// The fewest members the level makes sense with.
     pub fn members_min(self) -> usize {
         match self {
@@ -215,7 +220,7 @@ impl Geometry {
 
     /// Whether the redundant columns are computed (levels 4, 5, 6) rather than copied or absent.
     pub fn has_parity(&self) -> bool {
-        matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
+        self.level.has_parity()
     }
 
     /// The bytes a client sees.

@@ -155,6 +155,8 @@ fn place(region: usize) -> (usize, u32) {
 pub(crate) struct Intent {
     pub(crate) map: RegionMap,
     regions: Words,
+    /// Writes are counted, so that regions can be cleared while the array is open.
+    counts: bool,
     /// Regions that tasks wait for, to be marked by the next page write.
     wanted: Mutex<Vec<usize>>,
     pub(crate) pages: AsyncMutex<Pages>,
@@ -180,7 +182,8 @@ impl Intent {
     pub(crate) fn new(map: RegionMap, pages: Pages, locks: CounterLocks) -> Self {
         let state = |region| if pages.is_marked(region) { DURABLE | STALE } else { 0 };
         let regions = Words::new((0..map.regions()).map(state), locks);
-        Self { map, regions, wanted: Mutex::default(), pages: AsyncMutex::new(pages) }
+        let counts = locks != CounterLocks::Uncounted;
+        Self { map, regions, counts, wanted: Mutex::default(), pages: AsyncMutex::new(pages) }
     }
 
     /// Announces a write to a stripe; the guard is held until the write is on the members.
@@ -210,6 +213,9 @@ impl Intent {
     /// Counts a write in, if the region is marked on disk.
     #[inline]
     fn try_enter(&self, region: usize) -> bool {
+        if !self.counts {
+            return self.regions.load(region) & DURABLE != 0;
+        }
         self.regions.as_writer(region, |word| {
             let before = word.fetch_add(1, Ordering::AcqRel);
             debug_assert!(before & COUNT < COUNT - 1);
@@ -225,6 +231,9 @@ impl Intent {
     /// Counts a write out.
     #[inline]
     fn leave(&self, region: usize) {
+        if !self.counts {
+            return;
+        }
         self.regions.as_writer(region, |word| {
             // Before it is counted out: a flush that ran while this write did must not count for it. That somebody
             // else's note is taken away after the look does no harm, since whoever does that clears nothing by it.
@@ -245,6 +254,9 @@ impl Intent {
         }
         let mut wanted = std::mem::take(&mut *self.wanted.lock());
         wanted.push(region);
+        if !self.counts {
+            wanted.extend(0..self.regions.len());
+        }
         if !pages.marked_dirty {
             if !lives(Mutant::SkipDirtyMark) && !disk.record_clean(false).await {
                 return Err(IntentFailed);
@@ -274,6 +286,19 @@ impl Intent {
     /// A region is cleared only if no write touched it since *before* a flush of all members: what is forgotten is
     /// durable.
     pub(crate) async fn clear_idle(&self, disk: &impl IntentDisk) {
+        if self.counts {
+            self.clear(disk).await;
+        }
+    }
+
+    /// As [`Intent::clear_idle`], once no write comes any more.
+    pub(crate) async fn clear_all(&self, disk: &impl IntentDisk) {
+        // Twice: the first look takes note that regions were used, the second finds them idle.
+        self.clear(disk).await;
+        self.clear(disk).await;
+    }
+
+    async fn clear(&self, disk: &impl IntentDisk) {
         let idle: Vec<usize> = (0..self.regions.len()).filter(|region| self.note_idle(*region)).collect();
         if idle.is_empty() && !self.could_be_clean() {
             return;

@@ -165,6 +165,18 @@ impl Ledger {
         .await
     }
 
+    /// Notes what was written to members, on those of them that are wanted: in their headers alone, so that no event is
+    /// spent. Returns those that could not take it.
+    pub(crate) async fn note_written(
+        &mut self,
+        wanted: impl Fn(&Entry) -> bool,
+        wall_clock_us: u64,
+    ) -> Vec<FailedMember> {
+        let entries = self.entries.iter_mut().filter(|entry| wanted(entry));
+        let notes: Vec<_> = entries.map(|entry| entry.note_written(wall_clock_us)).collect();
+        join_all(notes).await.into_iter().flatten().collect()
+    }
+
     async fn write_where(
         &mut self,
         wanted: impl Fn(&Entry) -> bool,
@@ -198,33 +210,19 @@ impl Entry {
         wall_clock_us: u64,
     ) -> impl Future<Output = Option<FailedMember>> + use<> {
         self.update(events, clean, wall_clock_us);
-        let written_bytes = self.member.written_bytes();
         let block = self.superblock.encode();
-        let headers = self.header.as_mut().map(|header| {
-            header.generation += 1;
-            header.endurance.written_bytes = written_bytes;
-            if header.endurance.written_since_s == 0 {
-                header.endurance.written_since_s = wall_clock_us / 1_000_000;
-            }
+        let header = self.renew_header(wall_clock_us).map(|header| {
             header.expect_superblock(&block);
             header.encode()
         });
+        let headers = self.layout().zip(header);
         let member = self.member.clone();
-        let layout = self.layout();
         let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
         let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
         // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is said.
         let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
-            let mut result = Ok(());
-            if let (Some(layout), Some(header)) = (layout, headers) {
-                for copy in [HeaderCopy::A, HeaderCopy::B] {
-                    result = match result {
-                        Ok(()) => write_durably(&member, layout.header_offset_bytes(copy), &header).await,
-                        error => error,
-                    };
-                }
-            }
+            let mut result = write_headers(&member, headers).await;
             if result.is_ok() {
                 result = write_durably(&member, superblock_offset, &block[..superblock_bytes]).await;
             }
@@ -233,6 +231,25 @@ impl Entry {
             }
             result.err().map(|error| (member, error))
         }
+    }
+
+    /// Writes the header alone, with what was written to the member by now. The superblock that it names stays.
+    fn note_written(&mut self, wall_clock_us: u64) -> impl Future<Output = Option<FailedMember>> + use<> {
+        let header = self.renew_header(wall_clock_us).map(|header| header.encode());
+        let headers = self.layout().zip(header);
+        let member = self.member.clone();
+        async move { write_headers(&member, headers).await.err().map(|error| (member, error)) }
+    }
+
+    /// The header as it is to be written next, with what was written to the member by now.
+    fn renew_header(&mut self, wall_clock_us: u64) -> Option<&mut Header> {
+        let header = self.header.as_mut()?;
+        header.generation += 1;
+        header.endurance.written_bytes = self.member.written_bytes();
+        if header.endurance.written_since_s == 0 {
+            header.endurance.written_since_s = wall_clock_us / 1_000_000;
+        }
+        Some(header)
     }
 
     /// md's bitmap as a clean stop leaves it: as many events as the superblock, no bit set. Where, and what.
@@ -268,6 +285,15 @@ impl Entry {
 fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
     let used = 256 + 2 * superblock.roles.max_dev() as usize;
     used.next_multiple_of(logical_block_bytes as usize)
+}
+
+/// Writes both copies of a header, one after the other; of a member without extension area, none.
+async fn write_headers(member: &Member, headers: Option<(ExtensionLayout, Block)>) -> Result<(), IoError> {
+    let Some((layout, header)) = headers else { return Ok(()) };
+    for copy in [HeaderCopy::A, HeaderCopy::B] {
+        write_durably(member, layout.header_offset_bytes(copy), &header).await?;
+    }
+    Ok(())
 }
 
 /// Writes metadata so that it is on stable media when the future is done.

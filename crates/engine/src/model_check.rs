@@ -18,8 +18,8 @@ use crate::{
     geometry::{Geometry, Level, StripeIndex},
     intent::{Holder, Intent, IntentDisk, Pages},
     ledger::FailedMember,
-    locking::CounterLocks,
-    locks::RowLocks,
+    locking::{CounterLocks, StripeLocks},
+    locks::{Entry, Gathered, Part, Place, RowGuard, RowLocks, Until},
     regions::{RegionMap, RegionShape},
     rows::RowSet,
 };
@@ -79,6 +79,50 @@ fn a_waiter_that_goes_away_takes_nothing_with_it() {
         patient.join().unwrap();
         assert!(locks.lock(STRIPE, rows).now_or_never().is_some(), "nothing is left locked");
     });
+}
+
+/// Four writes of 512 bytes that end where the next begins, at the end of stripe 0 or in stripe 1.
+fn stream(locks: &RowLocks, stripe: StripeIndex) -> Vec<RowGuard<'_>> {
+    (0..4)
+        .map(|index| {
+            let place = Place { stripe, bytes: index * 512..(index + 1) * 512, leads: true };
+            match locks.enter(&place, RowSet::range(index..index + 1)) {
+                Entry::Had(rows) => rows,
+                _ => unreachable!("rows are free, and three are no stream"),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn writes_behind_one_that_ends_are_written_all_the_same() {
+    const NEXT: StripeIndex = StripeIndex(1);
+    for (stripe_bytes, behind) in [(2048, 0..512), (8192, 2048..2560)] {
+        model(move || {
+            let locks = Arc::new(RowLocks::new(StripeLocks::Few(1), Some(stripe_bytes)));
+            let stripe = if behind.start == 0 { NEXT } else { STRIPE };
+            let kept: Vec<_> = stream(&locks, STRIPE).into_iter().map(RowGuard::keep).collect();
+            let before = {
+                let locks = locks.clone();
+                thread::spawn(move || kept.into_iter().for_each(|kept| drop(locks.resume(kept))))
+            };
+            let place = Place { stripe, bytes: behind.clone(), leads: true };
+            let rows = RowSet::range(4..5);
+            if let Entry::Behind = locks.enter(&place, rows) {
+                let data = stripewise_device::IoBuf::zeroed(512).freeze();
+                let (promise, _outcome) = crate::array::Promise::new();
+                let part = Part { data, flags: Default::default(), promise };
+                if let Gathered::First = locks.gather(&place, part) {
+                    block_on(locks.wait_for_gather(stripe, Until::Due));
+                    let due = locks.take_gather(stripe, |_| rows);
+                    assert_eq!((due.bytes, due.parts.len()), (behind.clone(), 1));
+                    drop(block_on(due.rows));
+                }
+            }
+            before.join().unwrap();
+            assert!(locks.is_idle(), "nothing is left behind");
+        });
+    }
 }
 
 /// A disk of the bitmap's that counts: what was written, and what a flush has made durable.

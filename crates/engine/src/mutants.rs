@@ -38,6 +38,12 @@ pub enum Mutant {
     FlushSkipsMember,
     /// Rows are locked for nobody.
     ForgetRowLock,
+    /// The last of several writes that are written as one is left out.
+    GatheredPartLost,
+    /// Several writes are written as one as the first of them was to be.
+    GatheredFuaForgotten,
+    /// Nobody wakes the writes that wait for one in the stripe before.
+    GatheredNotWoken,
     /// A member that failed is dropped, and nobody writes that down.
     FailureNotRecorded,
     /// Members that are not current are taken for current.
@@ -72,7 +78,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -89,6 +95,9 @@ impl Mutant {
         Self::AcknowledgeBeforeFua,
         Self::FlushSkipsMember,
         Self::ForgetRowLock,
+        Self::GatheredPartLost,
+        Self::GatheredFuaForgotten,
+        Self::GatheredNotWoken,
         Self::FailureNotRecorded,
         Self::UseStaleMember,
         Self::EventsNotRaised,
@@ -122,6 +131,18 @@ pub fn set(mutant: Option<Mutant>) {
 #[cfg(feature = "mutants")]
 pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
+}
+
+/// Whether any mutant lives: shortcuts step aside then, as mutants live on the way that they cut short.
+#[cfg(feature = "mutants")]
+pub(crate) fn any_lives() -> bool {
+    LIVE.with(|live| live.get()).is_some()
+}
+
+/// Whether any mutant lives.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn any_lives() -> bool {
+    false
 }
 
 /// What a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that nobody else has.

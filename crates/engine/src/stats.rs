@@ -18,6 +18,8 @@ counters! {
     writes,
     /// Bytes that clients wrote.
     written_bytes,
+    /// How many of them waited behind another one and were written together.
+    gathered_writes,
     /// Flushes of clients.
     flushes,
     /// Stripe writes: one for each stripe of each write.
@@ -109,6 +111,14 @@ impl MemberStats {
     }
 }
 
+impl MemberStats {
+    /// As [`MemberStats::count_plan`], for a plan that is one read-modify-write of so many rows.
+    pub(crate) fn count_rmw(&self, rows: u64) {
+        self.add(MemberIndex::stripe_writes, 1);
+        self.add(MemberIndex::blocks_rmw, rows);
+    }
+}
+
 impl MemberStatsReport {
     /// Bytes written to its data area for clients. The two counters are read one after the other while they grow.
     pub fn client_written_bytes(&self) -> u64 {
@@ -132,6 +142,10 @@ impl Stats {
         self.add(Index::written_bytes, bytes);
     }
 
+    pub(crate) fn count_gathered(&self, writes: u64) {
+        self.add(Index::gathered_writes, writes);
+    }
+
     pub(crate) fn count_flush(&self) {
         self.add(Index::flushes, 1);
     }
@@ -151,6 +165,12 @@ impl Stats {
             };
             self.add(counter, band.rows.len() as u64);
         }
+    }
+
+    /// As [`Stats::count_plan`], for a plan that is one read-modify-write of so many rows.
+    pub(crate) fn count_rmw(&self, rows: u64) {
+        self.add(Index::stripe_writes, 1);
+        self.add(Index::rows_rmw, rows);
     }
 
     pub(crate) fn count_recovered(&self) {

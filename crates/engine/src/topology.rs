@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
+use parking_lot::RwLock;
 use stripewise_device::{
     Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len, sync::Event,
 };
@@ -26,7 +27,7 @@ pub(crate) struct Member {
     pub(crate) data_offset_bytes: u64,
     pub(crate) dev_number: u32,
     pub(crate) uuid: Uuid,
-    pub(crate) class: MemberClass,
+    class: RwLock<MemberClass>,
     /// As measured when it became a member.
     pub(crate) times: ServiceTimes,
     /// Bytes written to it before it was opened.
@@ -48,23 +49,32 @@ impl Member {
         let kept = header.map_or(MemberClass::Unknown, |header| header.member_class);
         let times = header.map_or(ServiceTimes::default(), |h| ServiceTimes::from_header(h.service_time_ns));
         let class = if kept == MemberClass::Unknown { class_of(device.info().media, &times) } else { kept };
-        let meter = Meter::new(match class {
-            _ if times.is_known() => times.cost(),
-            MemberClass::Hdd => MemberCost::HDD,
-            MemberClass::Ssd | MemberClass::Unknown => MemberCost::SSD,
-        });
+        let meter = Meter::new(cost_of(class, &times));
         Arc::new(Self {
             device,
             data_offset_bytes,
             dev_number,
             uuid,
-            class,
+            class: RwLock::new(class),
             times,
             written_before: header.map_or(0, |header| header.endurance.written_bytes),
             read_errors: AtomicU32::new(0),
             stats: MemberStats::default(),
             meter,
         })
+    }
+
+    /// What kind of medium it is.
+    pub(crate) fn class(&self) -> MemberClass {
+        *self.class.read()
+    }
+
+    /// An operator says what kind it is. Where its times were not measured, its costs are taken to be that kind's.
+    pub(crate) fn set_class(&self, class: MemberClass) {
+        *self.class.write() = class;
+        if !self.times.is_known() {
+            self.meter.believe(cost_of(class, &self.times));
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -112,6 +122,15 @@ impl Member {
     /// Zeroes a range of the member's data.
     pub(crate) fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.device.write_zeroes(self.data_offset_bytes + offset_bytes, len_bytes, flags)
+    }
+}
+
+/// What a member costs before anything is learned of it.
+fn cost_of(class: MemberClass, times: &ServiceTimes) -> MemberCost {
+    match class {
+        _ if times.is_known() => times.cost(),
+        MemberClass::Hdd => MemberCost::HDD,
+        MemberClass::Ssd | MemberClass::Unknown => MemberCost::SSD,
     }
 }
 
@@ -202,6 +221,11 @@ pub(crate) enum Place {
 }
 
 impl Topology {
+    /// Who holds a column of a stripe.
+    fn slot(&self, geometry: &Geometry, stripe: StripeIndex, column: usize) -> &SlotState {
+        &self.slots[geometry.member_of(stripe, column).0]
+    }
+
     /// The member to read a column of a stripe from.
     pub(crate) fn reader(
         &self,
@@ -209,7 +233,7 @@ impl Topology {
         stripe: StripeIndex,
         column: usize,
     ) -> Option<&Arc<Member>> {
-        let slot = &self.slots[geometry.member_of(stripe, column).0];
+        let slot = self.slot(geometry, stripe, column);
         let incoming = slot.incoming.as_ref().filter(|incoming| incoming.covers(stripe));
         slot.primary.as_ref().or(incoming.map(|incoming| &incoming.member))
     }
@@ -221,10 +245,21 @@ impl Topology {
         stripe: StripeIndex,
         column: usize,
     ) -> impl Iterator<Item = &Arc<Member>> + use<'_> {
-        let slot = &self.slots[geometry.member_of(stripe, column).0];
+        let slot = self.slot(geometry, stripe, column);
         let incoming = slot.incoming.as_ref().filter(move |incoming| incoming.covers(stripe));
         let incoming = incoming.filter(|_| !lives(Mutant::WritesPassIncoming));
         slot.primary.iter().chain(incoming.map(|incoming| &incoming.member))
+    }
+
+    /// The member to read and write a column of a stripe, if none is being filled beside it.
+    pub(crate) fn only_writer(
+        &self,
+        geometry: &Geometry,
+        stripe: StripeIndex,
+        column: usize,
+    ) -> Option<&Arc<Member>> {
+        let slot = self.slot(geometry, stripe, column);
+        slot.primary.as_ref().filter(|_| slot.incoming.is_none())
     }
 
     /// Whether a column of a stripe can be used.

@@ -92,9 +92,14 @@ impl Tracer {
         *self.kept.lock() = Kept::default();
     }
 
+    /// Whether anybody wants decisions.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
     /// Keeps a decision, if anybody wants it: it is made only then, from its number.
     pub(crate) fn tell(&self, decision: impl FnOnce(u64) -> Decision) {
-        if !self.on.load(Relaxed) {
+        if !self.is_on() {
             return;
         }
         let mut kept = self.kept.lock();

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use fastrand::Rng;
 use stripewise_device::{Device, EnvHandle, IoBuf, WriteFlags};
 use stripewise_engine::{
-    Array, AssembleOptions, CreateOptions, ParityPlace, TraceFilter, assemble,
+    Array, AssembleOptions, CreateOptions, ParityPlace, TraceFilter, advice, assemble,
     geometry::Level,
     plan::{
         Cycle,
         selection::{POLICIES, policy},
     },
+    preview,
 };
 use stripewise_format::extension::MemberClass;
 use stripewise_sim::{
@@ -228,6 +229,101 @@ fn what_was_written_stays_counted() {
             let written: u64 = report.members.iter().map(|member| member.endurance.written_bytes).sum();
             assert!(written >= round * (16 << 20), "level {level:?}, round {round}: {written}");
         }
+    }
+}
+
+/// Nothing is selected where there is no parity: what would be a choice without effect is refused.
+#[test]
+fn levels_without_parity_have_no_policy() {
+    let mut world = World::new(9);
+    for level in [Level::Raid0, Level::Raid1] {
+        let devices: Vec<_> = (0..2)
+            .map(|index| world.add_member(format!("{level:?}{index}"), 64 << 20) as Arc<dyn Device>)
+            .collect();
+        let mut options = CreateOptions::new("sim:policies", level, devices.clone());
+        options.policy = Some(policy("modthresh").unwrap());
+        let env = world.env();
+        let refused = world.run(async move { Array::create(env, options).await }).err().unwrap().to_string();
+        assert!(refused.contains("--policy modthresh") && refused.contains("keeps no parity"), "{refused}");
+        let array = create(&world, level, devices, |_| ());
+        let refused = world.run(async move { array.set_policy(policy("modthresh").unwrap()).await });
+        assert!(refused.unwrap_err().to_string().contains("keeps no parity"));
+    }
+}
+
+/// What was detected or said can be corrected while the array runs, and stays so.
+#[test]
+fn a_members_class_is_corrected_and_kept() {
+    let mut world = World::new(10);
+    let devices = hybrid(&mut world, 4);
+    let mut array = create(&world, Level::Raid5, devices.clone(), |_| ());
+    let classes = |world: &World, array: &Array| -> Vec<_> {
+        let array = array.clone();
+        let report = world.run(async move { array.report().await });
+        report.members.iter().map(|member| (member.class, member.class_given)).collect()
+    };
+    assert_eq!(classes(&world, &array)[0], (MemberClass::Hdd, false), "as detected");
+    let corrected = array.clone();
+    world
+        .run(async move {
+            corrected.set_class("hdd0", MemberClass::Ssd).await?;
+            corrected.set_class("ssd", MemberClass::Hdd).await
+        })
+        .unwrap();
+    let wanted = |found: &[(MemberClass, bool)]| {
+        assert_eq!((found[0], found[4]), ((MemberClass::Ssd, true), (MemberClass::Hdd, true)));
+    };
+    wanted(&classes(&world, &array));
+    array = reopen(&world, array, devices);
+    wanted(&classes(&world, &array));
+    let (adding, spare) = (array.clone(), world.add_member("spare", 64 << 20) as Arc<dyn Device>);
+    world.run(async move { adding.add_as(spare, Some(MemberClass::Ssd)).await }).unwrap();
+    assert_eq!(classes(&world, &array)[5], (MemberClass::Ssd, true), "said when it was added");
+    let error = world.run(async move { array.set_class("none", MemberClass::Ssd).await }).unwrap_err();
+    assert!(error.to_string().contains("not a member"), "{error}");
+}
+
+/// A preview is what a creation comes to, and leaves the members alone.
+#[test]
+fn a_preview_has_the_places_and_the_advice_of_the_creation() {
+    let mut world = World::new(11);
+    for (level, parity) in [
+        (Level::Raid4, ParityPlace::Fastest),
+        (Level::Raid4, ParityPlace::Last),
+        (Level::Raid6, ParityPlace::Last),
+    ] {
+        let devices = hybrid(&mut world, 1);
+        let mut options = CreateOptions::new("sim:policies", level, devices.clone());
+        (options.parity, options.measure, options.assume_clean) = (parity, true, true);
+        let env = world.env();
+        let found = world.run(async move { preview(env, options).await }).unwrap();
+        let array = create(&world, level, devices, |options| {
+            (options.parity, options.measure) = (parity, true);
+        });
+        let names: Vec<_> = found.members.into_iter().map(Option::unwrap).collect();
+        assert_eq!(names, names_by_role(&world, &array));
+        let described = array.clone();
+        let report = world.run(async move { described.report().await });
+        let mut classes: Vec<_> = report.members.iter().map(|m| (m.slot.unwrap(), m.class)).collect();
+        classes.sort_by_key(|(role, _)| *role);
+        let classes: Vec<_> = classes.into_iter().map(|(_, class)| class).collect();
+        assert_eq!(found.advice, advice(level, &classes));
+        assert!(!found.is_measured, "the only flash is known");
+    }
+}
+
+/// Where classes are not known, what was measured decides, and it is said that another measurement may not.
+#[test]
+fn a_preview_tells_that_it_rests_on_a_measurement() {
+    let mut world = World::new(12);
+    let devices: Vec<_> =
+        (0..3).map(|index| world.add_member(format!("m{index}"), 64 << 20) as Arc<dyn Device>).collect();
+    for (parity, is_measured) in [(ParityPlace::Fastest, true), (ParityPlace::Last, false)] {
+        let mut options = CreateOptions::new("sim:policies", Level::Raid4, devices.clone());
+        (options.parity, options.measure) = (parity, true);
+        let env = world.env();
+        let found = world.run(async move { preview(env, options).await }).unwrap();
+        assert_eq!(found.is_measured, is_measured);
     }
 }
 

@@ -3,7 +3,7 @@
 //! * [`arrays`]: the arrays of the experiments. [`mod@point`]: one of them under a load, and what comes of it.
 //! * [`experiments`]: the papers' experiments, a file each. [`findings`]: claims with verdicts, and the report.
 //! * [`runner`]: runs them over all cores, keeps what is finished, writes files.
-//! * [`driven`]: a load on any array, modelled or real.
+//! * [`driven`]: a load on any array, modelled or real. [`counters`]: one on both, and what they counted.
 //! * [`validate`]: how far the disk models are from data sheets, papers and analysis.
 //! * [`report`]: sections with checks, as a table, CSV files, and one self-contained page.
 //! * [`plot`]: diagrams as SVG, without dependencies.
@@ -12,6 +12,7 @@
 //! is independent of one another. Analytic values use the platform's exponential, which may differ in the last digit.
 
 pub mod arrays;
+pub mod counters;
 pub mod driven;
 pub mod experiments;
 pub mod findings;

@@ -37,6 +37,18 @@ impl Desk {
     }
 }
 
+/// Writes of a stream at most: some that are not gathered, and more than one stripe of the rest.
+const STREAM_MAX: usize = 24;
+
+type Written = Result<(), ArrayError>;
+
+/// A write under way.
+struct Writing<F> {
+    ticket: WriteTicket,
+    fua: bool,
+    done: F,
+}
+
 /// A client at work.
 pub struct Client {
     /// Whose.
@@ -68,7 +80,8 @@ impl Client {
     async fn request(&mut self) -> Result<(), ArrayError> {
         let (first, count) = self.range();
         match self.rng.u8(..24) {
-            0..12 => self.write(first, count).await,
+            0..11 => self.write(first, count).await,
+            11 => self.stream(first).await,
             12 => self.zero(first, count).await,
             13 => self.discard(first, count).await,
             14..17 => self.flush().await,
@@ -88,6 +101,24 @@ impl Client {
     }
 
     async fn write(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let writing = self.start_write(first, count);
+        self.end_write(writing).await
+    }
+
+    /// Writes that lie one behind the other, many at once: the array may write several as one.
+    async fn stream(&mut self, first: usize) -> Result<(), ArrayError> {
+        let each = [1, 8, 8, 24][self.rng.usize(..4)];
+        let end = self.desk.sectors.lock().count().min(first + each * self.rng.usize(2..=STREAM_MAX));
+        let starts = (first..end).step_by(each);
+        let writing: Vec<_> = starts.map(|at| self.start_write(at, each.min(end - at))).collect();
+        let mut result = Ok(());
+        for writing in writing {
+            result = result.and(self.end_write(writing).await);
+        }
+        result
+    }
+
+    fn start_write(&mut self, first: usize, count: usize) -> Writing<impl Future<Output = Written> + use<>> {
         let fua = self.rng.u8(..5) == 0;
         let mut content = IoBuf::with_len(count * SECTOR_BYTES);
         let ticket = {
@@ -96,8 +127,11 @@ impl Client {
             sectors.begin_write(first, &content)
         };
         let offset = (first * SECTOR_BYTES) as u64;
-        let result = self.array.write(offset, content.freeze(), WriteFlags { fua }).await;
-        self.end(ticket, result, fua)
+        Writing { ticket, fua, done: self.array.write(offset, content.freeze(), WriteFlags { fua }) }
+    }
+
+    async fn end_write(&self, writing: Writing<impl Future<Output = Written>>) -> Written {
+        self.end(writing.ticket, writing.done.await, writing.fua)
     }
 
     async fn zero(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {

@@ -8,6 +8,7 @@
 //! * [`SimMember`]: for correctness. Random latencies, a volatile cache, power failures.
 //! * [`model`]: for performance. Modelled disks, whose contents survive what they would not in reality.
 //! * [`load`]: clients, for either, and for devices in real time.
+//! * [`stress`]: the same clients and checkers with real threads.
 //! * [`story`], [`check`]: arrays that live and die by a seed, and those who look at what is left.
 
 pub mod check;
@@ -18,6 +19,7 @@ pub mod load;
 mod member;
 pub mod model;
 pub mod story;
+pub mod stress;
 mod timers;
 mod world;
 

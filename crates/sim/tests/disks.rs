@@ -236,6 +236,21 @@ fn the_engine_runs_on_modelled_disks() {
     assert_eq!(hashes[0], hashes[1]);
 }
 
+/// As fio's jobs: each goes through the whole span, and does as much as one would alone.
+#[test]
+fn separate_clients_have_a_cursor_and_a_count_each() {
+    let written = |separate: bool, stop: Stop| {
+        let (world, disk) = world(1, DiskOptions::default());
+        let (offsets, span_bytes) = (Offsets::Sequential, Some(64 << 10));
+        run(&world, disk, Load { clients: 3, offsets, span_bytes, stop, separate, ..Load::default() })
+            .writes
+            .requests
+    };
+    assert_eq!((written(false, Stop::Span), written(true, Stop::Span)), (16, 48));
+    let stop = Stop::Requests(10);
+    assert_eq!((written(false, stop), written(true, stop)), (10, 30));
+}
+
 #[test]
 fn close_writes_are_slower_than_contiguous_ones() {
     // The stride benchmark of msc-ct Fig. 8 on the disk of its Fig. 9(a), as a load.

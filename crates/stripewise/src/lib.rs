@@ -29,9 +29,9 @@ pub use stripewise_device::{
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,
     CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
-    MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, ServiceTimes,
+    MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, Preview, ServiceTimes,
     SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice, assemble, endurance, examine,
-    geometry, locking, measure, plan, rows,
+    geometry, locking, measure, plan, preview, rows,
 };
 pub use stripewise_export as export;
 pub use stripewise_format as format;

@@ -1,7 +1,6 @@
 //! `stripewise create`.
 
 use std::{
-    collections::BTreeMap,
     io::{IsTerminal, Write},
     path::Path,
     process::ExitCode,
@@ -10,16 +9,16 @@ use std::{
 use anyhow::{Context, bail};
 
 use serde_json::json;
+use stripewise::Preview;
 
 use super::print_json;
 use crate::{
     args::{CreateArgs, MapChoice},
     client,
-    daemon::{CreateSpec, DaemonSpec, Opening, start_daemon},
-    given::{absolute_path, check_given_once, is_same_device},
+    daemon::{self, CreateSpec, DaemonSpec, Opening, start_daemon},
+    given::{absolute_path, check_given_once, given_classes, is_same_device},
     output,
     probe::probe,
-    protocol::ClassChoice,
 };
 
 /// The chunk where none is asked for.
@@ -50,13 +49,22 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what would be done.
+/// Says what would be done: places and advice as the real creation finds them.
 fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result<ExitCode> {
+    let Preview { members, advice, is_measured } =
+        daemon::preview(&args.name, create).with_context(|| args.name.clone())?;
+    let places = CreateSpec { members, ..create.clone() };
+    client::tell(&args.name, &advice);
     if json {
-        print_json(&json!({ "name": args.name, "would_create": create }))?;
+        print_json(&json!({
+            "name": args.name,
+            "would_create": places,
+            "parity_is_measured": is_measured,
+            "advice": advice,
+        }))?;
     } else {
-        println!("would make raid{} '{}' of {}", create.level, args.name, members_text(create));
-        let plan = [spares_text(create), parity_text(args, create)];
+        println!("would make raid{} '{}' of {}", create.level, args.name, members_text(&places));
+        let plan = [spares_text(create), parity_text(args, &places, is_measured)];
         plan.into_iter().flatten().for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -73,21 +81,20 @@ fn spares_text(create: &CreateSpec) -> Option<String> {
 }
 
 /// Where level 4 will keep its parity.
-fn parity_text(args: &CreateArgs, create: &CreateSpec) -> Option<String> {
-    if create.level != 4 {
+fn parity_text(args: &CreateArgs, places: &CreateSpec, is_measured: bool) -> Option<String> {
+    if places.level != 4 {
         return None;
     }
-    let last = create.members.last()?.as_deref().unwrap_or(MISSING);
-    Some(match create.parity_on_fastest {
-        Some(false) => format!("parity on {last}"),
-        None if args.assume_clean => {
-            format!("parity on {last}: with --assume-clean members keep their places")
+    let last = places.members.last()?.as_deref().unwrap_or(MISSING);
+    let why = match places.parity_on_fastest {
+        None if args.assume_clean => ": with --assume-clean members keep their places",
+        _ if is_measured => {
+            ", as reads were measured just now: when it is made, members are measured again, with writes, and the fastest \
+             takes the last place"
         }
-        _ if create.measure => format!(
-            "parity on {last}, or on the member that is found to be faster when they are measured: it takes the last place"
-        ),
-        _ => format!("parity on {last}, or on the member that is known to be flash: it takes the last place"),
-    })
+        _ => "",
+    };
+    Some(format!("parity on {last}{why}"))
 }
 
 fn devices(create: &CreateSpec) -> impl Iterator<Item = &String> {
@@ -95,12 +102,12 @@ fn devices(create: &CreateSpec) -> impl Iterator<Item = &String> {
 }
 
 fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
-    let given = args.devices.len();
-    let wanted = args.raid_devices.unwrap_or(given.saturating_sub(args.spare_devices));
-    if wanted + args.spare_devices != given {
+    let count = args.devices.len();
+    let wanted = args.raid_devices.unwrap_or(count.saturating_sub(args.spare_devices));
+    if wanted + args.spare_devices != count {
         let spare = args.spare_devices;
         bail!(
-            "--raid-devices {wanted} and --spare-devices {spare} need {} devices; given: {given}",
+            "--raid-devices {wanted} and --spare-devices {spare} need {} devices; given: {count}",
             wanted + spare
         );
     }
@@ -113,6 +120,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     if let ParityChoice::Device(device) = &parity {
         put_last(&mut members, device)?;
     }
+    let given: Vec<_> = args.devices.iter().filter(|device| *device != MISSING).cloned().collect();
     let path = |device: &String| absolute_path(device);
     let member = |device: &String| if device == MISSING { Ok(None) } else { path(device).map(Some) };
     Ok(DaemonSpec {
@@ -130,7 +138,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
             preset: args.locking.number,
             uuid: args.uuid.clone(),
             policy: args.policy.map(|policy| policy.name.to_owned()),
-            classes: classes(args)?,
+            classes: given_classes(&args.class, &given)?,
             measure: !args.no_measure,
             parity_on_fastest: match parity {
                 ParityChoice::Auto => None,
@@ -172,19 +180,6 @@ fn put_last(members: &mut Vec<String>, device: &str) -> anyhow::Result<()> {
     let last = members.remove(index);
     members.push(last);
     Ok(())
-}
-
-/// The classes given, by absolute path.
-fn classes(args: &CreateArgs) -> anyhow::Result<BTreeMap<String, ClassChoice>> {
-    let mut classes = BTreeMap::new();
-    for (device, class) in &args.class {
-        let given = args.devices.iter().find(|given| *given != MISSING && is_same_device(given, device));
-        let given = given.with_context(|| format!("--class {device}: it is none of the devices given"))?;
-        if classes.insert(absolute_path(given)?, *class).is_some_and(|other| other != *class) {
-            bail!("--class {device}: it cannot be both");
-        }
-    }
-    Ok(classes)
 }
 
 /// Refuses devices that hold something, unless told otherwise.

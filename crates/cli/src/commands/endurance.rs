@@ -5,17 +5,17 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
-use super::{done, print_json};
+use super::{chosen, done, print_json};
 use crate::{
     client,
     dates::{self, parse_day},
-    given::{absolute_path, is_same_device},
+    given::absolute_path,
     models::{self, MODELS},
-    protocol::{ArrayStatus, EnduranceStatus, MemberStatus, Request},
+    output,
+    protocol::{EnduranceStatus, MemberStatus, Request},
     rundir::parse_name,
     sizes::{format_decimal_size, parse_decimal_size},
 };
@@ -69,15 +69,9 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
         print_json(&members.iter().map(entry).collect::<Vec<_>>())?;
     } else {
         print_table(&members);
+        output::no_forecast_lines(name, members).for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn chosen<'a>(status: &'a ArrayStatus, device: Option<&str>) -> anyhow::Result<Vec<&'a MemberStatus>> {
-    let Some(device) = device else { return Ok(status.members.iter().collect()) };
-    let member = status.members.iter().find(|member| is_same_device(&member.device, device));
-    let name = &status.name;
-    Ok(vec![member.with_context(|| format!("{name}: {device} is not a member; `detail {name}` lists them"))?])
 }
 
 fn print_table(members: &[&MemberStatus]) {

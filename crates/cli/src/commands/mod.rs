@@ -1,5 +1,6 @@
 //! The commands, one by one.
 
+mod class;
 mod create;
 mod endurance;
 mod examine;
@@ -12,12 +13,14 @@ mod policy;
 mod show;
 mod trace;
 
+pub(crate) use class::ClassArgs;
 pub(crate) use endurance::EnduranceArgs;
 pub(crate) use policy::PolicyArgs;
 pub(crate) use trace::TraceArgs;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use serde::Serialize;
 
 use crate::{
@@ -25,9 +28,9 @@ use crate::{
     bench, client, daemon,
     daemon::{DaemonSpec, Opening, start_daemon},
     demo, explain,
-    given::{absolute_path, absolute_paths, check_given_once},
+    given::{absolute_path, absolute_paths, check_given_once, is_same_device},
     output,
-    protocol::Request,
+    protocol::{ArrayStatus, MemberStatus, Request},
     rundir,
 };
 
@@ -52,6 +55,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args, json),
         Command::Trace(args) => trace::trace(&args, json),
         Command::Endurance(args) => endurance::endurance(&args, json),
+        Command::Class(args) => class::class(&args, json),
         Command::Attach(args) => exports::attach(args, json),
         Command::Detach(DetachArgs { name, force }) => done(&name, &Request::Detach { force }),
         Command::Serve(args) => exports::serve(args, json),
@@ -75,6 +79,14 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// A request whose answer is that it was done.
 fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
     client::command(name, request).map(|()| ExitCode::SUCCESS)
+}
+
+/// All members, or the one that is named.
+fn chosen<'a>(status: &'a ArrayStatus, device: Option<&str>) -> anyhow::Result<Vec<&'a MemberStatus>> {
+    let Some(device) = device else { return Ok(status.members.iter().collect()) };
+    let member = status.members.iter().find(|member| is_same_device(&member.device, device));
+    let name = &status.name;
+    Ok(vec![member.with_context(|| format!("{name}: {device} is not a member; `detail {name}` lists them"))?])
 }
 
 fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {

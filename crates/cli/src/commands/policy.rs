@@ -56,6 +56,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 fn print(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     let status = client::status(name)?;
     client::tell(name, &status.warnings);
+    policies::check_selects(status.level).with_context(|| name.to_owned())?;
     let policy = selection::policy(&status.selection).context("an array of another version")?;
     if json {
         print_json(&json!({ "name": name, "policy": policy.name, "summary": policy.summary }))?;

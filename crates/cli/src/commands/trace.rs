@@ -17,7 +17,7 @@ use crate::{
     protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
     sizes::{format_size, parse_size},
-    times::{format_nanoseconds, parse_seconds},
+    times::{format_nanoseconds, parse_time},
 };
 
 /// How often the daemon is asked.
@@ -43,8 +43,8 @@ pub(crate) struct TraceArgs {
     /// End after so many.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// End after so many seconds.
-    #[arg(long, value_parser = parse_seconds)]
+    /// End after so long: seconds, or a number with ms, s, m or h.
+    #[arg(long, value_parser = parse_time)]
     seconds: Option<Duration>,
 }
 

@@ -33,6 +33,7 @@ use anyhow::Context;
 use log::Log;
 use name::NameLock;
 pub(crate) use name::taken;
+pub(crate) use open::preview;
 pub(crate) use remains::{are_listed as remains_are_listed, clear as clear_remains};
 use signal_hook::iterator::Signals;
 pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, start_daemon};

@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace,
-    format::extension::MapKind, geometry::Level, locking::Preset, plan::selection::policy,
+    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace, Preview,
+    file::{FileDevice, FileOptions},
+    format::extension::MapKind,
+    geometry::Level,
+    locking::Preset,
+    plan::selection::policy,
     uring::RuntimeOptions,
 };
 
@@ -17,9 +21,7 @@ use super::{
 /// Opens members and array.
 pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
     let runtime = RuntimeOptions { threads: spec.threads, ..RuntimeOptions::default() };
-    let host = Host::start(&HostOptions { runtime }).context(
-        "io_uring cannot be used here (see /proc/sys/kernel/io_uring_disabled, seccomp filters and locked memory)",
-    )?;
+    let host = start_host(runtime)?;
     let array = match &spec.opening {
         Opening::Create(create) => make(&host, &spec.name, create)?,
         Opening::Assemble { devices, run, force, read_only } => {
@@ -30,12 +32,37 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
     Ok(DaemonState::new(spec.name.clone(), host, array))
 }
 
+fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
+    Host::start(&HostOptions { runtime }).context(
+        "io_uring cannot be used here (see /proc/sys/kernel/io_uring_disabled, seccomp filters and locked memory)",
+    )
+}
+
 fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
-    let level = Level::from_number(spec.level).ok_or_else(|| anyhow!("level {} is not known", spec.level))?;
     let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> { Ok(host.open_member(path)?) };
+    Ok(host.create(create_options(name, spec, open)?)?)
+}
+
+/// What making an array would come to. Members are only read.
+pub(crate) fn preview(name: &str, spec: &CreateSpec) -> anyhow::Result<Preview> {
+    let host = start_host(RuntimeOptions::default())?;
+    let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
+        Ok(Arc::new(FileDevice::open(member_name(path), FileOptions { read_only: true })?))
+    };
+    let options = create_options(name, spec, open)?;
+    let env = host.env();
+    Ok(host.block_on(async move { stripewise::preview(env, options).await })?)
+}
+
+fn create_options(
+    name: &str,
+    spec: &CreateSpec,
+    open: impl Fn(&String) -> anyhow::Result<Arc<dyn Device>>,
+) -> anyhow::Result<CreateOptions> {
+    let level = Level::from_number(spec.level).ok_or_else(|| anyhow!("level {} is not known", spec.level))?;
     let members =
-        spec.members.iter().map(|m| m.as_ref().map(open).transpose()).collect::<Result<Vec<_>, _>>()?;
-    let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        spec.members.iter().map(|m| m.as_ref().map(&open).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let spares = spec.spares.iter().map(&open).collect::<Result<Vec<_>, _>>()?;
     let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
     let parity = match spec.parity_on_fastest {
         None => ParityPlace::Auto,
@@ -43,7 +70,7 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         Some(false) => ParityPlace::Last,
     };
     let classes = spec.classes.iter().map(|(path, class)| (member_name(path), (*class).into()));
-    let options = CreateOptions {
+    Ok(CreateOptions {
         chunk_bytes: spec.chunk_bytes,
         members,
         spares,
@@ -58,8 +85,7 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
         measure: spec.measure,
         parity,
         ..CreateOptions::new(full_name(name), level, Vec::new())
-    };
-    Ok(host.create(options)?)
+    })
 }
 
 /// md's custom: `host:name`, or the bare name where both do not fit the superblock's 32 bytes.

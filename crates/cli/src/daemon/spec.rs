@@ -82,7 +82,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
             client::tell(&spec.name, &notes);
             Ok(*status)
         }
-        Ok(Reply::Error(message)) => bail!("{message}"),
+        Ok(Reply::Error(message)) => bail!("{}: {message}", spec.name),
         _ => {
             let (end, log) = (child.wait()?, log_path(&spec.name));
             bail!("the daemon ended before the array was open ({end}); see {}", log.display())

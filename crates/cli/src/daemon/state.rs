@@ -11,7 +11,9 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use stripewise::{
-    Array, ArrayError, Device, Host, SpeedLimits, format::extension::Endurance, plan::selection::policy,
+    Array, ArrayError, Device, Host, MemberState, SpeedLimits,
+    format::extension::{Endurance, MemberClass},
+    plan::selection::policy,
 };
 
 use super::{
@@ -24,7 +26,7 @@ use super::{
 use crate::{
     errors,
     probe::probe,
-    protocol::{Reply, Request, ScrubAction},
+    protocol::{ClassChoice, Reply, Request, ScrubAction},
 };
 
 /// What is to be told about a command that was carried out.
@@ -106,7 +108,7 @@ impl DaemonState {
     fn try_answer(&self, request: Request, session: &mut Session) -> anyhow::Result<Reply> {
         let notes = match request {
             Request::Status => return Ok(Reply::Status(Box::new(self.status()))),
-            Request::Add { device, force } => self.add(&device, force)?,
+            Request::Add { device, force, class } => self.add(&device, force, class)?,
             Request::Fail { member } => {
                 let member = member_name(&member);
                 self.on_array(move |array| async move { array.fail(&member).await })?
@@ -115,7 +117,7 @@ impl DaemonState {
                 let member = member_name(&member);
                 self.on_array(move |array| async move { array.remove(&member).await })?
             }
-            Request::Replace { member, with, force } => self.replace(&member, &with, force)?,
+            Request::Replace { member, with, force, class } => self.replace(&member, &with, force, class)?,
             Request::Scrub { action } => self.scrub(action)?,
             Request::Speed { min_bytes_per_s, max_bytes_per_s } => {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
@@ -136,6 +138,7 @@ impl DaemonState {
                 let policy = policy(&name)?;
                 self.on_array(move |array| async move { array.set_policy(policy).await })?
             }
+            Request::Class { member, class } => self.set_class(&member, class)?,
             Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),
             Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {
                 let (member, now) = self.endurance_of(&member)?;
@@ -206,7 +209,7 @@ impl DaemonState {
         Ok((name, member.endurance))
     }
 
-    fn add(&self, device: &str, force: bool) -> anyhow::Result<Notes> {
+    fn add(&self, device: &str, force: bool, class: Option<ClassChoice>) -> anyhow::Result<Notes> {
         if self.exports().is_own(Path::new(device)) {
             bail!("{device} is this array itself; it cannot be a member of its own");
         }
@@ -216,14 +219,32 @@ impl DaemonState {
             bail!("{holding}; give --force to overwrite it");
         }
         let opened = self.host.open_member(device)?;
-        self.on_array(move |array| async move { array.add(opened).await })?;
+        self.on_array(move |array| async move { array.add_as(opened, class.map(MemberClass::from)).await })?;
         Ok(if found.is_empty() { Notes::new() } else { vec![format!("overwritten: {holding}")] })
     }
 
-    fn replace(&self, member: &str, with: &str, force: bool) -> anyhow::Result<Notes> {
+    fn set_class(&self, member: &str, class: ClassChoice) -> Result<Notes, ArrayError> {
+        let name = member_name(member);
+        self.on_array(move |array| async move { array.set_class(&name, class.into()).await })
+    }
+
+    fn replace(
+        &self,
+        member: &str,
+        with: &str,
+        force: bool,
+        class: Option<ClassChoice>,
+    ) -> anyhow::Result<Notes> {
         let new = member_name(with);
-        let is_spare = self.status().members.iter().any(|m| m.device == new);
-        let notes = if is_spare { Notes::new() } else { self.add(with, force)? };
+        let state = self.status().members.into_iter().find(|m| m.device == new).map(|m| m.state);
+        let notes = match (state, class) {
+            (None, class) => self.add(with, force, class)?,
+            // What is not a spare cannot replace anything, and is left as it is.
+            (Some(state), Some(class)) if state == MemberState::Spare.name() => {
+                self.set_class(with, class)?
+            }
+            _ => Notes::new(),
+        };
         let old = member_name(member);
         self.on_array(move |array| async move { array.replace(&old, &new).await })?;
         Ok(notes)

@@ -19,6 +19,7 @@ use stripewise::{
 use super::{ExplainArgs, Shape};
 use crate::{
     client,
+    policies::check_selects,
     protocol::{ArrayStatus, ClassChoice, MemberStatus, Reply, Request, StripeStatus},
 };
 
@@ -76,6 +77,9 @@ impl Target {
             geometry.data_columns(),
             if shape.redundant == 2 { ", or --level 6" } else { "" },
         );
+        if args.policy.is_some() {
+            check_selects(number)?;
+        }
         let classes = args.classes.iter().map(|class| MemberClass::from(*class));
         let policy = args.policy.unwrap_or_else(|| policy_for(classes));
         ensure!(
@@ -114,6 +118,9 @@ impl Target {
     /// A running array.
     fn running(args: &ExplainArgs, status: &ArrayStatus) -> anyhow::Result<Self> {
         let level = Level::from_number(status.level).context("an array of another version")?;
+        if args.policy.is_some() {
+            check_selects(status.level).with_context(|| status.name.clone())?;
+        }
         let geometry = Geometry::new(
             level,
             status.raid_devices,

@@ -1,11 +1,11 @@
 //! An array's members as people read them: what they are, how fast, what was written to them, and how worn they are.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use super::short;
 use crate::{
     dates,
-    protocol::{ArrayStatus, EnduranceStatus, MemberStatus, TimesStatus},
+    protocol::{ArrayStatus, EnduranceStatus, MemberStatus, NoForecastStatus, TimesStatus},
     sizes::format_size,
     times::format_nanoseconds,
 };
@@ -60,13 +60,74 @@ fn wear_warning(endurance: &EnduranceStatus) -> Option<String> {
     ))
 }
 
+/// Why no day is known on which flash, or what is rated, will be worn out: a line for the members of each reason.
+pub(crate) fn no_forecast_lines<'a>(
+    array: &str,
+    members: impl IntoIterator<Item = &'a MemberStatus>,
+) -> impl Iterator<Item = String> {
+    let mut why: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for member in members.into_iter().filter(|member| is_told_of(member)) {
+        if let Some(reason) = member.endurance.no_forecast {
+            why.entry(no_forecast(array, reason)).or_default().push(short(&member.device));
+        }
+    }
+    why.into_iter().map(|(why, members)| format!("wear of {}: {why}", members.join(" ")))
+}
+
+/// Whether a member's wear is worth a word: writes wear out flash, and what has a rating for them.
+fn is_told_of(member: &MemberStatus) -> bool {
+    let is_rated = member.endurance.rated_write_bytes.is_some();
+    member.state != "faulty" && (member.class == "ssd" || is_rated)
+}
+
+fn no_forecast(array: &str, why: NoForecastStatus) -> String {
+    match why {
+        NoForecastStatus::Unrated => {
+            format!("no forecast until `stripewise endurance {array} DEVICE --tbw` says what it is rated for")
+        }
+        NoForecastStatus::Early { from_s } => {
+            format!("a forecast from {} on, when a day was seen of how it is written", dates::utc(from_s))
+        }
+        NoForecastStatus::Idle => {
+            "so little is written that it is not worn out in any time that counts".to_owned()
+        }
+    }
+}
+
 /// The tables of `detail`.
 pub(super) fn tables(status: &ArrayStatus) -> String {
     let mut text = roles(status);
     if status.members.iter().any(|member| member.times.is_some()) {
         text += &times(status);
     }
-    text + &counters(status)
+    text + &counters(status) + &wear(status)
+}
+
+fn wear(status: &ArrayStatus) -> String {
+    let mut text = "\n    Number   Wrote in all   Of it noted  Worn out\n".to_owned();
+    for member in &status.members {
+        let endurance = &member.endurance;
+        let _ = writeln!(
+            text,
+            "    {:>6}  {:>13}  {:>12}  {}",
+            member.number,
+            format_size(endurance.written_bytes),
+            format_size(endurance.noted_written_bytes),
+            worn_out(&status.name, member)
+        );
+    }
+    text
+}
+
+/// When a member will be worn out, or why that is not known.
+fn worn_out(array: &str, member: &MemberStatus) -> String {
+    let MemberStatus { endurance, .. } = member;
+    let day = endurance.forecast.and_then(|forecast| forecast.worn_out_s).map(dates::day);
+    let why = endurance.no_forecast.map(|why| match why {
+        NoForecastStatus::Unrated if !is_told_of(member) => "not rated".to_owned(),
+        why => no_forecast(array, why),
+    });
+    day.or(why).unwrap_or_else(|| "already, by what it is rated for".to_owned())
 }
 
 fn roles(status: &ArrayStatus) -> String {

@@ -6,6 +6,7 @@ mod members;
 use std::fmt::Write;
 
 pub(crate) use detail::detail;
+pub(crate) use members::no_forecast_lines;
 
 use crate::{
     protocol::{ArrayStatus, JobStatus, MemberStatus},
@@ -50,6 +51,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     }
     for warning in status.warnings.iter().cloned().chain(members::wear_warnings(status)) {
         let _ = writeln!(text, "      {warning}");
+    }
+    for line in no_forecast_lines(&status.name, &status.members) {
+        let _ = writeln!(text, "      {line}");
     }
     for device in &status.left_out {
         let _ = writeln!(text, "      left out: {device}");

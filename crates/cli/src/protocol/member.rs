@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stripewise::{
     ArrayReport, MemberReport, MemberState, ServiceTimes,
-    endurance::forecast,
-    format::extension::{Endurance, MemberClass},
+    endurance::{NoForecast, forecast, no_forecast},
+    format::extension::MemberClass,
     geometry::Level,
     plan::costs::{MemberCost, ServiceTime},
 };
@@ -39,6 +39,8 @@ pub(crate) struct MemberStatus {
     pub(crate) is_parity: Option<bool>,
     pub(crate) state: String,
     pub(crate) class: String,
+    /// An operator said so; it was not detected.
+    pub(crate) class_given: bool,
     pub(crate) uuid: String,
     pub(crate) read_errors: u32,
     /// None if they were not measured.
@@ -76,10 +78,36 @@ pub(crate) struct EnduranceStatus {
     /// None: not known.
     pub(crate) rated_write_bytes: Option<u64>,
     pub(crate) written_bytes: u64,
+    /// How much of that is noted on the member, so that a crash does not forget it.
+    pub(crate) noted_written_bytes: u64,
     pub(crate) written_since_s: u64,
     pub(crate) warranty_end_s: Option<u64>,
     pub(crate) warranty_margin_days: u32,
     pub(crate) forecast: Option<ForecastStatus>,
+    /// Why no day is known on which it will be worn out.
+    pub(crate) no_forecast: Option<NoForecastStatus>,
+}
+
+/// Why no day is known on which a member will be worn out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub(crate) enum NoForecastStatus {
+    /// What it is rated for is not known.
+    Unrated,
+    /// From this time on enough was seen of how it is written.
+    Early { from_s: u64 },
+    /// It is hardly written.
+    Idle,
+}
+
+impl From<NoForecast> for NoForecastStatus {
+    fn from(why: NoForecast) -> Self {
+        match why {
+            NoForecast::Unrated => Self::Unrated,
+            NoForecast::Early { from_s } => Self::Early { from_s },
+            NoForecast::Idle => Self::Idle,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -110,11 +138,12 @@ impl MemberStatus {
             is_parity: role.filter(|_| fixed).map(|role| role >= geometry.data_columns()),
             state: member.state.name().to_owned(),
             class: class_name(member.class).to_owned(),
+            class_given: member.class_given,
             uuid: member.uuid.to_string(),
             read_errors: member.read_errors,
             times: member.times.is_known().then(|| member.times.into()),
             cost: member.cost.into(),
-            endurance: EnduranceStatus::of(&member.endurance, now_s),
+            endurance: EnduranceStatus::of(member, now_s),
             counters: counters.map(|(name, value)| (name.to_owned(), value)).collect(),
         }
     }
@@ -130,11 +159,13 @@ fn class_name(class: MemberClass) -> &'static str {
 }
 
 impl EnduranceStatus {
-    fn of(endurance: &Endurance, now_s: u64) -> Self {
+    fn of(member: &MemberReport, now_s: u64) -> Self {
+        let endurance = &member.endurance;
         let known = |value: u64| Some(value).filter(|value| *value > 0);
         Self {
             rated_write_bytes: known(endurance.rated_write_bytes),
             written_bytes: endurance.written_bytes,
+            noted_written_bytes: member.noted_written_bytes,
             written_since_s: endurance.written_since_s,
             warranty_end_s: known(endurance.warranty_end_s),
             warranty_margin_days: endurance.warranty_margin_days,
@@ -144,6 +175,7 @@ impl EnduranceStatus {
                 worn_out_s: forecast.worn_out_s,
                 short_days: forecast.short_days,
             }),
+            no_forecast: no_forecast(endurance, now_s).map(NoForecastStatus::from),
         }
     }
 }

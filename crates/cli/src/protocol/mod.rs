@@ -12,7 +12,7 @@ use crate::bench::{LoadFigures, LoadSpec};
 
 pub(crate) use decision::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 pub(crate) use job::JobStatus;
-pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, TimesStatus};
+pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, NoForecastStatus, TimesStatus};
 pub(crate) use status::{ArrayStatus, BitmapStatus, map_name, state_name};
 
 /// A command for an array's daemon.
@@ -25,9 +25,11 @@ pub(crate) enum Request {
         from: u64,
         to: u64,
     },
+    /// The class is detected, if none.
     Add {
         device: String,
         force: bool,
+        class: Option<ClassChoice>,
     },
     Fail {
         member: String,
@@ -39,6 +41,7 @@ pub(crate) enum Request {
         member: String,
         with: String,
         force: bool,
+        class: Option<ClassChoice>,
     },
     Scrub {
         action: ScrubAction,
@@ -67,6 +70,11 @@ pub(crate) enum Request {
     /// Changes the write selection policy.
     Policy {
         policy: String,
+    },
+    /// Says what kind of device a member is.
+    Class {
+        member: String,
+        class: ClassChoice,
     },
     /// What is known of a member's life; what is none stays as it is.
     Endurance {

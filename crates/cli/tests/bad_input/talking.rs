@@ -58,8 +58,13 @@ fn clients_that_connect_and_say_nothing() {
     half.write_all(b"{\"command\":\"st").unwrap();
     sandbox.done("detail a --test");
     drop((silent, half));
-    // More than it serves at once are told so; it serves again when they are gone.
-    let many: Vec<_> = (0..40).map(|_| control(&sandbox)).collect();
+    // More than it serves at once are told so; it serves again when they are gone. The first of them may have been
+    // turned away in favour of the ones above, whose end it had not seen yet: others take their places.
+    let mut many = Vec::new();
+    crate::common::eventually("it is full", || {
+        many.extend((0..40).map(|_| control(&sandbox)));
+        sandbox.run("detail a --test", &[""; 0]).code == Some(1)
+    });
     sandbox.fails(1, "detail a", &[""; 0], &["a: busy", "try again"]);
     drop(many);
     crate::common::eventually("it answers", || sandbox.run("detail a --test", &[""; 0]).code == Some(0));
@@ -76,7 +81,8 @@ fn a_daemon_without_descriptors_waits_for_some() {
     // The daemon has our limits.
     let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
     let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
-    let waiting = control(&sandbox);
+    // More than the descriptors of that connection, should it be there still.
+    let waiting: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
     let began = cpu_ticks(pid);
     std::thread::sleep(Duration::from_millis(1500));
     assert!(cpu_ticks(pid) - began < 30, "it does not spin");

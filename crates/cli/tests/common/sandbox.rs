@@ -183,7 +183,7 @@ pub(crate) fn has_ended(pid: Pid) -> bool {
 }
 
 /// Waits until `condition` holds, as what it looks at is another process's business.
-pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
         assert!(Instant::now() < deadline, "still not: {what}");

@@ -101,11 +101,41 @@ fn a_dry_run_tells_places_as_they_will_be() {
         said.contains(&format!("raid4 'a' of {m0} {m2} {m3} {m1}\nspares: {m4}\nparity on {m1}\n")),
         "{said}"
     );
+    let said = sandbox.ok("create a --level 4 --no-measure --dry-run", &members);
+    assert!(said.ends_with(&format!("parity on {m4}\n")), "{said}");
     let said = sandbox.ok("create a --level 4 --dry-run", &members);
-    assert!(said.contains(&format!("parity on {m4}, or on the member that is found to be faster")), "{said}");
+    assert!(said.contains(", as reads were measured just now: when it is made"), "{said}");
     let said = sandbox.ok("create a --level 4 --assume-clean --dry-run", &members);
     assert!(said.contains(&format!("parity on {m4}: with --assume-clean")), "{said}");
     assert!(!sandbox.ok("create a --level 5 --dry-run", &members).contains("parity"));
+}
+
+/// The dry run once gave parity to a member that was not to get it, and warned of nothing.
+#[test]
+fn a_dry_run_tells_what_the_creation_does() {
+    for options in [
+        "--level 4 --class m0=ssd --class m1=hdd --class m2=hdd --class m3=hdd",
+        "--level 4 --parity last --class m0=ssd --class m1=hdd --class m2=hdd --class m3=hdd",
+        "--level 6 --no-measure --class m0=ssd --class m1=hdd --class m2=hdd --class m3=hdd",
+    ] {
+        let sandbox = Sandbox::new();
+        let members = sandbox.members(4, 24 * MIB);
+        let dry = sandbox.run(&format!("--json create a {options} --dry-run"), &members);
+        let told: serde_json::Value = serde_json::from_str(&dry.out).unwrap();
+        let real = sandbox.run(&format!("create a {options}"), &members);
+        assert_eq!((dry.code, real.code, &dry.err), (Some(0), Some(0), &real.err), "{options}");
+        let status = sandbox.status("a");
+        let role = |wanted: usize| {
+            let members = status["members"].as_array().unwrap();
+            members.iter().find(|member| member["role"] == wanted).unwrap()["device"].clone()
+        };
+        let places: Vec<_> = (0..4).map(role).collect();
+        assert_eq!(told["would_create"]["members"], serde_json::json!(places), "{options}");
+        assert_eq!(told["advice"], status["advice"]);
+        let parity_is_hdd = options.contains("--parity last");
+        let is_said = parity_is_hdd || options.contains("--level 6");
+        assert_eq!(status["advice"].as_array().unwrap().len(), usize::from(is_said), "{options}");
+    }
 }
 
 #[test]
@@ -118,6 +148,12 @@ fn a_dry_run_writes_nothing() {
         serde_json::from_str(&sandbox.ok("--json create a --level 5 --dry-run", &members)).unwrap();
     assert_eq!((&told["name"], &told["would_create"]["members"][2]), (&"a".into(), &(*members[2]).into()));
     assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
+    sandbox.fails(
+        1,
+        "create a --level 5 --size 1T --dry-run",
+        &members,
+        &["bytes for data", "smaller --size"],
+    );
     sandbox.fails(1, "detail a", &[""; 0], &["a: no such array is running", "stripewise status"]);
 }
 
@@ -153,7 +189,7 @@ fn a_degraded_assembly_takes_run() {
     let data = noise(5, 1 << 20);
     Client::connect(&sandbox.serve("a")).write(0, &data).unwrap();
     sandbox.done("stop a");
-    sandbox.fails(1, "assemble a", &members[1..], &["a member is absent", "--run"]);
+    sandbox.fails(1, "assemble a", &members[1..], &["a: a member is absent", "--run"]);
     sandbox.ok("assemble a --run", &members[1..]);
     assert!(Client::connect(&sandbox.serve("a")).read(0, data.len()).unwrap() == data);
 }

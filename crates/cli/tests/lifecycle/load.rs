@@ -1,26 +1,19 @@
 //! `bench run`: figures, refusals, and the same load on real files and on modelled disks.
 
 use std::{
-    collections::BTreeMap,
     process::Stdio,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stripewise::{Array, CreateOptions, Device, geometry::Level, plan::selection};
-use stripewise_lab::load::{Control, Load, Offsets, Sizes, Stop, run_controlled};
-use stripewise_sim::{
-    World,
-    model::{DiskOptions, hdd::Hdd, hdd::HddParams, ssd::Ssd, ssd::SsdParams},
+use stripewise_lab::{
+    arrays::Shape,
+    counters::{self, COUNTERS},
+    load::{Load, Offsets, Sizes, Stop},
 };
 
 use crate::common::{KIB, MIB, Sandbox, eventually};
-
-/// What decides how rows are written.
-const COUNTERS: [&str; 7] =
-    ["writes", "written_bytes", "stripe_writes", "stripe_writes_full", "rows_full", "rows_rmw", "rows_rcw"];
 
 /// How long a daemon waits for a command that says nothing.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -28,58 +21,40 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Requests under way: the n-th is the same one on every device, in whatever order they end.
 const DEPTH: u32 = 4;
 
-fn counters_of(figures: &Value) -> BTreeMap<&'static str, u64> {
-    COUNTERS.map(|name| (name, figures["counters"][name].as_u64().unwrap())).into()
-}
-
-/// The counters of a load on an array of four modelled hard disks and an SSD, as large as the one given.
-fn on_modelled_disks(status: &Value, policy: &str, load: Load) -> BTreeMap<&'static str, u64> {
-    let mut world = World::new(99);
-    let mut members: Vec<Arc<dyn Device>> = Vec::new();
-    for index in 0..4 {
-        let hdd = Hdd::new(HddParams::wd_caviar_black_640());
-        members.push(world.add_disk(format!("hdd{index}"), hdd, DiskOptions::default()));
-    }
-    members.push(world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), DiskOptions::default()));
-    let mut options = CreateOptions::new("modelled", Level::Raid4, members);
-    options.assume_clean = true;
-    options.member_bytes = status["member_bytes"].as_u64();
-    options.policy = Some(selection::policy(policy).unwrap());
-    let env = world.env();
-    let counted = world.run(async move {
-        let array = Array::create(env.clone(), options).await.unwrap();
-        let device: Arc<dyn Device> = Arc::new(array.device());
-        let control = Arc::new(Control::until_error());
-        run_controlled(env, device, load, control).await;
-        array.stats().report()
-    });
-    let fields: BTreeMap<_, _> = counted.fields().into_iter().collect();
-    COUNTERS.map(|name| (name, fields[name])).into()
+fn counted_by(figures: &Value) -> [u64; COUNTERS.len()] {
+    COUNTERS.map(|name| figures["counters"][name].as_u64().unwrap())
 }
 
 #[test]
 fn the_same_load_counts_the_same_on_files_and_on_modelled_disks() {
-    for policy in ["classic", "modthresh", "modified"] {
-        let sandbox = Sandbox::new();
-        let members = sandbox.members(5, 64 * MIB);
-        sandbox.ok(&format!("create a --level 4 --assume-clean --policy {policy}"), &members);
+    let (by_counts, _) = counters::policies();
+    for (shape, policy) in
+        counters::ARRAYS.into_iter().flat_map(|shape| by_counts.iter().map(move |p| (shape, *p)))
+    {
+        let (sandbox, level) = (Sandbox::new(), shape.level.number());
+        let members = sandbox.members(shape.drives.len(), 64 * MIB);
+        sandbox.ok(&format!("create a --level {level} --assume-clean --policy {}", policy.name), &members);
+        // As large as the array of files, so that the same places are drawn.
+        let member_bytes = sandbox.status("a")["member_bytes"].as_u64();
+        let modelled = Shape { member_bytes, ..*shape };
         for bytes in [4 * KIB, 20 * KIB, 100 * KIB, 128 * KIB, 300 * KIB] {
             let line = format!(
                 "bench run a --rw randwrite --bs {bytes} --size 6M --iodepth {DEPTH} --seed {bytes} --force"
             );
-            let real = counters_of(&sandbox.json(&line));
+            let real = counted_by(&sandbox.json(&line));
             let load = Load {
                 depth: DEPTH,
                 offsets: Offsets::Uniform,
                 sizes: Sizes::Fixed(bytes),
                 unit_bytes: bytes,
+                span_bytes: Some(6 * MIB),
                 stop: Stop::Requests(6 * MIB / bytes),
                 seed: Some(bytes),
                 ..Load::default()
             };
-            let modelled = on_modelled_disks(&sandbox.status("a"), policy, load);
-            assert_eq!(real, modelled, "{policy}, {bytes} bytes");
-            assert!(real["rows_rmw"] + real["rows_rcw"] > 0, "{real:?}");
+            let modelled = counters::counted(&counters::on_modelled(&modelled, policy, load).stats);
+            assert_eq!(real, modelled, "level {level}, {}, {bytes} bytes", policy.name);
+            assert!(real[5] + real[6] > 0, "rows were partly written: {real:?}");
         }
         sandbox.assert_consistent("a");
     }
@@ -99,7 +74,7 @@ fn a_load_on_an_array_tells_its_figures() {
     for words in ["p99.99", "iodepth 1", "256 full, 0 RMW, 0 RCW", "16 of them full"] {
         assert!(said.contains(words), "{said}");
     }
-    let said = sandbox.done("bench run a --runtime 0.3");
+    let said = sandbox.done("bench run a --runtime 300ms");
     assert!(said.contains("read:") && !said.contains("rows"), "{said}");
     for (options, word) in [
         ("--bs 100", "multiple of 512"),
@@ -108,6 +83,7 @@ fn a_load_on_an_array_tells_its_figures() {
         ("--bs 1M --iodepth 1024 --numjobs 256", "under way at once"),
         ("--size 1K", "at least one request"),
         ("--runtime 1e9", "at most a week"),
+        ("--size 4T", "give no more, and a --runtime"),
     ] {
         sandbox.fails(1, &format!("bench run a {options}"), &[""; 0], &[word]);
     }
@@ -115,6 +91,49 @@ fn a_load_on_an_array_tells_its_figures() {
     let said =
         sandbox.fails(1, "bench run m0", &[""; 0], &["no such array", "the file of that name", "./m0"]);
     assert!(!said.contains("status"), "{said}");
+}
+
+/// As fio: the size is each job's, all of them work in that much of the target, and with a time they go over it again.
+#[test]
+fn a_size_is_each_jobs_and_the_region() {
+    let sandbox = Sandbox::new();
+    let figures = |line: &str, file: &str| {
+        let figures = sandbox.json(&format!("bench run {file} --bs 64K --force {line}"));
+        let used =
+            std::fs::read(file).unwrap().iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        (figures, used)
+    };
+    for rw in ["write", "randwrite"] {
+        let file = sandbox.member(rw, 8 * MIB);
+        let (found, used) = figures(&format!("--rw {rw} --size 1M --numjobs 3 --iodepth 2"), &file);
+        assert_eq!(
+            (&found["write"]["requests"], &found["ended"]),
+            (&48.into(), &"complete".into()),
+            "{found}"
+        );
+        assert!(used <= MIB as usize, "{used}");
+        let (found, used) = figures(&format!("--rw {rw} --size 256K --runtime 400ms"), &file);
+        assert!(found["write"]["bytes"].as_u64().unwrap() > 256 * KIB, "over and over: {found}");
+        assert!(found["elapsed_s"].as_f64().unwrap() < 30.0 && used <= MIB as usize, "{found}");
+    }
+    // Every job goes through the whole region: fresh data in all of it.
+    let file = sandbox.member("whole", 8 * MIB);
+    figures("--rw write --size 2M --numjobs 2", &file);
+    let content = std::fs::read(&file).unwrap();
+    assert!(content[..2 << 20].chunks(64 << 10).all(|chunk| chunk.iter().any(|byte| *byte != 0)));
+    let help = sandbox.done("bench run --help");
+    assert!(
+        help.contains("How much each job reads and writes in all") && help.contains("time_based"),
+        "{help}"
+    );
+}
+
+#[test]
+fn rows_are_told_where_there_is_parity() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 0", &sandbox.members(2, 24 * MIB));
+    let said = sandbox.done("bench run a --rw write --size 1M --force");
+    assert!(said.contains("write: ") && !said.contains("rows") && !said.contains("stripes"), "{said}");
 }
 
 /// Two files after the same writes of a seed, and a third after those of another.
@@ -155,7 +174,18 @@ fn a_load_that_is_interrupted_tells_how_far_it_came_and_leaves_the_array_free() 
     let image = sandbox.member("image", 8 * MIB);
     for (target, signal) in [("a", Signal::INT), ("a", Signal::TERM), (&image, Signal::INT)] {
         let mut load = sandbox.command();
-        load.args(["bench", "run", target, "--rw", "randwrite", "--size", "4T", "--force"]);
+        load.args([
+            "bench",
+            "run",
+            target,
+            "--rw",
+            "randwrite",
+            "--runtime",
+            "2h",
+            "--size",
+            "1M",
+            "--force",
+        ]);
         let load = load.stdout(Stdio::piped()).spawn().unwrap();
         let reads = |file: &str| std::fs::read(file).unwrap().iter().any(|byte| *byte != 0);
         eventually("it writes", || match target {
@@ -166,7 +196,12 @@ fn a_load_that_is_interrupted_tells_how_far_it_came_and_leaves_the_array_free() 
         let output = load.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("cut short: after ") && said.contains(" of 4 TiB: interrupted"), "{said}");
+        assert!(
+            said.contains("cut short: after ")
+                && said.contains(" of 7200 s, ")
+                && said.contains(": interrupted"),
+            "{said}"
+        );
         assert!(said.contains("write: ") && said.contains("p99.99"), "{said}");
         let next = sandbox.json(&format!("bench run {target} --size 1M"));
         assert_eq!(next["ended"], "complete", "at once: {next}");

@@ -14,3 +14,4 @@ mod members;
 mod policies;
 mod process;
 mod unit;
+mod wear;

@@ -55,6 +55,9 @@ fn the_member_that_is_needed_is_not_failed() {
     sandbox.ok("fail a", &members[..1]);
     sandbox.fails(1, "fail a", &members[1..2], &[&members[1], "cannot do without it"]);
     assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(1));
+    let striped = [sandbox.member("s0", 24 * MIB), sandbox.member("s1", 24 * MIB)];
+    sandbox.ok("create b --level 0", &striped);
+    sandbox.fails(1, "fail b", &striped[..1], &["this level cannot do without any member"]);
 }
 
 #[test]

@@ -66,6 +66,49 @@ fn flash_in_the_wrong_place_is_warned_about_at_once() {
 }
 
 #[test]
+fn where_nothing_is_selected_there_is_no_policy() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 1 --assume-clean", &sandbox.members(2, 24 * MIB));
+    sandbox.fails(1, "policy a cost", &[""; 0], &["a: ", "level 1 keeps no parity"]);
+    sandbox.fails(1, "policy a", &[""; 0], &["a: ", "level 1 keeps no parity"]);
+    sandbox.fails(1, "explain a --policy cost --write 0:4K", &[""; 0], &["level 1 keeps no parity"]);
+    sandbox.fails(1, "explain --level 0 --policy cost --write 0:4K", &[""; 0], &["level 0 keeps no parity"]);
+}
+
+#[test]
+fn a_class_is_said_when_a_member_comes_and_corrected_later() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(6, 24 * MIB);
+    sandbox
+        .ok("create a --level 5 --assume-clean --class m0=hdd --class m1=hdd --class m2=hdd", &members[..3]);
+    let class_of = |index: usize| {
+        let told = sandbox.json(&format!("class a {}", members[index]))[0].clone();
+        (told["class"].as_str().unwrap().to_owned(), told["given"] == true)
+    };
+    sandbox.ok("add a --class m3=ssd --class m4=hdd", &members[3..5]);
+    sandbox.ok("replace a m0 --wait --class m5=ssd --with", &members[5..]);
+    for (index, class) in [(3, "ssd"), (4, "hdd"), (5, "ssd")] {
+        assert_eq!(class_of(index), (class.to_owned(), true));
+    }
+    assert!(sandbox.done("status").contains("ssd: m3 m5"));
+    let advice = "1 of 3 members are flash";
+    assert!(sandbox.done("detail a").contains(advice));
+    sandbox.done("class a m5 hdd");
+    assert!(!sandbox.done("detail a").contains(advice), "it follows from what they are");
+    sandbox.ok("replace a m1 --wait --class m3=hdd --with", &members[3..4]);
+    assert_eq!(class_of(3), ("hdd".to_owned(), true), "a spare that was said to be something else");
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members[2..]);
+    assert_eq!(class_of(5), ("hdd".to_owned(), true), "kept");
+    let table = sandbox.done("class a");
+    assert!(table.contains("hdd      as said   ") && table.lines().count() == 4, "{table}");
+    sandbox.fails(1, "add a --class m9=ssd", &members[..1], &["--class m9", "none of the devices given"]);
+    sandbox.fails(2, "add a --class m0=tape", &members[..1], &["DEVICE=hdd or DEVICE=ssd"]);
+    sandbox.fails(2, "class a m5 tape", &[""; 0], &["hdd, ssd"]);
+    sandbox.fails(1, "class a m9 ssd", &[""; 0], &["m9", "not a member"]);
+}
+
+#[test]
 fn members_are_measured_unless_told_otherwise() {
     let (sandbox, _) = mixed("");
     let times = sandbox.status("a")["members"][0]["times"].clone();
@@ -87,6 +130,8 @@ fn nonsense_about_members_is_refused() {
         ("--level 5 --class m0=tape", 2, ["m0=tape", "DEVICE=hdd or DEVICE=ssd"]),
         ("--level 5 --parity last", 1, ["--parity", "level 4"]),
         ("--level 4 --parity m9", 1, ["--parity m9", "none of the members"]),
+        ("--level 1 --policy classic", 1, ["--policy classic", "level 1 keeps no parity"]),
+        ("--level 0 --policy cost", 1, ["--policy cost", "level 4, 5 or 6"]),
         ("--level 5 --policy best", 2, ["best", "classic, modthresh, modified, cost"]),
     ] {
         sandbox.fails(code, &format!("create a {options}"), &members, &words);
@@ -319,7 +364,23 @@ fn members_that_wear_out_too_early_are_told() {
     let known = sandbox.json(&format!("endurance a {}", members[0]))[0]["endurance"].clone();
     assert_eq!(known["rated_write_bytes"], 600_000_000_000_000_u64, "decimal");
     assert_eq!(known["warranty_margin_days"], 30);
-    assert!(!sandbox.done("status").contains("worn out"));
+    let early = "wear of m0: a forecast from ";
+    for shown in [sandbox.done("status"), sandbox.done("detail a")] {
+        assert!(!shown.contains("will be worn out"), "{shown}");
+        assert!(shown.contains(" on, when a day was seen of how it is written"), "{shown}");
+    }
+    assert!(sandbox.done("status").contains(early));
+    assert_eq!(known["no_forecast"]["reason"], "early");
+    assert_eq!(
+        known["no_forecast"]["from_s"].as_u64().unwrap(),
+        known["written_since_s"].as_u64().unwrap() + 86_400
+    );
+    let table = sandbox.done("endurance a");
+    assert!(table.contains(early), "{table}");
+    assert!(sandbox.done("detail a").contains(" not rated\n"), "a hard disk");
+    sandbox.done("class a m1 ssd");
+    let unrated = "no forecast until `stripewise endurance a DEVICE --tbw` says what it is rated for";
+    assert!(sandbox.done("detail a").contains(unrated));
     // So little that at the rate of the first seconds it does not last.
     let written =
         |member: usize| sandbox.json(&format!("endurance a {}", members[member]))[0]["endurance"].clone();

@@ -8,11 +8,11 @@ use std::{
 
 use parking_lot::Mutex;
 use stripewise_device::{Device, IoError, IoErrorKind};
-use stripewise_format::{extension::Endurance, md::Role};
+use stripewise_format::{extension::MemberClass, md::Role};
 
 use super::{Array, Shared, detached::Detached, failure::Limit};
 use crate::{
-    enroll,
+    enroll::{self, Traits},
     error::ArrayError,
     geometry::{Level, MemberIndex, StripeIndex},
     jobs::{Found, JobKind, JobReport, SpeedLimits},
@@ -50,11 +50,23 @@ impl Array {
     /// # Errors
     /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if it is in the array already.
     pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
+        self.add_as(device, None).await
+    }
+
+    /// As [`Array::add`], of a device whose class is not to be detected, if one is given.
+    ///
+    /// # Errors
+    /// As [`Array::add`].
+    pub async fn add_as(
+        &self,
+        device: Arc<dyn Device>,
+        class: Option<MemberClass>,
+    ) -> Result<(), ArrayError> {
         if self.shared.geometry.level() == Level::Raid0 {
             return Err(ArrayError::Unsupported("level 0 has no redundancy to rebuild a member from".into()));
         }
         let shared = self.shared.clone();
-        self.run(async move { shared.enroll(device).await }).await?;
+        self.run(async move { shared.enroll(device, class).await }).await?;
         self.shared.jobs.poke();
         Ok(())
     }
@@ -68,31 +80,6 @@ impl Array {
         self.run(async move { shared.begin_replacing(&name, &with).await }).await?;
         self.shared.jobs.poke();
         Ok(())
-    }
-
-    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was written stays
-    /// counted.
-    ///
-    /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
-    pub async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
-        let (shared, name) = (self.shared.clone(), name.to_owned());
-        self.run(async move {
-            let member = shared.find(&name).await?;
-            shared
-                .change_state(|ledger, _| {
-                    let entry = ledger.entry_mut(&member).filter(|entry| entry.standing != Standing::Faulty);
-                    let failed = "it has failed; nothing is kept on it any more";
-                    let header = entry.ok_or_else(|| problem(&name, failed))?.header.as_mut();
-                    let no_room = "it has no extension area to keep its endurance in";
-                    let header = header.ok_or_else(|| problem(&name, no_room))?;
-                    let Endurance { written_bytes, written_since_s, .. } = header.endurance;
-                    header.endurance = Endurance { written_bytes, written_since_s, ..wanted };
-                    Ok(None)
-                })
-                .await
-        })
-        .await
     }
 
     /// Runs a command to its end even if its caller goes away. Stopping waits for it.
@@ -205,7 +192,7 @@ fn not_attached(ledger: &Ledger, name: &str) -> Result<(), ArrayError> {
     }
 }
 
-fn problem(member: &str, problem: &str) -> ArrayError {
+pub(super) fn problem(member: &str, problem: &str) -> ArrayError {
     ArrayError::Member { member: member.to_owned(), problem: problem.to_owned() }
 }
 
@@ -220,7 +207,7 @@ impl Shared {
     }
 
     /// The attached member of that name.
-    async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
+    pub(super) async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
         let ledger = self.ledger.lock().await;
         let entry = ledger.entries.iter().find(|entry| entry.member.name() == name);
         entry
@@ -240,14 +227,12 @@ impl Shared {
             return Ok(());
         }
         self.flush().await?;
-        if self.intent.is_none() {
-            // What was written is counted on the members.
-            self.record(|_| ()).await?;
-        }
         if let Some(intent) = &self.intent {
-            // Twice: the first look takes note that regions were used, the second finds them idle.
-            intent.clear_idle(self).await;
-            intent.clear_idle(self).await;
+            intent.clear_all(self).await;
+        }
+        if self.intent.as_ref().is_none_or(|intent| intent.marked_regions() > 0) {
+            // No last change of state has noted what was written.
+            self.note_written(1).await;
         }
         if self.topology.load().failed { Err(ArrayError::Failed) } else { Ok(()) }
     }
@@ -260,13 +245,19 @@ impl Shared {
         if self.topology.load().place_of(&member).is_none() {
             return Err(problem(name, "it is not active; nothing to fail"));
         }
-        let failed = vec![(member, IoError::new(IoErrorKind::Other))];
+        let failed = vec![(member.clone(), IoError::new(IoErrorKind::Other))];
         match self.fail_within(failed, Limit::Refuse).await {
             Err(ArrayError::Failed) if !self.topology.load().failed => {
-                Err(problem(name, "the array cannot do without it; add or rebuild another member first"))
+                let why = match self.geometry.parity_columns() {
+                    0 => "this level cannot do without any member",
+                    _ => "the array cannot do without it; add or rebuild another member first",
+                };
+                return Err(problem(name, why));
             }
-            result => result,
+            result => result?,
         }
+        self.note_written_to(&member).await;
+        Ok(())
     }
 
     async fn remove_member(&self, name: &str) -> Result<(), ArrayError> {
@@ -307,7 +298,7 @@ impl Shared {
     }
 
     /// Writes a device's metadata as a spare of this array.
-    async fn enroll(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
+    async fn enroll(&self, device: Arc<dyn Device>, class: Option<MemberClass>) -> Result<(), ArrayError> {
         if self.read_only {
             return Err(ArrayError::ReadOnly);
         }
@@ -316,15 +307,17 @@ impl Shared {
         let tentative = {
             let ledger = self.ledger.lock().await;
             not_attached(&ledger, &device.info().name)?;
-            enroll::spare(&self.geometry, &ledger, device.clone(), ServiceTimes::default(), &*self.env)?
+            let unmeasured = Traits::of(&device, ServiceTimes::default(), class);
+            enroll::spare(&self.geometry, &ledger, device.clone(), &unmeasured, &*self.env)?
         };
         let times = self.measure_as_others(&device).await;
+        let traits = Traits::of(&device, times, class).with_kept_endurance(&device).await;
         enroll::blank(&tentative.entry).await?;
         self.change_state(|ledger, _| {
             let name = device.info().name.clone();
             not_attached(ledger, &name)?;
             // Its number is chosen here, under the lock: another device may have been added meanwhile.
-            let mut enrolled = enroll::spare(&self.geometry, ledger, device, times, &*self.env)?;
+            let mut enrolled = enroll::spare(&self.geometry, ledger, device, &traits, &*self.env)?;
             if let Some(offset) = enrolled.bitmap_offset_bytes {
                 self.bitmap_offsets.write().insert(enrolled.entry.member.dev_number, offset);
             }

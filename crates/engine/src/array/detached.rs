@@ -45,6 +45,27 @@ impl<T> Detached<T> {
     }
 }
 
+/// Where somebody else puts the outcome of a request.
+pub(crate) struct Promise<T>(Arc<Mutex<Outcome<T>>>);
+
+impl<T> Promise<T> {
+    /// For a request that somebody else does, and its outcome.
+    pub(crate) fn new() -> (Self, Detached<T>) {
+        let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
+        (Self(outcome.clone()), Detached(State::Running(outcome)))
+    }
+
+    /// The request is done.
+    pub(crate) fn keep(self, value: T) {
+        let waker = {
+            let mut outcome = self.0.lock();
+            outcome.value = Some(value);
+            outcome.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
 impl<T: Send + Unpin + 'static> Detached<T> {
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         let mut request: BoxFuture<T> = Box::pin(request);
@@ -52,18 +73,9 @@ impl<T: Send + Unpin + 'static> Detached<T> {
         if let Poll::Ready(value) = request.as_mut().poll(&mut Context::from_waker(noop_waker_ref())) {
             return Self::done(value);
         }
-        let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
-        let result = outcome.clone();
-        env.spawn(Box::pin(async move {
-            let value = request.await;
-            let waker = {
-                let mut outcome = result.lock();
-                outcome.value = Some(value);
-                outcome.waker.take()
-            };
-            waker.into_iter().for_each(Waker::wake);
-        }));
-        Self(State::Running(outcome))
+        let (promise, outcome) = Promise::new();
+        env.spawn(Box::pin(async move { promise.keep(request.await) }));
+        outcome
     }
 }
 

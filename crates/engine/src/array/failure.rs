@@ -86,12 +86,21 @@ impl Shared {
         }
         let mut ledger = self.ledger.lock().await;
         let failed = ledger.write_behind(self.env.wall_clock_us()).await;
+        self.drop_unwritable(&mut ledger, failed).await
+    }
+
+    /// Drops members that could not take their metadata, and writes that down on the others.
+    pub(super) async fn drop_unwritable(
+        &self,
+        ledger: &mut Ledger,
+        failed: Vec<FailedMember>,
+    ) -> Result<(), ArrayError> {
         if failed.is_empty() {
             return Ok(());
         }
         let recorded = Recorded::pending();
-        let result = match self.drop_members(&mut ledger, failed, &recorded, Limit::GiveUp) {
-            Ok(_) => self.write_down(&mut ledger, &recorded).await,
+        let result = match self.drop_members(ledger, failed, &recorded, Limit::GiveUp) {
+            Ok(_) => self.write_down(ledger, &recorded).await,
             Err(error) => Err(error),
         };
         recorded.set();
@@ -251,7 +260,7 @@ impl Shared {
             Some(Holder { member: member.clone(), bitmap_offset_bytes })
         };
         let mut holders: Vec<_> = members.filter_map(holder).collect();
-        holders.sort_by_key(|holder| holder.member.class != MemberClass::Ssd);
+        holders.sort_by_key(|holder| holder.member.class() != MemberClass::Ssd);
         holders.truncate((self.geometry.parity_columns() + 1).max(2));
         holders
     }

@@ -10,6 +10,9 @@ mod device;
 mod extents;
 mod failure;
 mod flush;
+mod gathered;
+mod in_place;
+mod kept;
 mod read;
 mod recover;
 mod report;
@@ -35,6 +38,7 @@ use stripewise_device::{
 use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
+pub(crate) use detached::Promise;
 pub use device::ArrayDevice;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 #[cfg(test)]

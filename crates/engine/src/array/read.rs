@@ -52,19 +52,28 @@ impl Array {
         self.shared.check_request(offset_bytes, buf.len() as u64)?;
         self.shared.stats.count_read(buf.len() as u64);
         let topology = self.shared.topology.get(&request);
-        let pieces = self.shared.pieces(offset_bytes, buf.len());
-        if let [piece] = &pieces[..]
-            && let Some(member) = self.shared.pick_reader(&topology, piece)
+        if let Some(piece) = self.shared.only_piece(offset_bytes, buf.len())
+            && let Some(member) = self.shared.pick_reader(&topology, &piece)
         {
-            let start = self.shared.member_offset(piece);
-            let done = member.read(start, smallvec![buf]).await;
-            return self.shared.finish_simple(member, piece, done).await;
+            return self.shared.read_from(member, &piece, buf).await;
         }
+        let pieces = self.shared.pieces(offset_bytes, buf.len());
         self.shared.read_pieces(&topology, offset_bytes, buf, &pieces).await
     }
 }
 
 impl Shared {
+    /// The whole of a read that lies in one chunk, as most do.
+    #[inline]
+    fn only_piece(&self, offset_bytes: u64, len: usize) -> Option<Piece> {
+        let (stripe_bytes, chunk_bytes) = (self.geometry.stripe_bytes(), self.geometry.chunk_bytes());
+        let in_stripe = (offset_bytes % stripe_bytes) as usize;
+        let (column, start) = (in_stripe / chunk_bytes, in_stripe % chunk_bytes);
+        let piece =
+            Piece { stripe: StripeIndex(offset_bytes / stripe_bytes), column, bytes: start..start + len };
+        (len > 0 && piece.bytes.end <= chunk_bytes).then_some(piece)
+    }
+
     fn pieces(&self, offset_bytes: u64, len: usize) -> SmallVec<[Piece; 8]> {
         let chunk = self.geometry.chunk_bytes();
         let spans = self.geometry.split(offset_bytes..offset_bytes + len as u64);
@@ -95,13 +104,9 @@ impl Shared {
         (0..members).find_map(|i| topology.reader(&self.geometry, piece.stripe, (first + i) % members))
     }
 
-    async fn finish_simple(
-        &self,
-        member: &Arc<Member>,
-        piece: &Piece,
-        done: ReadDone,
-    ) -> Result<IoBuf, ArrayError> {
-        let ReadDone { result, mut bufs } = done;
+    /// Reads a piece from its member; what that fails is recovered.
+    async fn read_from(&self, member: &Arc<Member>, piece: &Piece, buf: IoBuf) -> Result<IoBuf, ArrayError> {
+        let ReadDone { result, mut bufs } = member.read(self.member_offset(piece), smallvec![buf]).await;
         let buf = bufs.pop().expect("a read returns the buffer it was lent");
         let Err(error) = result else { return Ok(buf) };
         let column = self.geometry.column_of(piece.stripe, self.index_of(member, piece));
@@ -199,8 +204,7 @@ impl Shared {
         let Some(member) = self.pick_reader(&topology, piece) else {
             return self.recover_locked(piece.stripe, piece.column, piece.bytes.clone(), buf).await;
         };
-        let done = member.read(self.member_offset(piece), smallvec![buf]).await;
-        self.finish_simple(member, piece, done).await
+        self.read_from(member, piece, buf).await
     }
 
     /// Names the array's byte in an error that named a stripe's.

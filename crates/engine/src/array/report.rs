@@ -62,8 +62,12 @@ pub struct MemberReport {
     pub class: MemberClass,
     /// How long its I/O took when it became a member.
     pub times: ServiceTimes,
+    /// An operator said so; it was not detected.
+    pub class_given: bool,
     /// How much it may be written, and was.
     pub endurance: Endurance,
+    /// How much of what was written is noted on the member: all that is known of it after a crash.
+    pub noted_written_bytes: u64,
     /// Failed reads since the array was opened.
     pub read_errors: u32,
     /// What was read and written since the member was attached.
@@ -162,12 +166,14 @@ impl Array {
                     uuid: entry.member.uuid,
                     slot,
                     state,
-                    class: entry.member.class,
+                    class: entry.member.class(),
+                    class_given: entry.header.as_ref().is_some_and(|header| header.member_class_given),
                     times: entry.member.times,
                     endurance: Endurance {
                         written_bytes: entry.member.written_bytes(),
                         ..entry.header.as_ref().map_or(Endurance::default(), |header| header.endurance)
                     },
+                    noted_written_bytes: entry.header.as_ref().map_or(0, |h| h.endurance.written_bytes),
                     read_errors: entry.member.read_errors.load(Ordering::Relaxed),
                     stats: entry.member.stats.report(),
                     cost: entry.member.meter.cost(),

@@ -20,8 +20,15 @@ impl Array {
     /// Changes how partly written rows are written, at once; kept on the members for later openings.
     ///
     /// # Errors
-    /// [`ArrayError::ReadOnly`], [`ArrayError::Closed`], or [`ArrayError::Failed`] if that could not be written down.
+    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing; [`ArrayError::ReadOnly`],
+    /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if that could not be written down.
     pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
+        let level = self.shared.geometry.level();
+        if !level.has_parity() {
+            let what =
+                format!("level {} keeps no parity: there is no write selection policy", level.number());
+            return Err(ArrayError::Unsupported(what));
+        }
         if self.shared.read_only {
             return Err(ArrayError::ReadOnly);
         }

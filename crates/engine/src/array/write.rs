@@ -5,7 +5,8 @@ use std::{ops::Range, sync::Arc};
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags, sync::Reader,
+    IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags,
+    sync::{Reader, Seen},
 };
 
 use super::{
@@ -18,10 +19,10 @@ use crate::{
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     intent::{IntentGuard, KeptIntent},
-    locks::{KeptRows, RowGuard},
+    locks::{Entry, KeptRows, Place, RowGuard},
     meter::IoClass,
     mutants::{Mutant, lives},
-    plan::{Plan, Presence, StripeState},
+    plan::{ColumnOps, Plan, Presence, StripeState},
     rows::RowSet,
     stats::Cause,
     topology::{Member, Topology},
@@ -32,9 +33,9 @@ use crate::{
 pub(crate) const STRIPES_IN_FLIGHT: usize = 16;
 
 /// A read of a plan.
-struct PlannedRead {
-    column: usize,
-    rows: Range<usize>,
+pub(super) struct PlannedRead {
+    pub(super) column: usize,
+    pub(super) rows: Range<usize>,
 }
 
 /// Columns whose old content could not be read in this write.
@@ -49,16 +50,24 @@ pub(super) struct Planned {
 
 /// Reads under way.
 #[derive(Default)]
-struct Reads {
-    requested: Requested<ReadDone>,
-    planned: SmallVec<[PlannedRead; 8]>,
+pub(super) struct Reads {
+    pub(super) requested: Requested<ReadDone>,
+    pub(super) planned: SmallVec<[PlannedRead; 8]>,
+}
+
+impl Reads {
+    fn are_of(&self, plan: &Plan) -> bool {
+        let of = |(column, ops): (usize, &ColumnOps)| ops.reads().runs().map(move |rows| (column, rows));
+        let planned = plan.columns.iter().enumerate().flat_map(of);
+        self.planned.iter().map(|read| (read.column, read.rows.clone())).eq(planned)
+    }
 }
 
 /// Writes under way, and to whom.
 #[derive(Default)]
-struct Writes<'t> {
-    requested: Requested<Result<(), IoError>>,
-    members: SmallVec<[&'t Arc<Member>; 8]>,
+pub(super) struct Writes<'t> {
+    pub(super) requested: Requested<Result<(), IoError>>,
+    pub(super) members: SmallVec<[&'t Arc<Member>; 8]>,
 }
 
 /// How extents are to be written.
@@ -71,20 +80,30 @@ struct How<'a> {
 }
 
 /// A stripe's part of a write, with the bytes of that part alone.
-struct StripeWrite {
-    span: StripeSpan,
-    data: SharedBuf,
-    flags: WriteFlags,
+pub(super) struct StripeWrite {
+    pub(super) span: StripeSpan,
+    pub(super) data: SharedBuf,
+    pub(super) flags: WriteFlags,
+}
+
+impl StripeWrite {
+    /// Where it goes; `leads` tells whether it begins its request.
+    fn place(&self, leads: bool) -> Place {
+        let StripeSpan { stripe, start, len, .. } = self.span;
+        Place { stripe, bytes: start..start + len, leads }
+    }
 }
 
 /// How far a stripe's write came at once.
-enum Progress {
+pub(super) enum Progress {
     Done(Result<(), ArrayError>),
     Waits(Rest),
 }
 
 /// What is left of a stripe's write that must wait for something, by what it has got hold of.
-enum Rest {
+pub(super) enum Rest {
+    /// Nothing: it is gathered with others, and somebody else writes them.
+    Gathered(Detached<Result<(), ArrayError>>),
     /// Nothing: others have its rows.
     Rows(StripeWrite),
     /// Its rows; its region is to be marked.
@@ -106,7 +125,7 @@ enum Left {
 }
 
 /// Rows and region of a write.
-struct Held {
+pub(super) struct Held {
     rows: KeptRows,
     intent: Option<KeptIntent>,
 }
@@ -150,8 +169,9 @@ impl Shared {
         let left = if spans.next().is_some() {
             Left::All(data)
         } else {
-            match self.start_stripe(&request, StripeWrite { span, data, flags }) {
+            match self.start_stripe(&request, StripeWrite { span, data, flags }, true) {
                 Progress::Done(result) => return Detached::done(result),
+                Progress::Waits(Rest::Gathered(outcome)) => return outcome,
                 Progress::Waits(rest) => Left::Stripe(rest),
             }
         };
@@ -179,7 +199,7 @@ impl Shared {
             for span in spans.by_ref().take(STRIPES_IN_FLIGHT) {
                 let data = data.slice(span.request_offset..span.request_offset + span.len);
                 let write = StripeWrite { span: StripeSpan { request_offset: 0, ..span }, data, flags };
-                match self.start_stripe(&self.requests.enter(), write) {
+                match self.start_stripe(&self.requests.enter(), write, span.request_offset == 0) {
                     Progress::Done(done) => result = result.and(done),
                     Progress::Waits(rest) => waiting.push(self.finish_stripe(rest)),
                 }
@@ -201,11 +221,14 @@ impl Shared {
     }
 
     /// Writes a stripe, as far as that goes without waiting: the steps of [`Shared::finish_stripe`], which goes on where
-    /// this stops.
-    fn start_stripe(&self, request: &Reader<'_>, write: StripeWrite) -> Progress {
-        let stripe = write.span.stripe;
-        let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
-        let Some(rows) = self.locks.try_lock(stripe, rows) else { return Progress::Waits(Rest::Rows(write)) };
+    /// this stops. `leads` tells whether the stripe is the first of its request.
+    fn start_stripe(&self, request: &Reader<'_>, write: StripeWrite, leads: bool) -> Progress {
+        let (stripe, place) = (write.span.stripe, write.place(leads));
+        let rows = match self.locks.enter(&place, touched_rows(&write.span, self.geometry.chunk_bytes())) {
+            Entry::Had(rows) => rows,
+            Entry::Busy => return Progress::Waits(Rest::Rows(write)),
+            Entry::Behind => return self.wait_behind(&place, write),
+        };
         let intent = match &self.intent {
             None => None,
             Some(intent) => match intent.try_begin(stripe) {
@@ -218,13 +241,22 @@ impl Shared {
             return Progress::Done(Err(ArrayError::Failed));
         }
         let selection = &**self.selection.get(request).value();
+        let (mut reads, mut writes) = (Reads::default(), Writes::default());
+        if let Some(in_place) = self.in_place(&topology, selection, &write.span)
+            && let Some(old) = in_place.read(&mut reads)
+        {
+            self.request_in_place(&in_place, write, old, &mut writes);
+            return self.end_at_once(request, topology, (rows, intent), writes);
+        }
         let mut planned = Planned::default();
         self.look(&topology, &write.span, &Unreadable::new(), &mut planned.state);
         if self.plan(selection, &topology, &write.span, &mut planned).is_err() {
             return Progress::Waits(Rest::Plan(write, Held::keep(rows, intent)));
         }
-        let mut reads = Reads::default();
-        self.request_reads(&topology, stripe, &planned.plan, &mut reads);
+        if reads.requested.is_empty() {
+            self.request_reads(&topology, stripe, &planned.plan, &mut reads);
+        }
+        debug_assert!(reads.are_of(&planned.plan), "what was asked for beforehand is what the plan reads");
         if !are_ready(&reads.requested, |done| done.result.is_ok()) {
             let held = Held::keep(rows, intent);
             return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new((planned, reads))));
@@ -233,25 +265,36 @@ impl Shared {
         let done = reads.requested.iter_mut().filter_map(IoFuture::take_ready);
         let failed = take_in(&mut fetched, reads.planned, done);
         debug_assert!(failed.is_empty(), "all could be read");
-        let mut writes = Writes::default();
         self.request_planned(&topology, write, &planned, fetched, &mut writes);
-        let Writes { requested, members } = &mut writes;
+        self.end_at_once(request, topology, (rows, intent), writes)
+    }
+
+    /// Ends a stripe's write whose writes are asked for, if they are done.
+    fn end_at_once<'t>(
+        &self,
+        request: &Reader<'_>,
+        topology: Seen<'t, Topology>,
+        held: (RowGuard<'_>, Option<IntentGuard<'_>>),
+        writes: Writes<'t>,
+    ) -> Progress {
+        let Writes { requested, members } = writes;
         // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
         let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
-        if is_settled && are_ready(requested, Result::is_ok) {
+        if is_settled && are_ready(&requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
-        let (requested, members) =
-            (Box::new(std::mem::take(requested)), members.drain(..).cloned().collect());
-        Progress::Waits(Rest::Writes(Held::keep(rows, intent), topology.to_arc(), requested, members))
+        let members = members.into_iter().cloned().collect();
+        let held = Held::keep(held.0, held.1);
+        Progress::Waits(Rest::Writes(held, topology.to_arc(), Box::new(requested), members))
     }
 
     /// Goes on with a stripe's write to its end.
-    async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
+    pub(super) async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
         let (write, held, mut begun) = match rest {
+            Rest::Gathered(outcome) => return outcome.await,
             Rest::Rows(write) => {
                 let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
-                let rows = self.locks.lock(write.span.stripe, rows).await;
+                let rows = self.locks.lock_write(&write.place(false), rows).await;
                 let intent = self.begin_intent(write.span.stripe).await?;
                 (write, (rows, intent), None)
             }

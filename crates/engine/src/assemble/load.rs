@@ -184,7 +184,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         }
         // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
         Err(_) => {
-            let traits = Traits::detected(device, ServiceTimes::default());
+            let traits = Traits::of(device, ServiceTimes::default(), None);
             let header = enroll::header_for(&superblock, &chosen.geometry, regions, &traits);
             header.map(|header| Header { options: kept_options(examined, chosen), ..header })
         }

@@ -206,6 +206,7 @@ async fn open(
     }
     let superblock = &examined[chosen.freshest].superblock;
     let requests = Arc::new(Readers::default());
+    let gathers = chosen.geometry.has_parity().then(|| chosen.geometry.stripe_bytes() as usize);
     let shared = Arc::new_cyclic(|me| Shared {
         me: me.clone(),
         env: env.clone(),
@@ -213,7 +214,7 @@ async fn open(
         uuid: superblock.array_uuid,
         name: superblock.name,
         topology: Replaced::new(requests.clone(), Arc::new(loaded.topology)),
-        locks: RowLocks::new(locking.stripe_locks),
+        locks: RowLocks::new(locking.stripe_locks, gathers),
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),

@@ -174,7 +174,7 @@ impl Shared {
         self.checkpoint(slot, incoming).await?;
         // The one that leaves may be the last that has the bitmap: who has it afterwards has it before.
         let replaced = self.topology.load().slots[slot.0].primary.clone();
-        let _handing_over = match (&self.intent, replaced) {
+        let _handing_over = match (&self.intent, replaced.clone()) {
             (Some(intent), Some(replaced)) => {
                 let handing_over = HandingOver::begin(&self.handing_over, replaced, &incoming.member);
                 if !intent.rewrite(self).await {
@@ -206,6 +206,9 @@ impl Shared {
         }
         if let Some(intent) = &self.intent {
             intent.rewrite(self).await;
+        }
+        if let Some(replaced) = replaced {
+            self.note_written_to(&replaced).await;
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     array::Shared,
+    endurance::{NOTE_BYTES_MAX, NOTE_BYTES_MIN, NOTE_INTERVAL_S},
     error::ArrayError,
     geometry::{MemberIndex, StripeIndex},
     ledger::Ledger,
@@ -36,10 +37,8 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a job writes down where it stands.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Rounds of housekeeping after which it is written down how much was written to members: ten minutes.
-const ENDURANCE_ROUNDS: u64 = 600;
-/// Less than this is not worth that.
-const WRITTEN_MIN: u64 = 1 << 30;
+/// Rounds of housekeeping after which also little that was written to members is noted.
+const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S / HOUSEKEEPING_INTERVAL.as_secs();
 
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
 const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
@@ -125,26 +124,14 @@ impl Shared {
             }
             intent.clear_idle(self).await;
         }
-        if round.is_multiple_of(ENDURANCE_ROUNDS) && self.was_written().await {
-            // What was written to members is kept on them.
-            let _ = self.record(|_| ()).await;
-        }
+        let unnoted_max = if round.is_multiple_of(NOTE_ROUNDS) { NOTE_BYTES_MIN } else { NOTE_BYTES_MAX };
+        self.note_written(unnoted_max).await;
         if round.is_multiple_of(READ_ERROR_HALF_LIFE_ROUNDS) {
             for member in self.topology.load().members() {
                 let halve = |errors: u32| Some(errors / 2);
                 let _ = member.read_errors.fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve);
             }
         }
-    }
-
-    /// Whether members were written since that was last written down.
-    async fn was_written(&self) -> bool {
-        let ledger = self.ledger.lock().await;
-        let headers = ledger.entries.iter().filter_map(|entry| Some((&entry.member, entry.header.as_ref()?)));
-        let mut behind = headers.map(|(member, header)| {
-            member.written_bytes() > header.endurance.written_bytes.saturating_add(WRITTEN_MIN)
-        });
-        behind.any(|behind| behind)
     }
 
     /// Runs the most urgent job. False if there was nothing to do, or the job ended before it was done.

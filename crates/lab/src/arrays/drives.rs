@@ -77,9 +77,7 @@ impl Drive {
         name: String,
         setting: HddSetting,
     ) -> (Arc<ModelledDisk>, Duration) {
-        let hdd = HddParams::wd_caviar_black_640()
-            .with_write_cache(setting.write_cache)
-            .with_queue_depth(setting.queue_depth);
+        let hdd = hdd(setting);
         let mut add = |model: Hdd| world.add_disk(name.clone(), model, options());
         match self {
             Self::Hdd => (add(Hdd::new(hdd)), Duration::ZERO),
@@ -90,6 +88,17 @@ impl Drive {
                 add_steady(world, name, whole, STEADY_HALVINGS)
             }
             Self::WornSsd => add_steady(world, name, options(), SSD_HALVINGS),
+        }
+    }
+
+    /// What its write cache holds.
+    pub(crate) fn write_cache_bytes(self, setting: HddSetting) -> u64 {
+        match self {
+            Self::Hdd | Self::SlowHdd if !setting.write_cache => 0,
+            Self::Hdd | Self::SlowHdd => hdd(setting).write_cache_sectors * SECTOR_BYTES,
+            Self::Ssd | Self::SteadySsd | Self::WornSsd => {
+                u64::from(SsdParams::intel_x25e_64().buffer_units) * UNIT_BYTES
+            }
         }
     }
 
@@ -111,6 +120,12 @@ fn options() -> DiskOptions {
         size_bytes: Some(MEMBER_BYTES + METADATA_BYTES),
         ..DiskOptions::default()
     }
+}
+
+fn hdd(setting: HddSetting) -> HddParams {
+    HddParams::wd_caviar_black_640()
+        .with_write_cache(setting.write_cache)
+        .with_queue_depth(setting.queue_depth)
 }
 
 fn synced() -> Ssd {

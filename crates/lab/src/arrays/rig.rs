@@ -60,7 +60,8 @@ impl Rig {
         options.assume_clean = true;
         options.measure = true;
         options.parity = ParityPlace::Last;
-        options.policy = Some(policy);
+        // Level 0 has nothing to select.
+        options.policy = shape.level.has_parity().then_some(policy);
         options.member_bytes = shape.member_bytes;
         options.region_bytes = Some(REGION_BYTES);
         let env = world.env();

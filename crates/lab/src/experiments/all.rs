@@ -22,8 +22,6 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     setting: &[
         "Random writes of 4 to 256 KiB at multiples of their size, 10 under way, on the papers' arrays and on others: SSDs only in \
          their steady state, one disk of half the speed, double parity over disks and SSDs. Every policy is asked the same.",
-        "The first pass, in which the disks' write caches are filled, does not count: it is in none of the figures, plots and \
-         files.",
     ],
     points,
     findings,
@@ -54,7 +52,7 @@ fn sizes_kib(effort: Effort) -> Vec<u64> {
 fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64) -> Point {
     let writes = pick(effort, 1000, 2000);
     let load = WriteLoad::random(kib << 10, 10, (kib << 10) * writes, 2);
-    Point { lead_passes: 1, ..Point::new(shape, policy(name), load) }
+    Point::new(shape, policy(name), load)
 }
 
 fn points(effort: Effort) -> Vec<Point> {

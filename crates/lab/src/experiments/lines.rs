@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Results;
 use crate::{
+    findings::Table,
     plot::{Axis, Plot, Series, Style},
     point::{Outcome, Point},
 };
@@ -23,6 +24,15 @@ impl Line {
     fn values(&self, sizes: Sizes, results: &Results, value: impl Fn(&Outcome) -> f64) -> Vec<(f64, f64)> {
         let of = |(kib, point): &(u64, Point)| Some((sizes.of(*kib), value(results.of(point)?)));
         self.points.iter().filter_map(of).collect()
+    }
+
+    /// How many times as fast it is as another at each size.
+    fn over(&self, base: &Self, sizes: Sizes, results: &Results) -> Series {
+        let pairs = self.points.iter().zip(&base.points);
+        let of = |((kib, of), (_, over)): (&(u64, Point), &(u64, Point))| {
+            Some((sizes.of(*kib), results.speed_up(of, over)?))
+        };
+        Series::new(self.name, self.hue, Style::Marked, pairs.filter_map(of).collect())
     }
 }
 
@@ -66,31 +76,46 @@ pub(super) fn throughput((name, title): Titled, sizes: Sizes, lines: &[Line], re
             Series::new(line.name, line.hue, Style::Marked, points)
         })
         .collect();
-    let rates = || series.iter().flat_map(|series| series.points.iter().map(|(_, rate)| *rate));
-    let wide = rates().fold(0.0, f64::max) > WIDE * rates().fold(f64::INFINITY, f64::min);
-    let y = if wide { Axis::log10("MB/s") } else { Axis::from_zero("MB/s") };
+    let y = if are_far_apart(&series) { Axis::log10("MB/s") } else { Axis::from_zero("MB/s") };
     Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
+}
+
+fn are_far_apart(series: &[Series]) -> bool {
+    let values = || series.iter().flat_map(|series| series.points.iter().map(|(_, value)| *value));
+    values().fold(0.0, f64::max) > WIDE * values().fold(f64::INFINITY, f64::min)
+}
+
+/// Throughput of each line at each size, side by side.
+pub(super) fn table(title: &str, lines: &[Line], results: &Results) -> Table {
+    let headings: Vec<_> = std::iter::once("KiB").chain(lines.iter().map(|line| line.name)).collect();
+    let mut table = Table::new(title, &headings);
+    for (index, (kib, _)) in lines[0].points.iter().enumerate() {
+        let cell = |line: &Line| {
+            let rate = line.points.get(index).and_then(|(_, point)| results.mb_per_s(point));
+            rate.map_or_else(String::new, |rate| format!("{rate:.2}"))
+        };
+        table.rows.push(std::iter::once(kib.to_string()).chain(lines.iter().map(cell)).collect());
+    }
+    table
 }
 
 /// Each line over the first.
 pub(super) fn speed_up((name, title): Titled, sizes: Sizes, lines: &[Line], results: &Results) -> Plot {
     let base = &lines[0];
-    let series = lines[1..].iter().map(|line| {
-        let pairs = line.points.iter().zip(&base.points);
-        let points =
-            pairs.filter_map(|((kib, of), (_, over))| Some((sizes.of(*kib), results.speed_up(of, over)?)));
-        Series::new(line.name, line.hue, Style::Marked, points.collect())
-    });
     let ends = base.points.iter().map(|(kib, _)| (sizes.of(*kib), 1.0)).collect();
     let unity = Series::new(base.name, base.hue, Style::Dashed, ends);
-    let y = Axis::linear(format!("throughput over {}", base.name));
-    Plot {
-        name,
-        title: title.to_owned(),
-        x: sizes.axis(),
-        y,
-        series: std::iter::once(unity).chain(series).collect(),
-    }
+    let others = lines[1..].iter().map(|line| line.over(base, sizes, results));
+    let series: Vec<_> = std::iter::once(unity).chain(others).collect();
+    let label = format!("throughput over {}", base.name);
+    let y = if are_far_apart(&series) { Axis::log10(label) } else { Axis::linear(label) };
+    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
+}
+
+/// The first line of each pair over the second.
+pub(super) fn gains((name, title): Titled, sizes: Sizes, pairs: &[(Line, Line)], results: &Results) -> Plot {
+    let series = pairs.iter().map(|(line, base)| line.over(base, sizes, results)).collect();
+    let y = Axis::linear("times as fast");
+    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
 }
 
 pub(super) fn latency((name, title): Titled, sizes: Sizes, line: &Line, results: &Results) -> Plot {
@@ -135,5 +160,24 @@ pub(super) fn utilisation((name, title): Titled, sizes: Sizes, lines: &[Line], r
         x: sizes.axis(),
         y: Axis::from_zero("at work, % of the time"),
         series,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::Scale;
+
+    #[test]
+    fn one_line_that_is_far_ahead_does_not_flatten_the_others() {
+        let scale = |ahead: f64| {
+            let experiment = crate::experiments::with_id("raid4s-random").unwrap();
+            let results = Results::made_up(experiment, crate::experiments::Effort::Full, |point| {
+                if point.shape.id == "raid5s-all" { ahead } else { 1.0 }
+            });
+            let plots = (experiment.findings)(&results).plots;
+            plots.iter().find(|plot| plot.name == "raid4s-random-over-raid4").unwrap().y.scale
+        };
+        assert_eq!((scale(2.0), scale(100.0)), (Scale::Linear, Scale::Log10));
     }
 }

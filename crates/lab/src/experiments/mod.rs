@@ -4,11 +4,14 @@
 //! are computed from the points' outcomes, so they hold for whatever the engine and the models are today.
 
 mod all;
+#[cfg(test)]
+mod half_stripe;
 mod lines;
 mod modthresh;
 mod modthresh_ablation;
 mod modthresh_aligned;
 mod modthresh_fine;
+mod modthresh_lines;
 mod raid4s;
 mod raid4s_endurance;
 mod raid4s_random;
@@ -112,8 +115,13 @@ fn policy(name: &str) -> &'static Policy {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::*;
-    use crate::{findings::ClaimVerdict, runner};
+    use super::{results::spread, *};
+    use crate::{
+        arrays::{HddSetting, Shape},
+        findings::ClaimVerdict,
+        point::{WriteLoad, measure},
+        runner,
+    };
 
     #[test]
     fn words_choose_experiments() {
@@ -128,6 +136,62 @@ mod tests {
         assert!(ids(&[""]).is_err());
         assert_eq!(ids(&["every"]).unwrap().len(), EXPERIMENTS.len());
         assert_eq!(ids(&["all"]).unwrap(), ["all"], "one of them");
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_is_one() {
+        let page = include_str!("../../../../docs/experiments.md");
+        let example = include_str!("half_stripe.rs");
+        assert!(
+            page.contains(&format!("```rust\n{example}```\n")),
+            "docs/experiments.md shows half_stripe.rs as it is"
+        );
+        let experiment = &half_stripe::EXPERIMENT;
+        let points = (experiment.points)(Effort::Quick).into_iter();
+        let outcomes = points.map(|point| (point.key(), measure(&point, 1))).collect();
+        let findings = (experiment.findings)(&Results::new(Effort::Quick, outcomes));
+        assert!(findings.claims.iter().all(|claim| claim.measured.ends_with('x')), "{:?}", findings.claims);
+        assert!(findings.plots.iter().all(|plot| !plot.series.is_empty()));
+    }
+
+    #[test]
+    fn seven_arrays_stand_side_by_side() {
+        for experiment in
+            EXPERIMENTS.iter().filter(|experiment| !["all", "raid4s-endurance"].contains(&experiment.id))
+        {
+            for effort in [Effort::Quick, Effort::Full] {
+                let points = (experiment.points)(effort);
+                let has = |shape: &&Shape| points.iter().any(|point| point.shape.id == shape.id);
+                assert!(raid4s::ARRAYS.iter().all(has), "{}", experiment.id);
+            }
+            let findings = (experiment.findings)(&Results::made_up(experiment, Effort::Full, |_| 10.0));
+            let shown = |name: &str| {
+                findings.plots[0].series.iter().any(|series| series.name == name)
+                    && findings.tables.iter().any(|table| format!("{table}").contains(name))
+            };
+            assert!(raid4s::ARRAYS.iter().all(|shape| shown(shape.name)), "{}", experiment.id);
+        }
+    }
+
+    #[test]
+    fn the_papers_speed_ups_are_claims_of_their_own() {
+        let experiment = with_id("raid4s-random").unwrap();
+        let results =
+            Results::made_up(
+                experiment,
+                Effort::Full,
+                |point| {
+                    if point.shape.id == "raid4s" { 17.5 } else { 10.0 }
+                },
+            );
+        let claims = (experiment.findings)(&results).claims;
+        let verdict =
+            |paper: &str| claims.iter().find(|claim| claim.paper.contains(paper)).map(|claim| claim.verdict);
+        let found = ["3.3x", "1.6x", "1.75x"].map(|paper| verdict(paper).unwrap());
+        use ClaimVerdict::{NotReproduced, Reproduced};
+        assert_eq!(found, [NotReproduced, Reproduced, Reproduced]);
+        let later = claims.iter().find(|claim| claim.paper.contains("1.75x")).unwrap();
+        assert!(later.measured.contains("1.75x") && later.reason.contains("Members at work"), "{later}");
     }
 
     #[test]
@@ -171,6 +235,33 @@ mod tests {
         assert_eq!(distinct.len(), names.len(), "{names:?}");
         let ids: BTreeSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
         assert!(ids.len() == EXPERIMENTS.len() && !ids.contains(EVERY));
+    }
+
+    /// Throughput of an array under random writes as the papers have them, by every experiment whose quick run has it.
+    fn rates(shape: &str, kib: u64) -> Vec<(&'static str, f64)> {
+        let is_asked = |point: &Point| {
+            let load = WriteLoad::random(kib << 10, 10, point.load.pass_bytes, point.load.passes);
+            point.shape.id == shape
+                && point.policy.name == "classic"
+                && point.load == load
+                && point.hdd == HddSetting::default()
+        };
+        let of = |experiment: &&'static Experiment| {
+            let point = (experiment.points)(Effort::Quick).into_iter().find(is_asked)?;
+            Some((experiment.id, measure(&point, 1).mb_per_s()))
+        };
+        EXPERIMENTS.iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn experiments_of_a_quick_run_agree_on_what_they_share() {
+        let shared =
+            [("raid4s", 256), ("raid4s", 4), ("raid0", 4), ("raid5", 64), ("raid4", 128), ("raid5s", 32)];
+        for (shape, kib) in shared {
+            let rates = rates(shape, kib);
+            assert!(rates.len() >= 3, "{shape} {kib} KiB: {rates:?}");
+            assert!(spread(&rates) < 1.05, "{shape} {kib} KiB: {rates:?}");
+        }
     }
 
     #[test]

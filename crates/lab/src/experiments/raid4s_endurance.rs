@@ -6,9 +6,10 @@ use super::{
     Effort, Experiment, Results,
     lines::{self, Line, Sizes},
     pick, policy,
+    raid4s::{ARRAYS, hue},
 };
 use crate::{
-    arrays::shapes,
+    arrays::{Drive, Shape, shapes},
     findings::{Claim, Findings, Judged, Table},
     plot::{Axis, Plot, Series, Style},
     point::{Outcome, Point, WriteLoad},
@@ -20,8 +21,8 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     source: "raid4s-slides, \"SSD Reliability\"",
     setting: &[
         "The slides: an Intel X25-E of 64 GB is rated for 2 PB of random writes; constant writes at 100 and 25 MB/s.",
-        "The same by the engine's own reckoning (months of 30 days), and what RAID4S of modelled disks really writes to its \
-         parity SSD under random writes, by the engine's counters of the member.",
+        "The same by the engine's own reckoning (months of 30 days), and what arrays of modelled disks really write to an SSD \
+         under random writes, by the engine's counters of the member. RAID0, RAID4 and RAID5 have no SSD to wear.",
     ],
     points,
     findings,
@@ -32,23 +33,29 @@ const RATED_BYTES: u64 = 2_000_000_000_000_000;
 const MONTH_S: f64 = 30.0 * 86_400.0;
 const SIZES_KIB: [u64; 5] = [4, 16, 64, 128, 256];
 
-fn point(effort: Effort, kib: u64) -> Point {
+/// Those with SSDs.
+fn arrays() -> impl Iterator<Item = &'static Shape> {
+    ARRAYS.into_iter().filter(|shape| shape.drives.contains(&Drive::Ssd))
+}
+
+fn point(effort: Effort, shape: &'static Shape, kib: u64) -> Point {
     let (pass_bytes, passes) = pick(effort, (64 << 20, 2), (128 << 20, 3));
-    Point::new(&shapes::RAID4S, policy("classic"), WriteLoad::random(kib << 10, 10, pass_bytes, passes))
+    Point::new(shape, policy("classic"), WriteLoad::random(kib << 10, 10, pass_bytes, passes))
 }
 
 fn points(effort: Effort) -> Vec<Point> {
-    SIZES_KIB.map(|kib| point(effort, kib)).to_vec()
+    arrays().flat_map(|shape| SIZES_KIB.map(|kib| point(effort, shape, kib))).collect()
 }
 
 fn months(mb_per_s: f64) -> f64 {
     lifetime_s(RATED_BYTES, mb_per_s * 1e6) / MONTH_S
 }
 
-/// Bytes written to the parity SSD for each byte that clients wrote.
-fn parity_share(outcome: &Outcome) -> f64 {
-    let ssd = outcome.members.iter().filter(|member| member.drive == "ssd");
-    ssd.map(|member| member.written_bytes).sum::<u64>() as f64 / outcome.pass_bytes.iter().sum::<u64>() as f64
+/// Bytes written to the SSD that is written to the most, for each byte that clients wrote.
+fn ssd_share(outcome: &Outcome) -> f64 {
+    let ssds = outcome.members.iter().filter(|member| member.drive == "ssd");
+    let most = ssds.map(|member| member.written_bytes).max().unwrap_or_default();
+    most as f64 / outcome.pass_bytes.iter().sum::<u64>() as f64
 }
 
 /// Writes to the parity SSD, or to the others, for each write of clients.
@@ -59,8 +66,11 @@ fn writes_each(outcome: &Outcome, to_ssd: bool) -> f64 {
 
 fn findings(results: &Results) -> Findings {
     let effort = results.effort;
-    let line = Line::new(shapes::RAID4S.name, 1, &SIZES_KIB, |kib| point(effort, kib));
-    let throughput = ("raid4s-endurance-throughput", "RAID4S, random writes");
+    let line = |shape: &'static Shape| {
+        Line::new(shape.name, hue(shape), &SIZES_KIB, |kib| point(effort, shape, kib))
+    };
+    let lines: Vec<_> = arrays().map(line).collect();
+    let throughput = ("raid4s-endurance-throughput", "Arrays with SSDs, random writes");
     Findings {
         claims: vec![
             slides(100.0, 7.7),
@@ -68,7 +78,7 @@ fn findings(results: &Results) -> Findings {
             simulated(results, 100.0, 7.7),
             simulated(results, 25.0, 30.7),
         ],
-        plots: vec![lifetimes(results), lines::throughput(throughput, Sizes::Powers, &[line], results)],
+        plots: vec![lifetimes(results), lines::throughput(throughput, Sizes::Powers, &lines, results)],
         tables: vec![table(results)],
     }
 }
@@ -85,8 +95,8 @@ fn slides(mb_per_s: f64, paper: f64) -> Claim {
 /// With as much parity traffic as the array's counters show.
 fn simulated(results: &Results, mb_per_s: f64, paper: f64) -> Claim {
     let kib = SIZES_KIB[0];
-    let judged = results.of(&point(results.effort, kib)).map(|outcome| {
-        let share = parity_share(outcome);
+    let judged = results.of(&point(results.effort, &shapes::RAID4S, kib)).map(|outcome| {
+        let share = ssd_share(outcome);
         let found = months(mb_per_s * share);
         Judged::new(
             (found / paper - 1.0).abs() <= 0.05,
@@ -106,21 +116,23 @@ fn simulated(results: &Results, mb_per_s: f64, paper: f64) -> Claim {
 
 fn table(results: &Results) -> Table {
     let headings = [
-        "write size",
+        "array",
+        "KiB",
         "clients, MB/s",
-        "parity SSD, MB/s",
-        "parity / data",
+        "SSD, MB/s",
+        "SSD / data",
         "life, months",
         "at 100 MB/s",
         "at 25 MB/s",
     ];
-    let mut table =
-        Table::new("Life of the parity SSD under what RAID4S of modelled disks can write", &headings);
-    for kib in SIZES_KIB {
-        let Some(outcome) = results.of(&point(results.effort, kib)) else { continue };
-        let (rate, share) = (outcome.mb_per_s(), parity_share(outcome));
+    let title = "Life of the SSD that is written to the most, under what arrays of modelled disks can write";
+    let mut table = Table::new(title, &headings);
+    for (shape, kib) in arrays().flat_map(|shape| SIZES_KIB.map(|kib| (shape, kib))) {
+        let Some(outcome) = results.of(&point(results.effort, shape, kib)) else { continue };
+        let (rate, share) = (outcome.mb_per_s(), ssd_share(outcome));
         let mut row = vec![
-            format!("{kib} KiB"),
+            shape.name.to_owned(),
+            kib.to_string(),
             format!("{rate:.1}"),
             format!("{:.1}", rate * share),
             format!("{share:.2}"),
@@ -139,8 +151,8 @@ fn lifetimes(results: &Results) -> Plot {
         Series::new("slides", 0, Style::Rings, vec![(100.0, 7.7), (25.0, 30.7)]),
     ];
     for (hue, kib) in [(1, 4), (2, 128), (3, 256)] {
-        let Some(outcome) = results.of(&point(results.effort, kib)) else { continue };
-        let share = parity_share(outcome);
+        let Some(outcome) = results.of(&point(results.effort, &shapes::RAID4S, kib)) else { continue };
+        let share = ssd_share(outcome);
         let points = rates.map(|rate| (rate, months(rate * share))).to_vec();
         series.push(Series::new(format!("writes of {kib} KiB, by counters"), hue, Style::Marked, points));
     }

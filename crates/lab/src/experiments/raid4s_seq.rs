@@ -2,7 +2,7 @@
 
 use super::{
     Effort, Experiment, Results, pick, policy,
-    raid4s::ARRAYS,
+    raid4s::{ARRAYS, OF_THE_SLIDES, hue},
     results::{self, rates_text, spread},
 };
 use crate::{
@@ -18,7 +18,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     source: "raid4s-slides, \"Performance is Equal for Sequential Write\"",
     setting: &[
         "The slides: dd writes files, 4 GB in units of 1 MB, on five 4+1 arrays.",
-        "In sequence from the array's start, 1,048,576 bytes a write. dd writes into the page cache, from which the kernel \
+        "Beside them stand level 0 of four disks and RAID5S of SSDs only. In sequence from the array's start, 1,048,576 bytes a write. dd writes into the page cache, from which the kernel \
          keeps a number of requests under way that is not known: 10 are taken for it; with fewer and more beside them.",
     ],
     points,
@@ -49,7 +49,7 @@ fn findings(results: &Results) -> Findings {
     });
     Findings {
         claims: vec![Claim::new(
-            "All five arrays are about equal (within 10 %).",
+            "The slides' five arrays are about equal (within 10 %).",
             "equal (a bar chart)",
             judged,
         )],
@@ -67,8 +67,9 @@ fn findings(results: &Results) -> Findings {
     }
 }
 
+/// Of the arrays that the slides call equal.
 fn rates(results: &Results, depth: u32) -> Option<Vec<(&'static str, f64)>> {
-    results::rates(results, &ARRAYS, |shape| point(results.effort, shape, depth))
+    results::rates(results, &OF_THE_SLIDES, |shape| point(results.effort, shape, depth))
 }
 
 /// How far they are apart with more or fewer under way, and what members read meanwhile.
@@ -79,7 +80,7 @@ fn others(results: &Results) -> Option<String> {
         let outcome = results.of(&point(results.effort, shape, DD_DEPTH))?;
         Some(outcome.members.iter().map(|member| member.reads).sum::<u64>() as f64 / outcome.requests as f64)
     };
-    let most = ARRAYS.iter().map(reads).collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
+    let most = OF_THE_SLIDES.iter().map(reads).collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
     Some(format!(
         "A write takes {most:.2} reads of members at most. Between the arrays are {} under way.",
         spreads.join(", ")
@@ -105,11 +106,11 @@ fn by_depth(
     (name, title, unit): (&'static str, &str, &str),
     value: impl Fn(&Outcome) -> f64,
 ) -> Plot {
-    let series = ARRAYS.into_iter().enumerate().map(|(hue, shape)| {
+    let series = ARRAYS.into_iter().map(|shape| {
         let at = |depth: &u32| {
             Some((f64::from(*depth), value(results.of(&point(results.effort, shape, *depth))?)))
         };
-        Series::new(shape.name, hue, Style::Marked, DEPTHS.iter().filter_map(at).collect())
+        Series::new(shape.name, hue(shape), Style::Marked, DEPTHS.iter().filter_map(at).collect())
     });
     Plot {
         name,

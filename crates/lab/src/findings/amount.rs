@@ -15,12 +15,10 @@ pub(super) fn of(points: &[Point], effort: Effort) -> String {
     let passes = values(|load| u64::from(load.passes));
     let word = if passes.iter().eq([&1]) { "pass" } else { "passes" };
     let pass = pass_text(&values(|load| load.pass_bytes), &values(WriteLoad::requests));
-    let lead =
-        if points.iter().any(|point| point.lead_passes > 0) { " after one that does not count" } else { "" };
     let depths = list(&values(|load| u64::from(load.depth)), u64::to_string);
     let quick = if effort == Effort::Quick { " A quick run." } else { "" };
     format!(
-        "Here: {} points, each {} {word} of {pass}{lead}, {depths} writes under way.{quick}",
+        "Here: {} points, each {} {word} of {pass}, {depths} writes under way.{quick}",
         points.len(),
         list(&passes, u64::to_string)
     )
@@ -54,17 +52,17 @@ mod tests {
         };
         assert_eq!(
             told("raid4s-endurance", Effort::Quick),
-            "Here: 5 points, each 2 passes of 64 MiB, 10 writes under way. A quick run."
+            "Here: 20 points, each 2 passes of 64 MiB, 10 writes under way. A quick run."
         );
         assert_eq!(
             told("raid4s-endurance", Effort::Full),
-            "Here: 5 points, each 3 passes of 128 MiB, 10 writes under way."
+            "Here: 20 points, each 3 passes of 128 MiB, 10 writes under way."
         );
         assert_eq!(
             told("raid4s-seq", Effort::Full),
-            "Here: 25 points, each 1 pass of 4096 MiB, 1, 2, 4, 10 or 32 writes under way."
+            "Here: 35 points, each 1 pass of 4096 MiB, 1, 2, 4, 10 or 32 writes under way."
         );
-        assert!(told("all", Effort::Full).contains("2 passes of 2000 writes after one that does not count"));
+        assert!(told("all", Effort::Full).contains("2 passes of 2000 writes, 10 writes under way"));
         for experiment in EXPERIMENTS {
             let amounts = ["MiB", "GiB", "passes of", "three times"];
             let here = experiment.setting.iter().filter(|text| !text.starts_with("The "));

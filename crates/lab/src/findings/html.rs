@@ -20,7 +20,8 @@ const INTRODUCTION: &[&str] = &[
      the drive was never written; where \"steady\" or \"worn\" is said, the whole drive is full and was written over at random twice, \
      so that it collects garbage as much as it ever will. Chunks are 64 KiB. The papers' arrays had no write-intent bitmap; \
      ours has regions of 1 GiB, all of which are marked before anything is measured. Each point is an array made anew, \
-     warmed up with 400 writes, and flushed.",
+     warmed up with 400 writes, and then written to as it is in the passes until one and a half times as much has come in as \
+     the drives' write caches hold together: the figures are those of the steady state.",
     "MB are 10^6 bytes, KiB are 1024. Throughput is the mean of the passes, as XDD reports it: a pass ends with the last \
      acknowledgement, when much of it may still lie in the disks' write caches. Utilisation is a disk's mechanism at work, \
      for clients or from its write cache, and an SSD with requests under way.",

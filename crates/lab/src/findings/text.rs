@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Claim, ClaimVerdict, ExperimentReport, LabReport};
+use crate::runner::shell_word;
 
 impl fmt::Display for LabReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,26 +55,5 @@ impl fmt::Display for Claim {
             }
         }
         Ok(())
-    }
-}
-
-/// A word as a shell takes it for one.
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./+,:@%=".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_for_a_shell() {
-        assert_eq!(shell_word("results/a-1"), "results/a-1");
-        assert_eq!(shell_word("my results"), "'my results'");
-        assert_eq!(shell_word("it's"), "'it'\\''s'");
     }
 }

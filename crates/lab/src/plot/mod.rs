@@ -1,6 +1,7 @@
 //! Diagrams as SVG: lines and points over linear or logarithmic axes.
 
 mod axis;
+mod overlap;
 mod svg;
 
 pub use axis::{Axis, Scale};

@@ -2,49 +2,71 @@
 
 use std::fmt::Write;
 
-use super::{Plot, Series, Style, axis::Range};
+use super::{
+    Plot, Series, Style,
+    axis::Range,
+    overlap::{Place, equal_to, followers, shared},
+};
 
 /// Sizes in pixels. The legend stands on the right, so that it never covers points.
 const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 380.0;
+const HEIGHT_MIN: f64 = 380.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 250.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 52.0;
 /// From one line of the legend to the next.
 const LEGEND_STEP: f64 = 20.0;
+/// From a line of the legend to the note below it.
+const NOTE_STEP: f64 = 14.0;
+const STROKE: f64 = 1.8;
+const MARK: f64 = 2.8;
+/// How much wider a line is for each that lies on it, and how much larger a mark.
+const STROKE_MORE: f64 = 2.6;
+const MARK_MORE: f64 = 1.3;
 /// Colours that people with colour blindness tell apart too (Okabe and Ito 2008), with a grey for the yellow.
 pub(super) const HUES: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"];
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999", "#000000"];
 
 /// Where things are drawn.
 struct Canvas {
     x: Range,
     y: Range,
+    height: f64,
     text: String,
 }
 
 pub(super) fn draw(plot: &Plot) -> String {
     let points = || plot.series.iter().flat_map(|series| series.points.iter());
+    let notes: Vec<_> = plot
+        .series
+        .iter()
+        .enumerate()
+        .map(|(index, series)| equal_to(series, &plot.series[..index]))
+        .collect();
+    let height = HEIGHT_MIN.max(TOP + legend_height(&notes) + BOTTOM);
     let mut canvas = Canvas {
         x: Range::of(&plot.x, points().map(|(x, _)| *x)),
         y: Range::of(&plot.y, points().map(|(_, y)| *y)),
+        height,
         text: String::new(),
     };
     let _ = writeln!(
         canvas.text,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
          font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<title>{}</title>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>",
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>",
         escaped(&plot.title)
     );
-    canvas.label(LEFT, 20.0, "start", "font-weight=\"600\" font-size=\"14\"", &plot.title);
+    canvas.label((LEFT, 20.0), "start", "font-weight=\"600\" font-size=\"14\"", &plot.title);
     canvas.axes(plot);
-    for (index, series) in plot.series.iter().enumerate() {
-        canvas.series(series);
-        canvas.legend(index, series);
-    }
+    canvas.curves(&plot.series);
+    canvas.legends(&plot.series, &notes);
     canvas.text + "</svg>\n"
+}
+
+fn legend_height(notes: &[Option<String>]) -> f64 {
+    notes.len() as f64 * LEGEND_STEP + notes.iter().flatten().count() as f64 * NOTE_STEP
 }
 
 /// Text for XML.
@@ -57,7 +79,7 @@ fn colour(hue: usize) -> &'static str {
 }
 
 impl Canvas {
-    fn label(&mut self, x: f64, y: f64, anchor: &str, more: &str, text: &str) {
+    fn label(&mut self, (x, y): Place, anchor: &str, more: &str, text: &str) {
         let text = escaped(text);
         let _ = writeln!(
             self.text,
@@ -65,75 +87,140 @@ impl Canvas {
         );
     }
 
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), more: &str) {
+    fn line(&mut self, from: Place, to: Place, more: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ =
             writeln!(self.text, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {more}/>");
     }
 
-    fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+    fn place(&self, x: f64, y: f64) -> Option<Place> {
         let (x, y) = (self.x.place(x)?, self.y.place(y)?);
-        Some((LEFT + x * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM)))
+        Some((LEFT + x * (WIDTH - LEFT - RIGHT), self.height - BOTTOM - y * (self.height - TOP - BOTTOM)))
     }
 
     fn axes(&mut self, plot: &Plot) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let (right, bottom) = (WIDTH - RIGHT, self.height - BOTTOM);
         for tick in self.x.ticks.clone() {
             let at = LEFT + self.x.place(tick).unwrap_or(0.0) * (right - LEFT);
             self.line((at, TOP), (at, bottom), "stroke=\"#e4e4e4\"");
-            self.label(at, bottom + 17.0, "middle", "", &self.x.label(tick));
+            self.label((at, bottom + 17.0), "middle", "", &self.x.label(tick));
         }
         for tick in self.y.ticks.clone() {
             let at = bottom - self.y.place(tick).unwrap_or(0.0) * (bottom - TOP);
             self.line((LEFT, at), (right, at), "stroke=\"#e4e4e4\"");
-            self.label(LEFT - 7.0, at + 4.0, "end", "", &self.y.label(tick));
+            self.label((LEFT - 7.0, at + 4.0), "end", "", &self.y.label(tick));
         }
         self.line((LEFT, TOP), (LEFT, bottom), "stroke=\"#666\"");
         self.line((LEFT, bottom), (right, bottom), "stroke=\"#666\"");
-        self.label((LEFT + right) / 2.0, HEIGHT - 12.0, "middle", "", &plot.x.label);
+        self.label(((LEFT + right) / 2.0, self.height - 12.0), "middle", "", &plot.x.label);
         let middle = (TOP + bottom) / 2.0;
         let turned = format!("transform=\"rotate(-90 16 {middle:.1})\"");
-        self.label(16.0, middle, "middle", &turned, &plot.y.label);
+        self.label((16.0, middle), "middle", &turned, &plot.y.label);
     }
 
-    fn series(&mut self, series: &Series) {
-        let points: Vec<_> = series.points.iter().filter_map(|(x, y)| self.place(*x, *y)).collect();
+    fn curves(&mut self, all: &[Series]) {
+        let place = |series: &Series| series.points.iter().filter_map(|(x, y)| self.place(*x, *y)).collect();
+        let places: Vec<Vec<Place>> = all.iter().map(place).collect();
+        for (index, (series, points)) in all.iter().zip(&places).enumerate() {
+            self.curve(series, points, &followers(points, &places[index + 1..]));
+        }
+    }
+
+    /// A curve is wider where others follow it.
+    fn curve(&mut self, series: &Series, points: &[Place], followers: &[Vec<usize>]) {
         if series.style != Style::Rings {
-            let path: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let dash = if series.style == Style::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-            let _ = writeln!(
-                self.text,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"{dash}/>",
-                path.join(" "),
-                colour(series.hue)
-            );
+            let followed = |at: usize| shared(&followers[at], &followers[at + 1]);
+            let mut from = 0;
+            for to in 1..points.len() {
+                if to + 1 == points.len() || followed(to) != followed(from) {
+                    self.run(series, &points[from..=to], followed(from));
+                    from = to;
+                }
+            }
         }
         if matches!(series.style, Style::Marked | Style::Rings) {
-            points.into_iter().for_each(|at| self.mark(at, series));
+            points.iter().zip(followers).for_each(|(at, after)| self.mark(*at, series, after.len()));
         }
     }
 
-    fn mark(&mut self, (x, y): (f64, f64), series: &Series) {
+    fn run(&mut self, series: &Series, points: &[Place], followed: usize) {
+        let path: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(
+            self.text,
+            "<polyline points=\"{}\" fill=\"none\" {}/>",
+            path.join(" "),
+            stroke(series, followed)
+        );
+    }
+
+    fn mark(&mut self, (x, y): Place, series: &Series, followed: usize) {
         let colour = colour(series.hue);
+        let radius = MARK + MARK_MORE * followed as f64;
         let _ = match series.style {
             Style::Rings => writeln!(
                 self.text,
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
             ),
-            _ => writeln!(self.text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.8\" fill=\"{colour}\"/>"),
+            _ => {
+                writeln!(
+                    self.text,
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\" fill=\"{colour}\"/>"
+                )
+            }
         };
     }
 
-    fn legend(&mut self, index: usize, series: &Series) {
-        let (x, y) = (WIDTH - RIGHT + 16.0, TOP + 8.0 + index as f64 * LEGEND_STEP);
-        let dash = if series.style == Style::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+    fn legends(&mut self, all: &[Series], notes: &[Option<String>]) {
+        let (x, mut y) = (WIDTH - RIGHT + 16.0, TOP + 8.0);
+        for (series, note) in all.iter().zip(notes) {
+            self.legend((x, y), series);
+            y += LEGEND_STEP;
+            if let Some(note) = note {
+                self.label((x + 34.0, y - 2.0), "start", "font-size=\"11\" opacity=\"0.7\"", note);
+                y += NOTE_STEP;
+            }
+        }
+    }
+
+    fn legend(&mut self, (x, y): Place, series: &Series) {
         if series.style != Style::Rings {
-            let stroke = format!("stroke=\"{}\" stroke-width=\"1.8\"{dash}", colour(series.hue));
-            self.line((x, y), (x + 26.0, y), &stroke);
+            self.line((x, y), (x + 26.0, y), &stroke(series, 0));
         }
         if matches!(series.style, Style::Marked | Style::Rings) {
-            self.mark((x + 13.0, y), series);
+            self.mark((x + 13.0, y), series, 0);
         }
-        self.label(x + 34.0, y + 4.0, "start", "", &series.name);
+        self.label((x + 34.0, y + 4.0), "start", "", &series.name);
+    }
+}
+
+/// The stroke of a series that so many others follow.
+fn stroke(series: &Series, followed: usize) -> String {
+    let dash = if series.style == Style::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+    let width = STROKE + STROKE_MORE * followed as f64;
+    format!("stroke=\"{}\" stroke-width=\"{width:.1}\"{dash}", colour(series.hue))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::Axis;
+
+    #[test]
+    fn what_lies_under_another_curve_is_wider_and_the_legend_tells() {
+        let curve = |name: &str, hue, last| {
+            let points = vec![(1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, last)];
+            Series::new(name, hue, Style::Marked, points)
+        };
+        let series = vec![curve("classic", 0, 4.0), curve("modthresh", 1, 4.0), curve("modified", 2, 9.0)];
+        let (x, y) = (Axis::linear("x"), Axis::linear("y"));
+        let svg = draw(&Plot { name: "p", title: String::new(), x, y, series });
+        let widths = |hue: usize| -> Vec<_> {
+            let lines = svg.lines().filter(|line| line.starts_with("<polyline") && line.contains(HUES[hue]));
+            lines.filter_map(|line| line.split("stroke-width=").nth(1)?.split('"').nth(1)).collect()
+        };
+        assert_eq!(widths(0), ["7.0", "4.4"], "two follow it, then one");
+        assert_eq!(widths(1), ["4.4", "1.8"]);
+        assert_eq!(widths(2), ["1.8"]);
+        assert!(svg.contains(">= classic<") && svg.contains(">= classic at 3 of 4<"), "{svg}");
     }
 }

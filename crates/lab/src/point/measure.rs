@@ -1,4 +1,4 @@
-//! Running a point: a new array, a warm-up, passes that do not count, the passes.
+//! Running a point: a new array, a warm-up, writes that fill the drives' caches, the passes.
 
 use stripewise_sim::load::{Load, Offsets, OpReport, Sizes, Stop};
 
@@ -13,21 +13,40 @@ pub(super) const WARM_UP_WRITES: u64 = 400;
 /// The longest write of the warm-up: one of a stripe is as good as one of many.
 const WARM_UP_BYTES_MAX: u64 = 1 << 20;
 
-/// Runs a point from nothing: the array is made, warmed up, flushed, and measured.
+/// Runs a point from nothing: the array is made, warmed up, brought to its steady state, and measured in it.
 ///
 /// # Panics
-/// If the point is impossible, such as a write larger than its array.
+/// If the point is impossible, such as a write larger than its array, or passes in sequence beyond its end.
 pub fn measure(point: &Point, seed: u64) -> Outcome {
     let rig = Rig::new(point.shape, point.policy, point.hdd, seed);
     let load_seed = point.load_seed(seed);
     warm_up(&rig, point, load_seed);
-    let pass = |pass: u32| run(&rig, load_of(point, &rig, load_seed.wrapping_add(1 + u64::from(pass))));
-    (0..point.lead_passes).for_each(|lead| drop(pass(lead)));
+    let pass = |number: u64, before: u64, requests: u64| {
+        let load = load_of(point, &rig, load_seed.wrapping_add(1 + number));
+        run(&rig, Load { stop: Stop::Requests(requests), ..after(load, before * point.load.write_bytes) })
+    };
+    let (lead, requests) = (point.lead_requests(), point.load.requests());
+    pass(0, 0, lead);
     let before = rig.work();
-    let passes: Vec<_> = (point.lead_passes..).take(point.load.passes as usize).map(pass).collect();
+    let passes =
+        (0..u64::from(point.load.passes)).map(|number| pass(1 + number, lead + number * requests, requests));
+    let passes: Vec<_> = passes.collect();
     outcome(&passes, &before, &rig.work())
 }
 
+/// A load in sequence goes on where those before it ended: what it wrote over might still lie in the drives' caches.
+fn after(load: Load, before_bytes: u64) -> Load {
+    match load.offsets {
+        Offsets::Sequential => Load {
+            start_bytes: before_bytes,
+            span_bytes: load.span_bytes.map(|bytes| bytes - before_bytes),
+            ..load
+        },
+        _ => load,
+    }
+}
+
+/// Writes over the whole array, whatever the passes use: every region of the bitmap is met.
 fn warm_up(rig: &Rig, point: &Point, seed: u64) {
     let write_bytes = point.load.write_bytes.min(WARM_UP_BYTES_MAX);
     run(
@@ -36,14 +55,11 @@ fn warm_up(rig: &Rig, point: &Point, seed: u64) {
             offsets: Offsets::Uniform,
             sizes: Sizes::Fixed(write_bytes),
             unit_bytes: write_bytes,
-            // The whole array, whatever the passes use: every region of the bitmap is met.
             span_bytes: None,
             stop: Stop::Requests(WARM_UP_WRITES),
             ..load_of(point, rig, seed)
         },
     );
-    let array = rig.array().clone();
-    rig.run(async move { array.flush().await }).expect("modelled disks do not fail");
 }
 
 fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {

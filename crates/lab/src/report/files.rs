@@ -1,28 +1,66 @@
 //! A report as files in a folder: the page, all checks, and each plot's points.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
 
 use super::{Report, check::Check};
-use crate::plot::quoted;
+use crate::{
+    plot::quoted,
+    runner::{RunError, at, names, replace},
+};
+
+/// Its first line says whose folder it is.
+const CHECKS: &str = "checks.csv";
+const HEADER: &str = "section,subject,check,unit,expected,measured,deviation,verdict,source,note\n";
+
+/// Makes the folder of a report if it is not there. It is ours if it is empty, or if checks of an earlier one are in it.
+///
+/// # Errors
+/// [`RunError::Occupied`] if it holds other things, and what the file system says.
+pub fn take(folder: &Path) -> Result<(), RunError> {
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    // What an interruption may have left.
+    let is_free = names(folder)?.iter().all(|name| name == "checks.new");
+    if is_free || has_checks(folder)? {
+        return Ok(());
+    }
+    let lacks = "report of the disk models (there is no checks.csv of one)";
+    Err(RunError::Occupied { folder: folder.to_owned(), lacks })
+}
+
+fn has_checks(folder: &Path) -> Result<bool, RunError> {
+    let path = folder.join(CHECKS);
+    let mut begin = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut begin));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        read => read.map(|_| begin == HEADER.as_bytes()).map_err(at(path)),
+    }
+}
 
 impl Report {
-    /// Writes `report.html`, `checks.csv`, and a CSV file for each plot. The folder is made if it is not there.
+    /// Writes `checks.csv`, `report.html`, and a CSV file for each plot into a folder of ours.
     ///
     /// # Errors
-    /// What the file system says.
-    pub fn write_to(&self, folder: &Path) -> io::Result<()> {
-        fs::create_dir_all(folder)?;
-        fs::write(folder.join("report.html"), self.html())?;
-        fs::write(folder.join("checks.csv"), self.checks_csv())?;
-        for plot in self.sections.iter().flat_map(|section| &section.plots) {
-            fs::write(folder.join(format!("{}.csv", plot.name)), plot.csv())?;
-        }
-        Ok(())
+    /// As [`take`].
+    pub fn write_to(&self, folder: &Path) -> Result<(), RunError> {
+        take(folder)?;
+        // First what says that the others are ours.
+        replace(&folder.join(CHECKS), &self.checks_csv())?;
+        let put = |name: String, text: String| {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(at(path))
+        };
+        put("report.html".to_owned(), self.html())?;
+        let mut plots = self.sections.iter().flat_map(|section| &section.plots);
+        plots.try_for_each(|plot| put(format!("{}.csv", plot.name), plot.csv()))
     }
 
     fn checks_csv(&self) -> String {
-        let mut text =
-            "section,subject,check,unit,expected,measured,deviation,verdict,source,note\n".to_owned();
+        let mut text = HEADER.to_owned();
         for section in &self.sections {
             for check in &section.checks {
                 text +=
@@ -45,4 +83,34 @@ fn fields(check: &Check) -> [String; 9] {
         check.source.clone(),
         check.note.unwrap_or_default().to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_where_other_things_are() {
+        let report = Report { title: "Checks".to_owned(), introduction: vec![], sections: vec![] };
+        let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("report.html");
+        fs::write(&theirs, "my thesis").unwrap();
+        for checks in [None, Some("date,cheque\n")] {
+            if let Some(text) = checks {
+                fs::write(folder.path().join(CHECKS), text).unwrap();
+            }
+            let told = report.write_to(folder.path()).unwrap_err().to_string();
+            assert!(
+                told.contains("is not empty") && told.contains("give a new or an empty folder"),
+                "{told}"
+            );
+            assert_eq!(fs::read_to_string(&theirs).unwrap(), "my thesis");
+        }
+        let ours = tempfile::tempdir().unwrap();
+        fs::write(ours.path().join("checks.new"), "sect").unwrap();
+        report.write_to(ours.path()).unwrap();
+        fs::remove_file(ours.path().join("report.html")).unwrap();
+        report.write_to(ours.path()).unwrap();
+        assert!(ours.path().join("report.html").exists() && !ours.path().join("checks.new").exists());
+    }
 }

@@ -7,6 +7,7 @@ pub(crate) mod page;
 mod table;
 
 pub use check::{Basis, Check, Expected, Verdict};
+pub use files::take;
 use serde::Serialize;
 
 use crate::plot::Plot;

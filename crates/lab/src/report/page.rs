@@ -14,9 +14,9 @@ td.note { color: #555; border-bottom: 1px solid #e4e4e4; padding: 0 .5rem .5rem 
 tr.noted td { border-bottom: none; padding-bottom: .1rem; }
 .agrees { color: #00704a; font-weight: 600; } .differs { color: #b34700; font-weight: 600; } .given { color: #666; }
 .source { color: #555; } svg { width: 100%; height: auto; margin: .6rem 0; } nav { margin: 1rem 0; }
-td.verdict { white-space: nowrap; } code { font-size: 13px; background: #f4f4f4; padding: .1rem .3rem; }
+td.verdict, td a { white-space: nowrap; } code { font-size: 13px; background: #f4f4f4; padding: .1rem .3rem; }
 table.numbers { width: auto; } caption { text-align: left; font-weight: 600; padding: .3rem .5rem; }
-table.numbers td, table.numbers th { padding: .1rem .7rem .1rem .5rem; } details { margin: 1rem 0; }
+table.numbers th.number { white-space: normal; } table.numbers td, table.numbers th { padding: .1rem .7rem .1rem .5rem; } details { margin: 1rem 0; }
 ";
 
 /// A page up to its heading.

@@ -45,7 +45,7 @@ pub(crate) fn plot_file(plot: &Plot) -> String {
 }
 
 /// Writes a file as a whole: whoever reads it, or finds it after an interruption, has the old one or the new one.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
@@ -66,7 +66,7 @@ fn claims_csv(report: &LabReport) -> String {
     text
 }
 
-const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_passes,write_cache,ncq,seed,mb_per_s,requests,errors,\
+const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_writes,write_cache,ncq,seed,mb_per_s,requests,errors,\
                        latency_mean_ns,latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,rows_full,rows_rmw,rows_rcw,\
                        stripe_writes,stripe_writes_full,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
                        member_writes,member_written_bytes\n";
@@ -77,12 +77,12 @@ fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
 }
 
 fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
-    let Point { shape, policy, load, hdd, lead_passes } = point;
+    let Point { shape, policy, load, hdd } = point;
     let mut fields = vec![shape.id.to_owned(), policy.name.to_owned(), load.places.word().to_owned()];
     fields.extend([load.write_bytes, load.unit_bytes].map(|bytes| bytes.to_string()));
     fields.push(load.span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string()));
-    let passes = [load.passes, *lead_passes].map(u64::from);
-    fields.extend([u64::from(load.depth), load.pass_bytes].into_iter().chain(passes).map(|n| n.to_string()));
+    let amounts = [load.depth.into(), load.pass_bytes, load.passes.into(), point.lead_requests()];
+    fields.extend(amounts.map(|amount| amount.to_string()));
     fields.extend([hdd.write_cache.to_string(), hdd.queue_depth.to_string(), seed.to_string()]);
     fields.push(format!("{:.4}", outcome.mb_per_s()));
     let numbers = [

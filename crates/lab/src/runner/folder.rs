@@ -1,6 +1,6 @@
 //! Whose a folder is: nothing is written to one that holds other things.
 
-use std::{fs, io, path::Path};
+use std::{ffi::OsString, fs, io, path::Path};
 
 use super::{Order, RunError, at, store};
 
@@ -13,9 +13,7 @@ pub(super) fn take(folder: &Path) -> Result<(), RunError> {
         Err(RunError::NoResults { .. }) => {}
         Err(error) => return Err(error),
     }
-    let names = fs::read_dir(folder)
-        .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>())
-        .map_err(at(folder))?;
+    let names = names(folder)?;
     let has_points = names.iter().any(|name| name == store::FILE);
     // An interruption may have come before the setting was there.
     let is_free = names.iter().all(|name| name == "setting.new" || name == store::FILE);
@@ -25,5 +23,12 @@ pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     if has_points {
         return Err(RunError::Foreign { path: folder.join(store::FILE) });
     }
-    Err(RunError::Occupied { folder: folder.to_owned() })
+    let lacks = "results of the laboratory (setting.json is not there)";
+    Err(RunError::Occupied { folder: folder.to_owned(), lacks })
+}
+
+/// What is in a folder.
+pub(crate) fn names(folder: &Path) -> Result<Vec<OsString>, RunError> {
+    let entries = fs::read_dir(folder).map_err(at(folder))?;
+    entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>().map_err(at(folder))
 }

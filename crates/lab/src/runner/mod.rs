@@ -16,9 +16,12 @@ use std::{collections::BTreeMap, io, path::PathBuf};
 
 use thiserror::Error;
 
+pub(crate) use files::replace;
 #[cfg(test)]
 pub(crate) use files::{plot_file, points_file};
+pub(crate) use folder::names;
 pub use order::Order;
+pub(crate) use order::shell_word;
 pub use work::{Progress, program, report, run};
 
 use crate::{experiments::UnknownExperiment, point::Outcome};
@@ -48,12 +51,12 @@ pub enum RunError {
         path: PathBuf,
     },
     /// Somebody else's folder.
-    #[error(
-        "{folder} is not empty and holds no results of the laboratory (setting.json is not there); give a new or an empty folder"
-    )]
+    #[error("{folder} is not empty and holds no {lacks}; give a new or an empty folder")]
     Occupied {
         /// The folder.
         folder: PathBuf,
+        /// What would make it ours.
+        lacks: &'static str,
     },
     /// Two runs at once would lose points.
     #[error("{folder}: another run is at work there; wait until it ends, or give another folder")]
@@ -76,7 +79,7 @@ pub enum RunError {
 }
 
 /// An error of the file system at a path.
-fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
+pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
     let path = path.into();
     move |source| RunError::Io { path, source }
 }

@@ -41,6 +41,11 @@ impl Order {
         format!("stripewise lab run {}{quick} --seed {}", ids.join(" "), self.seed)
     }
 
+    /// The command that runs it in a folder, or goes on with what is missing there.
+    pub fn command_in(&self, folder: &Path) -> String {
+        format!("{} --out {}", self.command(), shell_word(&folder.display().to_string()))
+    }
+
     pub(super) fn write(&self, folder: &Path, program: &str) -> Result<(), RunError> {
         let written = Written {
             stripewise_lab: VERSION,
@@ -78,5 +83,26 @@ impl Order {
             seed: written.seed,
         };
         Ok((order, written.program))
+    }
+}
+
+/// A word as a shell takes it for one.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        assert_eq!(shell_word("results/a-1"), "results/a-1");
+        assert_eq!(shell_word("my results"), "'my results'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
     }
 }

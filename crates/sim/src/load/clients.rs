@@ -46,6 +46,9 @@ pub struct Load {
     pub fua: bool,
     /// When it ends.
     pub stop: Stop,
+    /// Each client has a cursor of its own, and with [`Stop::Requests`] a count of its own, as fio's jobs have; else they
+    /// share both.
+    pub separate: bool,
     /// Requests that begin before so much time has passed do not count.
     pub warm_up: Duration,
     /// What places, lengths, kinds and contents of requests are drawn from; the environment's randomness, if not given. With
@@ -56,7 +59,7 @@ pub struct Load {
 /// When a load ends. What is under way then still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// After so many requests of all clients together.
+    /// After so many requests of all clients together; of each, if they are separate.
     Requests(u64),
     /// After a time, warming up included.
     Time(Duration),
@@ -79,6 +82,7 @@ impl Default for Load {
             read_percent: 0,
             fua: false,
             stop: Stop::Requests(1000),
+            separate: false,
             warm_up: Duration::ZERO,
             seed: None,
         }
@@ -183,10 +187,10 @@ pub async fn run_controlled(
     let (clients, depth) = (load.clients, load.depth);
     let shared = Arc::new(Shared::new(env.clone(), device, load, control));
     let gathering = Gathering::new(u64::from(clients) * u64::from(depth));
-    for _ in 0..clients {
+    for client in 0..clients as usize {
         let report = Arc::new(Mutex::new(LoadReport::default()));
         for _ in 0..depth {
-            let lane = Lane { shared: shared.clone(), report: report.clone() };
+            let lane = Lane { shared: shared.clone(), report: report.clone(), client };
             let gathering = gathering.clone();
             let report = report.clone();
             env.spawn(Box::pin(async move {
@@ -203,15 +207,21 @@ struct Shared {
     device: Arc<dyn Device>,
     load: Load,
     control: Arc<Control>,
-    places: Places,
+    /// One for each client, or one for all.
+    courses: Vec<Course>,
     source: SharedBuf,
     seed: u64,
-    /// Requests begun.
-    begun: AtomicU64,
     /// When warming up is over.
     from: Timestamp,
     /// When no more requests begin.
     until: Timestamp,
+}
+
+/// How far clients that share it have come.
+struct Course {
+    places: Places,
+    /// Requests begun.
+    begun: AtomicU64,
 }
 
 impl Shared {
@@ -229,12 +239,16 @@ impl Shared {
         Rng::with_seed(load.seed.unwrap_or(drawn)).fill(&mut source);
         let seed = load.seed.unwrap_or_else(|| env.random_u64());
         let now = env.now();
+        let course = |_| Course {
+            places: Places::new(load.offsets, span_bytes, load.unit_bytes),
+            begun: AtomicU64::new(0),
+        };
+        let courses = if load.separate { load.clients } else { 1 };
         let after = |time: Duration| Timestamp(now.0 + time.as_nanos() as u64);
         Self {
-            places: Places::new(load.offsets, span_bytes, load.unit_bytes),
+            courses: (0..courses).map(course).collect(),
             source: source.freeze(),
             seed,
-            begun: AtomicU64::new(0),
             from: after(load.warm_up),
             until: if let Stop::Time(time) = load.stop { after(time) } else { Timestamp(u64::MAX) },
             env,
@@ -244,18 +258,21 @@ impl Shared {
         }
     }
 
-    /// The number of one more request, if it may begin at this time.
-    fn begin(&self, now: Timestamp) -> Option<u64> {
+    /// The course of a client, and the number of one more request, if it may begin at this time. No two requests of all
+    /// courses have the same number.
+    fn begin(&self, client: usize, now: Timestamp) -> Option<(&Course, u64)> {
         if self.control.ended.load(Ordering::Relaxed) {
             return None;
         }
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let courses = self.courses.len();
+        let course = &self.courses[client % courses];
+        let number = course.begun.fetch_add(1, Ordering::Relaxed);
         let may = match self.load.stop {
             Stop::Requests(count) => number < count,
             Stop::Time(_) => now < self.until,
             Stop::Span => true,
         };
-        may.then_some(number)
+        may.then_some((course, number * courses as u64 + (client % courses) as u64))
     }
 
     /// What the request of a number is drawn from, whoever sends it.
@@ -277,6 +294,7 @@ struct Lane {
     shared: Arc<Shared>,
     /// The client's.
     report: Arc<Mutex<LoadReport>>,
+    client: usize,
 }
 
 /// One request.
@@ -299,12 +317,12 @@ impl Lane {
     }
 
     fn next(&self) -> Option<Request> {
-        let Shared { env, load, places, .. } = &*self.shared;
+        let Shared { env, load, .. } = &*self.shared;
         let begin = env.now();
-        let number = self.shared.begin(begin)?;
+        let (course, number) = self.shared.begin(self.client, begin)?;
         let mut rng = self.shared.rng(number);
         let len_bytes = load.sizes.next(&mut rng);
-        let place = places.next(&mut rng, len_bytes, load.stop == Stop::Span)?;
+        let place = course.places.next(&mut rng, len_bytes, load.stop == Stop::Span)?;
         let read = load.read_percent > 0 && rng.u8(..100) < load.read_percent;
         Some(Request { number, begin, read, offset_bytes: load.start_bytes + place, len_bytes })
     }

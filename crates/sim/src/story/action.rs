@@ -9,7 +9,7 @@ use stripewise_device::{
 use stripewise_engine::{
     SpeedLimits,
     geometry::Level,
-    locking::{Locking, PRESETS},
+    locking::{CounterLocks, Locking, PRESETS},
     plan::selection::{POLICIES, Policy},
 };
 
@@ -271,7 +271,11 @@ impl Story {
 
     /// Who waits for whom can differ each time that an array is opened.
     pub(super) fn any_locking(&mut self) -> Locking {
-        PRESETS[self.lock_rng.usize(..PRESETS.len())].locking
+        let preset = PRESETS[self.lock_rng.usize(..PRESETS.len())].locking;
+        // Now and then an array that is open as one without a bitmap.
+        let counter_locks =
+            if self.lock_rng.u8(..8) == 0 { CounterLocks::Uncounted } else { preset.counter_locks };
+        Locking { counter_locks, ..preset }
     }
 
     fn change_policy(&mut self) {

@@ -57,7 +57,8 @@ impl Story {
         options.assume_clean = assume_clean;
         options.region_bytes = Some(self.shape.region_bytes);
         options.map = Some(self.shape.map);
-        options.policy = Some(self.any_policy());
+        let policy = self.any_policy();
+        options.policy = self.shape.level.has_parity().then_some(policy);
         options.measure = self.plan.seed.is_multiple_of(3);
         self.units.iter_mut().for_each(|unit| unit.has_superblock = false);
         let env = self.world.env();

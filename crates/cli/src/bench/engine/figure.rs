@@ -5,17 +5,24 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{Case, EngineBench, Variant, turn::Done};
+use super::{
+    arrays::Variant,
+    case::{Case, Work},
+    turn::Done,
+};
 
 /// One case's figures.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
-    case: &'static str,
+    case: String,
+    level: i32,
+    bitmap: &'static str,
     policy: &'static str,
     locking: &'static str,
     threads: usize,
     raid_devices: usize,
-    bytes_per_operation: usize,
+    /// Of a job: the bytes of a member.
+    bytes_per_operation: u64,
     engine_per_s: f64,
     /// Processor time of an operation, in nanoseconds.
     cpu_ns_per_operation: f64,
@@ -65,21 +72,22 @@ impl Turns {
         }
     }
 
-    pub(super) fn figure(
-        self,
-        case: Case,
-        options: &EngineBench,
-        variant: &Variant,
-        threads: usize,
-    ) -> Figure {
+    pub(super) fn figure(self, case: Case, variant: &Variant, threads: usize) -> Figure {
         let ratios = self.engine.iter().zip(&self.limit).map(|(engine, limit)| engine / limit).collect();
+        let geometry = variant.array.geometry();
+        let bytes_per_operation = match case.work(geometry) {
+            Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes as u64,
+            Work::Check | Work::Rebuild => geometry.member_bytes(),
+        };
         Figure {
             case: case.name(),
+            level: geometry.level().number(),
+            bitmap: variant.bitmap.name(),
             policy: variant.policy.name,
             locking: variant.preset.name,
             threads,
-            raid_devices: options.raid_devices,
-            bytes_per_operation: case.operation_bytes(variant.array.geometry().stripe_bytes()),
+            raid_devices: geometry.members(),
+            bytes_per_operation,
             engine_per_s: median(self.engine).unwrap_or(0.0),
             cpu_ns_per_operation: median(self.cpu_ns).unwrap_or(0.0),
             limit_per_s: median(self.limit),
@@ -94,19 +102,25 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
+/// Whole operations where there are many, parts of one where there are few.
+fn rate(per_s: f64) -> String {
+    if per_s < 100.0 { format!("{per_s:.2}") } else { format!("{per_s:.0}") }
+}
+
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gb = |per_s: f64| per_s * self.bytes_per_operation as f64 / 1e9;
-        let Self { case, policy, locking, threads, bytes_per_operation, engine_per_s, .. } = self;
+        let Self { case, level, bitmap, policy, locking, threads, bytes_per_operation, .. } = self;
+        let operations = rate(self.engine_per_s);
         write!(
             f,
-            "{case:<12} {policy:<9} {locking:<7} {threads:>2} threads {bytes_per_operation:>7} B  engine {engine_per_s:>9.0}/s \
-             {:>6.2} GB/s {:>6.0} ns of CPU",
-            gb(*engine_per_s),
+            "{case:<17} level {level}, bitmap {bitmap:<8} {policy:<9} {locking:<7} {threads:>2} threads \
+             {bytes_per_operation:>9} B  engine {operations:>10}/s {:>6.2} GB/s {:>6.0} ns of CPU",
+            gb(self.engine_per_s),
             self.cpu_ns_per_operation
         )?;
         if let (Some(limit), Some(ratio)) = (self.limit_per_s, self.ratio) {
-            write!(f, "  limit {limit:>9.0}/s {:>6.2} GB/s  ratio {ratio:.2}", gb(limit))?;
+            write!(f, "  limit {:>10}/s {:>6.2} GB/s  ratio {ratio:.2}", rate(limit), gb(limit))?;
         }
         if let Some(Latency { p50, p99, p99_9, p99_99, max }) = &self.latency_ns {
             write!(f, "  p50 {p50} p99 {p99} p99.9 {p99_9} p99.99 {p99_99} max {max} ns")?;

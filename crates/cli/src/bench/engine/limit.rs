@@ -1,14 +1,14 @@
-//! The limit: bare loops, one for each thread, that do only the memory traffic and the XOR that the engine cannot avoid,
-//! on buffers of the same sizes.
+//! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that the engine
+//! cannot avoid, on buffers of the same sizes. Jobs, and arrays with a member lost, have none.
 
 use std::thread;
 
 use fastrand::Rng;
 use memmap2::{Advice, MmapMut};
-use stripewise::parity;
+use stripewise::{geometry::Geometry, parity};
 
 use super::{
-    BLOCK_BYTES as BLOCK, Case,
+    case::Work,
     turn::{Turn, per_second, slice, source},
 };
 
@@ -16,27 +16,32 @@ use super::{
 pub(super) struct Limit(Vec<BareArray>);
 
 impl Limit {
-    pub(super) fn new(threads: usize, members: usize, member_bytes: usize, chunk_bytes: usize) -> Self {
-        let part = (member_bytes / threads).max(chunk_bytes);
-        Self((0..threads).map(|_| BareArray::new(members, part, chunk_bytes)).collect())
+    pub(super) fn new(threads: usize, geometry: &Geometry, member_bytes: usize) -> Self {
+        let part = (member_bytes / threads).max(geometry.chunk_bytes());
+        Self((0..threads).map(|_| BareArray::new(geometry, part)).collect())
     }
 
-    /// Operations a second of one turn.
-    pub(super) fn turn(&mut self, turn: &Turn) -> f64 {
-        thread::scope(|scope| {
+    /// Operations a second of one turn; none for what the loops do not know.
+    pub(super) fn turn(&mut self, turn: &Turn) -> Option<f64> {
+        if turn.is_degraded || !self.0[0].knows(turn.work) {
+            return None;
+        }
+        let per_s = thread::scope(|scope| {
             let run = |bare: &'_ mut BareArray| bare.turn(turn);
             let loops: Vec<_> = self.0.iter_mut().map(|bare| scope.spawn(move || run(bare))).collect();
             loops.into_iter().map(|one| one.join().expect("a bare loop does not fail")).sum()
-        })
+        });
+        Some(per_s)
     }
 }
 
 /// Members as plain memory, and the working buffers of one writer.
 struct BareArray {
     members: Vec<MmapMut>,
+    data_columns: usize,
     chunk_bytes: usize,
-    parity: Vec<u8>,
-    old: Vec<u8>,
+    /// Old content, by column.
+    old: Vec<Vec<u8>>,
 }
 
 /// Memory with pages of the same size as a memory member's. Written once, so that no page fault falls into the
@@ -49,54 +54,121 @@ fn member(bytes: usize) -> MmapMut {
 }
 
 impl BareArray {
-    fn new(members: usize, member_bytes: usize, chunk_bytes: usize) -> Self {
-        let members = (0..members).map(|_| member(member_bytes)).collect();
-        Self { members, chunk_bytes, parity: vec![1; chunk_bytes], old: vec![1; BLOCK] }
-    }
-
-    fn turn(&mut self, turn: &Turn) -> f64 {
-        let (mut rng, source, mut block) = (Rng::with_seed(turn.seed), source(), vec![0; BLOCK]);
-        let stripe_bytes = self.chunk_bytes * (self.members.len() - 1);
-        let per_s = per_second(turn.length, |done| match turn.case {
-            Case::FullStripe => self.full_stripe(done as usize, &slice(&source, done, stripe_bytes)),
-            Case::RandomWrite => self.small_write(&mut rng, &slice(&source, done, BLOCK)),
-            Case::RandomRead => self.small_read(&mut rng, &mut block),
-        });
-        std::hint::black_box(&block);
-        per_s
-    }
-
-    fn stripes(&self) -> usize {
-        self.members[0].len() / self.chunk_bytes
-    }
-
-    /// A full-stripe write: XOR of the data, and every chunk copied to its member.
-    fn full_stripe(&mut self, stripe: usize, data: &[u8]) {
-        let chunks: Vec<&[u8]> = data.chunks(self.chunk_bytes).collect();
-        parity::xor_gen(&mut self.parity, &chunks);
-        let at = stripe % self.stripes() * self.chunk_bytes;
-        let count = self.members.len();
-        for (i, member) in self.members.iter_mut().enumerate() {
-            let source = if i == count - 1 { &self.parity } else { chunks[i] };
-            member[at..at + self.chunk_bytes].copy_from_slice(source);
+    fn new(geometry: &Geometry, member_bytes: usize) -> Self {
+        let (chunk_bytes, count) = (geometry.chunk_bytes(), geometry.members());
+        Self {
+            members: (0..count).map(|_| member(member_bytes)).collect(),
+            data_columns: geometry.data_columns(),
+            chunk_bytes,
+            old: vec![vec![1; chunk_bytes]; count],
         }
     }
 
-    /// A small write: old data and parity copied out, XOR, new data and parity copied in.
-    fn small_write(&mut self, rng: &mut Rng, data: &[u8]) {
-        let count = self.members.len();
-        let at = rng.usize(..self.members[0].len() / BLOCK) * BLOCK;
-        let (column, parity) = (rng.usize(..count - 1), count - 1);
-        self.old.copy_from_slice(&self.members[column][at..at + BLOCK]);
-        self.parity[..BLOCK].copy_from_slice(&self.members[parity][at..at + BLOCK]);
-        parity::p_update(&mut self.parity[..BLOCK], &self.old, data);
-        self.members[column][at..at + BLOCK].copy_from_slice(data);
-        self.members[parity][at..at + BLOCK].copy_from_slice(&self.parity[..BLOCK]);
+    fn turn(&mut self, turn: &Turn) -> f64 {
+        let (mut rng, source) = (Rng::with_seed(turn.seed), source());
+        match turn.work {
+            Work::Write { bytes, sequential } => per_second(turn.length, |done| {
+                let (at, first) = self.place(done, bytes, sequential, &mut rng);
+                self.write(at, first, &slice(&source, done, bytes));
+            }),
+            Work::Read { bytes, sequential } => {
+                let mut block = vec![0; bytes];
+                let per_s = per_second(turn.length, |done| {
+                    let (at, first) = self.place(done, bytes, sequential, &mut rng);
+                    self.read(at, first, &mut block);
+                });
+                std::hint::black_box(&block);
+                per_s
+            }
+            Work::Check | Work::Rebuild => 0.0,
+        }
     }
 
-    /// A small read: one block copied out.
-    fn small_read(&self, rng: &mut Rng, into: &mut [u8]) {
-        let at = rng.usize(..self.members[0].len() / BLOCK) * BLOCK;
-        into.copy_from_slice(&self.members[rng.usize(..self.members.len() - 1)][at..at + BLOCK]);
+    /// Whether an operation is of whole chunks, or fits into one, and into a stripe.
+    fn knows(&self, work: Work) -> bool {
+        match work {
+            Work::Write { bytes, .. } => {
+                let fits = bytes <= self.chunk_bytes * self.data_columns;
+                fits && (self.chunk_bytes.is_multiple_of(bytes) || bytes.is_multiple_of(self.chunk_bytes))
+            }
+            // A read of several stripes needs as many.
+            Work::Read { bytes, .. } => bytes <= self.members[0].len(),
+            Work::Check | Work::Rebuild => false,
+        }
+    }
+
+    /// Where an operation goes: in the members, and on which column first.
+    fn place(&self, index: u64, bytes: usize, sequential: bool, rng: &mut Rng) -> (usize, usize) {
+        let len = bytes.min(self.chunk_bytes);
+        let columns = bytes.div_ceil(self.chunk_bytes);
+        let rows = self.members[0].len() / len;
+        if sequential {
+            let stripes = columns.div_ceil(self.data_columns);
+            return ((index as usize * stripes) % (rows - stripes).max(1) * len, 0);
+        }
+        (rng.usize(..rows) * len, rng.usize(..(self.data_columns / columns).max(1)) * columns)
+    }
+
+    /// Data over one column or several whole chunks, by the cycle that reads less.
+    fn write(&mut self, at: usize, first: usize, data: &[u8]) {
+        let len = data.len().min(self.chunk_bytes);
+        let (k, columns) = (self.data_columns, first..first + data.len() / len);
+        let is_rmw = columns.len() + self.members.len() - k < k - columns.len();
+        for column in 0..self.members.len() {
+            let is_read = if column >= k { is_rmw } else { columns.contains(&column) == is_rmw };
+            if is_read {
+                self.old[column][..len].copy_from_slice(&self.members[column][at..at + len]);
+            }
+        }
+        let new: Vec<&[u8]> = data.chunks(len).collect();
+        let (old, redundant) = self.old.split_at_mut(k);
+        if is_rmw {
+            update(redundant, old, &new, columns.clone(), len);
+        } else {
+            generate(redundant, old, &new, columns.clone(), len);
+        }
+        for (column, chunk) in columns.zip(new) {
+            self.members[column][at..at + len].copy_from_slice(chunk);
+        }
+        for (column, parity) in self.old.iter().enumerate().skip(k) {
+            self.members[column][at..at + len].copy_from_slice(&parity[..len]);
+        }
+    }
+
+    /// Chunk by chunk, from one column to the next.
+    fn read(&self, at: usize, first: usize, into: &mut [u8]) {
+        for (index, part) in into.chunks_mut(self.chunk_bytes).enumerate() {
+            let (column, stripe) = ((first + index) % self.data_columns, (first + index) / self.data_columns);
+            let at = at + stripe * self.chunk_bytes;
+            part.copy_from_slice(&self.members[column][at..at + part.len()]);
+        }
+    }
+}
+
+type Columns = std::ops::Range<usize>;
+
+/// Read-modify-write of the parity.
+fn update(redundant: &mut [Vec<u8>], old: &[Vec<u8>], new: &[&[u8]], columns: Columns, len: usize) {
+    for (column, new) in columns.zip(new) {
+        let old = &old[column][..len];
+        match redundant {
+            [p] => parity::p_update(&mut p[..len], old, new),
+            [p, q] => parity::pq_update(&mut p[..len], &mut q[..len], column, old, new),
+            _ => unreachable!("levels have one or two parity columns"),
+        }
+    }
+}
+
+/// Parity of all data, old and new.
+fn generate(redundant: &mut [Vec<u8>], old: &[Vec<u8>], new: &[&[u8]], columns: Columns, len: usize) {
+    let content = |column: usize| match column.checked_sub(columns.start).and_then(|index| new.get(index)) {
+        Some(new) => *new,
+        None => &old[column][..len],
+    };
+    let data: Vec<_> = (0..old.len()).map(|column| Some(content(column))).collect();
+    match redundant {
+        [p] => parity::p_gen(&data, &mut p[..len]),
+        [p, q] => parity::pq_gen(&data, &mut p[..len], &mut q[..len]),
+        _ => unreachable!("levels have one or two parity columns"),
     }
 }

@@ -3,38 +3,42 @@
 //! Everything that is compared runs in turns in the same process, and a ratio is the median of the turns, so a noisy
 //! machine disturbs all alike.
 
+mod arrays;
+mod case;
 mod figure;
+mod jobs;
 mod limit;
 mod turn;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use stripewise::{
-    Array, ArrayError, CreateOptions, Device, Host, HostOptions, ZeroFlags,
-    geometry::Level,
-    locking::{PRESETS, Preset},
-    memory::{MemoryDevice, NullDevice},
-    plan::selection::{DEFAULT_POLICY, Policy},
-    uring::RuntimeOptions,
+    Host, HostOptions, geometry::Level, locking::Preset, plan::selection::Policy, uring::RuntimeOptions,
 };
 
+pub(crate) use self::figure::Figure;
 use self::{
+    arrays::{BitmapMode, Variant, choose, degrade, variants},
+    case::{Case, Work},
     figure::Turns,
+    jobs::job_turn,
     limit::Limit,
-    turn::{Turn, engine_turn},
+    turn::{Done, Turn, engine_turn},
 };
 use crate::{
     policies::{policy_parser, preset_parser},
     sizes::parse_size,
 };
 
-pub(crate) use self::figure::Figure;
-
 /// What to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EngineBench {
-    /// Members: data and one parity.
+    /// Level: 4, 5 or 6.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) level: i32,
+    /// Members: data and parity.
     #[arg(long, default_value_t = 5)]
     pub(crate) raid_devices: usize,
     /// Chunk size.
@@ -56,9 +60,13 @@ pub(crate) struct EngineBench {
     /// Turns of engine and limit each.
     #[arg(long, default_value_t = 7)]
     pub(crate) turns: usize,
-    /// Only this case.
+    /// This case, and those given besides; full-stripe, random-write and random-read, if left out.
     #[arg(long, value_enum)]
-    pub(crate) case: Option<Case>,
+    pub(crate) case: Vec<Case>,
+    /// Whether writes are noted in the bitmap; `internal`, if left out. Given again, both take turns, on arrays of their
+    /// own.
+    #[arg(long, value_enum)]
+    pub(crate) bitmap: Vec<BitmapMode>,
     /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
     #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Vec<&'static Policy>,
@@ -79,47 +87,17 @@ pub(crate) enum MemberKind {
     Null,
 }
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Case {
-    /// Sequential writes of whole stripes.
-    FullStripe,
-    /// Random writes of 4 KiB.
-    RandomWrite,
-    /// Random reads of 4 KiB.
-    RandomRead,
-}
-
-impl Case {
-    const ALL: [Self; 3] = [Self::FullStripe, Self::RandomWrite, Self::RandomRead];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::FullStripe => "full-stripe",
-            Self::RandomWrite => "random-write",
-            Self::RandomRead => "random-read",
-        }
+impl EngineBench {
+    fn level(&self) -> anyhow::Result<Level> {
+        let level = Level::from_number(self.level).filter(|level| level.has_parity());
+        level.with_context(|| format!("--level {}: give 4, 5 or 6", self.level))
     }
 
-    fn operation_bytes(self, stripe_bytes: u64) -> usize {
-        match self {
-            Self::FullStripe => stripe_bytes as usize,
-            Self::RandomWrite | Self::RandomRead => BLOCK_BYTES,
-        }
+    /// In an order in which those that lose a member come last.
+    fn cases(&self) -> impl Iterator<Item = Case> {
+        let given = if self.case.is_empty() { &Case::USUAL } else { &self.case[..] };
+        Case::ALL.into_iter().filter(|case| given.contains(case))
     }
-}
-
-/// A small operation.
-const BLOCK_BYTES: usize = 4096;
-
-/// More than metadata takes of a null member.
-const METADATA_BYTES: u64 = 8 << 20;
-
-/// What is compared: an array with its locks, and a policy on it.
-struct Variant {
-    preset: &'static Preset,
-    policy: &'static Policy,
-    array: Array,
 }
 
 /// Runs the cases and returns their figures, calling `tell` as each is done.
@@ -135,11 +113,11 @@ pub(crate) fn run_engine(
         let runtime = RuntimeOptions { threads, ..RuntimeOptions::default() };
         let host = Host::start(&HostOptions { runtime })?;
         let variants = variants(options, &host)?;
-        let mut limit = (options.members == MemberKind::Memory).then(|| {
-            Limit::new(threads, options.raid_devices, options.size as usize, options.chunk as usize)
-        });
-        for case in Case::ALL.into_iter().filter(|case| options.case.is_none_or(|only| only == *case)) {
-            for figure in measure(case, options, &host, &variants, limit.as_mut(), threads)? {
+        let geometry = variants[0].array.geometry();
+        let mut limit = (options.members == MemberKind::Memory)
+            .then(|| Limit::new(threads, geometry, options.size as usize));
+        for case in options.cases() {
+            for figure in measure(case, options, &host, &variants, limit.as_mut())? {
                 tell(&figure);
                 figures.push(figure);
             }
@@ -153,32 +131,6 @@ pub(crate) fn run_engine(
     Ok(figures)
 }
 
-fn variants(options: &EngineBench, host: &Host) -> anyhow::Result<Vec<Variant>> {
-    let policies = if options.policy.is_empty() { vec![DEFAULT_POLICY] } else { options.policy.clone() };
-    let presets = if options.locking.is_empty() { vec![&PRESETS[0]] } else { options.locking.clone() };
-    let mut variants = Vec::new();
-    for preset in presets {
-        let mut create = CreateOptions::new("bench", Level::Raid5, members(options));
-        create.chunk_bytes = u32::try_from(options.chunk)?;
-        create.assume_clean = true;
-        create.preset = preset;
-        let array = host.create(create)?;
-        touch_all(host, &array)?;
-        variants.extend(policies.iter().map(|policy| Variant { preset, policy, array: array.clone() }));
-    }
-    Ok(variants)
-}
-
-fn members(options: &EngineBench) -> Vec<Arc<dyn Device>> {
-    let member = |i| -> Arc<dyn Device> {
-        match options.members {
-            MemberKind::Memory => Arc::new(MemoryDevice::new(format!("memory{i}"), options.size)),
-            MemberKind::Null => Arc::new(NullDevice::new(format!("null{i}"), options.size, METADATA_BYTES)),
-        }
-    };
-    (0..options.raid_devices).map(member).collect()
-}
-
 /// A case: in each turn all variants run, one after the other, and then the limit.
 fn measure(
     case: Case,
@@ -186,39 +138,36 @@ fn measure(
     host: &Host,
     variants: &[Variant],
     mut limit: Option<&mut Limit>,
-    threads: usize,
-) -> Result<Vec<Figure>, ArrayError> {
+) -> anyhow::Result<Vec<Figure>> {
     let mut turns: Vec<Turns> = variants.iter().map(|_| Turns::default()).collect();
+    let (length, latency) = (Duration::from_secs_f64(options.seconds), options.latency);
     for seed in 0..=options.turns as u64 {
-        let turn =
-            Turn { case, length: Duration::from_secs_f64(options.seconds), seed, latency: options.latency };
-        let mut done = Vec::new();
-        for variant in variants {
-            choose(host, variant)?;
-            done.push(engine_turn(&turn, host, &variant.array));
-        }
-        let bare = limit.as_mut().map(|limit| limit.turn(&turn));
+        let work = case.work(variants[0].array.geometry());
+        let turn = Turn { work, is_degraded: case.is_degraded(), length, seed, latency };
+        let done: Vec<_> = variants
+            .iter()
+            .map(|variant| one_turn(&turn, options, host, variant))
+            .collect::<Result<_, _>>()?;
+        let bare = limit.as_mut().and_then(|limit| limit.turn(&turn));
         if seed > 0 {
             // The first turn warms all up.
             turns.iter_mut().zip(done).for_each(|(turns, done)| turns.add(done, bare));
         }
     }
-    let figure = |(variant, turns): (&Variant, Turns)| turns.figure(case, options, variant, threads);
+    let figure = |(variant, turns): (&Variant, Turns)| turns.figure(case, variant, host.runtime().workers());
     Ok(variants.iter().zip(turns).map(figure).collect())
 }
 
-fn choose(host: &Host, variant: &Variant) -> Result<(), ArrayError> {
-    let (array, policy) = (variant.array.clone(), variant.policy);
-    host.block_on(async move { array.set_policy(policy).await })
-}
-
-/// Writes everything once, so that no page fault of the memory members falls into the measurement.
-fn touch_all(host: &Host, array: &Array) -> Result<(), ArrayError> {
-    let array = array.clone();
-    host.block_on(async move {
-        let capacity = array.geometry().capacity_bytes();
-        array.write_zeroes(0, capacity, ZeroFlags::default()).await
-    })
+fn one_turn(turn: &Turn, options: &EngineBench, host: &Host, variant: &Variant) -> anyhow::Result<Done> {
+    let array = &variant.array;
+    choose(host, variant)?;
+    if turn.is_degraded {
+        degrade(host, array)?;
+    }
+    match turn.work {
+        Work::Check | Work::Rebuild => Ok(job_turn(turn.work, options, host, array, turn.seed)?),
+        Work::Read { .. } | Work::Write { .. } => Ok(engine_turn(turn, host, array)),
+    }
 }
 
 /// As many of the cores as there are threads, the last ones, for everything this thread does and starts from here on.

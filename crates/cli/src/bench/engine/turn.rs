@@ -9,7 +9,7 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 use stripewise::{Array, Host, IoBuf, SharedBuf, WriteFlags};
 
-use super::{BLOCK_BYTES, Case};
+use super::case::Work;
 
 /// Source data of each client that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB.
 const SOURCE_BYTES: usize = 4 << 20;
@@ -19,7 +19,9 @@ const BATCH: u64 = 64;
 /// What a turn does.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
-    pub(super) case: Case,
+    pub(super) work: Work,
+    /// A member is lost.
+    pub(super) is_degraded: bool,
     pub(super) length: Duration,
     pub(super) seed: u64,
     /// Whether the time of each operation is taken.
@@ -59,12 +61,12 @@ pub(super) fn engine_turn(turn: &Turn, host: &Host, array: &Array) -> Done {
 }
 
 /// Up to ten seconds, to a thousandth.
-fn histogram() -> Histogram<u64> {
+pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are possible")
 }
 
 /// Processor time of this process.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -74,21 +76,27 @@ struct Client {
     array: Array,
     rng: Rng,
     source: SharedBuf,
-    /// Its part of the array's stripes, for sequential writes.
-    first_stripe: u64,
-    stripes: u64,
+    /// How many bytes an operation has.
+    bytes: usize,
+    /// Its part of the places of operations, for sequential ones.
+    first: u64,
+    places: u64,
 }
 
 impl Client {
     fn new(turn: Turn, array: Array, worker: usize, workers: usize) -> Self {
-        let stripes = array.geometry().capacity_bytes() / array.geometry().stripe_bytes() / workers as u64;
+        let bytes = match turn.work {
+            Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes,
+            Work::Check | Work::Rebuild => unreachable!("jobs have no clients"),
+        };
+        let places = array.geometry().capacity_bytes() / bytes as u64 / workers as u64;
         let rng = Rng::with_seed(turn.seed << 16 | worker as u64);
-        Self { turn, array, rng, source: source(), first_stripe: stripes * worker as u64, stripes }
+        Self { turn, array, rng, source: source(), bytes, first: places * worker as u64, places }
     }
 
     async fn run(mut self) -> (u64, Duration, Histogram<u64>) {
         let mut latency = histogram();
-        let (mut done, mut block, start) = (0, IoBuf::with_len(BLOCK_BYTES), Instant::now());
+        let (mut done, mut block, start) = (0, IoBuf::with_len(self.bytes), Instant::now());
         while start.elapsed() < self.turn.length {
             for _ in 0..BATCH {
                 let begun = self.turn.latency.then(Instant::now);
@@ -103,21 +111,26 @@ impl Client {
     }
 
     async fn operation(&mut self, index: u64, block: IoBuf) -> IoBuf {
-        let geometry = self.array.geometry();
-        let at = self.rng.u64(..geometry.capacity_bytes() / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
-        let (at, len) = match self.turn.case {
-            Case::RandomRead => {
-                return self.array.read(at, block).await.expect("members in memory do not fail");
+        match self.turn.work {
+            Work::Read { sequential, .. } => {
+                let at = self.place(index, sequential);
+                self.array.read(at, block).await.expect("members in memory do not fail")
             }
-            Case::RandomWrite => (at, BLOCK_BYTES),
-            Case::FullStripe => {
-                let stripe = self.first_stripe + index % self.stripes.max(1);
-                (stripe * geometry.stripe_bytes(), geometry.stripe_bytes() as usize)
+            Work::Write { sequential, .. } => {
+                let (at, data) = (self.place(index, sequential), slice(&self.source, index, self.bytes));
+                let written = self.array.write(at, data, WriteFlags::default()).await;
+                written.expect("members in memory do not fail");
+                block
             }
-        };
-        let data = slice(&self.source, index, len);
-        self.array.write(at, data, WriteFlags::default()).await.expect("members in memory do not fail");
-        block
+            Work::Check | Work::Rebuild => block,
+        }
+    }
+
+    /// The next in its own part, or anywhere.
+    fn place(&mut self, index: u64, sequential: bool) -> u64 {
+        let all = self.array.geometry().capacity_bytes() / self.bytes as u64;
+        let place = if sequential { self.first + index % self.places.max(1) } else { self.rng.u64(..all) };
+        place * self.bytes as u64
     }
 }
 

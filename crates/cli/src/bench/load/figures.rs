@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use stripewise_lab::load::{Control, LoadReport, OpReport};
 
-use super::{Amount, LoadSpec};
+use super::LoadSpec;
 use crate::{sizes::format_size, times::format_nanoseconds};
 
 /// A load's figures.
@@ -87,10 +87,11 @@ impl LoadFigures {
             Ended::Failed => self.failure.as_deref().unwrap_or("a request failed"),
         };
         let done = format_size(self.done_bytes);
-        Some(match self.load.amount {
-            Amount::Bytes(bytes) => format!("after {done} of {}: {why}", format_size(bytes)),
-            Amount::Milliseconds(time) => {
-                format!("after {:.2} s of {} s, {done}: {why}", self.elapsed_s, time as f64 / 1e3)
+        Some(match (self.load.total_bytes(), self.load.runtime_ms) {
+            (Some(bytes), _) => format!("after {done} of {}: {why}", format_size(bytes)),
+            (None, time) => {
+                let time_s = time.unwrap_or(0) as f64 / 1e3;
+                format!("after {:.2} s of {time_s} s, {done}: {why}", self.elapsed_s)
             }
         })
     }
@@ -98,9 +99,9 @@ impl LoadFigures {
 
 /// Whether a load has done all that it was to do.
 fn is_reached(load: &LoadSpec, report: &LoadReport) -> bool {
-    match load.amount {
-        Amount::Bytes(bytes) => report.reads.requests + report.writes.requests >= bytes / load.block_bytes,
-        Amount::Milliseconds(time) => report.elapsed >= Duration::from_millis(time),
+    match load.total_bytes() {
+        Some(bytes) => report.reads.bytes + report.writes.bytes >= bytes,
+        None => report.elapsed >= Duration::from_millis(load.runtime_ms.unwrap_or(0)),
     }
 }
 
@@ -127,12 +128,13 @@ impl OpFigures {
 
 impl fmt::Display for LoadFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LoadSpec { rw, block_bytes, iodepth, numjobs, seed, .. } = &self.load;
+        let LoadSpec { rw, block_bytes, iodepth, numjobs, size_bytes, seed, .. } = &self.load;
         let rw = format!("{rw:?}").to_lowercase();
         let bs = format_size(*block_bytes);
+        let region = size_bytes.map_or_else(String::new, |size| format!("size {}, ", format_size(size)));
         writeln!(
             f,
-            "{rw}, bs {bs}, iodepth {iodepth}, numjobs {numjobs}, seed {seed}: {:.2} s",
+            "{rw}, bs {bs}, {region}iodepth {iodepth}, numjobs {numjobs}, seed {seed}: {:.2} s",
             self.elapsed_s
         )?;
         if let Some(how_far) = self.cut_short() {
@@ -149,8 +151,9 @@ impl fmt::Display for LoadFigures {
         }
         let Some(counters) = &self.counters else { return Ok(()) };
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-        if self.write.is_some() {
-            let [full, rmw, rcw] = ["rows_full", "rows_rmw", "rows_rcw"].map(count);
+        let [full, rmw, rcw] = ["rows_full", "rows_rmw", "rows_rcw"].map(count);
+        // Levels 0 and 1 know no such rows.
+        if full + rmw + rcw > 0 {
             writeln!(f, "     rows: {full} full, {rmw} RMW, {rcw} RCW")?;
             let (all, full) = (count("stripe_writes"), count("stripe_writes_full"));
             writeln!(f, "  stripes: {all} written, {full} of them full")?;

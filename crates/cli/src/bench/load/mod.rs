@@ -15,10 +15,10 @@ use crate::{
     commands::print_json,
     rundir::{parse_name, socket_path},
     sizes::parse_size,
-    times::parse_seconds,
+    times::parse_time,
 };
 pub(crate) use figures::{Ended, LoadFigures};
-pub(crate) use spec::{Amount, LoadSpec, Pattern};
+pub(crate) use spec::{LoadSpec, Pattern};
 pub(crate) use spread::Spread;
 
 /// How long it goes on where neither a size nor a time is given.
@@ -37,14 +37,16 @@ pub(crate) struct LoadArgs {
     /// Requests that each job keeps under way.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     iodepth: u32,
-    /// Clients.
+    /// Jobs: clients that each do all that the other options say, at the same time and in the same region.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     numjobs: u32,
-    /// How much to read and write in all.
+    /// How much each job reads and writes in all, and the region in which it does: so much from the target's begin. The
+    /// whole target is the region, if left out.
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
-    /// How many seconds to go on; 10, if no size is given.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "size")]
+    /// How long to go on, over and over the region (fio's `time_based`), however much that is: seconds, or a number with
+    /// ms, s, m or h, as 500ms. If neither this nor --size is given, 10 seconds.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     runtime: Option<Duration>,
     /// Of a hundred requests of rw and randrw, how many read.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
@@ -85,17 +87,15 @@ pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> 
 
 impl LoadArgs {
     fn spec(&self) -> LoadSpec {
-        let time = self.runtime.unwrap_or(RUNTIME_DEFAULT);
-        let amount = match self.size {
-            Some(size) => Amount::Bytes(size),
-            None => Amount::Milliseconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
-        };
+        let time = self.runtime.or(self.size.is_none().then_some(RUNTIME_DEFAULT));
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         LoadSpec {
             rw: self.rw,
             block_bytes: self.bs,
             iodepth: self.iodepth,
             numjobs: self.numjobs,
-            amount,
+            size_bytes: self.size,
+            runtime_ms: time.map(milliseconds),
             read_percent: self.rwmixread,
             seed: self.seed,
         }

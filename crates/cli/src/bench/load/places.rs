@@ -9,7 +9,7 @@ use stripewise::{
 };
 use stripewise_lab::load::{Control, run_controlled};
 
-use super::{Amount, LoadFigures, LoadSpec};
+use super::{LoadFigures, LoadSpec};
 use crate::{
     client::Connection,
     interrupt::Interrupt,
@@ -83,8 +83,5 @@ fn ask(daemon: &mut Connection, name: &str) -> anyhow::Result<LoadStatus> {
 }
 
 fn bar_for(spec: &LoadSpec) -> LoadBar {
-    match spec.amount {
-        Amount::Bytes(bytes) => progress::load_bar(Some(bytes), None),
-        Amount::Milliseconds(time) => progress::load_bar(None, Some(Duration::from_millis(time))),
-    }
+    progress::load_bar(spec.total_bytes(), spec.runtime_ms.map(Duration::from_millis))
 }

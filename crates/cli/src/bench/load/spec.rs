@@ -34,22 +34,16 @@ pub(crate) enum Pattern {
     RandRw,
 }
 
-/// When it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Amount {
-    Bytes(u64),
-    Milliseconds(u64),
-}
-
-/// A load.
+/// A load. It ends after its time, or when each job has read and written its size; one of them is given.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LoadSpec {
     pub(crate) rw: Pattern,
     pub(crate) block_bytes: u64,
     pub(crate) iodepth: u32,
     pub(crate) numjobs: u32,
-    pub(crate) amount: Amount,
+    /// Of each job; also the region from the device's begin in which all work. The whole device, if none.
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) runtime_ms: Option<u64>,
     pub(crate) read_percent: u8,
     pub(crate) seed: u64,
 }
@@ -74,6 +68,13 @@ pub(crate) enum LoadError {
     ReadPercent(u8),
     #[error("--size {size}: give at least one request of {bytes}")]
     Size { size: u64, bytes: u64 },
+    #[error(
+        "--size {size}: the device has {device_bytes} bytes, and the size is that of the region; give no more, and a --runtime \
+         to go over it again and again"
+    )]
+    Region { size: u64, device_bytes: u64 },
+    #[error("neither a size nor a time: it would never end")]
+    Endless,
     #[error("--runtime: give at most a week")]
     Runtime,
 }
@@ -85,6 +86,16 @@ impl LoadSpec {
             Pattern::Write | Pattern::RandWrite => 0,
             Pattern::Rw | Pattern::RandRw => self.read_percent,
         }
+    }
+
+    /// How much all jobs read and write together, if that ends it.
+    pub(crate) fn total_bytes(&self) -> Option<u64> {
+        let size = self.size_bytes.filter(|_| self.runtime_ms.is_none())?;
+        Some(
+            (size / self.block_bytes.max(1))
+                .saturating_mul(self.block_bytes)
+                .saturating_mul(self.numjobs.into()),
+        )
     }
 
     /// Whether anything is overwritten.
@@ -115,11 +126,18 @@ impl LoadSpec {
         if self.read_percent > 100 {
             return Err(LoadError::ReadPercent(self.read_percent));
         }
-        let stop = match self.amount {
-            Amount::Bytes(size) if size < bytes => return Err(LoadError::Size { size, bytes }),
-            Amount::Bytes(size) => Stop::Requests(size / bytes),
-            Amount::Milliseconds(time) if time > MILLISECONDS_MAX => return Err(LoadError::Runtime),
-            Amount::Milliseconds(time) => Stop::Time(Duration::from_millis(time)),
+        match self.size_bytes {
+            Some(size) if size < bytes => return Err(LoadError::Size { size, bytes }),
+            Some(size) if size > device.size_bytes => {
+                return Err(LoadError::Region { size, device_bytes: device.size_bytes });
+            }
+            _ => {}
+        }
+        let stop = match (self.runtime_ms, self.size_bytes) {
+            (Some(time), _) if time > MILLISECONDS_MAX => return Err(LoadError::Runtime),
+            (Some(time), _) => Stop::Time(Duration::from_millis(time)),
+            (None, Some(size)) => Stop::Requests(size / bytes),
+            (None, None) => return Err(LoadError::Endless),
         };
         let sequential = matches!(self.rw, Pattern::Read | Pattern::Write | Pattern::Rw);
         Ok(Load {
@@ -128,6 +146,8 @@ impl LoadSpec {
             offsets: if sequential { Offsets::Sequential } else { Offsets::Uniform },
             sizes: Sizes::Fixed(bytes),
             unit_bytes: bytes,
+            span_bytes: self.size_bytes,
+            separate: true,
             read_percent: self.read_percent(),
             stop,
             seed: Some(self.seed),
@@ -148,7 +168,8 @@ mod tests {
             block_bytes: 4096,
             iodepth: 1,
             numjobs: 1,
-            amount: Amount::Bytes(1 << 20),
+            size_bytes: Some(1 << 20),
+            runtime_ms: None,
             read_percent: 50,
             seed: 1,
         }
@@ -169,7 +190,21 @@ mod tests {
         assert!(matches!(error, LoadError::BlockTooLong { .. }), "{error}");
         assert_eq!(load(&|spec| spec.numjobs = 0).unwrap_err(), LoadError::Requests { depth: 1, jobs: 0 });
         assert_eq!(load(&|spec| spec.read_percent = 101).unwrap_err(), LoadError::ReadPercent(101));
-        let error = load(&|spec| spec.amount = Amount::Milliseconds(u64::MAX)).unwrap_err();
+        let error = load(&|spec| spec.runtime_ms = Some(u64::MAX)).unwrap_err();
         assert_eq!(error, LoadError::Runtime);
+        assert_eq!(load(&|spec| spec.size_bytes = None).unwrap_err(), LoadError::Endless);
+        let error = load(&|spec| spec.size_bytes = Some((1 << 20) + 1)).unwrap_err();
+        assert!(error.to_string().contains("give no more, and a --runtime"), "{error}");
+    }
+
+    #[test]
+    fn a_time_goes_before_a_size_which_stays_the_region() {
+        let device = MemoryDevice::new("m".to_owned(), 1 << 20);
+        let spec = LoadSpec { size_bytes: Some(65_536), runtime_ms: Some(5), numjobs: 3, ..spec() };
+        let load = spec.load(device.info()).unwrap();
+        assert_eq!((load.span_bytes, load.stop), (Some(65_536), Stop::Time(Duration::from_millis(5))));
+        let spec = LoadSpec { runtime_ms: None, ..spec };
+        assert_eq!(spec.load(device.info()).unwrap().stop, Stop::Requests(16));
+        assert_eq!(spec.total_bytes(), Some(3 * 65_536), "each job does as much");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Policy, WriteSelection, by_counts};
+use super::{Policy, Rule, WriteSelection, by_counts};
 use crate::plan::{Band, StripeState, costs::ColumnCosts};
 
 pub(super) static POLICY: Policy = Policy {
@@ -17,12 +17,18 @@ pub(super) static POLICY: Policy = Policy {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Classic;
 
+const RULE: Rule = |rmw, rcw| rmw < rcw;
+
 impl WriteSelection for Classic {
     fn policy(&self) -> &'static Policy {
         &POLICY
     }
 
     fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
-        by_counts(bands, |rmw, rcw| rmw < rcw);
+        by_counts(bands, RULE);
+    }
+
+    fn rule(&self) -> Option<Rule> {
+        Some(RULE)
     }
 }

@@ -1,20 +1,16 @@
 //! Write selection: read-modify-write or reconstruct-write, for rows where both are possible.
 //!
-//! A policy is one file here: a type that is a [`WriteSelection`], and its [`Policy`] entry in [`POLICIES`].
-//! `docs/policies.md` tells how to add one.
+//! A policy is one file here: a type that is a [`WriteSelection`], and its [`Policy`] entry `POLICY`; and its line in
+//! [`POLICIES`]. `docs/policies.md` tells how to add one.
 
 mod by_counts;
-mod classic;
-mod cost;
-mod modified;
-mod modthresh;
 
 use std::{fmt::Debug, sync::Arc};
 
 use stripewise_format::extension::MemberClass;
 use thiserror::Error;
 
-pub use by_counts::by_counts;
+pub use by_counts::{Rule, by_counts};
 pub use classic::Classic;
 pub use cost::Cost;
 pub use modified::Modified;
@@ -30,6 +26,11 @@ pub trait WriteSelection: Debug + Send + Sync {
     /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or
     /// [`Cycle::Rcw`](super::Cycle::Rcw). The other bands are what they are.
     fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]);
+
+    /// The policy's rule, if it looks at nothing but the two counts of a row: whether RMW is to be chosen.
+    fn rule(&self) -> Option<Rule> {
+        None
+    }
 
     /// Whether the policy looks at what members cost: else nobody measures that.
     fn needs_costs(&self) -> bool {
@@ -50,8 +51,23 @@ pub struct Policy {
     pub make: fn() -> Arc<dyn WriteSelection>,
 }
 
-/// All policies. A new one is a line here.
-pub static POLICIES: &[&Policy] = &[&classic::POLICY, &modthresh::POLICY, &modified::POLICY, &cost::POLICY];
+/// Policies by their files.
+macro_rules! policies {
+    ($($file:ident,)+) => {
+        $(mod $file;)+
+
+        /// All policies.
+        pub static POLICIES: &[&Policy] = &[$(&$file::POLICY),+];
+    };
+}
+
+// A new one is a line here.
+policies! {
+    classic,
+    modthresh,
+    modified,
+    cost,
+}
 
 /// The policy of an array for which none was chosen, and of whose members nothing is known.
 pub static DEFAULT_POLICY: &Policy = &classic::POLICY;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Policy, WriteSelection, by_counts};
+use super::{Policy, Rule, WriteSelection, by_counts};
 use crate::plan::{Band, StripeState, costs::ColumnCosts};
 
 pub(super) static POLICY: Policy = Policy {
@@ -16,12 +16,18 @@ pub(super) static POLICY: Policy = Policy {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Modified;
 
+const RULE: Rule = |_, _| true;
+
 impl WriteSelection for Modified {
     fn policy(&self) -> &'static Policy {
         &POLICY
     }
 
     fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
-        by_counts(bands, |_, _| true);
+        by_counts(bands, RULE);
+    }
+
+    fn rule(&self) -> Option<Rule> {
+        Some(RULE)
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Tell one story, with everything that happened in it.
     Replay(ReplayArgs),
+    /// Arrays under load by real threads, one after the other, everything verified.
+    Stress(StressArgs),
     /// Let deliberate bugs of the engine loose, one after the other: each must be found.
     #[cfg(feature = "mutants")]
     Mutants(MutantsArgs),
@@ -125,6 +127,22 @@ pub(crate) struct ReplayArgs {
     pub(crate) events: usize,
     #[command(flatten)]
     pub(crate) story: StoryArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StressArgs {
+    /// How long.
+    #[arg(long, value_parser = parse_seconds, default_value = "60")]
+    pub(crate) seconds: Duration,
+    /// Worker threads of each array; as many as there are cores, if left out.
+    #[arg(long, value_parser = parse_threads)]
+    pub(crate) threads: Option<usize>,
+    /// The first array's seed.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Requests of each client of an array.
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) requests: usize,
 }
 
 #[cfg(feature = "mutants")]

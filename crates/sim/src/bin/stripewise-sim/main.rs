@@ -6,6 +6,7 @@ mod mutants;
 mod replay;
 mod run;
 mod shrink;
+mod stress;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Stress(args) => stress::stress(&args),
         #[cfg(feature = "mutants")]
         Command::Mutants(args) => mutants::mutants(&args),
     };

@@ -1,16 +1,21 @@
 //! `stripewise lab`: experiments on modelled disks.
 
-use std::{path::Path, process::ExitCode};
+mod counters;
+mod interrupted;
+
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use serde::Serialize;
 use stripewise_lab::{
     experiments::{EVERY, EXPERIMENTS, chosen},
     findings::LabReport,
+    report,
     runner::{self, Order, Progress},
     validate::{self, Effort},
 };
 
+use self::interrupted::Watch;
 use super::print_json;
 use crate::{
     args::{LabCommand, LabReportArgs, LabRunArgs, ValidateArgs},
@@ -20,6 +25,7 @@ use crate::{
 /// Runs one of the laboratory's commands.
 pub(super) fn lab(command: &LabCommand, json: bool) -> anyhow::Result<ExitCode> {
     match command {
+        LabCommand::Counters(args) => return counters::counters(args, json),
         LabCommand::List => list(json)?,
         LabCommand::Run(args) => run(args, json)?,
         LabCommand::Report(LabReportArgs { folder }) => show(&runner::report(folder)?, folder, json)?,
@@ -68,8 +74,13 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
         );
     }
     let program = runner::program().context("the program's own file")?;
-    let bar = progress::work_bar();
-    let report = runner::run(&order, &args.out, &program, &|progress| move_on(&bar, progress))?;
+    let bar = Arc::new(progress::work_bar());
+    let to_clear = bar.clone();
+    let watch = Watch::begin(order.command_in(&args.out), move || to_clear.finish_and_clear())?;
+    let report = runner::run(&order, &args.out, &program, &|progress| {
+        watch.note(progress);
+        move_on(&bar, progress);
+    })?;
     bar.finish_and_clear();
     show(&report, &args.out, json)
 }
@@ -99,8 +110,7 @@ fn effort(quick: bool) -> Effort {
 fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
         // Better now than after a minute's work.
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        report::take(folder)?;
     }
     let bar = progress::points_bar();
     let report = validate::run(effort(args.quick), &|experiment, done, total| {
@@ -115,7 +125,7 @@ fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
         print!("{report}");
     }
     if let Some(folder) = &args.out {
-        report.write_to(folder).with_context(|| folder.display().to_string())?;
+        report.write_to(folder)?;
         eprintln!("{}", folder.join("report.html").display());
     }
     Ok(())

@@ -1,0 +1,1 @@
+"""mdraid beside Stripewise: the same cases on both, in turns, on one core."""

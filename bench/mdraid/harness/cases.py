@@ -1,0 +1,76 @@
+"""What is measured, on which arrays, and what is aimed at. No I/O here."""
+from dataclasses import dataclass
+
+# Stripe cache sizes that md is measured with; the better one counts. 256 is its default.
+STRIPE_CACHES = (256, 8192)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load in the guest, in the words of guest/load.c: few large system calls, so that they do not dominate."""
+
+    access: str
+    order: str
+    block: str
+    depth: int
+    batch: int
+
+    def __str__(self):
+        return f"{self.block} x {self.depth}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table for each array. Without loads it is a job of md's; jobs count bytes of one member."""
+
+    name: str
+    loads: tuple = ()
+    # Operations of this size are told in thousands a second, all else in bytes.
+    small: int = 0
+    # Reads of a healthy array do not use the stripe cache.
+    cached: bool = True
+    degraded: bool = False
+    aim: float = 0
+    aim_levels: tuple = (4, 5, 6)
+    aim_bitmaps: tuple = ("internal", "none")
+
+    def aim_for(self, setting):
+        """The ratio aimed at, or None."""
+        aimed = setting.level in self.aim_levels and setting.bitmap in self.aim_bitmaps
+        return self.aim if self.aim and aimed else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An array."""
+
+    level: int
+    bitmap: str
+
+    @property
+    def members(self):
+        """Four of data and what the level needs."""
+        return 6 if self.level == 6 else 5
+
+    def __str__(self):
+        return f"level {self.level}, bitmap {self.bitmap}"
+
+
+SETTINGS = tuple(Setting(level, bitmap) for level in (5, 6, 4) for bitmap in ("none", "internal"))
+MEMBERS_MAX = max(setting.members for setting in SETTINGS)
+
+SMALL_READS = Load("read", "random", "4K", 1024, 1024)
+SMALL_WRITES = Load("write", "random", "4K", 512, 512)
+
+CASES = (
+    Case("full-stripe", (Load("write", "sequential", "64M", 1, 1), Load("write", "sequential", "4M", 1, 1)), aim=4),
+    Case("random-write", (SMALL_WRITES,), small=4096, aim=2.5, aim_bitmaps=("internal",)),
+    Case("random-write-64k", (Load("write", "random", "64K", 256, 128),), aim=4),
+    Case("random-write-128k", (Load("write", "random", "128K", 128, 64),), aim=4),
+    Case("random-read", (SMALL_READS,), small=4096, cached=False),
+    Case("sequential-read", (Load("read", "sequential", "1M", 32, 16),), cached=False),
+    Case("check", aim=8, aim_levels=(5, 6)),
+    Case("degraded-read", (SMALL_READS,), small=4096, degraded=True, aim=2.5),
+    Case("degraded-write", (SMALL_WRITES,), small=4096, degraded=True, aim=2.5),
+    Case("rebuild", degraded=True, aim=8, aim_levels=(5, 6)),
+)

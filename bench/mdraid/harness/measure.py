@@ -1,0 +1,92 @@
+"""Takes the figures: for each array, in each repetition, md's cases and then ours."""
+import sys
+import time
+from dataclasses import dataclass
+
+from harness.cases import CASES, SETTINGS, STRIPE_CACHES
+from harness.guest import GuestFailed
+
+
+# What the kernel's count of processor time can tell apart.
+CPU_SECONDS_MIN = 0.01
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How large, how long and how often."""
+
+    member_mib: int
+    repetitions: int
+    warm_up_s: float
+    md_s: float
+    ours_s: float
+
+
+FULL = Effort(member_mib=1024, repetitions=3, warm_up_s=0.5, md_s=1.5, ours_s=1.0)
+# So long that what comes before, such as populating pages, is little beside it.
+PROFILE = Effort(member_mib=512, repetitions=1, warm_up_s=0.2, md_s=3.0, ours_s=3.0)
+QUICK = Effort(member_mib=512, repetitions=1, warm_up_s=0.2, md_s=0.4, ours_s=0.25)
+
+
+class Md:
+    """md's measurements of one array in one repetition."""
+
+    def __init__(self, guest, effort, pair_s):
+        self.guest, self.effort, self.pair_s = guest, effort, pair_s
+        self.label = 0
+
+    def runs(self, setting):
+        """All cases: the healthy array, then the degraded one with each stripe cache."""
+        self.guest.tell(f"array {setting.level} {setting.members} {setting.bitmap}")
+        for cache in STRIPE_CACHES:
+            self.guest.tell(f"cache {cache}")
+            yield from self._cases(cache, lambda case: case.cached and not case.degraded)
+        yield from self._cases(None, lambda case: not case.cached)
+        for cache in STRIPE_CACHES:
+            self.guest.tell(f"cache {cache}")
+            self.guest.tell("degrade")
+            yield from self._cases(cache, lambda case: case.degraded)
+
+    def _cases(self, cache, chosen):
+        for case in filter(chosen, CASES):
+            for load in case.loads or (None,):
+                names = [str(cache)] if cache else []
+                names += [str(load)] if len(case.loads) > 1 or not cache else []
+                yield case.name, {"variant": ", ".join(names), **self.run(case, load)}
+
+    def run(self, case, load):
+        """One measurement, of a load or of a job."""
+        self.label += 1
+        if load:
+            shape = f"{load.access} {load.order} {load.block} {load.depth} {load.batch}"
+            line = f"load io /dev/md0 {shape} {self.effort.warm_up_s} {self.effort.md_s} {self.label}"
+        else:
+            line = f"rebuild {self.label}" if case.name == "rebuild" else f"load job md0 {case.name} {self.label}"
+        done = self.guest.measure(line)
+        if done.get("mismatches"):
+            raise GuestFailed(f"md found rows that disagree after {case.name}: its figures are of a broken array")
+        # Calls come in pairs, io_submit and io_getevents; a job's few are taken to cost the same.
+        call_share = done["calls"] / 2 * self.pair_s / done["seconds"]
+        return {"bytes_per_s": done["bytes"] / done["seconds"],
+                "bytes_per_cpu_s": done["bytes"] / max(done["cpu_s"], CPU_SECONDS_MIN), "call_share": call_share,
+                "foreign": done["foreign"]}
+
+
+def pair_seconds(guest):
+    """What a pair of system calls costs in the guest, in processor time, so that other work does not count."""
+    done = guest.measure("load calls 0")
+    return done["cpu_s"] / (done["calls"] / 2)
+
+
+def measure(guest, ours, effort, pair_s):
+    """Yields, after each array's turn in each repetition, the runs that it gave."""
+    start = time.monotonic()
+    for repetition in range(1, effort.repetitions + 1):
+        for setting in SETTINGS:
+            common = {"level": setting.level, "bitmap": setting.bitmap, "repetition": repetition}
+            md = [{"side": "md", "case": case, **common, **run} for case, run in Md(guest, effort, pair_s).runs(setting)]
+            our = ours.measure(setting)
+            our_common = {"side": "ours", **common, "variant": "", "call_share": 0.0}
+            took = time.monotonic() - start
+            print(f"{took:6.0f} s: repetition {repetition} of {effort.repetitions}, {setting}", file=sys.stderr)
+            yield md + [{**our_common, "case": case, **run} for case, run in our.items()]

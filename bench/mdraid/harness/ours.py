@@ -1,0 +1,53 @@
+"""Our side: `stripewise bench engine`, which pins itself to the last core."""
+import json
+import resource
+import subprocess
+
+from harness import core
+from harness.cases import CASES
+
+
+class OursFailed(Exception):
+    """`stripewise bench engine` failed; the message has what it said."""
+
+
+class Ours:
+    """How our side is run."""
+
+    def __init__(self, binary, member_mib, seconds, on_core, niceness):
+        self.binary, self.member_mib, self.seconds = binary, member_mib, seconds
+        self.core, self.niceness = on_core, niceness
+
+    def measure(self, setting, cases=CASES, under=()):
+        """Measures the cases once, after a turn that warms up; `under` is a command that runs ours. Returns bytes a second
+        of each case, and the share of the core that others took, over all."""
+        before, own_before = core.core_seconds(self.core), children_seconds()
+        line = [*under, *self._command(setting, cases)]
+        done = subprocess.run(line, capture_output=True, text=True, start_new_session=True,
+                              preexec_fn=lambda: core.claim(self.core, self.niceness))
+        if done.returncode:
+            raise OursFailed(f"`{' '.join(line)}` failed with {done.returncode}:\n{done.stderr.strip()}")
+        foreign = core.foreign_share(before, core.core_seconds(self.core), children_seconds() - own_before)
+        figures = {figure["case"]: figure for figure in json.loads(done.stdout)}
+        missing = [case.name for case in cases if case.name not in figures]
+        if missing:
+            raise OursFailed(f"`{' '.join(line)}` told nothing of {', '.join(missing)}")
+        return {name: {**speeds(figure), "foreign": foreign} for name, figure in figures.items()}
+
+    def _command(self, setting, cases):
+        named = [word for case in cases for word in ("--case", case.name)]
+        return [str(self.binary), "--json", "bench", "engine", "--level", str(setting.level), "--raid-devices",
+                str(setting.members), "--bitmap", setting.bitmap, "--size", f"{self.member_mib}M", "--turns", "1",
+                "--seconds", str(self.seconds), *named]
+
+
+def speeds(figure):
+    """Bytes in a second, and in a second of processor time."""
+    size = figure["bytes_per_operation"]
+    return {"bytes_per_s": size * figure["engine_per_s"], "bytes_per_cpu_s": size / figure["cpu_ns_per_operation"] * 1e9}
+
+
+def children_seconds():
+    """Processor time of all that we waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

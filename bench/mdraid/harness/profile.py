@@ -1,0 +1,85 @@
+"""Where the time of one case goes on each side: perf's samples of the guest's process and of our worker, by function. Our
+worker is sampled in user space alone: it makes no system calls over members in memory, but populates them before."""
+import bisect
+import signal
+import subprocess
+import time
+from collections import Counter
+
+from harness.cases import CASES, STRIPE_CACHES, Setting
+from harness.measure import Md
+
+# The arrays that the aims are about.
+PROFILED = (Setting(5, "internal"), Setting(6, "internal"))
+FUNCTIONS = 20
+# A clock, since counters of the processor are missing in many virtual machines; no round rate, to beat with nothing.
+PERF = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997"]
+# An address further behind a symbol does not belong to it.
+FUNCTION_BYTES_MAX = 1 << 17
+# Our worker's name; another thread is the bare loop.
+WORKER = "stripewise-io0"
+
+
+class Symbols:
+    """The guest kernel's functions, which the host's perf does not know."""
+
+    def __init__(self, kallsyms):
+        fields = (line.split() for line in kallsyms)
+        pairs = sorted((int(address, 16), name) for address, kind, name, *_ in fields if kind in "tTwW")
+        self.addresses, self.names = zip(*pairs)
+
+    def name(self, address):
+        """The function that an address lies in."""
+        if address >> 63:
+            return "[the host's kernel]"
+        index = bisect.bisect_right(self.addresses, address) - 1
+        known = index >= 0 and address - self.addresses[index] < FUNCTION_BYTES_MAX
+        return self.names[index] if known else "[elsewhere]"
+
+
+def report(title, names):
+    """The functions with most samples, in lines for people."""
+    counts = Counter(names)
+    total = sum(counts.values())
+    lines = [f"{100 * count / total:6.1f} %  {name}" for name, count in counts.most_common(FUNCTIONS)]
+    return "\n".join([f"{title}: {total} samples", *lines, ""])
+
+
+def samples(data, *fields):
+    """perf's samples, a line each."""
+    line = ["perf", "script", "-i", data, "-F", ",".join(fields)]
+    return subprocess.run(line, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def profile_md(guest, effort, case, setting, cache, folder):
+    """md's profile, with a stripe cache of this size."""
+    symbols, data = Symbols(guest.tell("cat /proc/kallsyms")), folder / "md.perf"
+    guest.tell(f"array {setting.level} {setting.members} {setting.bitmap}")
+    guest.tell(f"cache {cache}")
+    if case.degraded:
+        guest.tell("degrade")
+    perf = subprocess.Popen([*PERF, "-p", str(guest.process.pid), "-o", data])
+    time.sleep(0.5)  # until it samples
+    Md(guest, effort, 0.0).run(case, case.loads[0] if case.loads else None)
+    perf.send_signal(signal.SIGINT)
+    perf.wait()
+    names = (symbols.name(int(line, 16)) for line in samples(data, "ip"))
+    return report(f"md, {case.name}, {setting}, stripe cache {cache}", names)
+
+
+def profile_ours(ours, case, setting, folder):
+    """Our profile."""
+    data = folder / "ours.perf"
+    ours.measure(setting, [case], under=[*PERF, "-o", str(data), "--"])
+    lines = (line.split(maxsplit=2) for line in samples(data, "comm,ip,sym"))
+    names = [name for comm, address, name in lines if comm == WORKER and not int(address, 16) >> 63]
+    return report(f"ours, {case.name}, {setting}", names)
+
+
+def profiles(guest, ours, effort, name, folder):
+    """Yields all profiles of a case."""
+    case = next(case for case in CASES if case.name == name)
+    for setting in PROFILED:
+        for cache in STRIPE_CACHES if case.cached else STRIPE_CACHES[:1]:
+            yield profile_md(guest, effort, case, setting, cache, folder)
+        yield profile_ours(ours, case, setting, folder)

@@ -1,0 +1,84 @@
+//! What is measured: operations of clients, and jobs.
+
+use clap::ValueEnum;
+use stripewise::geometry::Geometry;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Case {
+    /// Sequential writes of whole stripes.
+    FullStripe,
+    /// Random writes of 4 KiB.
+    RandomWrite,
+    /// Random writes of 64 KiB.
+    #[value(name = "random-write-64k")]
+    RandomWrite64K,
+    /// Random writes of 128 KiB.
+    #[value(name = "random-write-128k")]
+    RandomWrite128K,
+    /// Random reads of 4 KiB.
+    RandomRead,
+    /// Sequential reads of 1 MiB.
+    SequentialRead,
+    /// A check of all redundancy, in bytes of each member.
+    Check,
+    /// A rebuild onto a new member, in bytes of it.
+    Rebuild,
+    /// Random reads of 4 KiB with a member lost.
+    DegradedRead,
+    /// Random writes of 4 KiB with a member lost.
+    DegradedWrite,
+}
+
+/// What is done over and over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Clients read so many bytes.
+    Read { bytes: usize, sequential: bool },
+    /// Clients write so many bytes.
+    Write { bytes: usize, sequential: bool },
+    /// A check of the whole array.
+    Check,
+    /// A rebuild of a whole member.
+    Rebuild,
+}
+
+impl Case {
+    /// All, those that leave a member lost at the end.
+    pub(super) const ALL: [Self; 10] = [
+        Self::FullStripe,
+        Self::RandomWrite,
+        Self::RandomWrite64K,
+        Self::RandomWrite128K,
+        Self::RandomRead,
+        Self::SequentialRead,
+        Self::Check,
+        Self::Rebuild,
+        Self::DegradedRead,
+        Self::DegradedWrite,
+    ];
+    /// What is measured if nothing is said.
+    pub(super) const USUAL: [Self; 3] = [Self::FullStripe, Self::RandomWrite, Self::RandomRead];
+
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    pub(super) fn is_degraded(self) -> bool {
+        matches!(self, Self::DegradedRead | Self::DegradedWrite)
+    }
+
+    pub(super) fn work(self, geometry: &Geometry) -> Work {
+        let random_write = |bytes| Work::Write { bytes, sequential: false };
+        match self {
+            Self::FullStripe => Work::Write { bytes: geometry.stripe_bytes() as usize, sequential: true },
+            Self::RandomWrite | Self::DegradedWrite => random_write(4 << 10),
+            Self::RandomWrite64K => random_write(64 << 10),
+            Self::RandomWrite128K => random_write(128 << 10),
+            Self::RandomRead | Self::DegradedRead => Work::Read { bytes: 4 << 10, sequential: false },
+            Self::SequentialRead => Work::Read { bytes: 1 << 20, sequential: true },
+            Self::Check => Work::Check,
+            Self::Rebuild => Work::Rebuild,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `stripewise class`: what kind of device members are.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use super::{chosen, done, print_json};
+use crate::{
+    client,
+    given::absolute_path,
+    protocol::{ClassChoice, MemberStatus, Request},
+    rundir::parse_name,
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ClassArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Only this member.
+    device: Option<String>,
+    /// What the member is, whatever was detected or said before; printed, if left out.
+    #[arg(value_enum)]
+    class: Option<ClassChoice>,
+}
+
+pub(super) fn class(args: &ClassArgs, json: bool) -> anyhow::Result<ExitCode> {
+    if let (Some(device), Some(class)) = (&args.device, args.class) {
+        return done(&args.name, &Request::Class { member: absolute_path(device)?, class });
+    }
+    let status = client::status(&args.name)?;
+    let members = chosen(&status, args.device.as_deref())?;
+    if json {
+        let entry = |member: &&MemberStatus| json!({ "device": member.device, "class": member.class, "given": member.class_given });
+        print_json(&members.iter().map(entry).collect::<Vec<_>>())?;
+    } else {
+        members
+            .iter()
+            .for_each(|member| println!("{:<8} {:<9} {}", member.class, source(member), member.device));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// From where a member's class is known.
+fn source(member: &MemberStatus) -> &'static str {
+    match member.class.as_str() {
+        _ if member.class_given => "as said",
+        "unknown" => "",
+        _ => "detected",
+    }
+}

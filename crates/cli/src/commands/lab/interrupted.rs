@@ -1,0 +1,80 @@
+//! A run that is interrupted says what is kept, how far it came, and what goes on with it.
+
+use std::{
+    process,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context;
+use stripewise_lab::runner::Progress;
+
+use crate::interrupt::Interrupt;
+
+/// What a shell says of a command that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+/// How often a signal is looked for: points may take seconds, and nobody is to wait for them.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How far a run has come.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    points: usize,
+    points_total: usize,
+    percent: u64,
+}
+
+/// Watches a run.
+#[derive(Clone)]
+pub(super) struct Watch(Arc<Mutex<Kept>>);
+
+impl Watch {
+    /// From now on a signal ends the program, with a word on what is kept. Finished points are in the folder already: one that
+    /// is just being written down is there as a whole afterwards, or is cut off by the next run.
+    pub(super) fn begin(resume: String, clear: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::watch().context("signals cannot be watched for")?;
+        let watch = Self(Arc::default());
+        let watched = watch.clone();
+        thread::spawn(move || {
+            while !interrupt.is_asked() {
+                thread::sleep(LOOK_EVERY);
+            }
+            clear();
+            eprintln!("stripewise: {}", told(watched.kept(), &resume));
+            process::exit(INTERRUPTED);
+        });
+        Ok(watch)
+    }
+
+    /// So far it has come.
+    pub(super) fn note(&self, at: Progress<'_>) {
+        let percent = 100 * at.done / at.total.max(1);
+        let kept = Kept { points: at.points, points_total: at.points_total, percent };
+        *self.0.lock().expect("no holder panics") = kept;
+    }
+
+    fn kept(&self) -> Kept {
+        *self.0.lock().expect("no holder panics")
+    }
+}
+
+fn told(Kept { points, points_total, percent }: Kept, resume: &str) -> String {
+    format!(
+        "interrupted at {percent} % of the work: {points} of {points_total} points are finished and kept; `{resume}` goes \
+         on with the others, and `stripewise lab report` shows what there is"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_has_how_far_it_came_and_how_it_goes_on() {
+        let kept = Kept { points: 3, points_total: 20, percent: 12 };
+        let text = told(kept, "stripewise lab run all --seed 1 --out results");
+        assert!(text.starts_with("interrupted at 12 % of the work: 3 of 20 points are finished and kept"));
+        assert!(text.contains("`stripewise lab run all --seed 1 --out results` goes on"), "{text}");
+    }
+}

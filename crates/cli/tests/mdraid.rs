@@ -1,0 +1,76 @@
+//! `bench/mdraid` without its kernel: that its scripts parse, that its table is right, and what it says where it cannot
+//! run. Without python3 that is said aloud; `STRIPEWISE_REQUIRE_TOOLS=1` fails instead.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/mdraid").canonicalize().unwrap()
+}
+
+fn said(command: &mut Command) -> (Output, String) {
+    let output = command.current_dir(folder()).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output, text)
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let (output, text) = said(command);
+    assert!(output.status.success(), "{command:?}: {text}");
+    text
+}
+
+fn has_python() -> bool {
+    let here = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
+    let required = std::env::var("STRIPEWISE_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
+    assert!(here || !required, "STRIPEWISE_REQUIRE_TOOLS=1, and there is no python3");
+    if !here {
+        eprintln!("\n*** SKIPPED, because: no python3\n");
+    }
+    here
+}
+
+#[test]
+fn the_scripts_and_the_load_generator_parse() {
+    for script in ["run", "build-kernel", "guest/init"] {
+        succeeds(Command::new("sh").args(["-n", script]));
+    }
+    succeeds(Command::new("cc").args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "guest/load.c"]));
+    if has_python() {
+        let parse = "import ast, pathlib; [ast.parse(path.read_text(), path) for path in pathlib.Path('.').rglob('*.py')]";
+        succeeds(Command::new("python3").args(["-c", parse]));
+    }
+}
+
+#[test]
+fn the_table_of_a_kept_result_is_right() {
+    if has_python() {
+        succeeds(
+            Command::new("python3").args(["-m", "unittest", "discover", "tests"]).env("PYTHONPATH", folder()),
+        );
+        let table = succeeds(Command::new("./run").args(["--table", "tests/sample.json"]));
+        assert!(table.starts_with("processor: an example") && table.contains("| met "), "{table}");
+    }
+}
+
+/// With nothing in the path but what the first checks need, it ends at the first thing missing.
+#[test]
+fn what_is_missing_is_told() {
+    let tools = tempfile::tempdir().unwrap();
+    for tool in ["dirname", "uname", "id"] {
+        let found = succeeds(Command::new("sh").args(["-c", &format!("command -v {tool}")]));
+        std::os::unix::fs::symlink(found.trim(), tools.path().join(tool)).unwrap();
+    }
+    let (output, text) = said(Command::new("/bin/sh").arg("run").env("PATH", tools.path()));
+    let expected = match rustix::process::geteuid().is_root() {
+        true => "no apt-get: the kernel is built from Debian's source",
+        false => "not root: packages are installed",
+    };
+    assert!(!output.status.success() && output.stdout.is_empty(), "{text}");
+    assert!(text.contains(expected), "{text}");
+}

@@ -1,0 +1,325 @@
+//! Writes that lie one behind the other wait together for the one before them, and are then written as one: small
+//! sequential writes become whole stripes, which need no reads, without a cache.
+//!
+//! Nobody waits who is alone: a write is gathered only if it begins where one under way ends, and only where at least
+//! [`STREAM_PARTS`] requests are under way in that one's stripe and the ones before; or where several that were gathered
+//! have ended and nobody has been since, as their clients are about to send more. The write before may be in the same
+//! stripe or end the stripe before. A gather is due when that one has ended, or when it goes to the end of its stripe. It
+//! hangs on claims alone, and these never wait for a gather: none can wait for itself.
+
+use std::{
+    future::Future,
+    ops::Range,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use stripewise_device::{SharedBuf, WriteFlags};
+
+use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
+use crate::{array::Promise, error::ArrayError, geometry::StripeIndex, rows::RowSet};
+
+/// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost more than
+/// it brings, as there are no others to be gathered.
+const STREAM_PARTS: u32 = 4;
+
+/// Where a write to one stripe goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) stripe: StripeIndex,
+    /// In the stripe's data bytes.
+    pub(crate) bytes: Range<usize>,
+    /// It begins its request: what lies before it is somebody else's.
+    pub(crate) leads: bool,
+}
+
+/// Where a stream of gathered writes goes on, until a write is there.
+pub(super) struct Expected {
+    stripe: StripeIndex,
+    start: usize,
+    /// Requests that were gathered last.
+    parts: u32,
+}
+
+impl Expected {
+    fn is_at(&self, place: &Place) -> bool {
+        self.stripe == place.stripe && self.start == place.bytes.start
+    }
+}
+
+/// What lies before a write in its stripe.
+pub(super) enum Before {
+    Nobody,
+    /// A stream.
+    Stream,
+    /// So many requests, which others in the stripes before may make a stream.
+    Some(u32),
+}
+
+/// A write that waits with others.
+pub(crate) struct Part {
+    pub(crate) data: SharedBuf,
+    pub(crate) flags: WriteFlags,
+    pub(crate) promise: Promise<Result<(), ArrayError>>,
+}
+
+/// Writes of one stripe that wait, without a gap between them.
+pub(super) struct Gather {
+    bytes: Range<usize>,
+    parts: Vec<Part>,
+    /// Requests that the write before is made of.
+    parts_before: u32,
+    /// They go to the end of the stripe, and will have this ticket.
+    full: Option<u64>,
+    /// What they wait for has ended.
+    is_due: bool,
+    /// Who is going to write them.
+    waker: Option<Waker>,
+}
+
+/// What became of a write that was to be gathered.
+pub(crate) enum Gathered {
+    /// It waits with others, which somebody writes.
+    Joined,
+    /// It is the first: somebody must wait until the gather is due, and write it.
+    First,
+    /// What it lies behind has ended meanwhile.
+    Alone(Part),
+}
+
+/// What else comes of a write that joined a gather.
+#[derive(Default)]
+struct Joined {
+    /// The gather goes to the end of its stripe now, with so many requests.
+    closed: Option<u32>,
+    /// Who is to be woken.
+    waker: Option<Waker>,
+}
+
+/// Gathered writes that are due, and their rows.
+pub(crate) struct Due<'a> {
+    pub(crate) bytes: Range<usize>,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) rows: LockRows<'a>,
+}
+
+/// How a gather stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// There is nothing more to wait for.
+    pub(crate) is_complete: bool,
+    /// Requests in it.
+    pub(crate) parts: u32,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// What lies before has ended, or the end of the stripe is reached.
+    Due,
+    /// That, and it is as many requests as the write before, or the end of the stripe is reached.
+    Complete,
+}
+
+impl Gather {
+    /// The requests in it, if it is complete.
+    pub(super) fn closed_parts(&self) -> u32 {
+        self.full.map_or(0, |_| self.parts.len() as u32)
+    }
+
+    /// What they wait for has ended. Who is to be woken.
+    pub(super) fn make_due(&mut self) -> Option<Waker> {
+        self.is_due = true;
+        self.waker.take()
+    }
+
+    /// Whether nothing more is to be waited for.
+    fn is_complete(&self) -> bool {
+        self.full.is_some() || self.is_due && self.parts.len() as u32 >= self.parts_before
+    }
+
+    fn standing(&self) -> Standing {
+        Standing { is_complete: self.is_complete(), parts: self.parts.len() as u32 }
+    }
+}
+
+impl Bucket {
+    fn gather(&mut self, stripe: StripeIndex) -> Option<&mut Gather> {
+        self.get(stripe)?.gather.as_deref_mut()
+    }
+
+    /// Several gathered writes end here. One alone is no stream any more.
+    fn expect(&mut self, next: Expected) {
+        if next.parts > 1 {
+            self.expected = Some(next);
+        }
+    }
+
+    /// What lies before a write.
+    #[inline]
+    pub(super) fn before(&mut self, place: &Place) -> Before {
+        if self.expected.as_ref().is_some_and(|expected| expected.is_at(place)) {
+            return Before::Stream;
+        }
+        let Some(active) = self.get(place.stripe) else { return Before::Nobody };
+        match &active.gather {
+            Some(gather) if gather.bytes.end == place.bytes.start => Before::Stream,
+            Some(_) => Before::Nobody,
+            None => active
+                .parts_before(place.bytes.start)
+                .map_or(Before::Nobody, |_| Before::Some(active.parts())),
+        }
+    }
+}
+
+impl RowLocks {
+    /// Whether a write may ever be gathered: whole stripes gain nothing by it.
+    #[inline]
+    pub(super) fn may_gather(&self, place: &Place) -> bool {
+        self.gathers.is_some_and(|stripe_bytes| place.bytes.len() < stripe_bytes)
+    }
+
+    /// Whether so many requests under way, right before a write in its stripe, belong to a stream together with those
+    /// in the stripes before.
+    pub(super) fn is_stream(&self, place: &Place, mut parts: u32) -> bool {
+        let mut stripe = place.stripe;
+        let mut may_look = place.leads || place.bytes.start > 0;
+        while parts < STREAM_PARTS {
+            let found = may_look.then(|| self.parts_to_the_end_before(stripe)).flatten();
+            let Some((previous, found)) = found else { return false };
+            (stripe, parts, may_look) = (previous, parts + found, true);
+        }
+        true
+    }
+
+    /// The requests under way in the stripe before, if one goes to its end.
+    fn parts_to_the_end_before(&self, stripe: StripeIndex) -> Option<(StripeIndex, u32)> {
+        let look = |active: &mut ActiveStripe, end| active.parts_before(end).map(|_| active.parts());
+        Some((StripeIndex(stripe.0.checked_sub(1)?), self.with_previous(stripe, look)?))
+    }
+
+    /// Looks at the stripe before, and where it ends.
+    fn with_previous<T>(
+        &self,
+        stripe: StripeIndex,
+        look: impl FnOnce(&mut ActiveStripe, usize) -> Option<T>,
+    ) -> Option<T> {
+        let previous = StripeIndex(stripe.0.checked_sub(1)?);
+        let mut bucket = self.bucket(previous).lock();
+        look(bucket.get(previous)?, self.gathers?)
+    }
+
+    /// Gathers a write that lies behind one under way.
+    pub(crate) fn gather(&self, place: &Place, part: Part) -> Gathered {
+        let looks_back = place.leads && place.bytes.start == 0;
+        // Whoever ends the stripe before must know before it is decided to wait for it.
+        let before =
+            looks_back.then(|| self.with_previous(place.stripe, ActiveStripe::wait_in_next)).flatten();
+        let (gathered, joined) = self.join(place, part, before);
+        let will_be_due = || self.with_previous(place.stripe, |a, _| a.is_waited_for_in_next().then_some(()));
+        // It may have ended between the two looks, when there was nobody to wake.
+        if before.is_some() && matches!(gathered, Gathered::First) && will_be_due().is_none() {
+            self.make_due(place.stripe);
+        }
+        if let Some(parts) = joined.closed {
+            let next = StripeIndex(place.stripe.0 + 1);
+            self.bucket(next).lock().expect(Expected { stripe: next, start: 0, parts });
+        }
+        joined.waker.into_iter().for_each(Waker::wake);
+        gathered
+    }
+
+    /// Joins a gather, or begins one behind the stripe before, a write of this one, or one that was expected to go on.
+    fn join(&self, place: &Place, part: Part, before: Option<u32>) -> (Gathered, Joined) {
+        let Place { stripe, bytes, .. } = place;
+        let mut bucket = self.bucket(*stripe).lock();
+        let expected =
+            bucket.expected.take_if(|expected| expected.is_at(place)).map(|expected| expected.parts);
+        let active = bucket.active(*stripe);
+        let before = before.or_else(|| active.parts_before(bytes.start));
+        let (mut gather, gathered) = match (active.gather.take(), before.max(expected)) {
+            (Some(mut gather), _) if gather.bytes.end == bytes.start => {
+                gather.bytes.end = bytes.end;
+                gather.parts.push(part);
+                (gather, Gathered::Joined)
+            }
+            (None, Some(parts_before)) => {
+                let (bytes, parts, is_due) = (bytes.clone(), vec![part], before.is_none());
+                let gather = Gather { bytes, parts, parts_before, full: None, is_due, waker: None };
+                (Box::new(gather), Gathered::First)
+            }
+            (other, _) => {
+                // If the stripe before was told that somebody waits, it wakes nobody, or somebody too early.
+                active.gather = other;
+                bucket.forget_idle(*stripe);
+                return (Gathered::Alone(part), Joined::default());
+            }
+        };
+        let closed = (self.gathers == Some(bytes.end)).then_some(gather.parts.len() as u32);
+        gather.full = closed.map(|parts| active.close(bytes.end, parts));
+        let waker = if gather.is_complete() { gather.waker.take() } else { None };
+        active.gather = Some(gather);
+        (gathered, Joined { closed, waker })
+    }
+
+    /// What the writes gathered in a stripe waited for has ended.
+    pub(super) fn make_due(&self, stripe: StripeIndex) {
+        let waker = self.bucket(stripe).lock().gather(stripe).and_then(Gather::make_due);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for the gather of a stripe; for whoever was told that it is to write it.
+    pub(crate) fn wait_for_gather(&self, stripe: StripeIndex, until: Until) -> WaitForGather<'_> {
+        WaitForGather { locks: self, stripe, until }
+    }
+
+    /// How the gather of a stripe stands, and takes note of who waits if it is not there yet.
+    fn look_at_gather(&self, stripe: StripeIndex, until: Until, waker: &Waker) -> (Standing, bool) {
+        let mut bucket = self.bucket(stripe).lock();
+        let gather = bucket.gather(stripe).expect("a gather stays until it is taken");
+        let is_there = gather.is_complete() || until == Until::Due && gather.is_due;
+        gather.waker = (!is_there).then(|| waker.clone());
+        (gather.standing(), is_there)
+    }
+
+    /// How the gather of a stripe stands now.
+    pub(crate) fn gather_standing(&self, stripe: StripeIndex) -> Standing {
+        self.bucket(stripe).lock().gather(stripe).expect("a gather stays until it is taken").standing()
+    }
+
+    /// Takes the gathered writes, to write them once their rows are had.
+    pub(crate) fn take_gather(
+        &self,
+        stripe: StripeIndex,
+        rows: impl FnOnce(Range<usize>) -> RowSet,
+    ) -> Due<'_> {
+        let mut bucket = self.bucket(stripe).lock();
+        let active = bucket.active(stripe);
+        let gather = active.gather.take().expect("a gather stays until it is taken");
+        let Gather { bytes, parts, full: ticket, .. } = *gather;
+        let (rows, end) = (rows(bytes.clone()), Some(bytes.end));
+        let wanted = Wanted { stripe, rows, parts: parts.len() as u32, end, ticket };
+        let (claim, _) = active.take_or_queue(&wanted, Waker::noop());
+        if ticket.is_none() {
+            bucket.expect(Expected { stripe, start: bytes.end, parts: wanted.parts });
+        }
+        let rows = LockRows { locks: self, wanted, state: LockState::Queued(claim) };
+        Due { bytes, parts, rows }
+    }
+}
+
+/// The future of [`RowLocks::wait_for_gather`].
+pub(crate) struct WaitForGather<'a> {
+    locks: &'a RowLocks,
+    stripe: StripeIndex,
+    until: Until,
+}
+
+impl Future for WaitForGather<'_> {
+    type Output = Standing;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Standing> {
+        let (standing, is_there) = self.locks.look_at_gather(self.stripe, self.until, cx.waker());
+        if is_there { Poll::Ready(standing) } else { Poll::Pending }
+    }
+}

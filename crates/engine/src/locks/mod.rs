@@ -1,0 +1,387 @@
+//! Row locks: writes to different rows of one stripe run together; waiting is a future, never a blocked thread.
+//!
+//! A table of buckets holds the active stripes; each has a bit set of locked rows and a queue. The queue is first
+//! come, first served where rows overlap, so that a rebuild that wants a whole stripe is not starved by small
+//! writes. No lock but the row bits is held across I/O. As it knows which writes are under way, it is also where
+//! those that lie behind one another are [gathered](gather).
+
+mod gather;
+mod stripe;
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use gather::{Before, Expected};
+pub(crate) use gather::{Due, Gathered, Part, Place, Until};
+use stripe::ActiveStripe;
+use stripewise_device::sync::seam::Mutex;
+
+use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
+
+/// Buckets of the table: enough that two of the requests in flight rarely share one.
+const BUCKETS_DEFAULT: usize = 1024;
+
+/// The table of locked rows.
+pub(crate) struct RowLocks {
+    buckets: Box<[Mutex<Bucket>]>,
+    /// The data bytes of a stripe where writes are gathered; none where they are not.
+    gathers: Option<usize>,
+}
+
+/// Active stripes with the same hash.
+#[derive(Default)]
+struct Bucket {
+    active: Vec<ActiveStripe>,
+    /// Where a stream of gathered writes goes on.
+    expected: Option<Expected>,
+}
+
+impl Bucket {
+    fn index(&self, stripe: StripeIndex) -> Option<usize> {
+        self.active.iter().position(|active| active.stripe == stripe)
+    }
+
+    fn get(&mut self, stripe: StripeIndex) -> Option<&mut ActiveStripe> {
+        self.active.iter_mut().find(|active| active.stripe == stripe)
+    }
+
+    fn active(&mut self, stripe: StripeIndex) -> &mut ActiveStripe {
+        let index = self.index(stripe).unwrap_or_else(|| {
+            self.active.push(ActiveStripe::new(stripe));
+            self.active.len() - 1
+        });
+        &mut self.active[index]
+    }
+
+    /// Forgets a stripe on which nobody works any more.
+    fn forget_idle(&mut self, stripe: StripeIndex) {
+        self.active.retain(|active| active.stripe != stripe || !active.is_idle());
+    }
+}
+
+/// Rows of a stripe that are wanted.
+#[derive(Clone, Copy)]
+struct Wanted {
+    stripe: StripeIndex,
+    rows: RowSet,
+    /// Requests of clients that want them.
+    parts: u32,
+    /// Where a write ends in the stripe's data bytes.
+    end: Option<usize>,
+    /// The ticket that it was given beforehand.
+    ticket: Option<u64>,
+}
+
+impl Wanted {
+    /// What a client's write wants.
+    fn write(place: &Place, rows: RowSet) -> Self {
+        Self { stripe: place.stripe, rows, parts: 1, end: Some(place.bytes.end), ticket: None }
+    }
+}
+
+/// Rows that somebody has, or is going to have.
+#[derive(Clone, Copy)]
+struct Claim {
+    stripe: StripeIndex,
+    rows: RowSet,
+    /// Tells the claims of a stripe apart.
+    ticket: u64,
+    parts: u32,
+}
+
+/// How a write gets at its rows.
+pub(crate) enum Entry<'a> {
+    /// It has them.
+    Had(RowGuard<'a>),
+    /// Others have them, or wait for them.
+    Busy,
+    /// It lies behind a write under way, to be gathered with others.
+    Behind,
+}
+
+impl Default for RowLocks {
+    fn default() -> Self {
+        Self::with_buckets(BUCKETS_DEFAULT)
+    }
+}
+
+impl RowLocks {
+    pub(crate) fn new(locks: StripeLocks, gathers: Option<usize>) -> Self {
+        let table = match locks {
+            StripeLocks::Few(count) => Self::with_buckets(count as usize),
+            StripeLocks::PerBucket => Self::default(),
+        };
+        Self { gathers, ..table }
+    }
+
+    /// A table with the given number of buckets (rounded up to a power of two), that gathers nothing.
+    pub(crate) fn with_buckets(buckets: usize) -> Self {
+        let buckets = (0..buckets.max(1).next_power_of_two()).map(|_| Mutex::default()).collect();
+        Self { buckets, gathers: None }
+    }
+
+    /// Locks rows of a stripe. Dropping the guard unlocks them.
+    pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_> {
+        self.lock_wanted(Wanted { stripe, rows, parts: 0, end: None, ticket: None })
+    }
+
+    /// As [`RowLocks::lock`], for a write.
+    pub(crate) fn lock_write(&self, place: &Place, rows: RowSet) -> LockRows<'_> {
+        self.lock_wanted(Wanted::write(place, rows))
+    }
+
+    fn lock_wanted(&self, wanted: Wanted) -> LockRows<'_> {
+        let stripe = StripeIndex(mutants::lock_key(wanted.stripe.0));
+        LockRows { locks: self, wanted: Wanted { stripe, ..wanted }, state: LockState::New }
+    }
+
+    /// Locks rows for a write, if nobody has them or waits for them and it is not to be gathered.
+    #[inline]
+    pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_> {
+        let may_wait = self.may_gather(place);
+        if may_wait && place.bytes.start == 0 && self.is_stream(place, 0) {
+            return Entry::Behind;
+        }
+        let stripe = StripeIndex(mutants::lock_key(place.stripe.0));
+        let mut bucket = self.bucket(stripe).lock();
+        if may_wait {
+            match bucket.before(place) {
+                Before::Nobody => {}
+                Before::Stream => return Entry::Behind,
+                Before::Some(parts) => {
+                    drop(bucket);
+                    if self.is_stream(place, parts) {
+                        return Entry::Behind;
+                    }
+                    bucket = self.bucket(stripe).lock();
+                }
+            }
+        }
+        match bucket.active(stripe).take(&Wanted { stripe, ..Wanted::write(place, rows) }) {
+            Some(claim) => Entry::Had(RowGuard { locks: self, claim }),
+            None => Entry::Busy,
+        }
+    }
+
+    /// Goes on with rows that were [kept](RowGuard::keep).
+    pub(crate) fn resume(&self, kept: KeptRows) -> RowGuard<'_> {
+        RowGuard { locks: self, claim: kept.0 }
+    }
+
+    /// Whether nobody has rows, or waits.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.buckets.iter().all(|bucket| bucket.lock().active.is_empty())
+    }
+
+    fn bucket(&self, stripe: StripeIndex) -> &Mutex<Bucket> {
+        // Fibonacci hashing: neighbouring stripes spread over the buckets.
+        let hash = stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
+    /// Takes rows if they are free, else queues. The claim, and whether it must wait.
+    fn acquire(&self, wanted: &Wanted, waker: &Waker) -> (Claim, bool) {
+        let mut bucket = self.bucket(wanted.stripe).lock();
+        bucket.active(wanted.stripe).take_or_queue(wanted, waker)
+    }
+
+    /// Whether a claim is still in the queue; renews its waker.
+    fn still_waits(&self, claim: &Claim, waker: &Waker) -> bool {
+        let mut bucket = self.bucket(claim.stripe).lock();
+        let active = bucket.get(claim.stripe);
+        let queued =
+            active.and_then(|active| active.queue.iter_mut().find(|w| w.claim.ticket == claim.ticket));
+        queued.is_some_and(|waiter| {
+            waiter.waker.clone_from(waker);
+            true
+        })
+    }
+
+    /// Changes an active stripe as a claim ends, serves its queue and forgets it when nothing is left.
+    fn release(&self, claim: &Claim, change: impl FnOnce(&mut ActiveStripe)) {
+        let mut wakers = Vec::new();
+        let is_next_due = {
+            let mut bucket = self.bucket(claim.stripe).lock();
+            let index = bucket.index(claim.stripe).expect("a held stripe is active");
+            let active = &mut bucket.active[index];
+            change(active);
+            let is_next_due = active.end(claim, &mut wakers);
+            active.grant(&mut wakers);
+            if active.is_idle() {
+                bucket.active.swap_remove(index);
+            }
+            is_next_due
+        };
+        if is_next_due && !mutants::lives(mutants::Mutant::GatheredNotWoken) {
+            self.make_due(StripeIndex(claim.stripe.0 + 1));
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn unlock(&self, claim: &Claim) {
+        self.release(claim, |active| {
+            debug_assert_eq!(active.held & claim.rows, claim.rows, "only held rows are unlocked");
+            active.held = active.held - claim.rows;
+        });
+    }
+
+    /// A waiter that gives up: if it was granted the rows meanwhile, it gives them back.
+    fn give_up(&self, claim: &Claim) {
+        self.release(claim, |active| {
+            let queued = active.queue.len();
+            active.queue.retain(|w| w.claim.ticket != claim.ticket);
+            if active.queue.len() == queued {
+                active.held = active.held - claim.rows;
+            }
+        });
+    }
+}
+
+enum LockState {
+    New,
+    Queued(Claim),
+    Done,
+}
+
+/// The future of [`RowLocks::lock`].
+pub(crate) struct LockRows<'a> {
+    locks: &'a RowLocks,
+    wanted: Wanted,
+    state: LockState,
+}
+
+impl<'a> Future for LockRows<'a> {
+    type Output = RowGuard<'a>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<RowGuard<'a>> {
+        let (claim, waits) = match self.state {
+            LockState::New => self.locks.acquire(&self.wanted, cx.waker()),
+            LockState::Queued(claim) => (claim, self.locks.still_waits(&claim, cx.waker())),
+            LockState::Done => unreachable!("a lock future is polled once when ready"),
+        };
+        if waits {
+            self.state = LockState::Queued(claim);
+            return Poll::Pending;
+        }
+        self.state = LockState::Done;
+        Poll::Ready(RowGuard { locks: self.locks, claim })
+    }
+}
+
+impl Drop for LockRows<'_> {
+    fn drop(&mut self) {
+        if let LockState::Queued(claim) = self.state {
+            self.locks.give_up(&claim);
+        }
+    }
+}
+
+/// Locked rows of one stripe.
+pub(crate) struct RowGuard<'a> {
+    locks: &'a RowLocks,
+    claim: Claim,
+}
+
+/// Locked rows that somebody else goes on with. Whoever loses them leaves them locked for ever.
+#[must_use = "the rows stay locked until they are resumed"]
+pub(crate) struct KeptRows(Claim);
+
+impl RowGuard<'_> {
+    /// Keeps the rows locked, to be resumed.
+    pub(crate) fn keep(self) -> KeptRows {
+        let kept = KeptRows(self.claim);
+        std::mem::forget(self);
+        kept
+    }
+}
+
+impl Drop for RowGuard<'_> {
+    fn drop(&mut self) {
+        self.locks.unlock(&self.claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, task::noop_waker_ref};
+
+    use super::*;
+
+    const S: StripeIndex = StripeIndex(7);
+
+    fn enter(locks: &RowLocks, rows: std::ops::Range<usize>) -> Option<RowGuard<'_>> {
+        let place = Place { stripe: S, bytes: 0..512, leads: true };
+        match locks.enter(&place, RowSet::range(rows)) {
+            Entry::Had(guard) => Some(guard),
+            Entry::Busy => None,
+            Entry::Behind => unreachable!("this table gathers nothing"),
+        }
+    }
+
+    fn ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        match future.poll_unpin(&mut Context::from_waker(noop_waker_ref())) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn different_rows_run_together_and_the_same_wait() {
+        let locks = RowLocks::default();
+        let first = ready(&mut locks.lock(S, RowSet::range(0..4))).unwrap();
+        assert!(ready(&mut locks.lock(S, RowSet::range(4..8))).is_some());
+        let mut waiting = locks.lock(S, RowSet::range(3..5));
+        assert!(ready(&mut waiting).is_none());
+        drop(first);
+        assert!(ready(&mut waiting).is_some());
+    }
+
+    #[test]
+    fn a_try_takes_what_is_free_and_nothing_else() {
+        let locks = RowLocks::default();
+        let first = enter(&locks, 0..4).unwrap();
+        assert!(enter(&locks, 3..5).is_none());
+        let second = enter(&locks, 4..8).unwrap();
+        let mut waiting = locks.lock(S, RowSet::range(0..8));
+        assert!(ready(&mut waiting).is_none());
+        assert!(enter(&locks, 9..10).is_some());
+        let kept = first.keep();
+        drop(second);
+        assert!(ready(&mut waiting).is_none(), "what was kept is still locked");
+        drop(locks.resume(kept));
+        assert!(enter(&locks, 0..1).is_none(), "they go to who waits");
+        assert!(ready(&mut waiting).is_some());
+    }
+
+    #[test]
+    fn a_whole_stripe_is_not_starved() {
+        let locks = RowLocks::with_buckets(1);
+        let small = ready(&mut locks.lock(S, RowSet::range(0..1))).unwrap();
+        let mut whole = locks.lock(S, RowSet::range(0..16));
+        assert!(ready(&mut whole).is_none());
+        let mut later = locks.lock(S, RowSet::range(5..6));
+        assert!(ready(&mut later).is_none(), "row 5 is free but an older waiter wants it");
+        drop(small);
+        assert!(ready(&mut later).is_none());
+        let whole = ready(&mut whole).unwrap();
+        drop(whole);
+        assert!(ready(&mut later).is_some());
+    }
+
+    #[test]
+    fn a_dropped_waiter_leaves_nothing_locked() {
+        let locks = RowLocks::default();
+        let first = ready(&mut locks.lock(S, RowSet::range(0..1))).unwrap();
+        let mut never_polled_again = locks.lock(S, RowSet::range(0..1));
+        let mut queued = locks.lock(S, RowSet::range(0..1));
+        assert!(ready(&mut never_polled_again).is_none() && ready(&mut queued).is_none());
+        drop(first);
+        drop(never_polled_again);
+        assert!(ready(&mut queued).is_some());
+        assert!(locks.is_idle(), "idle stripes are forgotten");
+    }
+}

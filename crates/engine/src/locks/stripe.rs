@@ -1,0 +1,181 @@
+//! One active stripe: who has rows of it, who waits for them, and which of its writes others lie behind.
+
+use std::{collections::VecDeque, task::Waker};
+
+use super::{Claim, Wanted, gather::Gather};
+use crate::{geometry::StripeIndex, rows::RowSet};
+
+/// A stripe that somebody works on.
+pub(super) struct ActiveStripe {
+    pub(super) stripe: StripeIndex,
+    pub(super) held: RowSet,
+    pub(super) queue: VecDeque<Waiter>,
+    last_ticket: u64,
+    /// Requests that the writes are made of which have rows here or wait for them.
+    parts: u32,
+    tail: Option<Tail>,
+    /// Writes that wait behind the tail, of this stripe or of the one before.
+    pub(super) gather: Option<Box<Gather>>,
+}
+
+/// A claim that waits for its rows.
+pub(super) struct Waiter {
+    pub(super) claim: Claim,
+    pub(super) waker: Waker,
+}
+
+/// A write, behind which the next one of a stream would lie: the newest, or the one that others wait for.
+struct Tail {
+    ticket: u64,
+    /// Where it ends in the stripe's data bytes.
+    end: usize,
+    /// Requests that it is made of.
+    parts: u32,
+    /// Writes gathered in the next stripe wait for it.
+    next_waits: bool,
+}
+
+impl ActiveStripe {
+    pub(super) fn new(stripe: StripeIndex) -> Self {
+        Self {
+            stripe,
+            held: RowSet::EMPTY,
+            queue: VecDeque::new(),
+            last_ticket: 0,
+            parts: 0,
+            tail: None,
+            gather: None,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.queue.is_empty() && self.gather.is_none()
+    }
+
+    fn is_free(&self, rows: &RowSet) -> bool {
+        !self.held.intersects(rows) && !self.queue.iter().any(|w| w.claim.rows.intersects(rows))
+    }
+
+    /// Takes rows if they are free.
+    pub(super) fn take(&mut self, wanted: &Wanted) -> Option<Claim> {
+        if !self.is_free(&wanted.rows) {
+            return None;
+        }
+        self.held |= wanted.rows;
+        Some(self.claim(wanted))
+    }
+
+    /// Takes rows if they are free, else queues. The claim, and whether it must wait.
+    pub(super) fn take_or_queue(&mut self, wanted: &Wanted, waker: &Waker) -> (Claim, bool) {
+        if let Some(claim) = self.take(wanted) {
+            return (claim, false);
+        }
+        let claim = self.claim(wanted);
+        self.queue.push_back(Waiter { claim, waker: waker.clone() });
+        (claim, true)
+    }
+
+    fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
+    /// Notes who has rows, or waits for them.
+    fn claim(&mut self, wanted: &Wanted) -> Claim {
+        let Wanted { stripe, rows, parts, end, ticket } = *wanted;
+        self.parts += parts;
+        if let Some(ticket) = ticket {
+            return Claim { stripe, rows, ticket, parts };
+        }
+        let ticket = self.next_ticket();
+        // Nobody takes the place of a tail that others wait for: they would wait for it too, and for the next.
+        let is_waited_for = self.gather.is_some() || self.tail.as_ref().is_some_and(|tail| tail.next_waits);
+        if let Some(end) = end
+            && !is_waited_for
+        {
+            self.tail = Some(Tail { ticket, end, parts, next_waits: false });
+        }
+        Claim { stripe, rows, ticket, parts }
+    }
+
+    /// The gather goes to the end of the stripe: it is what the next stripe's writes lie behind from now on. The ticket
+    /// that its claim will have.
+    pub(super) fn close(&mut self, end: usize, parts: u32) -> u64 {
+        let ticket = self.next_ticket();
+        // Who waits in the next stripe for the tail before waits for this one from now on.
+        let next_waits = self.is_waited_for_in_next();
+        self.tail = Some(Tail { ticket, end, parts, next_waits });
+        ticket
+    }
+
+    /// A claim ends. Wakes who waits behind it in this stripe, and tells whether somebody does in the next.
+    pub(super) fn end(&mut self, claim: &Claim, wakers: &mut Vec<Waker>) -> bool {
+        self.parts -= claim.parts;
+        let Some(tail) = self.tail.take_if(|tail| tail.ticket == claim.ticket) else { return false };
+        wakers.extend(self.gather.as_mut().and_then(|gather| gather.make_due()));
+        tail.next_waits
+    }
+
+    /// The requests of the write under way that ends there.
+    pub(super) fn parts_before(&self, end: usize) -> Option<u32> {
+        self.tail.as_ref().filter(|tail| tail.end == end).map(|tail| tail.parts)
+    }
+
+    /// All requests that are under way here.
+    pub(super) fn parts(&self) -> u32 {
+        self.parts + self.gather.as_ref().map_or(0, |gather| gather.closed_parts())
+    }
+
+    /// As [`ActiveStripe::parts_before`], for somebody in the next stripe who is going to wait for it.
+    pub(super) fn wait_in_next(&mut self, end: usize) -> Option<u32> {
+        let parts = self.parts_before(end)?;
+        self.tail.as_mut()?.next_waits = true;
+        Some(parts)
+    }
+
+    /// Whether somebody in the next stripe will be woken.
+    pub(super) fn is_waited_for_in_next(&self) -> bool {
+        self.tail.as_ref().is_some_and(|tail| tail.next_waits)
+    }
+
+    /// Gives rows to waiters, oldest first, none past an older one that it overlaps.
+    pub(super) fn grant(&mut self, wakers: &mut Vec<Waker>) {
+        let mut blocked = self.held;
+        let mut granted = RowSet::EMPTY;
+        self.queue.retain(|Waiter { claim, waker }| {
+            let free = !blocked.intersects(&claim.rows);
+            blocked |= claim.rows;
+            if free {
+                granted |= claim.rows;
+                wakers.push(waker.clone());
+            }
+            !free
+        });
+        debug_assert!(!self.held.intersects(&granted), "rows are granted to one holder at a time");
+        self.held |= granted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRIPE: StripeIndex = StripeIndex(3);
+
+    fn write(rows: std::ops::Range<usize>, end: usize, ticket: Option<u64>) -> Wanted {
+        Wanted { stripe: STRIPE, rows: RowSet::range(rows), parts: 1, end: Some(end), ticket }
+    }
+
+    /// Two streams over the same stripe: one had ended it, and the next stripe waited for that, when the other closed it,
+    /// and nobody was woken.
+    #[test]
+    fn who_waits_in_the_next_stripe_is_woken_whoever_closes_this_one() {
+        let mut stripe = ActiveStripe::new(STRIPE);
+        let first = stripe.take(&write(0..1, 8192, None)).unwrap();
+        assert_eq!(stripe.wait_in_next(8192), Some(1));
+        let ticket = stripe.close(8192, 4);
+        let second = stripe.take(&write(1..2, 8192, Some(ticket))).unwrap();
+        assert!(!stripe.end(&first, &mut Vec::new()), "the one that closed it is still under way");
+        assert!(stripe.end(&second, &mut Vec::new()));
+    }
+}

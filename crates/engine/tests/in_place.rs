@@ -1,0 +1,132 @@
+//! Writes in place take a shortcut; nobody can tell by what it leaves.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use smallvec::smallvec;
+use stripewise_device::{
+    Device, IoBuf, IoErrorKind, WriteFlags,
+    memory::MemoryDevice,
+    wrap::{Fault, FaultRule, Faults, Operation},
+};
+use stripewise_engine::{
+    Array, ArrayReport, CreateOptions, MemberState, MemberStatsReport, StatsReport, TraceFilter,
+    geometry::Level,
+    plan::selection::{POLICIES, Policy},
+};
+use stripewise_sim::World;
+
+const MEMBER_BYTES: u64 = 4 << 20;
+const BLOCK: usize = 4096;
+/// Of the array, that are written.
+const BLOCKS: usize = 96;
+
+struct Bench {
+    world: World,
+    array: Array,
+    members: Vec<Arc<MemoryDevice>>,
+    faults: Vec<Arc<Faults>>,
+    content: Vec<u8>,
+}
+
+fn bench(level: Level, members: usize, chunk_bytes: u32, policy: &'static Policy) -> Bench {
+    let world = World::new(1);
+    let memory = |i| Arc::new(MemoryDevice::new(format!("memory{i}"), MEMBER_BYTES));
+    let members: Vec<_> = (0..members).map(memory).collect();
+    let (devices, faults): (Vec<_>, Vec<_>) =
+        members.iter().map(|member| Fault::new(member.clone() as Arc<dyn Device>)).unzip();
+    let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
+    let mut options = CreateOptions::new("sim:in-place", level, devices);
+    options.chunk_bytes = chunk_bytes;
+    options.assume_clean = true;
+    options.policy = Some(policy);
+    let env = world.env();
+    let array = world.run(async move { Array::create(env, options).await }).unwrap();
+    Bench { world, array, members, faults, content: vec![0; BLOCKS * BLOCK] }
+}
+
+impl Bench {
+    /// Writes of one to three blocks and some that are none, the same for a seed.
+    fn write(&mut self, seed: u64, count: usize) {
+        let (array, mut content) = (self.array.clone(), std::mem::take(&mut self.content));
+        self.content = self.world.run(async move {
+            let mut rng = Rng::with_seed(seed);
+            for _ in 0..count {
+                let at = rng.usize(..BLOCKS - 3) * BLOCK + if rng.u8(..5) == 0 { 512 } else { 0 };
+                let len = rng.usize(1..=3) * BLOCK - if rng.u8(..5) == 0 { 1024 } else { 0 };
+                let data: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+                content[at..at + len].copy_from_slice(&data);
+                let data = IoBuf::copy_of(&data).freeze();
+                array.write(at as u64, data, WriteFlags { fua: rng.bool() }).await.unwrap();
+            }
+            let found = array.read(0, IoBuf::with_len(content.len())).await.unwrap();
+            assert!(*found == *content, "seed {seed}");
+            content
+        });
+    }
+
+    fn report(&self) -> ArrayReport {
+        let array = self.array.clone();
+        self.world.run(async move { array.report().await })
+    }
+
+    fn counters(&self) -> (StatsReport, Vec<MemberStatsReport>) {
+        let members = self.report().members.iter().map(|member| member.stats).collect();
+        (self.array.stats().report(), members)
+    }
+
+    /// The members' data, without what tells arrays apart.
+    fn data(&self) -> Vec<Vec<u8>> {
+        let read = |member: &Arc<MemoryDevice>| {
+            let buf = smallvec![IoBuf::with_len(MEMBER_BYTES as usize)];
+            let done = member.read(0, buf).try_ready().unwrap();
+            done.into_one().unwrap()[1 << 20..].to_vec()
+        };
+        self.members.iter().map(read).collect()
+    }
+}
+
+#[test]
+fn the_shortcut_leaves_and_counts_what_the_plan_does() {
+    let shapes =
+        [(Level::Raid4, 5), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)];
+    for (level, members) in shapes {
+        for policy in POLICIES {
+            for chunk_bytes in [4096, 16384] {
+                // Whoever traces sees plans, so there are plans.
+                let [mut short, mut planned] = [(); 2].map(|()| bench(level, members, chunk_bytes, policy));
+                planned.array.trace_decisions(TraceFilter::default(), 1);
+                short.write(7, 300);
+                planned.write(7, 300);
+                let what = format!("{level:?}, {members} members, {}, {chunk_bytes}", policy.name);
+                assert!(short.data() == planned.data(), "{what}");
+                assert_eq!(short.counters(), planned.counters(), "{what}");
+            }
+        }
+    }
+}
+
+/// A block that cannot be read, and a member that goes away, in the middle of it.
+#[test]
+fn the_shortcut_gives_way_to_faults() {
+    for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 8)] {
+        let mut bench = bench(level, members, 16384, POLICIES[0]);
+        bench.write(1, 50);
+        for faults in bench.faults.clone() {
+            faults.add(FaultRule {
+                operation: Operation::Read,
+                range_bytes: (1 << 20)..(1 << 20) + 16384,
+                kind: IoErrorKind::Medium,
+                times: u32::MAX,
+                healed_by_write: true,
+            });
+            bench.write(2, 50);
+        }
+        bench.faults[1].set_gone(true);
+        bench.write(3, 100);
+        let in_sync = bench.report().members.iter().filter(|m| m.state == MemberState::InSync).count();
+        assert_eq!(in_sync, members - 1, "the one that has gone, and nobody else, was dropped");
+    }
+}
