@@ -100,22 +100,27 @@ impl MemberStats {
     pub(crate) fn count_plan(&self, bands: &[Band], ops: &ColumnOps) {
         self.add(MemberIndex::stripe_writes, 1);
         for band in bands {
-            let index = match band.cycle {
-                Cycle::Full => MemberIndex::blocks_full,
-                Cycle::Rmw => MemberIndex::blocks_rmw,
-                Cycle::Rcw => MemberIndex::blocks_rcw,
-                Cycle::Direct | Cycle::Recover => continue,
-            };
-            self.add(index, (band.rows & ops.w).len() as u64);
+            self.count_blocks(band.cycle, (band.rows & ops.w).len() as u64);
         }
+    }
+
+    #[inline]
+    fn count_blocks(&self, cycle: Cycle, blocks: u64) {
+        let index = match cycle {
+            Cycle::Full => MemberIndex::blocks_full,
+            Cycle::Rmw => MemberIndex::blocks_rmw,
+            Cycle::Rcw => MemberIndex::blocks_rcw,
+            Cycle::Direct | Cycle::Recover => return,
+        };
+        self.add(index, blocks);
     }
 }
 
 impl MemberStats {
-    /// As [`MemberStats::count_plan`], for a plan that is one read-modify-write of so many rows.
-    pub(crate) fn count_rmw(&self, rows: u64) {
+    /// As [`MemberStats::count_plan`], for a plan that is one cycle of so many rows.
+    pub(crate) fn count_rows(&self, cycle: Cycle, rows: u64) {
         self.add(MemberIndex::stripe_writes, 1);
-        self.add(MemberIndex::blocks_rmw, rows);
+        self.count_blocks(cycle, rows);
     }
 }
 
@@ -156,21 +161,26 @@ impl Stats {
             self.add(Index::stripe_writes_full, 1);
         }
         for band in &plan.bands {
-            let counter = match band.cycle {
-                Cycle::Direct => continue,
-                Cycle::Full => Index::rows_full,
-                Cycle::Rmw => Index::rows_rmw,
-                Cycle::Rcw => Index::rows_rcw,
-                Cycle::Recover => Index::rows_recovered,
-            };
-            self.add(counter, band.rows.len() as u64);
+            self.count_cycle(band.cycle, band.rows.len() as u64);
         }
     }
 
-    /// As [`Stats::count_plan`], for a plan that is one read-modify-write of so many rows.
-    pub(crate) fn count_rmw(&self, rows: u64) {
+    #[inline]
+    fn count_cycle(&self, cycle: Cycle, rows: u64) {
+        let counter = match cycle {
+            Cycle::Direct => return,
+            Cycle::Full => Index::rows_full,
+            Cycle::Rmw => Index::rows_rmw,
+            Cycle::Rcw => Index::rows_rcw,
+            Cycle::Recover => Index::rows_recovered,
+        };
+        self.add(counter, rows);
+    }
+
+    /// As [`Stats::count_plan`], for a plan that is one cycle of so many rows, none of them whole.
+    pub(crate) fn count_rows(&self, cycle: Cycle, rows: u64) {
         self.add(Index::stripe_writes, 1);
-        self.add(Index::rows_rmw, rows);
+        self.count_cycle(cycle, rows);
     }
 
     pub(crate) fn count_recovered(&self) {

@@ -335,3 +335,29 @@ fn an_old_member_is_no_half_of_an_array_that_cannot_split() {
     lab.members[3].poke(4096, &old.encode()[..]);
     lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
 }
+
+/// An old member that was cut off while it wrote down that m0 failed: m1, whom it counts, went on without it, and has
+/// failed since. Once it was enough that none of those who are left were among them it counts.
+#[test]
+fn an_old_member_that_counts_one_who_went_on_without_it_is_no_half_of_a_split_array() {
+    let four = Shape { level: Level::Raid6, members: 4, chunk_bytes: 16384 };
+    let mut lab = Lab::new(25, four);
+    lab.run_clients(1, 5);
+    let array = lab.array.clone();
+    lab.world.run(async move {
+        array.fail("m3").await?;
+        array.fail("m1").await
+    })
+    .unwrap();
+    lab.stop();
+    let block = lab.members[3].snapshot().bytes()[4096..8192].to_vec();
+    let mut old = Superblock::decode(&block, 8).unwrap();
+    old.roles.set(0, stripewise_format::md::Role::Faulty).unwrap();
+    old.roles.set(2, stripewise_format::md::Role::Spare).unwrap();
+    lab.members[3].poke(4096, &old.encode()[..]);
+    lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
+    // Had m1 not been there, both could have gone on.
+    lab.members[1].poke(4096, &[0; 4096]);
+    let split = lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap_err();
+    assert!(split.to_string().contains("split brain"), "{split}");
+}

@@ -47,4 +47,6 @@ fn stories_that_ended_badly_end_well() {
     // A member that had begun to write down another's failure when power failed, and was absent at the next opening, was
     // taken for the other half of a split array.
     ends_well(&Plan::new(1973));
+    // The same, when all whom that member counted had failed or gone since, and others had joined.
+    ends_well(&Plan::new(42234));
 }

@@ -4,6 +4,7 @@
 //! failed members recorded -> done. One direction, no stepping back; a read that fails before anything is written
 //! starts the plan anew with what is left.
 
+mod closed_form;
 mod control;
 mod detached;
 mod device;
@@ -11,7 +12,6 @@ mod extents;
 mod failure;
 mod flush;
 mod gathered;
-mod in_place;
 mod kept;
 mod read;
 mod recover;

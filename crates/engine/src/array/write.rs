@@ -242,10 +242,10 @@ impl Shared {
         }
         let selection = &**self.selection.get(request).value();
         let (mut reads, mut writes) = (Reads::default(), Writes::default());
-        if let Some(in_place) = self.in_place(&topology, selection, &write.span)
-            && let Some(old) = in_place.read(&mut reads)
+        if let Some(form) = self.closed_form(&topology, selection, &write.span)
+            && let Some(old) = form.read(&mut reads)
         {
-            self.request_in_place(&in_place, write, old, &mut writes);
+            self.request_closed_form(&form, write, old, &mut writes);
             return self.end_at_once(request, topology, (rows, intent), writes);
         }
         let mut planned = Planned::default();

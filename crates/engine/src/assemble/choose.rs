@@ -308,10 +308,8 @@ fn promote_complete(chosen: &mut Chosen) {
     }
 }
 
-/// A member left out as failed that itself calls chosen ones faulty and counts none as active: both sides went on. One
-/// that counts some of them was only about to write down a failure when it was cut off: had its side gone on, it would
-/// have called all that were not there faulty. Where two halves cannot both have enough members, there is no split: what
-/// such a member knows of is from before the chosen ones joined.
+/// Two sides of an array that both went on. Where two halves cannot both have enough members there is no split: what a
+/// member knows that was left out is from before the chosen ones joined.
 fn check_split(
     examined: &[Examination],
     chosen: &Chosen,
@@ -321,27 +319,31 @@ fn check_split(
     if options.force || 2 * need > chosen.geometry.members() {
         return Ok(());
     }
+    let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));
+    let active: Vec<_> = active.map(|part| &examined[part.index()].superblock).collect();
     let fresh = &examined[chosen.freshest].superblock;
-    for other in examined {
-        let left_out = fresh.roles.of(other.superblock.dev_number) == Some(Role::Faulty);
-        let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));
-        let roles =
-            active.map(|part| other.superblock.roles.of(examined[part.index()].superblock.dev_number));
-        let (mut calls_faulty, mut counts) = (false, false);
-        for role in roles {
-            calls_faulty |= role == Some(Role::Faulty);
-            counts |= matches!(role, Some(Role::Active(_)));
-        }
-        let says_we_failed = calls_faulty && !counts;
-        let thinks_itself_active = matches!(other.superblock.role(), Role::Active(_));
-        if left_out && thinks_itself_active && says_we_failed {
-            return Err(AssembleError::SplitBrain {
-                newer: name(&examined[chosen.freshest]),
-                older: name(other),
-            });
-        }
+    let all: Vec<_> = examined.iter().map(|examination| &examination.superblock).collect();
+    let other = examined.iter().find(|other| is_other_side(&other.superblock, fresh, &active, &all));
+    match other {
+        None => Ok(()),
+        Some(other) => Err(AssembleError::SplitBrain {
+            newer: name(&examined[chosen.freshest]),
+            older: name(other),
+        }),
     }
-    Ok(())
+}
+
+/// Whether a member that was left out as failed is of a side that went on without the chosen ones: it calls some of them
+/// faulty and counts none as active, nor anybody who went on without it. One that counts such was only about to write
+/// down a failure when it was cut off: had its side gone on, it would have called all that were not there faulty.
+fn is_other_side(own: &Superblock, fresh: &Superblock, active: &[&Superblock], all: &[&Superblock]) -> bool {
+    let calls_faulty = |who: &Superblock, whom: &Superblock| who.roles.of(whom.dev_number) == Some(Role::Faulty);
+    let counts = |whom: &Superblock| matches!(own.roles.of(whom.dev_number), Some(Role::Active(_)));
+    calls_faulty(fresh, own)
+        && matches!(own.role(), Role::Active(_))
+        && active.iter().any(|chosen| calls_faulty(own, chosen))
+        && !active.iter().any(|chosen| counts(chosen))
+        && !all.iter().any(|member| counts(member) && calls_faulty(member, own))
 }
 
 fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) -> Result<(), AssembleError> {

@@ -20,7 +20,7 @@ use super::{
     JobKind, JobOutcome,
     board::{JobReport, Request},
     speed::Speed,
-    sweep::{BATCHES_IN_FLIGHT, batches},
+    sweep::Batching,
 };
 use crate::{
     array::Shared,
@@ -303,11 +303,12 @@ impl Shared {
     fn paced<'a>(
         &'a self,
         runs: impl Iterator<Item = Range<u64>> + 'a,
+        batching: Batching,
         walk: &'a Walk,
         pace: &'a mut Speed,
     ) -> impl Stream<Item = Result<Range<u64>, Ended>> + 'a {
         let chunk_bytes = self.geometry.chunk_bytes();
-        let batches = runs.flat_map(move |run| batches(run, chunk_bytes));
+        let batches = runs.flat_map(move |run| batching.cut(run, chunk_bytes));
         stream::unfold((batches, pace, false), async move |(mut batches, pace, ended)| {
             let over = ended || walk.halted.load(Ordering::Acquire);
             let batch = if over { None } else { batches.next() }?;
@@ -360,7 +361,9 @@ impl Shared {
         let walk = Walk::new(is_scrub);
         let mut result = Ok(());
         let mut unverified = Vec::new();
-        let mut work = pin!(self.paced(runs, &walk, pace).map(verify).buffered(BATCHES_IN_FLIGHT));
+        let batching = Batching::of(&self.topology.load());
+        let batches = self.paced(runs, batching, &walk, pace);
+        let mut work = pin!(batches.map(verify).buffered(batching.in_flight));
         while let Some(done) = work.next().await {
             match done {
                 Ok((batch, Ok(found))) => {
@@ -411,8 +414,9 @@ impl Shared {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let mut work =
-                pin!(self.paced(iter::once(stripes), &walk, &mut pace).map(fill).buffered(BATCHES_IN_FLIGHT));
+            let batching = Batching::of(&self.topology.load());
+            let batches = self.paced(iter::once(stripes), batching, &walk, &mut pace);
+            let mut work = pin!(batches.map(fill).buffered(batching.in_flight));
             while let Some(filled) = work.next().await {
                 match filled {
                     // Behind a batch that failed, others do not count.

@@ -1,9 +1,10 @@
 //! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a member.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError};
+use stripewise_format::extension::MemberClass;
 
 use crate::{
     array::Shared,
@@ -11,21 +12,38 @@ use crate::{
     locks::RowGuard,
     meter::IoClass,
     rows::RowSet,
-    topology::Topology,
+    topology::{Member, Topology},
 };
 
-/// Bytes of each member read at once: large enough that a disk streams, small enough that clients who want these
-/// rows do not wait long (1 MiB at 150 MB/s: 7 ms).
-const BATCH_MEMBER_BYTES: u64 = 1 << 20;
+/// How stripes are cut into batches. What is on its way is the same, 3 MiB of each member: one batch being read while
+/// another is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Batching {
+    /// Bytes of each member read at once.
+    member_bytes: u64,
+    pub(super) in_flight: usize,
+}
 
-/// Batches in flight: one being read while another is written.
-pub(super) const BATCHES_IN_FLIGHT: usize = 3;
+impl Batching {
+    /// Large enough that a disk streams, small enough that clients who want these rows do not wait long (1 MiB at
+    /// 150 MB/s: 7 ms).
+    const ROTATING: Self = Self { member_bytes: 1 << 20, in_flight: 3 };
+    /// Where nothing rotates small requests are as good, and what is read is still in the processor's cache when parity is
+    /// computed.
+    const FLASH: Self = Self { member_bytes: 128 << 10, in_flight: 24 };
 
-/// Cuts stripes into batches.
-pub(super) fn batches(stripes: Range<u64>, chunk_bytes: usize) -> impl Iterator<Item = Range<u64>> {
-    let step = (BATCH_MEMBER_BYTES / chunk_bytes as u64).max(1);
-    let end = stripes.end;
-    stripes.step_by(step as usize).map(move |start| start..(start + step).min(end))
+    /// What suits these members.
+    pub(super) fn of(topology: &Topology) -> Self {
+        let is_flash = |member: &Arc<Member>| member.class() == MemberClass::Ssd;
+        if topology.members().all(is_flash) { Self::FLASH } else { Self::ROTATING }
+    }
+
+    /// Cuts stripes into batches.
+    pub(super) fn cut(self, stripes: Range<u64>, chunk_bytes: usize) -> impl Iterator<Item = Range<u64>> {
+        let step = (self.member_bytes / chunk_bytes as u64).max(1);
+        let end = stripes.end;
+        stripes.step_by(step as usize).map(move |start| start..(start + step).min(end))
+    }
 }
 
 /// The chunks of some consecutive stripes, by member; members that are missing or could not be read have none.

@@ -1,4 +1,4 @@
-//! Writes in place take a shortcut; nobody can tell by what it leaves.
+//! Writes of a few blocks have their plan in closed form; nobody can tell by what it leaves.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ fn bench(level: Level, members: usize, chunk_bytes: u32, policy: &'static Policy
     let (devices, faults): (Vec<_>, Vec<_>) =
         members.iter().map(|member| Fault::new(member.clone() as Arc<dyn Device>)).unzip();
     let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
-    let mut options = CreateOptions::new("sim:in-place", level, devices);
+    let mut options = CreateOptions::new("sim:closed-form", level, devices);
     options.chunk_bytes = chunk_bytes;
     options.assume_clean = true;
     options.policy = Some(policy);
@@ -89,20 +89,20 @@ impl Bench {
 }
 
 #[test]
-fn the_shortcut_leaves_and_counts_what_the_plan_does() {
+fn the_closed_form_leaves_and_counts_what_the_plan_does() {
     let shapes =
         [(Level::Raid4, 5), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)];
     for (level, members) in shapes {
         for policy in POLICIES {
             for chunk_bytes in [4096, 16384] {
                 // Whoever traces sees plans, so there are plans.
-                let [mut short, mut planned] = [(); 2].map(|()| bench(level, members, chunk_bytes, policy));
+                let [mut formed, mut planned] = [(); 2].map(|()| bench(level, members, chunk_bytes, policy));
                 planned.array.trace_decisions(TraceFilter::default(), 1);
-                short.write(7, 300);
+                formed.write(7, 300);
                 planned.write(7, 300);
                 let what = format!("{level:?}, {members} members, {}, {chunk_bytes}", policy.name);
-                assert!(short.data() == planned.data(), "{what}");
-                assert_eq!(short.counters(), planned.counters(), "{what}");
+                assert!(formed.data() == planned.data(), "{what}");
+                assert_eq!(formed.counters(), planned.counters(), "{what}");
             }
         }
     }
@@ -110,8 +110,9 @@ fn the_shortcut_leaves_and_counts_what_the_plan_does() {
 
 /// A block that cannot be read, and a member that goes away, in the middle of it.
 #[test]
-fn the_shortcut_gives_way_to_faults() {
-    for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 8)] {
+fn the_closed_form_gives_way_to_faults() {
+    // The middle one by reconstruct-write.
+    for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)] {
         let mut bench = bench(level, members, 16384, POLICIES[0]);
         bench.write(1, 50);
         for faults in bench.faults.clone() {
