@@ -17,6 +17,7 @@ use std::{
 
 use parking_lot::Mutex;
 use stripewise_device::{EnvHandle, IoFuture, Timestamp};
+use stripewise_format::extension::MemberClass;
 
 use crate::{
     plan::costs::{MemberCost, ServiceTime},
@@ -38,10 +39,14 @@ pub(crate) enum IoClass {
 /// after some dozens of requests.
 const WEIGHT: f32 = 1.0 / 64.0;
 
-/// Weight of the newest look at the queue. A drive's write cache takes some hundred writes at once, so that nobody waits
-/// while it has room and many do when it has none: a shorter average would follow that to and fro, and the choice with it. A longer one is
-/// late where a queue changes within dozens of requests, as on flash that collects garbage.
-const QUEUE_WEIGHT: f32 = 1.0 / 64.0;
+/// Weight of the newest look at the queue of a disk. A drive's write cache takes some hundred writes at once, so that nobody
+/// waits while it has room and many do when it has none: a shorter average would follow that to and fro, and the choice
+/// with it.
+const DISK_QUEUE_WEIGHT: f32 = 1.0 / 64.0;
+
+/// The same of flash, whose queue changes within dozens of requests while it collects garbage: a longer average would be of
+/// what is over.
+const FLASH_QUEUE_WEIGHT: f32 = 1.0 / 16.0;
 
 /// Requests of other classes after which what was learned of one counts no more.
 const UNSEEN_MAX: u32 = 64;
@@ -57,6 +62,8 @@ pub(crate) struct Meter {
     under_way: AtomicU32,
     /// Requests found under way by a new one, on average: an `f32`'s bits, as all that is learned.
     queue: AtomicU32,
+    /// Of the newest look at the queue.
+    queue_weight: AtomicU32,
     /// When the last request ended.
     last_end_ns: AtomicU64,
     classes: [Class; 3],
@@ -197,18 +204,26 @@ fn store(bits: &AtomicU32, value: f32) {
 }
 
 impl Meter {
-    /// A meter that is off and believes this.
-    pub(crate) fn new(cost: MemberCost) -> Arc<Self> {
+    /// A meter of such a member, which is off and believes this.
+    pub(crate) fn new(class: MemberClass, cost: MemberCost) -> Arc<Self> {
         let meter = Self {
             on: AtomicBool::new(false),
             clock: OnceLock::new(),
             under_way: AtomicU32::new(0),
             queue: AtomicU32::new(0),
+            queue_weight: AtomicU32::new(0),
             last_end_ns: AtomicU64::new(0),
             classes: Default::default(),
         };
+        meter.set_class(class);
         meter.believe(cost);
         Arc::new(meter)
+    }
+
+    /// What kind of member it is.
+    pub(crate) fn set_class(&self, class: MemberClass) {
+        let is_flash = class == MemberClass::Ssd;
+        store(&self.queue_weight, if is_flash { FLASH_QUEUE_WEIGHT } else { DISK_QUEUE_WEIGHT });
     }
 
     /// Forgets what was learned.
@@ -252,7 +267,8 @@ impl Meter {
         }
         let Some(Clock(env)) = self.clock.get() else { return io };
         let found = self.under_way.load(Relaxed) as f32;
-        store(&self.queue, load(&self.queue) + QUEUE_WEIGHT * (found - load(&self.queue)));
+        let queue = load(&self.queue);
+        store(&self.queue, queue + load(&self.queue_weight) * (found - queue));
         let begun = env.now();
         let io = match io.try_ready() {
             Ok(value) => {
@@ -351,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_fixed_part_and_the_part_by_length_are_told_apart() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Hdd, MemberCost::HDD));
         learn(&world, &meter, 300, 1, Duration::from_micros(500));
         let cost = meter.cost();
         assert_near(cost.read.fixed_ns, 500_000.0);
@@ -362,7 +378,7 @@ mod tests {
 
     #[test]
     fn requests_served_side_by_side_share_their_time() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Hdd, MemberCost::HDD));
         learn(&world, &meter, 300, 4, Duration::from_micros(400));
         let cost = meter.cost();
         assert_near(cost.read.fixed_ns, 100_000.0);
@@ -373,7 +389,7 @@ mod tests {
     /// Half of the requests find nobody and half 3.5 others, 64 of each in turns.
     #[test]
     fn a_queue_that_comes_and_goes_is_seen_as_its_average() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Hdd, MemberCost::HDD));
         for _ in 0..10 {
             learn(&world, &meter, 64, 1, Duration::from_micros(100));
             learn(&world, &meter, 8, 8, Duration::from_micros(100));
@@ -383,8 +399,16 @@ mod tests {
     }
 
     #[test]
+    fn the_queue_of_flash_is_that_of_dozens_of_requests() {
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Ssd, MemberCost::SSD));
+        learn(&world, &meter, 300, 1, Duration::from_micros(100));
+        learn(&world, &meter, 8, 8, Duration::from_micros(100));
+        assert!(meter.cost().queue > 3.0, "{} is what was, not what is", meter.cost().queue);
+    }
+
+    #[test]
     fn a_member_that_slows_down_is_believed() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Ssd, MemberCost::SSD));
         learn(&world, &meter, 300, 1, Duration::from_micros(100));
         learn(&world, &meter, 300, 1, Duration::from_millis(5));
         assert_near(meter.cost().read.fixed_ns, 5_000_000.0);
@@ -403,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_kind_of_writes_that_nobody_asks_for_goes_with_the_other() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::HDD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Hdd, MemberCost::HDD));
         ask(&world, &meter, IoClass::Rewrite, 200, Duration::from_millis(8));
         ask(&world, &meter, IoClass::Write, 300, Duration::from_micros(125));
         let MemberCost { write, rewrite, .. } = meter.cost();
@@ -415,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_member_that_was_slow_once_is_believed_in_again() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Ssd, MemberCost::SSD));
         ask(&world, &meter, IoClass::Read, 200, Duration::from_millis(50));
         assert!(meter.cost().read.fixed_ns > 4e7);
         ask(&world, &meter, IoClass::Write, 1000, Duration::from_micros(100));
@@ -424,7 +448,7 @@ mod tests {
 
     #[test]
     fn requests_that_fail_and_those_of_jobs_teach_nothing() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Ssd, MemberCost::SSD));
         ask(&world, &meter, IoClass::Other, 200, Duration::from_millis(50));
         let (env, watched) = (world.env(), meter.clone());
         world.run(
@@ -435,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_meter_that_is_off_sees_nothing() {
-        let (world, meter) = (World::new(1), Meter::new(MemberCost::SSD));
+        let (world, meter) = (World::new(1), Meter::new(MemberClass::Ssd, MemberCost::SSD));
         let env = world.env();
         let watched = meter.clone();
         world.run(async move {

@@ -49,7 +49,7 @@ impl Member {
         let kept = header.map_or(MemberClass::Unknown, |header| header.member_class);
         let times = header.map_or(ServiceTimes::default(), |h| ServiceTimes::from_header(h.service_time_ns));
         let class = if kept == MemberClass::Unknown { class_of(device.info().media, &times) } else { kept };
-        let meter = Meter::new(cost_of(class, &times));
+        let meter = Meter::new(class, cost_of(class, &times));
         Arc::new(Self {
             device,
             data_offset_bytes,
@@ -72,6 +72,7 @@ impl Member {
     /// An operator says what kind it is. Where its times were not measured, its costs are taken to be that kind's.
     pub(crate) fn set_class(&self, class: MemberClass) {
         *self.class.write() = class;
+        self.meter.set_class(class);
         if !self.times.is_known() {
             self.meter.believe(cost_of(class, &self.times));
         }

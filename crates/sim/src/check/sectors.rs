@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
 
 use super::{Checker, Violation};
@@ -27,7 +28,7 @@ struct Version {
 pub struct Sectors {
     sectors: Vec<SmallVec<[Version; 2]>>,
     /// Sectors with more than one version.
-    open: BTreeSet<usize>,
+    open: FixedBitSet,
     /// Sectors of which less is promised until they are next written for certain.
     wild: BTreeMap<usize, Wild>,
     /// What sectors might have held that a crash left open, beside what was found: it may still be on some member.
@@ -75,7 +76,7 @@ impl Sectors {
         let count = bytes as usize / SECTOR_BYTES;
         Self {
             sectors: vec![SmallVec::from_elem(zeroed, 1); count],
-            open: BTreeSet::new(),
+            open: FixedBitSet::with_capacity(count),
             wild: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             reads: BTreeSet::new(),
@@ -94,7 +95,7 @@ impl Sectors {
         self.next_value += 1;
         for (i, sector) in content.chunks_mut(SECTOR_BYTES).enumerate() {
             let value = self.next_value << 24 | (first + i) as u64;
-            sector.chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+            sector.as_chunks_mut().0.fill(value.to_le_bytes());
         }
     }
 
@@ -152,7 +153,7 @@ impl Sectors {
 
     /// The flush was acknowledged: what had been acknowledged before it began is durable.
     pub fn end_flush(&mut self, ticket: Moment) {
-        let open: Vec<usize> = self.open.iter().copied().collect();
+        let open: Vec<usize> = self.open().collect();
         for sector in open {
             for version in &mut self.sectors[sector] {
                 version.durable |= version.acknowledged && version.ended.is_some_and(|end| end <= ticket.0);
@@ -170,7 +171,7 @@ impl Sectors {
         let newest = newest_durable(versions);
         versions.retain(|version| version.ended.is_none_or(|end| end > newest));
         if versions.len() == 1 && versions[0].durable {
-            self.open.remove(&sector);
+            self.open.remove(sector);
             if self.wild.get(&sector).is_some_and(|wild| wild.since < versions[0].begun) {
                 self.wild.remove(&sector);
             }
@@ -200,7 +201,7 @@ impl Sectors {
     pub fn crash(&mut self) {
         let now = self.tick();
         self.reads.clear();
-        for sector in self.open.iter().copied().collect::<Vec<_>>() {
+        for sector in self.open().collect::<Vec<_>>() {
             for version in &mut self.sectors[sector] {
                 version.ended.get_or_insert(now);
             }
@@ -210,7 +211,7 @@ impl Sectors {
 
     /// Sectors whose content a crash leaves open.
     pub fn open(&self) -> impl Iterator<Item = usize> + '_ {
-        self.open.iter().copied()
+        self.open.ones()
     }
 
     /// Nothing is promised of these sectors until they are next written for certain: what the failure model calls the
@@ -251,7 +252,7 @@ impl Sectors {
             if !allowed && !self.may_be(sector, value) {
                 return Err(self.wrong(sector, value, "after the crash"));
             }
-            if self.open.contains(&sector) || !allowed {
+            if self.open.contains(sector) || !allowed {
                 let older = self.sectors[sector].iter().map(|version| version.value);
                 self.ghosts.entry(sector).or_default().extend(older);
                 self.found(sector, value);
@@ -278,7 +279,7 @@ impl Sectors {
         let (begun, ended) = (self.tick(), self.tick());
         let version = Version { value, begun, ended: Some(ended), acknowledged: true, durable: true };
         self.sectors[sector] = SmallVec::from_elem(version, 1);
-        self.open.remove(&sector);
+        self.open.remove(sector);
     }
 
     fn wrong(&self, sector: usize, value: u64, when: &str) -> Violation {

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use stripewise_device::WriteBufs;
+
 /// The unit of tearing, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
 
@@ -14,13 +16,20 @@ pub(super) const SECTOR_BYTES: usize = 512;
 struct Cached {
     version: u64,
     offset: usize,
-    bytes: Vec<u8>,
+    content: WriteBufs,
+}
+
+impl Cached {
+    /// Each with its number on the medium.
+    fn sectors(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        (self.offset / SECTOR_BYTES..).zip(self.content.iter().flat_map(|buf| buf.chunks_exact(SECTOR_BYTES)))
+    }
 }
 
 /// A write asked for and not completed.
 struct Pending {
     offset: usize,
-    bytes: Vec<u8>,
+    content: WriteBufs,
 }
 
 /// A member's bytes.
@@ -91,9 +100,13 @@ impl Media {
     }
 
     /// A write arrives.
-    pub(super) fn begin_write(&mut self, offset: usize, bytes: Vec<u8>) -> Ticket {
+    ///
+    /// # Panics
+    /// If one of its buffers is not of whole sectors.
+    pub(super) fn begin_write(&mut self, offset: usize, content: WriteBufs) -> Ticket {
+        assert!(content.iter().all(|buf| buf.len().is_multiple_of(SECTOR_BYTES)), "buffers are of whole sectors");
         self.next_pending += 1;
-        self.pending.insert(self.next_pending, Pending { offset, bytes });
+        self.pending.insert(self.next_pending, Pending { offset, content });
         Ticket { id: self.next_pending, life: self.life }
     }
 
@@ -106,10 +119,14 @@ impl Media {
         if self.life != ticket.life {
             return;
         }
-        let Some(Pending { offset, bytes }) = self.pending.remove(&ticket.id) else { return };
+        let Some(Pending { offset, content }) = self.pending.remove(&ticket.id) else { return };
         self.version += 1;
-        self.current[offset..offset + bytes.len()].copy_from_slice(&bytes);
-        let cached = Cached { version: self.version, offset, bytes };
+        let mut at = offset;
+        for buf in &content {
+            self.current[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        let cached = Cached { version: self.version, offset, content };
         if fua { self.harden_all(&cached) } else { self.cache.push_back(cached) }
     }
 
@@ -141,9 +158,9 @@ impl Media {
         for cached in std::mem::take(&mut self.cache) {
             self.keep_some(&cached, |rng| rng.u32(..keep_one_in) == 0, rng);
         }
-        for Pending { offset, bytes } in std::mem::take(&mut self.pending).into_values() {
+        for Pending { offset, content } in std::mem::take(&mut self.pending).into_values() {
             self.version += 1;
-            let (torn, cached) = (rng.u8(..3), Cached { version: self.version, offset, bytes });
+            let (torn, cached) = (rng.u8(..3), Cached { version: self.version, offset, content });
             self.keep_some(&cached, |rng| torn == 2 || torn == 1 && rng.bool(), rng);
         }
         self.life += 1;
@@ -156,8 +173,7 @@ impl Media {
         mut keep: impl FnMut(&mut fastrand::Rng) -> bool,
         rng: &mut fastrand::Rng,
     ) {
-        for (index, bytes) in cached.bytes.chunks(SECTOR_BYTES).enumerate() {
-            let sector = cached.offset / SECTOR_BYTES + index;
+        for (sector, bytes) in cached.sectors() {
             if keep(rng) {
                 self.harden(sector, cached.version, Some(bytes));
             }
@@ -167,8 +183,8 @@ impl Media {
     }
 
     fn harden_all(&mut self, cached: &Cached) {
-        for (index, bytes) in cached.bytes.chunks(SECTOR_BYTES).enumerate() {
-            self.harden(cached.offset / SECTOR_BYTES + index, cached.version, Some(bytes));
+        for (sector, bytes) in cached.sectors() {
+            self.harden(sector, cached.version, Some(bytes));
         }
     }
 
@@ -186,10 +202,17 @@ impl Media {
 
 #[cfg(test)]
 mod tests {
+    use smallvec::smallvec;
+    use stripewise_device::IoBuf;
+
     use super::*;
 
+    fn all(value: u8, len: usize) -> WriteBufs {
+        smallvec![IoBuf::copy_of(&vec![value; len]).freeze()]
+    }
+
     fn write(media: &mut Media, sector: usize, value: u8, fua: bool) {
-        let ticket = media.begin_write(sector * SECTOR_BYTES, vec![value; SECTOR_BYTES]);
+        let ticket = media.begin_write(sector * SECTOR_BYTES, all(value, SECTOR_BYTES));
         media.complete_write(ticket, fua);
     }
 
@@ -255,7 +278,7 @@ mod tests {
         let mut torn = 0;
         for seed in 0..100 {
             let mut media = Media::new(4096);
-            media.begin_write(0, vec![7; 4096]);
+            media.begin_write(0, all(7, 4096));
             media.lose_power(&mut fastrand::Rng::with_seed(seed));
             let sectors: Vec<bool> =
                 media.bytes().chunks(SECTOR_BYTES).map(|sector| sector[0] == 7).collect();

@@ -9,9 +9,10 @@ use std::{sync::Arc, time::Duration};
 
 use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use smallvec::smallvec;
 use stripewise_device::{
-    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
-    WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
+    SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use crate::{
@@ -157,8 +158,8 @@ impl SimMember {
         self.events.note(self.state.executor.now(), self.number, kind, offset_bytes, len_bytes);
     }
 
-    fn write_bytes(&self, offset_bytes: u64, mut bytes: Vec<u8>, fua: bool) -> Completion {
-        if let Err(error) = self.check(offset_bytes, bytes.len() as u64) {
+    fn write_content(&self, offset_bytes: u64, mut content: WriteBufs, fua: bool) -> Completion {
+        if let Err(error) = self.check(offset_bytes, bufs_len(&content) as u64) {
             return IoFuture::ready(Err(error));
         }
         let latency = self.state.latency();
@@ -175,10 +176,11 @@ impl SimMember {
         };
         let fails = std::mem::take(&mut self.state.temper.lock().fails);
         if fails {
-            let sectors = bytes.len() / SECTOR_BYTES;
-            bytes.truncate(self.state.executor.with_rng(|rng| rng.usize(..=sectors)) * SECTOR_BYTES);
+            let sectors = bufs_len(&content) / SECTOR_BYTES;
+            let arrived = self.state.executor.with_rng(|rng| rng.usize(..=sectors)) * SECTOR_BYTES;
+            content = first_bytes(&content, arrived);
         }
-        let ticket = self.state.media.lock().begin_write(target as usize, bytes);
+        let ticket = self.state.media.lock().begin_write(target as usize, content);
         let in_flight = InFlight { state: self.state.clone(), ticket, fua };
         IoFuture::boxed(async move {
             latency.await;
@@ -186,6 +188,16 @@ impl SimMember {
             if fails { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(()) }
         })
     }
+}
+
+/// The first so many bytes.
+fn first_bytes(content: &WriteBufs, mut left: usize) -> WriteBufs {
+    let mut first = |buf: &SharedBuf| {
+        let len = left.min(buf.len());
+        left -= len;
+        buf.slice(0..len)
+    };
+    content.iter().map(&mut first).collect()
 }
 
 impl State {
@@ -258,9 +270,7 @@ impl Device for SimMember {
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         let kind = if flags.fua { EventKind::WriteFua } else { EventKind::Write };
         self.note(kind, offset_bytes, bufs_len(&from) as u64);
-        let mut bytes = Vec::with_capacity(bufs_len(&from));
-        from.iter().for_each(|buf| bytes.extend_from_slice(buf));
-        self.write_bytes(offset_bytes, bytes, flags.fua)
+        self.write_content(offset_bytes, from, flags.fua)
     }
 
     fn flush(&self) -> Completion {
@@ -276,6 +286,6 @@ impl Device for SimMember {
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
         self.note(EventKind::Zero, offset_bytes, len_bytes);
-        self.write_bytes(offset_bytes, vec![0; len_bytes as usize], false)
+        self.write_content(offset_bytes, smallvec![IoBuf::zeroed(len_bytes as usize).freeze()], false)
     }
 }
