@@ -35,6 +35,16 @@ fn parity_mark(member: &MemberStatus) -> &'static str {
     if member.is_parity == Some(true) { " (parity)" } else { "" }
 }
 
+/// What a random read and a random write take on members that were measured: a line of `status`.
+pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
+    let of_member = |member: &MemberStatus| {
+        let [read, write, ..] = time_texts(member.times.as_ref()?);
+        Some(format!("{} {read}/{write}", short(&member.device)))
+    };
+    let times: Vec<_> = status.members.iter().filter_map(of_member).collect();
+    (!times.is_empty()).then(|| format!("random read/write: {}", times.join(", ")))
+}
+
 /// Members that will be worn out too early.
 pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter_map(|member| {
@@ -148,14 +158,8 @@ fn times(status: &ArrayStatus) -> String {
     let mut text =
         "\n    Number  Random read  Random write   Rewrite    Run read/s   Run write/s\n".to_owned();
     for member in &status.members {
-        let Some(times) = member.times else { continue };
-        let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, .. } = times;
-        // Members that were taken as they were have only been read.
-        let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
-        let [read, write, rewrite] = [random_read_ns, random_write_ns, rewrite_ns]
-            .map(|ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns))));
-        let [run_read, run_write] =
-            [times.sequential_read_ns, times.sequential_write_ns].map(|ns| or_dash(ns, &rate));
+        let Some(times) = &member.times else { continue };
+        let [read, write, rewrite, run_read, run_write] = time_texts(times);
         let _ = writeln!(
             text,
             "    {:>6}  {read:>11}  {write:>12}  {rewrite:>8}  {run_read:>12}  {run_write:>12}",
@@ -163,6 +167,23 @@ fn times(status: &ArrayStatus) -> String {
         );
     }
     text
+}
+
+/// Random reads, random writes, rewrites, and the rates of runs of reads and of writes; a dash for what was not measured:
+/// members that were taken as they were have only been read.
+fn time_texts(times: &TimesStatus) -> [String; 5] {
+    let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
+    let time = |ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns)));
+    let run = |ns| or_dash(ns, &rate);
+    let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns } =
+        *times;
+    [
+        time(random_read_ns),
+        time(random_write_ns),
+        time(rewrite_ns),
+        run(sequential_read_ns),
+        run(sequential_write_ns),
+    ]
 }
 
 /// Bytes a second at so many nanoseconds a block, which are not none.

@@ -115,9 +115,14 @@ fn members_are_measured_unless_told_otherwise() {
     assert!(times["random_read_ns"].as_u64().unwrap() > 0);
     assert!(times["random_write_ns"].is_null(), "members that are taken as they are, are only read: {times}");
     assert!(sandbox.done("detail a").contains("Random read"));
+    let status = sandbox.done("status");
+    let line = status.lines().find(|line| line.contains("random read/write: ")).unwrap();
+    assert_eq!(line.matches("s/-").count(), 5, "a unit of time, and no write: {line}");
+    assert!(line.contains(" m0 ") && line.contains(", m4 "), "{line}");
     let (sandbox, _) = mixed("--no-measure");
     assert!(sandbox.status("a")["members"][0]["times"].is_null());
     assert!(!sandbox.done("detail a").contains("Random read"));
+    assert!(!sandbox.done("status").contains("random read/write"));
 }
 
 #[test]
