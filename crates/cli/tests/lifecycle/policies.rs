@@ -65,6 +65,23 @@ fn flash_in_the_wrong_place_is_warned_about_at_once() {
     assert!(said.code == Some(0) && said.err.contains("1 of 3 members are flash"), "{said:?}");
 }
 
+/// Level 4 over two SSDs, of which parity can have one, and over one while parity's member is still to come.
+#[test]
+fn flash_that_holds_data_beside_hard_disks_is_warned_about() {
+    for (last, words) in [
+        ("m3", "1 of 3 members that hold data are flash, and parity is on flash, too"),
+        ("missing", "the member for parity is missing or of unknown kind"),
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.members(4, 24 * MIB);
+        let classes = "--class m0=ssd --class m1=hdd --class m2=hdd";
+        let classes = if last == "m3" { format!("{classes} --class m3=ssd") } else { classes.to_owned() };
+        let said = sandbox.run(&format!("create a --level 4 {classes} m0 m1 m2 {last}"), &[""; 0]);
+        assert!(said.code == Some(0) && said.err.contains(words), "{said:?}");
+        assert!(sandbox.done("detail a").contains(words), "it stays true");
+    }
+}
+
 #[test]
 fn where_nothing_is_selected_there_is_no_policy() {
     let sandbox = Sandbox::new();
