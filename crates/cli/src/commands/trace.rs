@@ -148,7 +148,8 @@ fn band_text(band: &BandStatus, policy: &str) -> String {
         text += &format!(" by {policy}");
     }
     if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
-        text += &format!(" ({} or {})", format_nanoseconds(rmw_ns), format_nanoseconds(rcw_ns));
+        let margin = if band.is_by_margin() { ", within the margin" } else { "" };
+        text += &format!(" ({} or {}{margin})", format_nanoseconds(rmw_ns), format_nanoseconds(rcw_ns));
     }
     text
 }

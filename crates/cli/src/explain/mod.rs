@@ -204,6 +204,27 @@ mod tests {
         assert!(said.contains("estimated") && said.contains(" ms"), "{said}");
     }
 
+    /// One of three data blocks of a row: two reads either way. Half a stripe of flash: as dear either way.
+    #[test]
+    fn the_rule_that_broke_a_tie_is_named() {
+        let tied = |policy: &str| said(&format!("--geometry 3+1 --policy {policy} --write 0:64K"));
+        for (policy, rule) in [
+            ("classic", "RCW, chosen by classic\n    both read as many blocks; classic: RMW where it reads fewer"),
+            ("modthresh", "RMW, chosen by modthresh\n    both read as many blocks; modthresh: RMW also where"),
+            ("cost", "both are estimated to cost the same; cost: what reads the fewest blocks (RCW, if equal)"),
+        ] {
+            let said = tied(policy);
+            assert!(said.contains(rule), "{said}");
+        }
+        let near = said("--level 4 --policy cost --classes hdd,hdd,hdd,hdd,ssd --write 0:200K");
+        let rule = "25.43 ms with RMW here, 25.81 ms with RCW\n    the other is estimated to cost less, but within the margin; cost";
+        assert!(near.contains(rule), "{near}");
+        let alike = said("--level 4 --policy cost --classes hdd,hdd,hdd,hdd,ssd --write 0:132K");
+        assert!(alike.contains("the same, and these rows go with the stripe's others; cost"), "{alike}");
+        let clear = said("--geometry 4+1 --policy classic --write 0:64K");
+        assert!(!clear.contains("classic: "), "{clear}");
+    }
+
     #[test]
     fn a_missing_column_forces_a_cycle() {
         let data = said("--geometry 4+1 --missing 3 --write 0:128K");

@@ -299,6 +299,28 @@ fn decisions_are_traced_while_somebody_looks() {
     sandbox.fails(2, "trace a --stripes 5..5", &[""; 0], &["FIRST..END"]);
 }
 
+/// Typical disks, of which nothing is measured: as `explain` reckons with them.
+#[test]
+fn a_trace_tells_when_the_margin_decided() {
+    let (sandbox, _) = mixed("--policy cost --no-measure");
+    let explained = sandbox.done("explain a --write 0:200K");
+    assert!(explained.contains("the other is estimated to cost less, but within the margin"), "{explained}");
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut trace = sandbox.command();
+    let trace = trace.args(["trace", "a", "--count", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    client.write(0, &noise(1, 200 << 10)).unwrap();
+    client.write(256 << 10, &noise(2, 4096)).unwrap();
+    let said = trace.wait_with_output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines[0].contains(" RCW rows 2-15 rmw=4 rcw=1 by cost (25.43 ms or 25.81 ms, within the margin)"),
+        "{said}"
+    );
+    assert!(!lines[1].contains("margin"), "{said}");
+}
+
 #[test]
 fn a_trace_ends_with_its_command() {
     let (sandbox, _) = mixed("--no-measure");
