@@ -65,6 +65,8 @@ pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let mut daemon = Connection::open(name)?;
     let interrupt = Interrupt::watch()?;
     daemon.command(&Request::Trace { choice })?;
+    // As tcpdump says that it listens: nothing is printed while nothing is written.
+    eprintln!("stripewise: {name}: waiting for stripe writes; Ctrl-C ends the trace");
     let begun = Instant::now();
     let mut follow = Follow { args, json, begun, since: 0, printed: 0, lost: 0, from_ns: None };
     follow.run(&mut daemon, &interrupt)?;

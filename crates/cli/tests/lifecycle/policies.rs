@@ -357,8 +357,11 @@ fn a_trace_that_is_interrupted_prints_what_it_has_and_leaves_the_array_free() {
     let (sandbox, _) = mixed("--policy modthresh --no-measure");
     let client = Client::connect(&sandbox.serve("a"));
     let mut trace = sandbox.command();
-    let trace = trace.args(["--json", "trace", "a"]).stdout(Stdio::piped()).spawn().unwrap();
-    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    trace.args(["--json", "trace", "a"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut trace = trace.spawn().unwrap();
+    let mut hint = String::new();
+    BufReader::new(trace.stderr.take().unwrap()).read_line(&mut hint).unwrap();
+    assert_eq!(hint, "stripewise: a: waiting for stripe writes; Ctrl-C ends the trace\n", "before any comes");
     for stripe in 0..3 {
         client.write(stripe * (256 << 10), &noise(stripe, 4096)).unwrap();
     }
