@@ -14,15 +14,18 @@ use crate::{
     dates::{self, parse_day},
     given::absolute_path,
     models::{self, MODELS},
+    numbers::within,
     output,
     protocol::{EnduranceStatus, MemberStatus, Request},
     rundir::parse_name,
-    sizes::{format_decimal_size, parse_decimal_size},
+    sizes::{NoSize, format_decimal_size, parse_decimal_size},
 };
 
 const DAY_S: u64 = 86_400;
 /// Years of warranty that are believed.
 const YEARS_MAX: u64 = 100;
+/// As many, in days.
+const MARGIN_DAYS_MAX: u32 = 365 * YEARS_MAX as u32;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EnduranceArgs {
@@ -39,7 +42,7 @@ pub(crate) struct EnduranceArgs {
     #[arg(long, value_name = "YYYY-MM-DD|YEARSy|none", value_parser = parse_warranty, requires = "device")]
     warranty: Option<u64>,
     /// By how many days it shall outlive its warranty.
-    #[arg(long, value_name = "DAYS", requires = "device")]
+    #[arg(long, value_name = "DAYS", requires = "device", value_parser = within(0..=MARGIN_DAYS_MAX))]
     margin: Option<u32>,
     /// List the models whose rated life is known here, and from where.
     #[arg(long, conflicts_with = "name")]
@@ -134,10 +137,11 @@ fn parse_tbw(text: &str) -> Result<u64, String> {
     if let Some(bytes) = models::rated_write_bytes(text) {
         return Ok(bytes);
     }
-    parse_decimal_size(text).map_err(|_| {
-        format!(
+    parse_decimal_size(text).map_err(|wrong| match wrong {
+        NoSize::Unreadable => format!(
             "'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists, nor none"
-        )
+        ),
+        NoSize::TooLarge => format!("'{text}' is too large: give at most 18446P"),
     })
 }
 

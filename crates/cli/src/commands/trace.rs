@@ -13,6 +13,7 @@ use clap::Args;
 use crate::{
     client::Connection,
     interrupt::Interrupt,
+    numbers::within,
     output::rows_text,
     protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
@@ -41,7 +42,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     min: u64,
     /// End after so many.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = within(1..=u64::MAX))]
     count: Option<u64>,
     /// End after so long: seconds, or a number with ms, s, m or h.
     #[arg(long, value_parser = parse_time)]
