@@ -85,7 +85,8 @@ pub(crate) enum Command {
     ///
     /// It is kept on the members, also when they become members of another array. What was written is all that wears them:
     /// for clients, by background jobs (`detail` tells these apart since the array was opened), and metadata. `status` warns
-    /// of one that will not outlive its warranty and the margin behind it, or was written more than it is rated for.
+    /// of one that will not outlive its warranty and the margin behind it, will be worn out within 90 days, or was written
+    /// more than it is rated for.
     ///
     /// What was written is noted on a member once 512 MiB are not noted, and every minute if 1 MiB is not; also when the
     /// array stops, and when the member is failed or replaced. After a crash, or SIGKILL to the daemon, what came since

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use serde_json::json;
 
-use super::{chosen, done, print_json};
+use super::{chosen, print_json};
 use crate::{
     client,
     dates::{self, parse_day},
@@ -54,7 +54,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
     if let Some(device) = &args.device
         && (args.tbw.is_some() || args.warranty.is_some() || args.margin.is_some())
     {
-        return done(
+        client::command(
             name,
             &Request::Endurance {
                 member: absolute_path(device)?,
@@ -62,7 +62,9 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
                 warranty_end_s: args.warranty,
                 warranty_margin_days: args.margin,
             },
-        );
+        )?;
+        client::tell(name, args.warranty.and_then(past_warranty).as_slice());
+        return Ok(ExitCode::SUCCESS);
     }
     let status = client::status(name)?;
     let members = chosen(&status, args.device.as_deref())?;
@@ -75,6 +77,21 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
         output::no_forecast_lines(name, members).for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be said of a warranty whose last day is over.
+fn past_warranty(end_s: u64) -> Option<String> {
+    let is_past = end_s > 0 && end_s + DAY_S <= now_s();
+    is_past.then(|| {
+        format!(
+            "that warranty ended on {} already; if that is not meant, give a later day, years from now, or none",
+            dates::day(end_s)
+        )
+    })
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn print_table(members: &[&MemberStatus]) {
@@ -137,12 +154,20 @@ fn parse_tbw(text: &str) -> Result<u64, String> {
     if let Some(bytes) = models::rated_write_bytes(text) {
         return Ok(bytes);
     }
-    parse_decimal_size(text).map_err(|wrong| match wrong {
+    let rated = parse_decimal_size(text).map_err(|wrong| match wrong {
         NoSize::Unreadable => format!(
             "'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists, nor none"
         ),
         NoSize::TooLarge => format!("'{text}' is too large: give at most 18446P"),
-    })
+    })?;
+    // What is kept for a rating that is not known.
+    if rated == 0 {
+        return Err(
+            "with 0 it could not be written at all; give `none` if what it is rated for is not known"
+                .to_owned(),
+        );
+    }
+    Ok(rated)
 }
 
 fn parse_warranty(text: &str) -> Result<u64, String> {
@@ -160,6 +185,5 @@ fn parse_warranty(text: &str) -> Result<u64, String> {
 /// The day so many years from now.
 fn in_years(years: &str) -> Option<u64> {
     let years: u64 = years.parse().ok().filter(|years| (1..=YEARS_MAX).contains(years))?;
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-    Some(now_s + years * 365 * DAY_S + years / 4 * DAY_S)
+    Some(now_s() + years * 365 * DAY_S + years / 4 * DAY_S)
 }

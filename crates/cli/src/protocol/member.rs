@@ -116,6 +116,8 @@ pub(crate) struct ForecastStatus {
     /// The part of its rated life that is used up.
     pub(crate) used: f64,
     pub(crate) worn_out_s: Option<u64>,
+    /// Whole days until then.
+    pub(crate) left_days: Option<u64>,
     /// Days by which that is too early.
     pub(crate) short_days: Option<u64>,
 }
@@ -173,6 +175,7 @@ impl EnduranceStatus {
                 bytes_per_s: forecast.bytes_per_s,
                 used: forecast.used,
                 worn_out_s: forecast.worn_out_s,
+                left_days: forecast.left_days,
                 short_days: forecast.short_days,
             }),
             no_forecast: no_forecast(endurance, now_s).map(NoForecastStatus::from),

@@ -437,6 +437,20 @@ fn members_that_wear_out_too_early_are_told() {
     let words = ["m1 will be worn out on", "days before its warranty ends, on 2099-12-31. Write less"];
     assert!(words.iter().all(|words| status.contains(words)), "{status}");
     assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    sandbox.ok("endurance a --warranty none", &members[1..2]);
+    for shown in [sandbox.done("status"), sandbox.done("detail a")] {
+        assert!(
+            shown.contains("m1 will be worn out on ") && shown.contains(", within a day. Write less"),
+            "{shown}"
+        );
+    }
+    let said = sandbox.run("endurance a --warranty 2020-01-01", &members[1..2]);
+    assert!(
+        said.code == Some(0) && said.err.contains("a: that warranty ended on 2020-01-01 already"),
+        "{said:?}"
+    );
+    let said = sandbox.run("endurance a --warranty 2099-12-31", &members[1..2]);
+    assert!(said.code == Some(0) && said.err.is_empty(), "{said:?}");
     sandbox.ok("endurance a --margin 90", &members[1..2]);
     let status = sandbox.done("status");
     let words = "days before it should: 90 days after its warranty ends, on 2099-12-31.";
@@ -461,6 +475,8 @@ fn members_that_wear_out_too_early_are_told() {
     assert!(sandbox.done("endurance --models").contains("x25-e-64g            2 PB"));
     for (options, words) in [
         ("--tbw 12X", "neither a decimal size"),
+        ("--tbw 0", "give `none` if what it is rated for is not known"),
+        ("--tbw 0T", "give `none`"),
         ("--warranty soon", "neither a day"),
         ("--warranty 2027-02-30", "neither a day"),
         ("--warranty 1970-01-01", "neither a day"),
