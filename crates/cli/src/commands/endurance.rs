@@ -1,9 +1,6 @@
 //! `stripewise endurance`: how much members may be written, were written, and when they will be worn out.
 
-use std::{
-    process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
@@ -11,7 +8,7 @@ use serde_json::json;
 use super::{chosen, print_json};
 use crate::{
     client,
-    dates::{self, parse_day},
+    dates::{self, now_s, parse_day},
     given::absolute_path,
     models::{self, MODELS},
     numbers::within,
@@ -88,10 +85,6 @@ fn past_warranty(end_s: u64) -> Option<String> {
             dates::day(end_s)
         )
     })
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn print_table(members: &[&MemberStatus]) {

@@ -184,7 +184,7 @@ fn times(status: &ArrayStatus) -> String {
 
 /// Random reads, random writes, rewrites, and the rates of runs of reads and of writes; a dash for what was not measured:
 /// members that were taken as they were have only been read.
-fn time_texts(times: &TimesStatus) -> [String; 5] {
+pub(crate) fn time_texts(times: &TimesStatus) -> [String; 5] {
     let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
     let time = |ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns)));
     let run = |ns| or_dash(ns, &rate);

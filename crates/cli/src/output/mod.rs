@@ -6,7 +6,7 @@ mod members;
 use std::fmt::Write;
 
 pub(crate) use detail::detail;
-pub(crate) use members::no_forecast_lines;
+pub(crate) use members::{no_forecast_lines, time_texts};
 
 use crate::{
     protocol::{ArrayStatus, JobStatus, MemberStatus},
