@@ -1,6 +1,7 @@
 """Samples become functions."""
 import unittest
 
+import context  # noqa: F401
 from harness.profile import Symbols, report
 
 

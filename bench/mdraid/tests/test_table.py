@@ -1,9 +1,10 @@
 """The table of a small kept result, and the verdicts. All tests here:
-`PYTHONPATH=bench/mdraid python3 -m unittest discover bench/mdraid/tests`."""
+`python3 -m unittest discover -s bench/mdraid/tests`."""
 import json
 import unittest
 from pathlib import Path
 
+import context  # noqa: F401
 from harness import table
 
 FOLDER = Path(__file__).resolve().parent

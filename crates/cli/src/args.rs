@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use stripewise::{locking::Preset, plan::selection::Policy};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use stripewise::{geometry::MEMBERS_MAX, locking::Preset, plan::selection::Policy};
 
 use crate::{
     bench::{EngineBench, LoadArgs},
     commands::{ClassArgs, EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
+    numbers::{with_negatives, within},
     policies::{policy_parser, preset_parser},
     protocol::{AttachChoice, ClassChoice, ScrubAction},
     rundir::parse_name,
@@ -24,6 +25,17 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Worker threads that anybody has cores for.
+pub(crate) const THREADS_MAX: usize = 1024;
+
+impl Cli {
+    /// Reads the command line; ends the program where it is not one.
+    pub(crate) fn read() -> Self {
+        let matches = with_negatives(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,7 +85,8 @@ pub(crate) enum Command {
     ///
     /// It is kept on the members, also when they become members of another array. What was written is all that wears them:
     /// for clients, by background jobs (`detail` tells these apart since the array was opened), and metadata. `status` warns
-    /// of one that will not outlive its warranty and the margin behind it, or was written more than it is rated for.
+    /// of one that will not outlive its warranty and the margin behind it, will be worn out within 90 days, or was written
+    /// more than it is rated for.
     ///
     /// What was written is noted on a member once 512 MiB are not noted, and every minute if 1 MiB is not; also when the
     /// array stops, and when the member is failed or replaced. After a crash, or SIGKILL to the daemon, what came since
@@ -165,7 +178,7 @@ pub(crate) struct LabRunArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// What everything is drawn from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// The folder for results: a new or an empty one, or that of an earlier run.
     #[arg(long, default_value = "stripewise-lab")]
@@ -184,7 +197,7 @@ pub(crate) struct CountersArgs {
     #[arg(long)]
     pub(crate) folder: Option<PathBuf>,
     /// What the writes are drawn from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
     pub(crate) seed: u64,
 }
 
@@ -245,10 +258,10 @@ pub(crate) struct CreateArgs {
     #[arg(long, short, value_parser = parse_level)]
     pub(crate) level: i32,
     /// Members of the complete array; all devices given, if left out.
-    #[arg(long, short = 'n')]
+    #[arg(long, short = 'n', value_parser = within(1..=MEMBERS_MAX))]
     pub(crate) raid_devices: Option<usize>,
     /// Devices beyond those are spares.
-    #[arg(long, short = 'x', default_value_t = 0)]
+    #[arg(long, short = 'x', default_value_t = 0, value_parser = within(0..=MEMBERS_MAX))]
     pub(crate) spare_devices: usize,
     /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's); 64K, if left out. Ignored for
     /// level 1.
@@ -308,7 +321,7 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     pub(crate) no_measure: bool,
     /// Worker threads of the array's daemon, while it runs.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = within(1..=THREADS_MAX))]
     pub(crate) threads: usize,
     /// Block devices or files, by role; the word `missing` for a member to be added later.
     #[arg(required = true)]
@@ -334,7 +347,7 @@ pub(crate) struct AssembleArgs {
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
     /// Worker threads of the array's daemon, while it runs.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = within(1..=THREADS_MAX))]
     pub(crate) threads: usize,
     /// The members, in any order.
     #[arg(required = true)]
@@ -526,18 +539,16 @@ pub(crate) fn parse_chunk(text: &str) -> Result<u32, String> {
     let bytes = parse_size(text)?.checked_mul(if bare { 1024 } else { 1 });
     bytes
         .and_then(|bytes| u32::try_from(bytes).ok())
-        .ok_or_else(|| format!("'{text}' is too large for a chunk"))
+        .ok_or_else(|| format!("'{text}' is too large for a chunk: give a power of two from 4K to 1M"))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        with_negatives(Cli::command()).debug_assert();
     }
 
     #[test]

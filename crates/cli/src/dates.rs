@@ -1,6 +1,13 @@
 //! Dates as people read them.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 const DAY_S: u64 = 24 * 3600;
+
+/// Now, in seconds since 1970.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
 
 /// Seconds since 1970 as a date in UTC.
 pub(crate) fn utc(seconds: u64) -> String {

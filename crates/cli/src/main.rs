@@ -15,6 +15,7 @@ mod explain;
 mod given;
 mod interrupt;
 mod models;
+mod numbers;
 mod output;
 mod policies;
 mod probe;
@@ -27,7 +28,6 @@ mod times;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 /// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
@@ -48,7 +48,7 @@ fn ends_with_its_reader(command: &args::Command) -> bool {
 }
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let cli = args::Cli::read();
     let filter =
         EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(log_level(&cli.command)));
     // A daemon has its caller's terminal only until it has a log.

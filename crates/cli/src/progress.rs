@@ -1,13 +1,14 @@
 //! Progress bars: on a terminal only, and only for what takes longer than a moment.
 
 use std::{
+    fmt::Write,
     io::{self, IsTerminal},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::{
     client,
@@ -21,21 +22,32 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// A bar over bytes that we move ourselves, hidden where nobody looks.
 pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
-    bar(total, what, "{binary_bytes_per_sec} ETA {eta}")
+    bar(total, what, "{binary_bytes_per_sec} {left}")
 }
 
 fn bar(total: u64, what: impl Into<String>, rate: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(&format!("{{msg:>9}} [{{wide_bar}}] {{percent:>3}}% {rate}"));
     ProgressBar::with_draw_target(Some(total), target())
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
+        .with_style(style(&format!("{{msg:>9}} [{{wide_bar}}] {{percent:>3}}% {rate}")))
         .with_message(what.into())
+}
+
+/// A style by its template, in which `left` is the time to go.
+fn style(template: &str) -> ProgressStyle {
+    let left = |state: &ProgressState, out: &mut dyn Write| {
+        let _ = out.write_str(&left_text(state.eta()));
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("=> ").with_key("left", left)
+}
+
+/// The time to go; nothing until there is an estimate, which is none at all before anything was done.
+fn left_text(left: Duration) -> String {
+    if left.is_zero() { String::new() } else { format!("ETA {}", duration(left.as_secs())) }
 }
 
 /// A bar over the points of experiments, hidden where nobody looks.
 pub(crate) fn points_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:>28} [{wide_bar}] {pos}/{len}");
-    ProgressBar::with_draw_target(Some(0), target())
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
+    ProgressBar::with_draw_target(Some(0), target()).with_style(style("{msg:>28} [{wide_bar}] {pos}/{len}"))
 }
 
 /// A bar over a load.
@@ -59,10 +71,13 @@ impl LoadBar {
         let per_s = done_bytes as f64 / elapsed.as_secs_f64().max(1e-3);
         self.bar.set_position(self.time.map_or(done_bytes, |_| elapsed.as_millis() as u64));
         let left = self.time.map_or_else(
-            || self.bar.length().unwrap_or(0).saturating_sub(done_bytes) as f64 / per_s.max(1.0),
-            |time| time.saturating_sub(elapsed).as_secs_f64(),
+            || {
+                let left_bytes = self.bar.length().unwrap_or(0).saturating_sub(done_bytes);
+                Duration::try_from_secs_f64(left_bytes as f64 / per_s).unwrap_or_default()
+            },
+            |time| time.saturating_sub(elapsed),
         );
-        self.bar.set_prefix(format!("{}/s ETA {}", format_size(per_s as u64), duration(left as u64)));
+        self.bar.set_prefix(format!("{}/s {}", format_size(per_s as u64), left_text(left)));
     }
 
     pub(crate) fn finish(&self) {
@@ -79,9 +94,8 @@ pub(crate) struct WorkBar {
 
 /// A bar over work that tells when it will be done; a line now and then where there is no terminal.
 pub(crate) fn work_bar() -> WorkBar {
-    let style = ProgressStyle::with_template("{msg:>28} [{wide_bar}] {percent:>3}% ETA {eta}");
     let bar = ProgressBar::with_draw_target(None, target())
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        .with_style(style("{msg:>28} [{wide_bar}] {percent:>3}% {left}"));
     let lines = (!io::stderr().is_terminal()).then(|| Mutex::new(Lines { last: Instant::now() }));
     WorkBar { bar, lines }
 }
@@ -201,6 +215,11 @@ fn rate(job: &JobStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_no_time_to_go_before_anything_is_done() {
+        assert_eq!([0, 75_000].map(|ms| left_text(Duration::from_millis(ms))), ["", "ETA 1m15s"]);
+    }
 
     #[test]
     fn lines_are_sparse() {

@@ -5,21 +5,39 @@
 /// # Errors
 /// A text for clap's usage error.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let factor = |suffix: &str| {
+        let power = power(suffix.trim_end_matches("IB").trim_end_matches('B'))?;
+        Some(1024_u64.pow(power))
+    };
+    parse(text, factor).map_err(|wrong| match wrong {
+        NoSize::Unreadable => format!("'{text}' is not a size; write it as 64K, 1M or 10G"),
+        NoSize::TooLarge => format!("'{text}' is too large: give less than 16384P"),
+    })
+}
+
+/// Why a text is no size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSize {
+    /// It is something else.
+    Unreadable,
+    /// No 64 bits hold it.
+    TooLarge,
+}
+
+/// A number and what its suffix, in capitals, multiplies it by.
+fn parse(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, NoSize> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);
-    let shift = match suffix.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        "P" => 50,
-        _ => return Err(format!("'{text}' is not a size; write it as 64K, 1M or 10G")),
-    };
-    let number: u64 =
-        number.parse().map_err(|_| format!("'{text}' is not a size; write it as 64K, 1M or 10G"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
+    let factor = factor(&suffix.to_ascii_uppercase()).filter(|_| digits > 0).ok_or(NoSize::Unreadable)?;
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    number.ok_or(NoSize::TooLarge)
+}
+
+/// The power of a thousand, or nearly that, that a letter stands for.
+fn power(letter: &str) -> Option<u32> {
+    let power = ["", "K", "M", "G", "T", "P"].iter().position(|known| *known == letter)?;
+    u32::try_from(power).ok()
 }
 
 /// Writes a size in IEC units with at most two decimals.
@@ -49,23 +67,9 @@ pub(crate) fn format_decimal_size(bytes: u64) -> String {
 /// Parses a size as makers of disks mean it: K, M, G, T and P are powers of 1000, also as `TB`.
 ///
 /// # Errors
-/// A text for clap's usage error.
-pub(crate) fn parse_decimal_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size; write it as 600T");
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits);
-    let power = match suffix.to_ascii_uppercase().trim_end_matches('B') {
-        "" => 0,
-        "K" => 1,
-        "M" => 2,
-        "G" => 3,
-        "T" => 4,
-        "P" => 5,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(1000_u64.pow(power)).ok_or_else(|| format!("'{text}' is too large"))
+/// [`NoSize`].
+pub(crate) fn parse_decimal_size(text: &str) -> Result<u64, NoSize> {
+    parse(text, |suffix| Some(1000_u64.pow(power(suffix.trim_end_matches('B'))?)))
 }
 
 #[cfg(test)]
@@ -78,8 +82,13 @@ mod tests {
         assert_eq!(parse_size("1MiB"), Ok(1 << 20));
         assert_eq!(parse_size("512"), Ok(512));
         assert_eq!(parse_size("3g"), Ok(3 << 30));
-        for bad in ["", "K", "-1", "1.5M", "12X", "99999999999999P"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
+        for bad in ["", "K", "-1", "1.5M", "12X"] {
+            assert!(parse_size(bad).unwrap_err().contains("is not a size; write it as"), "{bad}");
+        }
+        assert_eq!(parse_size("16383P"), Ok(16_383 << 50));
+        for large in ["16384P", "99999999999999P", "99999999999999999999999"] {
+            let told = format!("'{large}' is too large: give less than 16384P");
+            assert_eq!(parse_size(large), Err(told));
         }
     }
 
@@ -89,9 +98,10 @@ mod tests {
         let shown = [0, 999, 12_300, 600_000_000_000_000].map(format_decimal_size);
         assert_eq!(shown, ["0 B", "999 B", "12.3 kB", "600 TB"]);
         assert_eq!(parse_decimal_size("2PB"), Ok(2_000_000_000_000_000));
-        for bad in ["", "T", "600TiB", "99999P", "1.5T"] {
-            assert!(parse_decimal_size(bad).is_err(), "{bad}");
+        for bad in ["", "T", "600TiB", "1.5T"] {
+            assert_eq!(parse_decimal_size(bad), Err(NoSize::Unreadable), "{bad}");
         }
+        assert_eq!(parse_decimal_size("99999P"), Err(NoSize::TooLarge));
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let number = units.iter().find_map(|(unit, unit_s)| Some((text.strip_suffix(unit)?, unit_s)));
     let seconds = number.and_then(|(number, unit_s)| Some(unit_s * number.parse::<f64>().ok()?));
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let wrong = || format!("'{text}' is not a time: give seconds, or a number with ms, s, m or h, as 500ms");
+    let wrong =
+        || format!("'{text}' is not a time above 0: give seconds, or a number with ms, s, m or h, as 500ms");
     time.filter(|time| !time.is_zero()).ok_or_else(wrong)
 }
 

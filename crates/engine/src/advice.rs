@@ -12,11 +12,7 @@ pub fn advice(level: Level, classes: &[MemberClass]) -> Vec<String> {
         return Vec::new();
     }
     match level {
-        Level::Raid4 if classes.last() == Some(&MemberClass::Hdd) => vec![
-            "parity is on a hard disk and data on flash: every small write waits for that disk, and the flash gains \
-             nothing. Give parity to the SSD (`--parity fastest`)"
-                .to_owned(),
-        ],
+        Level::Raid4 => flash_in_data(classes).into_iter().collect(),
         Level::Raid5 | Level::Raid6 => {
             // Level 4 has one parity.
             let at_a_cost = match level {
@@ -34,6 +30,30 @@ pub fn advice(level: Level, classes: &[MemberClass]) -> Vec<String> {
     }
 }
 
+/// Level 4 over hard disks with flash where its data lies: there it gains little.
+fn flash_in_data(classes: &[MemberClass]) -> Option<String> {
+    let (parity, data) = classes.split_last()?;
+    let flash = data.iter().filter(|class| **class == MemberClass::Ssd).count();
+    if flash == 0 {
+        return None;
+    }
+    Some(match parity {
+        MemberClass::Hdd => "parity is on a hard disk and data on flash: every small write waits for that disk, and the flash \
+                             gains nothing. Give parity to the SSD (`--parity fastest`)"
+            .to_owned(),
+        MemberClass::Ssd => format!(
+            "{flash} of {} members that hold data are flash, and parity is on flash, too: only what lies on that data is \
+             faster, and full stripes wait for the hard disks. Give data to a hard disk instead, and keep the SSD as a \
+             spare for parity",
+            data.len()
+        ),
+        MemberClass::Unknown => "data is on flash, and the member for parity is missing or of unknown kind: every small \
+                                 write will wait for it, and the flash gains nothing if it is a hard disk. Give parity to \
+                                 the SSD: name it last, and `missing` before it"
+            .to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use MemberClass::{Hdd, Ssd, Unknown};
@@ -44,6 +64,9 @@ mod tests {
     fn only_flash_in_the_wrong_place_is_warned_about() {
         assert!(advice(Level::Raid4, &[Hdd, Hdd, Hdd, Ssd]).is_empty(), "RAID4S");
         assert!(advice(Level::Raid4, &[Ssd, Hdd, Hdd, Hdd])[0].contains("parity is on a hard disk"));
+        assert!(advice(Level::Raid4, &[Hdd, Ssd, Hdd, Ssd])[0].starts_with("1 of 3 members that hold data"));
+        assert!(advice(Level::Raid4, &[Ssd, Hdd, Unknown])[0].contains("missing or of unknown kind"));
+        assert!(advice(Level::Raid4, &[Hdd, Hdd, Unknown]).is_empty(), "it may be an SSD that comes");
         assert!(advice(Level::Raid5, &[Hdd, Hdd, Hdd, Ssd])[0].starts_with("1 of 4 members are flash"));
         assert!(!advice(Level::Raid5, &[Hdd, Hdd, Hdd, Ssd])[0].contains("survives"), "as level 4 does");
         assert!(advice(Level::Raid6, &[Hdd, Hdd, Hdd, Ssd])[0].ends_with("where level 6 survives two"));

@@ -26,6 +26,8 @@ pub struct Forecast {
     /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a rate that
     /// leads nowhere, where it is too early to tell, or where it has been written that much already.
     pub worn_out_s: Option<u64>,
+    /// Whole days until then.
+    pub left_days: Option<u64>,
     /// By how many days that is too early: before the warranty's end and the margin behind it.
     pub short_days: Option<u64>,
 }
@@ -72,11 +74,12 @@ pub fn forecast(endurance: &Endurance, now_s: u64) -> Option<Forecast> {
     let used = written_bytes as f64 / rated_write_bytes as f64;
     let tells = counted_s >= DAY_S || used >= USED_THAT_TELLS;
     let worn_out_s = (tells && used < 1.0 && left_s < 1e12).then(|| now_s.saturating_add(left_s as u64));
+    let left_days = worn_out_s.map(|worn_out_s| (worn_out_s - now_s) / DAY_S);
     let wanted_s = warranty_end_s.saturating_add(u64::from(warranty_margin_days) * DAY_S);
     let short_days = worn_out_s
         .filter(|worn_out_s| warranty_end_s > 0 && *worn_out_s < wanted_s)
         .map(|worn_out_s| (wanted_s - worn_out_s).div_ceil(DAY_S));
-    Some(Forecast { bytes_per_s, used, worn_out_s, short_days })
+    Some(Forecast { bytes_per_s, used, worn_out_s, left_days, short_days })
 }
 
 #[cfg(test)]
@@ -105,7 +108,7 @@ mod tests {
         let at = 11 * year;
         let found = forecast(&endurance, at).unwrap();
         assert_eq!(found.worn_out_s, Some(13 * year), "a third a year");
-        assert_eq!(found.short_days, None);
+        assert_eq!((found.left_days, found.short_days), (Some(2 * 365), None));
         let wanted = Endurance { warranty_margin_days: 400, ..endurance };
         assert_eq!(forecast(&wanted, at).unwrap().short_days, Some(35));
         assert_eq!(forecast(&Endurance { rated_write_bytes: 0, ..endurance }, at), None);

@@ -41,7 +41,8 @@ impl ServiceTimes {
         self.random_read_ns > 0
     }
 
-    pub(crate) fn from_header(ns: [u32; SERVICE_TIMES]) -> Self {
+    /// As an extension header keeps them.
+    pub fn from_header(ns: [u32; SERVICE_TIMES]) -> Self {
         let [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, ..] = ns;
         Self { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns }
     }

@@ -1,28 +1,28 @@
 //! `stripewise endurance`: how much members may be written, were written, and when they will be worn out.
 
-use std::{
-    process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
-use super::{chosen, done, print_json};
+use super::{chosen, print_json};
 use crate::{
     client,
-    dates::{self, parse_day},
+    dates::{self, now_s, parse_day},
     given::absolute_path,
     models::{self, MODELS},
+    numbers::within,
     output,
     protocol::{EnduranceStatus, MemberStatus, Request},
     rundir::parse_name,
-    sizes::{format_decimal_size, parse_decimal_size},
+    sizes::{NoSize, format_decimal_size, parse_decimal_size},
 };
 
 const DAY_S: u64 = 86_400;
 /// Years of warranty that are believed.
 const YEARS_MAX: u64 = 100;
+/// As many, in days.
+const MARGIN_DAYS_MAX: u32 = 365 * YEARS_MAX as u32;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EnduranceArgs {
@@ -39,7 +39,7 @@ pub(crate) struct EnduranceArgs {
     #[arg(long, value_name = "YYYY-MM-DD|YEARSy|none", value_parser = parse_warranty, requires = "device")]
     warranty: Option<u64>,
     /// By how many days it shall outlive its warranty.
-    #[arg(long, value_name = "DAYS", requires = "device")]
+    #[arg(long, value_name = "DAYS", requires = "device", value_parser = within(0..=MARGIN_DAYS_MAX))]
     margin: Option<u32>,
     /// List the models whose rated life is known here, and from where.
     #[arg(long, conflicts_with = "name")]
@@ -51,7 +51,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
     if let Some(device) = &args.device
         && (args.tbw.is_some() || args.warranty.is_some() || args.margin.is_some())
     {
-        return done(
+        client::command(
             name,
             &Request::Endurance {
                 member: absolute_path(device)?,
@@ -59,7 +59,9 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
                 warranty_end_s: args.warranty,
                 warranty_margin_days: args.margin,
             },
-        );
+        )?;
+        client::tell(name, args.warranty.and_then(past_warranty).as_slice());
+        return Ok(ExitCode::SUCCESS);
     }
     let status = client::status(name)?;
     let members = chosen(&status, args.device.as_deref())?;
@@ -72,6 +74,17 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
         output::no_forecast_lines(name, members).for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be said of a warranty whose last day is over.
+fn past_warranty(end_s: u64) -> Option<String> {
+    let is_past = end_s > 0 && end_s + DAY_S <= now_s();
+    is_past.then(|| {
+        format!(
+            "that warranty ended on {} already; if that is not meant, give a later day, years from now, or none",
+            dates::day(end_s)
+        )
+    })
 }
 
 fn print_table(members: &[&MemberStatus]) {
@@ -134,11 +147,20 @@ fn parse_tbw(text: &str) -> Result<u64, String> {
     if let Some(bytes) = models::rated_write_bytes(text) {
         return Ok(bytes);
     }
-    parse_decimal_size(text).map_err(|_| {
-        format!(
+    let rated = parse_decimal_size(text).map_err(|wrong| match wrong {
+        NoSize::Unreadable => format!(
             "'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists, nor none"
-        )
-    })
+        ),
+        NoSize::TooLarge => format!("'{text}' is too large: give at most 18446P"),
+    })?;
+    // What is kept for a rating that is not known.
+    if rated == 0 {
+        return Err(
+            "with 0 it could not be written at all; give `none` if what it is rated for is not known"
+                .to_owned(),
+        );
+    }
+    Ok(rated)
 }
 
 fn parse_warranty(text: &str) -> Result<u64, String> {
@@ -156,6 +178,5 @@ fn parse_warranty(text: &str) -> Result<u64, String> {
 /// The day so many years from now.
 fn in_years(years: &str) -> Option<u64> {
     let years: u64 = years.parse().ok().filter(|years| (1..=YEARS_MAX).contains(years))?;
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-    Some(now_s + years * 365 * DAY_S + years / 4 * DAY_S)
+    Some(now_s() + years * 365 * DAY_S + years / 4 * DAY_S)
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use crate::{
     client::Connection,
     interrupt::Interrupt,
+    numbers::within,
     output::rows_text,
     protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
@@ -41,7 +42,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     min: u64,
     /// End after so many.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = within(1..=u64::MAX))]
     count: Option<u64>,
     /// End after so long: seconds, or a number with ms, s, m or h.
     #[arg(long, value_parser = parse_time)]
@@ -65,6 +66,8 @@ pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let mut daemon = Connection::open(name)?;
     let interrupt = Interrupt::watch()?;
     daemon.command(&Request::Trace { choice })?;
+    // As tcpdump says that it listens: nothing is printed while nothing is written.
+    eprintln!("stripewise: {name}: waiting for stripe writes; Ctrl-C ends the trace");
     let begun = Instant::now();
     let mut follow = Follow { args, json, begun, since: 0, printed: 0, lost: 0, from_ns: None };
     follow.run(&mut daemon, &interrupt)?;
@@ -148,7 +151,8 @@ fn band_text(band: &BandStatus, policy: &str) -> String {
         text += &format!(" by {policy}");
     }
     if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
-        text += &format!(" ({} or {})", format_nanoseconds(rmw_ns), format_nanoseconds(rcw_ns));
+        let margin = if band.is_by_margin() { ", within the margin" } else { "" };
+        text += &format!(" ({} or {}{margin})", format_nanoseconds(rmw_ns), format_nanoseconds(rcw_ns));
     }
     text
 }

@@ -1,13 +1,12 @@
 //! An array as its daemon tells it to programs and people.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::ensure;
 use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
 
 use super::state::DaemonState;
-use crate::protocol::{
-    ArrayStatus, BitmapStatus, JobStatus, MemberStatus, StripeStatus, map_name, state_name,
+use crate::{
+    dates::now_s,
+    protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, StripeStatus, map_name, state_name},
 };
 
 /// Stripes that are told of at once.
@@ -75,10 +74,6 @@ impl DaemonState {
         });
         Ok(stripes.collect())
     }
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {

@@ -5,19 +5,20 @@ mod stripe;
 mod target;
 mod text;
 
-use std::process::ExitCode;
+use std::{num::IntErrorKind, process::ExitCode};
 
 use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use stripewise::{
-    geometry::{Level, StripeIndex},
+    geometry::{Level, MEMBERS_MAX, StripeIndex},
     plan::selection::Policy,
 };
 
 use crate::{
     args::{parse_chunk, parse_level},
     commands::print_json,
+    numbers::within,
     policies::policy_parser,
     protocol::ClassChoice,
     rundir::parse_name,
@@ -50,7 +51,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_parser = policy_parser())]
     policy: Option<&'static Policy>,
     /// A column of the stripe that has no member: data columns count from 0, then parity. Can be given again.
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", value_parser = within(0..=MEMBERS_MAX - 1))]
     missing: Vec<usize>,
     /// What the disks are, for `--policy cost`: hdd or ssd for each, as typical ones of their kind.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "name")]
@@ -132,14 +133,20 @@ fn parse_write(text: &str) -> Result<WriteRange, String> {
     if len_bytes == 0 {
         return Err("nothing is written".to_owned());
     }
-    offset_bytes.checked_add(len_bytes).ok_or_else(|| format!("'{text}' is too large"))?;
+    offset_bytes
+        .checked_add(len_bytes)
+        .ok_or_else(|| format!("'{text}' is too large: it ends beyond 16384P"))?;
     Ok(WriteRange { offset_bytes, len_bytes })
 }
 
 fn parse_shape(text: &str) -> Result<Shape, String> {
     let wrong = || format!("'{text}' is not DATA+PARITY, such as 4+1");
     let (data, redundant) = text.split_once('+').unwrap_or((text, "0"));
-    let number = |text: &str| text.parse::<u16>().map(usize::from).map_err(|_| wrong());
+    // How many there may be, the level says.
+    let number = |text: &str| match text.parse::<usize>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(usize::MAX),
+        number => number.map_err(|_| wrong()),
+    };
     Ok(Shape { data: number(data)?, redundant: number(redundant)? })
 }
 
@@ -204,6 +211,36 @@ mod tests {
         assert!(said.contains("estimated") && said.contains(" ms"), "{said}");
     }
 
+    /// One of three data blocks of a row: two reads either way. Half a stripe of flash: as dear either way.
+    #[test]
+    fn the_rule_that_broke_a_tie_is_named() {
+        let tied = |policy: &str| said(&format!("--geometry 3+1 --policy {policy} --write 0:64K"));
+        for (policy, rule) in [
+            (
+                "classic",
+                "RCW, chosen by classic\n    both read as many blocks; classic: RMW where it reads fewer",
+            ),
+            (
+                "modthresh",
+                "RMW, chosen by modthresh\n    both read as many blocks; modthresh: RMW also where",
+            ),
+            (
+                "cost",
+                "both are estimated to cost the same; cost: what reads the fewest blocks (RCW, if equal)",
+            ),
+        ] {
+            let said = tied(policy);
+            assert!(said.contains(rule), "{said}");
+        }
+        let near = said("--level 4 --policy cost --classes hdd,hdd,hdd,hdd,ssd --write 0:200K");
+        let rule = "25.43 ms with RMW here, 25.81 ms with RCW\n    the other is estimated to cost less, but within the margin; cost";
+        assert!(near.contains(rule), "{near}");
+        let alike = said("--level 4 --policy cost --classes hdd,hdd,hdd,hdd,ssd --write 0:132K");
+        assert!(alike.contains("the same, and these rows go with the stripe's others; cost"), "{alike}");
+        let clear = said("--geometry 4+1 --policy classic --write 0:64K");
+        assert!(!clear.contains("classic: "), "{clear}");
+    }
+
     #[test]
     fn a_missing_column_forces_a_cycle() {
         let data = said("--geometry 4+1 --missing 3 --write 0:128K");
@@ -238,7 +275,9 @@ mod tests {
             ("--write 0:1T", "more than 16 stripes"),
             ("--write 0:4K --geometry 4", "level 5 has 1"),
             ("--write 0:4K --geometry 0+1", "2 to "),
-            ("--write 0:4K --geometry 60000+1", "members"),
+            ("--write 0:4K --geometry 60000+1", "level 5 needs 2 to 256 members, not 60001"),
+            ("--write 0:4K --geometry 100000+1", "level 5 needs 2 to 256 members, not 100001"),
+            ("--write 0:4K --geometry 99999999999999999999999+1", "level 5 needs 2 to 256 members"),
             ("--write 0:4K --geometry four", "not DATA+PARITY"),
             ("--write 0:4K --chunk 3K", "chunk"),
             ("--write 0:4K --policy best", "classic, modthresh"),

@@ -62,7 +62,7 @@ impl Target {
         let number = args.level.unwrap_or(5);
         let level = Level::from_number(number).with_context(|| format!("level {number} is not known"))?;
         let shape = args.geometry.unwrap_or_else(|| usual_shape(level));
-        let members = shape.data + shape.redundant;
+        let members = shape.data.saturating_add(shape.redundant);
         let chunk_bytes = args.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);
         // What is wrong with the shape is told before what is wrong with the write.
         Geometry::new(level, members, chunk_bytes, SHAPE_BYTES, BLOCK_BYTES)?;

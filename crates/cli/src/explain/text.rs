@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use stripewise::plan::selection::{self, Policy};
+
 use super::{
     Explained,
     stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
@@ -61,9 +63,10 @@ fn draw_band(text: &mut String, stripe: &ExplainedStripe, explained: &ExplainedB
     let _ = writeln!(text, "    {}", chosen(explained, policy));
     if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
         let [rmw, rcw] = [rmw_ns, rcw_ns].map(format_nanoseconds);
-        let near =
-            if is_doubtful(band) { "; too near to each other to tell, so that which reads less" } else { "" };
-        let _ = writeln!(text, "    estimated for the stripe: {rmw} with RMW here, {rcw} with RCW{near}");
+        let _ = writeln!(text, "    estimated for the stripe: {rmw} with RMW here, {rcw} with RCW");
+    }
+    if let Some(rule) = tie(band, policy) {
+        let _ = writeln!(text, "    {rule}");
     }
 }
 
@@ -88,13 +91,20 @@ fn chosen(explained: &ExplainedBand, policy: &str) -> String {
     format!("rmw={} rcw={}: {cycle}, {why}", band.rmw, band.rcw)
 }
 
-/// Whether the cycle chosen is not the one that was estimated to cost less.
-fn is_doubtful(band: &BandStatus) -> bool {
-    match band.cycle.as_str() {
-        "rmw" => band.rmw_ns > band.rcw_ns,
-        "rcw" => band.rcw_ns > band.rmw_ns,
-        _ => false,
-    }
+/// The rule that decided, where counts and estimates are equal or say otherwise.
+fn tie(band: &BandStatus, policy: &str) -> Option<String> {
+    let Policy { name, summary, .. } = selection::policy(policy).ok().filter(|_| band.free)?;
+    let weighs = band.rmw_ns.is_some();
+    let what = match weighs {
+        true if band.is_by_margin() => "the other is estimated to cost less, but within the margin",
+        true if band.rmw_ns == band.rcw_ns => "both are estimated to cost the same",
+        false if band.rmw == band.rcw => "both read as many blocks",
+        _ => return None,
+    };
+    let fewest = if band.rmw < band.rcw { "rmw" } else { "rcw" };
+    let alike =
+        if weighs && band.cycle != fewest { ", and these rows go with the stripe's others" } else { "" };
+    Some(format!("{what}{alike}; {name}: {summary}"))
 }
 
 fn draw_matrix(text: &mut String, stripe: &ExplainedStripe) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use super::short;
 use crate::{
     dates,
-    protocol::{ArrayStatus, EnduranceStatus, MemberStatus, NoForecastStatus, TimesStatus},
+    protocol::{ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus},
     sizes::format_size,
     times::format_nanoseconds,
 };
@@ -35,7 +35,20 @@ fn parity_mark(member: &MemberStatus) -> &'static str {
     if member.is_parity == Some(true) { " (parity)" } else { "" }
 }
 
-/// Members that will be worn out too early.
+/// What a random read and a random write take on members that were measured: a line of `status`.
+pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
+    let of_member = |member: &MemberStatus| {
+        let [read, write, ..] = time_texts(member.times.as_ref()?);
+        Some(format!("{} {read}/{write}", short(&member.device)))
+    };
+    let times: Vec<_> = status.members.iter().filter_map(of_member).collect();
+    (!times.is_empty()).then(|| format!("random read/write: {}", times.join(", ")))
+}
+
+/// Who will be worn out within so many days is warned of, whatever the warranty: time enough to have another one.
+const NEAR_DAYS: u64 = 90;
+
+/// Members that will be worn out too early, or soon.
 pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter_map(|member| {
         wear_warning(&member.endurance).map(|warning| format!("{} {warning}", short(&member.device)))
@@ -48,16 +61,26 @@ fn wear_warning(endurance: &EnduranceStatus) -> Option<String> {
         let percent = (forecast.used * 100.0).min(u64::MAX as f64) as u64;
         return Some(format!("has been written {percent}% of what it is rated for: replace it"));
     }
-    let (worn_out, days) = (forecast.worn_out_s?, forecast.short_days?);
-    let end = dates::day(endurance.warranty_end_s?);
+    let early = too_early(endurance, &forecast).or_else(|| soon(&forecast))?;
+    let worn_out = dates::day(forecast.worn_out_s?);
+    Some(format!("will be worn out on {worn_out}, {early}. Write less to it, or replace it in time"))
+}
+
+fn too_early(endurance: &EnduranceStatus, forecast: &ForecastStatus) -> Option<String> {
+    let (days, end) = (forecast.short_days?, dates::day(endurance.warranty_end_s?));
     let wanted = match endurance.warranty_margin_days {
         0 => format!("its warranty ends, on {end}"),
         margin => format!("it should: {margin} days after its warranty ends, on {end}"),
     };
-    Some(format!(
-        "will be worn out on {}, {days} days before {wanted}. Write less to it, or replace it in time",
-        dates::day(worn_out)
-    ))
+    Some(format!("{days} days before {wanted}"))
+}
+
+fn soon(forecast: &ForecastStatus) -> Option<String> {
+    match forecast.left_days? {
+        0 => Some("within a day".to_owned()),
+        days if days < NEAR_DAYS => Some(format!("in {days} days")),
+        _ => None,
+    }
 }
 
 /// Why no day is known on which flash, or what is rated, will be worn out: a line for the members of each reason.
@@ -148,14 +171,8 @@ fn times(status: &ArrayStatus) -> String {
     let mut text =
         "\n    Number  Random read  Random write   Rewrite    Run read/s   Run write/s\n".to_owned();
     for member in &status.members {
-        let Some(times) = member.times else { continue };
-        let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, .. } = times;
-        // Members that were taken as they were have only been read.
-        let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
-        let [read, write, rewrite] = [random_read_ns, random_write_ns, rewrite_ns]
-            .map(|ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns))));
-        let [run_read, run_write] =
-            [times.sequential_read_ns, times.sequential_write_ns].map(|ns| or_dash(ns, &rate));
+        let Some(times) = &member.times else { continue };
+        let [read, write, rewrite, run_read, run_write] = time_texts(times);
         let _ = writeln!(
             text,
             "    {:>6}  {read:>11}  {write:>12}  {rewrite:>8}  {run_read:>12}  {run_write:>12}",
@@ -163,6 +180,23 @@ fn times(status: &ArrayStatus) -> String {
         );
     }
     text
+}
+
+/// Random reads, random writes, rewrites, and the rates of runs of reads and of writes; a dash for what was not measured:
+/// members that were taken as they were have only been read.
+pub(crate) fn time_texts(times: &TimesStatus) -> [String; 5] {
+    let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
+    let time = |ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns)));
+    let run = |ns| or_dash(ns, &rate);
+    let TimesStatus { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns } =
+        *times;
+    [
+        time(random_read_ns),
+        time(random_write_ns),
+        time(rewrite_ns),
+        run(sequential_read_ns),
+        run(sequential_write_ns),
+    ]
 }
 
 /// Bytes a second at so many nanoseconds a block, which are not none.
@@ -190,4 +224,35 @@ fn counters(status: &ArrayStatus) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_worn_out_soon_is_warned_of_without_a_warranty() {
+        let warning = |left_days: u64| {
+            let forecast = ForecastStatus {
+                bytes_per_s: 1.0,
+                used: 0.5,
+                worn_out_s: Some(left_days * 86_400),
+                left_days: Some(left_days),
+                short_days: None,
+            };
+            wear_warning(&EnduranceStatus {
+                rated_write_bytes: Some(1 << 40),
+                written_bytes: 1 << 39,
+                noted_written_bytes: 1 << 39,
+                written_since_s: 0,
+                warranty_end_s: None,
+                warranty_margin_days: 0,
+                forecast: Some(forecast),
+                no_forecast: None,
+            })
+        };
+        assert!(warning(0).unwrap().starts_with("will be worn out on 1970-01-01, within a day. Write less"));
+        assert!(warning(NEAR_DAYS - 1).unwrap().contains("1970-03-31, in 89 days. Write less"));
+        assert_eq!(warning(NEAR_DAYS), None);
+    }
 }

@@ -6,7 +6,7 @@ mod members;
 use std::fmt::Write;
 
 pub(crate) use detail::detail;
-pub(crate) use members::no_forecast_lines;
+pub(crate) use members::{no_forecast_lines, time_texts};
 
 use crate::{
     protocol::{ArrayStatus, JobStatus, MemberStatus},
@@ -32,7 +32,7 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     let up = status.in_sync.iter().filter(|in_sync| **in_sync).count();
     let map: String = status.in_sync.iter().map(|in_sync| if *in_sync { 'U' } else { '_' }).collect();
     let _ = writeln!(text, " [{}/{up}] [{map}]", status.raid_devices);
-    if let Some(line) = members::classes_line(status) {
+    for line in [members::classes_line(status), members::times_line(status)].into_iter().flatten() {
         let _ = writeln!(text, "      {line}");
     }
     if let Some(job) = &status.job {

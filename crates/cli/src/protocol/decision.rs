@@ -68,6 +68,17 @@ pub(crate) struct BandStatus {
     pub(crate) rcw_ns: Option<u64>,
 }
 
+impl BandStatus {
+    /// Whether the cycle chosen is estimated to cost more than the other, which is cheaper by less than the policy's margin.
+    pub(crate) fn is_by_margin(&self) -> bool {
+        match self.cycle.as_str() {
+            "rmw" => self.rmw_ns > self.rcw_ns,
+            "rcw" => self.rcw_ns > self.rmw_ns,
+            _ => false,
+        }
+    }
+}
+
 impl From<TraceCycle> for Cycle {
     fn from(cycle: TraceCycle) -> Self {
         match cycle {

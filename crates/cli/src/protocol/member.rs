@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use stripewise::{
     ArrayReport, MemberReport, MemberState, ServiceTimes,
     endurance::{NoForecast, forecast, no_forecast},
-    format::extension::MemberClass,
+    format::extension::{Endurance, MemberClass},
     geometry::Level,
     plan::costs::{MemberCost, ServiceTime},
 };
@@ -116,6 +116,8 @@ pub(crate) struct ForecastStatus {
     /// The part of its rated life that is used up.
     pub(crate) used: f64,
     pub(crate) worn_out_s: Option<u64>,
+    /// Whole days until then.
+    pub(crate) left_days: Option<u64>,
     /// Days by which that is too early.
     pub(crate) short_days: Option<u64>,
 }
@@ -143,14 +145,14 @@ impl MemberStatus {
             read_errors: member.read_errors,
             times: member.times.is_known().then(|| member.times.into()),
             cost: member.cost.into(),
-            endurance: EnduranceStatus::of(member, now_s),
+            endurance: EnduranceStatus::of(&member.endurance, member.noted_written_bytes, now_s),
             counters: counters.map(|(name, value)| (name.to_owned(), value)).collect(),
         }
     }
 }
 
-/// A member's class as `detail` prints it.
-fn class_name(class: MemberClass) -> &'static str {
+/// A member's class as it is printed.
+pub(crate) fn class_name(class: MemberClass) -> &'static str {
     match class {
         MemberClass::Hdd => "hdd",
         MemberClass::Ssd => "ssd",
@@ -159,13 +161,13 @@ fn class_name(class: MemberClass) -> &'static str {
 }
 
 impl EnduranceStatus {
-    fn of(member: &MemberReport, now_s: u64) -> Self {
-        let endurance = &member.endurance;
+    /// As of a time in seconds since 1970.
+    pub(crate) fn of(endurance: &Endurance, noted_written_bytes: u64, now_s: u64) -> Self {
         let known = |value: u64| Some(value).filter(|value| *value > 0);
         Self {
             rated_write_bytes: known(endurance.rated_write_bytes),
             written_bytes: endurance.written_bytes,
-            noted_written_bytes: member.noted_written_bytes,
+            noted_written_bytes,
             written_since_s: endurance.written_since_s,
             warranty_end_s: known(endurance.warranty_end_s),
             warranty_margin_days: endurance.warranty_margin_days,
@@ -173,6 +175,7 @@ impl EnduranceStatus {
                 bytes_per_s: forecast.bytes_per_s,
                 used: forecast.used,
                 worn_out_s: forecast.worn_out_s,
+                left_days: forecast.left_days,
                 short_days: forecast.short_days,
             }),
             no_forecast: no_forecast(endurance, now_s).map(NoForecastStatus::from),

@@ -12,7 +12,9 @@ use crate::bench::{LoadFigures, LoadSpec};
 
 pub(crate) use decision::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 pub(crate) use job::JobStatus;
-pub(crate) use member::{ClassChoice, EnduranceStatus, MemberStatus, NoForecastStatus, TimesStatus};
+pub(crate) use member::{
+    ClassChoice, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus, class_name,
+};
 pub(crate) use status::{ArrayStatus, BitmapStatus, map_name, state_name};
 
 /// A command for an array's daemon.

@@ -63,7 +63,7 @@ fn clients_that_connect_and_say_nothing() {
     let mut many = Vec::new();
     crate::common::eventually("it is full", || {
         many.extend((0..40).map(|_| control(&sandbox)));
-        sandbox.run("detail a --test", &[""; 0]).code == Some(1)
+        sandbox.run("detail a --test", &[""; 0]).code == Some(4)
     });
     sandbox.fails(1, "detail a", &[""; 0], &["a: busy", "try again"]);
     drop(many);

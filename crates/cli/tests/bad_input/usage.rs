@@ -31,6 +31,35 @@ fn levels_chunks_and_sizes_that_are_none() {
     usage("create a --level 5 --size 1Z", &["'1Z' is not a size", "64K, 1M or 10G"]);
 }
 
+/// What is wrong, and what there may be, also where a minus makes a number look like an option.
+#[test]
+fn numbers_that_are_none_or_out_of_range() {
+    let sandbox = Sandbox::new();
+    for (line, words) in [
+        ("create a --level -1 x", "'-1' is not a level: give 0, 1, 4, 5 or 6"),
+        ("create a --level 5 --threads 0 x", "give a whole number from 1 to 1024"),
+        ("create a --level 5 --raid-devices three x", "give a whole number from 1 to 1920"),
+        ("create a --level 5 --spare-devices -1 x", "give a whole number from 0 to 1920"),
+        ("create a --level 5 --size -4K x", "'-4K' is not a size; write it as 64K, 1M or 10G"),
+        ("create a --level 5 --size 16384P x", "'16384P' is too large: give less than 16384P"),
+        ("create a --level 5 --chunk 8G x", "give a power of two from 4K to 1M"),
+        ("speed a --max -1", "'-1' is not a size"),
+        ("endurance a m0 --margin -1", "give a whole number from 0 to 36500"),
+        ("endurance a m0 --tbw -1T", "'-1T' is neither a decimal size, such as 600T"),
+        ("explain --write 0:4K --missing -1", "give a whole number from 0 to 1919"),
+        ("trace a --count 0", "give a whole number from 1 to 18446744073709551615"),
+        ("trace a --seconds -1", "'-1' is not a time above 0: give seconds"),
+        ("lab run all --seed abc", "give a whole number from 0 to 18446744073709551615"),
+        ("lab counters --seed -1", "give a whole number from 0 to 18446744073709551615"),
+        ("bench run a --iodepth 99999999999999999999", "give a whole number from 1 to 1024"),
+        ("bench run a --rwmixread 101", "give a whole number from 0 to 100"),
+        ("bench engine --turns -7", "give a whole number from 1 to 1000"),
+        ("bench engine --seconds -1", "'-1' is not a time above 0"),
+    ] {
+        sandbox.fails(2, line, &[""; 0], &[words]);
+    }
+}
+
 #[test]
 fn names_that_would_escape_a_path() {
     for name in ["../a", "a/b", ".hidden", "..", "a\u{e9}", "x23456789012345678901234567890123"] {

@@ -181,6 +181,36 @@ fn examine_and_mdadm_read_the_same_superblock() {
     }
 }
 
+/// Without its array running: what the extension area keeps.
+#[test]
+fn examine_tells_what_is_kept_on_a_member() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --class m0=ssd --policy modthresh", &members);
+    sandbox.ok("endurance a --tbw 600T --warranty 2099-12-31 --margin 30", &members[..1]);
+    sandbox.done("wait a");
+    sandbox.done("stop a");
+    let shown = sandbox.ok("examine", &members[..1]);
+    for line in [
+        "Member Class : ssd, as said\n",
+        "Write Selection : modthresh\n",
+        "Random I/O : read ",
+        "Runs : read ",
+        "Written : ",
+        "Rated For : 600 TB\n",
+        "Warranty : until 2099-12-31, and 30 days more are wanted\n",
+    ] {
+        assert!(shown.contains(line), "no '{line}': {shown}");
+    }
+    let kept = &sandbox.json(&format!("examine {}", members[0]))[0]["kept"];
+    assert_eq!((&kept["class"], &kept["policy"]), (&"ssd".into(), &"modthresh".into()), "{kept}");
+    assert_eq!(kept["endurance"]["rated_write_bytes"], 600_000_000_000_000_u64);
+    assert!(kept["times"]["random_write_ns"].as_u64() > Some(0) && kept["class_given"] == true, "{kept}");
+    sandbox.ok("create b --level 1 --no-measure --force", &members[1..]);
+    let kept = &sandbox.json(&format!("examine {}", members[1]))[0]["kept"];
+    assert!(kept["policy"].is_null() && kept["times"].is_null(), "{kept}");
+}
+
 #[test]
 fn a_degraded_assembly_takes_run() {
     let sandbox = Sandbox::new();

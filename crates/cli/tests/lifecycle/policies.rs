@@ -65,6 +65,23 @@ fn flash_in_the_wrong_place_is_warned_about_at_once() {
     assert!(said.code == Some(0) && said.err.contains("1 of 3 members are flash"), "{said:?}");
 }
 
+/// Level 4 over two SSDs, of which parity can have one, and over one while parity's member is still to come.
+#[test]
+fn flash_that_holds_data_beside_hard_disks_is_warned_about() {
+    for (last, words) in [
+        ("m3", "1 of 3 members that hold data are flash, and parity is on flash, too"),
+        ("missing", "the member for parity is missing or of unknown kind"),
+    ] {
+        let sandbox = Sandbox::new();
+        sandbox.members(4, 24 * MIB);
+        let classes = "--class m0=ssd --class m1=hdd --class m2=hdd";
+        let classes = if last == "m3" { format!("{classes} --class m3=ssd") } else { classes.to_owned() };
+        let said = sandbox.run(&format!("create a --level 4 {classes} m0 m1 m2 {last}"), &[""; 0]);
+        assert!(said.code == Some(0) && said.err.contains(words), "{said:?}");
+        assert!(sandbox.done("detail a").contains(words), "it stays true");
+    }
+}
+
 #[test]
 fn where_nothing_is_selected_there_is_no_policy() {
     let sandbox = Sandbox::new();
@@ -115,9 +132,14 @@ fn members_are_measured_unless_told_otherwise() {
     assert!(times["random_read_ns"].as_u64().unwrap() > 0);
     assert!(times["random_write_ns"].is_null(), "members that are taken as they are, are only read: {times}");
     assert!(sandbox.done("detail a").contains("Random read"));
+    let status = sandbox.done("status");
+    let line = status.lines().find(|line| line.contains("random read/write: ")).unwrap();
+    assert_eq!(line.matches("s/-").count(), 5, "a unit of time, and no write: {line}");
+    assert!(line.contains(" m0 ") && line.contains(", m4 "), "{line}");
     let (sandbox, _) = mixed("--no-measure");
     assert!(sandbox.status("a")["members"][0]["times"].is_null());
     assert!(!sandbox.done("detail a").contains("Random read"));
+    assert!(!sandbox.done("status").contains("random read/write"));
 }
 
 #[test]
@@ -277,6 +299,28 @@ fn decisions_are_traced_while_somebody_looks() {
     sandbox.fails(2, "trace a --stripes 5..5", &[""; 0], &["FIRST..END"]);
 }
 
+/// Typical disks, of which nothing is measured: as `explain` reckons with them.
+#[test]
+fn a_trace_tells_when_the_margin_decided() {
+    let (sandbox, _) = mixed("--policy cost --no-measure");
+    let explained = sandbox.done("explain a --write 0:200K");
+    assert!(explained.contains("the other is estimated to cost less, but within the margin"), "{explained}");
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut trace = sandbox.command();
+    let trace = trace.args(["trace", "a", "--count", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    client.write(0, &noise(1, 200 << 10)).unwrap();
+    client.write(256 << 10, &noise(2, 4096)).unwrap();
+    let said = trace.wait_with_output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines[0].contains(" RCW rows 2-15 rmw=4 rcw=1 by cost (25.43 ms or 25.81 ms, within the margin)"),
+        "{said}"
+    );
+    assert!(!lines[1].contains("margin"), "{said}");
+}
+
 #[test]
 fn a_trace_ends_with_its_command() {
     let (sandbox, _) = mixed("--no-measure");
@@ -313,8 +357,11 @@ fn a_trace_that_is_interrupted_prints_what_it_has_and_leaves_the_array_free() {
     let (sandbox, _) = mixed("--policy modthresh --no-measure");
     let client = Client::connect(&sandbox.serve("a"));
     let mut trace = sandbox.command();
-    let trace = trace.args(["--json", "trace", "a"]).stdout(Stdio::piped()).spawn().unwrap();
-    eventually("it traces", || sandbox.log("a").contains("Trace {"));
+    trace.args(["--json", "trace", "a"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut trace = trace.spawn().unwrap();
+    let mut hint = String::new();
+    BufReader::new(trace.stderr.take().unwrap()).read_line(&mut hint).unwrap();
+    assert_eq!(hint, "stripewise: a: waiting for stripe writes; Ctrl-C ends the trace\n", "before any comes");
     for stripe in 0..3 {
         client.write(stripe * (256 << 10), &noise(stripe, 4096)).unwrap();
     }
@@ -390,6 +437,20 @@ fn members_that_wear_out_too_early_are_told() {
     let words = ["m1 will be worn out on", "days before its warranty ends, on 2099-12-31. Write less"];
     assert!(words.iter().all(|words| status.contains(words)), "{status}");
     assert!(sandbox.done("detail a").contains("m1 will be worn out"));
+    sandbox.ok("endurance a --warranty none", &members[1..2]);
+    for shown in [sandbox.done("status"), sandbox.done("detail a")] {
+        assert!(
+            shown.contains("m1 will be worn out on ") && shown.contains(", within a day. Write less"),
+            "{shown}"
+        );
+    }
+    let said = sandbox.run("endurance a --warranty 2020-01-01", &members[1..2]);
+    assert!(
+        said.code == Some(0) && said.err.contains("a: that warranty ended on 2020-01-01 already"),
+        "{said:?}"
+    );
+    let said = sandbox.run("endurance a --warranty 2099-12-31", &members[1..2]);
+    assert!(said.code == Some(0) && said.err.is_empty(), "{said:?}");
     sandbox.ok("endurance a --margin 90", &members[1..2]);
     let status = sandbox.done("status");
     let words = "days before it should: 90 days after its warranty ends, on 2099-12-31.";
@@ -414,10 +475,14 @@ fn members_that_wear_out_too_early_are_told() {
     assert!(sandbox.done("endurance --models").contains("x25-e-64g            2 PB"));
     for (options, words) in [
         ("--tbw 12X", "neither a decimal size"),
+        ("--tbw 0", "give `none` if what it is rated for is not known"),
+        ("--tbw 0T", "give `none`"),
         ("--warranty soon", "neither a day"),
         ("--warranty 2027-02-30", "neither a day"),
         ("--warranty 1970-01-01", "neither a day"),
-        ("--margin=-1", "invalid"),
+        ("--margin -1", "give a whole number from 0 to 36500"),
+        ("--margin abc", "give a whole number from 0 to 36500"),
+        ("--tbw 999999999999P", "'999999999999P' is too large: give at most 18446P"),
     ] {
         sandbox.fails(2, &format!("endurance a m0 {options}"), &[""; 0], &[words]);
     }

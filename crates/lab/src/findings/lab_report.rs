@@ -11,6 +11,9 @@ use crate::{
     runner::Order,
 };
 
+/// Missing points that are named where there is little room; the page names them all.
+const NAMED_MAX: usize = 8;
+
 /// A run's report.
 #[derive(Debug, Clone, Serialize)]
 pub struct LabReport {
@@ -77,6 +80,13 @@ impl ExperimentReport {
         }
     }
 
+    /// Points that are not there, by their names; of many, the first, and how many more there are.
+    pub fn missing_names(&self) -> Vec<String> {
+        let named = self.missing.iter().take(NAMED_MAX).cloned();
+        let more = self.missing.len().saturating_sub(NAMED_MAX);
+        named.chain((more > 0).then(|| format!("and {more} more"))).collect()
+    }
+
     /// How many claims came out so.
     pub fn count(&self, verdict: ClaimVerdict) -> usize {
         self.claims.iter().filter(|claim| claim.verdict == verdict).count()
@@ -103,5 +113,21 @@ impl LabReport {
     /// Points that are not there, of all experiments; what experiments share counts once.
     pub fn missing(&self) -> usize {
         self.experiments.iter().flat_map(|experiment| &experiment.missing).collect::<BTreeSet<_>>().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::EXPERIMENTS;
+
+    #[test]
+    fn of_many_missing_points_the_first_are_named() {
+        let nothing = Results::new(Effort::Quick, Default::default());
+        let report = ExperimentReport::new(EXPERIMENTS[0], &nothing);
+        let names = report.missing_names();
+        assert_eq!(names[..NAMED_MAX], report.missing[..NAMED_MAX]);
+        assert_eq!(names[NAMED_MAX..], [format!("and {} more", report.points - NAMED_MAX)]);
+        assert!(report.to_string().ends_with(&format!("      and {} more\n", report.points - NAMED_MAX)));
     }
 }

@@ -40,7 +40,8 @@ impl fmt::Display for ExperimentReport {
             write!(f, "{claim}")?;
         }
         if !self.missing.is_empty() {
-            writeln!(f, "  {} of {} points are missing", self.missing.len(), self.points)?;
+            writeln!(f, "  {} of {} points are missing:", self.missing.len(), self.points)?;
+            self.missing_names().iter().try_for_each(|name| writeln!(f, "      {name}"))?;
         }
         Ok(())
     }

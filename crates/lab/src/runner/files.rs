@@ -59,7 +59,11 @@ fn claims_csv(report: &LabReport) -> String {
     for experiment in &report.experiments {
         for claim in &experiment.claims {
             let word = claim.word();
-            let fields = [&claim.statement, &claim.paper, &claim.measured, word, &claim.reason].map(quoted);
+            let reason = match claim.is_open() {
+                true => format!("{}: {}", claim.reason, experiment.missing_names().join("; ")),
+                false => claim.reason.clone(),
+            };
+            let fields = [&claim.statement, &claim.paper, &claim.measured, word, &reason].map(quoted);
             text += &format!("{},{}\n", experiment.id, fields.join(","));
         }
     }

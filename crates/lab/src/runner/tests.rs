@@ -94,6 +94,11 @@ fn what_was_finished_before_an_interruption_is_not_done_again() {
     assert!(partial.html().contains("2 points are missing"));
     let goes_on = format!("`{} --out {}` goes on", order(1).command(), folder.display());
     assert!(partial.to_string().contains(&goes_on), "{partial}");
+    let [one, two] = &partial.experiments[0].missing[..] else { panic!("two points") };
+    let named = format!("2 of 4 points are missing:\n      {one}\n      {two}\n");
+    assert!(partial.to_string().contains(&named), "{partial}");
+    let claims = text(&folder, "claims.csv");
+    assert!(claims.contains(&format!("open,points are missing: {one}; {two}\n")), "{claims}");
 
     assert_eq!(run_in(&folder, 1, "me").unwrap().1, 2);
     for name in ["small.csv", "claims.csv", "report.html"] {

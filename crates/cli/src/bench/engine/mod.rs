@@ -15,7 +15,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use stripewise::{
-    Host, HostOptions, geometry::Level, locking::Preset, plan::selection::Policy, uring::RuntimeOptions,
+    Host, HostOptions,
+    geometry::{Level, MEMBERS_MAX},
+    locking::Preset,
+    plan::selection::Policy,
+    uring::RuntimeOptions,
 };
 
 pub(crate) use self::figure::Figure;
@@ -28,18 +32,24 @@ use self::{
     turn::{Done, Turn, engine_turn},
 };
 use crate::{
+    args::{THREADS_MAX, parse_level},
+    numbers::within,
     policies::{policy_parser, preset_parser},
     sizes::parse_size,
+    times::parse_time,
 };
+
+/// More would not make a median better.
+const TURNS_MAX: usize = 1000;
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EngineBench {
     /// Level: 4, 5 or 6.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value = "5", value_parser = parse_level)]
     pub(crate) level: i32,
     /// Members: data and parity.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = within(2..=MEMBERS_MAX))]
     pub(crate) raid_devices: usize,
     /// Chunk size.
     #[arg(long, default_value = "64K", value_parser = parse_size)]
@@ -52,13 +62,13 @@ pub(crate) struct EngineBench {
     pub(crate) members: MemberKind,
     /// Worker threads, each with a client of its own and a core of its own while there are as many; several counts run
     /// one after the other.
-    #[arg(long, value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = within(1..=THREADS_MAX))]
     pub(crate) threads: Vec<usize>,
-    /// Seconds of each turn.
-    #[arg(long, default_value_t = 0.5)]
-    pub(crate) seconds: f64,
+    /// How long each turn is: seconds, or a number with ms, s, m or h.
+    #[arg(long, default_value = "0.5", value_parser = parse_time)]
+    pub(crate) seconds: Duration,
     /// Turns of engine and limit each.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = within(1..=TURNS_MAX))]
     pub(crate) turns: usize,
     /// This case, and those given besides; full-stripe, random-write and random-read, if left out.
     #[arg(long, value_enum)]
@@ -108,7 +118,6 @@ pub(crate) fn run_engine(
     let mut figures: Vec<Figure> = Vec::new();
     let all_cores = rustix::thread::sched_getaffinity(None).ok();
     for threads in options.threads.iter().copied() {
-        anyhow::ensure!(threads > 0, "--threads 0: give one at least");
         all_cores.as_ref().inspect(|cores| pin_to(cores, threads));
         let runtime = RuntimeOptions { threads, ..RuntimeOptions::default() };
         let host = Host::start(&HostOptions { runtime })?;
@@ -140,7 +149,7 @@ fn measure(
     mut limit: Option<&mut Limit>,
 ) -> anyhow::Result<Vec<Figure>> {
     let mut turns: Vec<Turns> = variants.iter().map(|_| Turns::default()).collect();
-    let (length, latency) = (Duration::from_secs_f64(options.seconds), options.latency);
+    let (length, latency) = (options.seconds, options.latency);
     for seed in 0..=options.turns as u64 {
         let work = case.work(variants[0].array.geometry());
         let turn = Turn { work, is_degraded: case.is_degraded(), length, seed, latency };

@@ -13,6 +13,7 @@ use clap::Args;
 
 use crate::{
     commands::print_json,
+    numbers::within,
     rundir::{parse_name, socket_path},
     sizes::parse_size,
     times::parse_time,
@@ -35,10 +36,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = parse_size, default_value = "4K")]
     bs: u64,
     /// Requests that each job keeps under way.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 1, value_parser = within(1..=1024_u32))]
     iodepth: u32,
     /// Jobs: clients that each do all that the other options say, at the same time and in the same region.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, default_value_t = 1, value_parser = within(1..=256_u32))]
     numjobs: u32,
     /// How much each job reads and writes in all, and the region in which it does: so much from the target's begin. The
     /// whole target is the region, if left out.
@@ -49,10 +50,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     runtime: Option<Duration>,
     /// Of a hundred requests of rw and randrw, how many read.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(..=100))]
+    #[arg(long, default_value_t = 50, value_parser = within(0..=100_u8))]
     rwmixread: u8,
     /// Where requests go, and what is written, follow from it.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
     seed: u64,
     /// Overwrite what is there: whoever asks for writes must say so.
     #[arg(long, short)]

@@ -15,12 +15,14 @@ use crate::{
 
 pub(super) static POLICY: Policy = Policy {
     name: "cost",
-    summary: "whichever costs less, by exact extents and what each member is measured to take",
+    summary: "what reads the fewest blocks (RCW, if equal), or what costs less than that by a tenth, by exact extents and what \
+              each member is measured to take",
     number: 4,
     make: || Arc::new(Cost),
 };
 
-/// Estimates what each cycle costs and takes the cheaper (raid4s-modthresh 4.3 asks for this).
+/// Estimates what each cycle costs and leaves what reads the fewest blocks for what is cheaper by a tenth
+/// (raid4s-modthresh 4.3 asks for this).
 ///
 /// What counts is when the write would finish, plus what it takes from others: the work that it gives each member,
 /// for as many requests as wait there, less what the same requests wait for elsewhere. So a busy member's time is dear and an idle one's is nearly free, which is what
@@ -51,7 +53,7 @@ impl WriteSelection for Cost {
 }
 
 /// What a price must fall below, beside that of fewest reads: measured times scatter, and of two ways that cost the same
-/// the one that asks less of the members is right more often.
+/// the one that asks less of the members is right more often. The summary above and docs/policies.md call it a tenth.
 const MARGIN: f32 = 0.9;
 
 /// How much of what members take from others is the same requests' waiting. Others wait at several members at once as this
@@ -238,6 +240,25 @@ mod tests {
         assert_eq!(cycles(&one_slow, 0, 128), [(16, Cycle::Rmw)], "RCW would read the slow one");
         let slow_parity = [hdd(1.0), hdd(1.0), hdd(1.0), hdd(1.0), slow];
         assert_eq!(cycles(&slow_parity, 0, 128), [(16, Cycle::Rcw)], "RMW would");
+    }
+
+    /// RMW waits for one read and one write, whoever else is slow; RCW for a read of the slower one and a write.
+    #[test]
+    fn what_is_cheaper_by_less_than_a_tenth_is_not_taken() {
+        let slower = |by: f32| {
+            let ServiceTime { fixed_ns, block_ns } = MemberCost::SSD.read;
+            MemberCost {
+                read: ServiceTime { fixed_ns: by * fixed_ns, block_ns: by * block_ns },
+                ..MemberCost::SSD
+            }
+        };
+        let with_slower = |by: f32| {
+            let [a, b, c, d] = [MemberCost::SSD; 4];
+            cycles(&[a, b, c, slower(by), d], 0, 128)
+        };
+        assert_eq!(with_slower(1.0), [(16, Cycle::Rcw)], "as dear, and it reads a block less");
+        assert_eq!(with_slower(1.2), [(16, Cycle::Rcw)], "2 to 2.2");
+        assert_eq!(with_slower(1.3), [(16, Cycle::Rmw)], "2 to 2.3");
     }
 
     /// RCW reads two disks where the same requests wait, RMW one of them and parity: what is taken from others does not

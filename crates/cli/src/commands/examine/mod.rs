@@ -1,5 +1,7 @@
 //! `stripewise examine`: what is on a device.
 
+mod kept;
+
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use serde::Serialize;
@@ -13,6 +15,7 @@ use stripewise::{
     },
 };
 
+use self::kept::Kept;
 use super::print_json;
 use crate::{args::ExamineArgs, dates::utc, errors, probe::probe, protocol::map_name, sizes::format_size};
 
@@ -42,6 +45,8 @@ struct Examined {
     extension: String,
     last_writer: &'static str,
     bitmap: Option<String>,
+    /// What the extension area keeps beside; none without one.
+    kept: Option<Kept>,
 }
 
 pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -119,6 +124,7 @@ fn describe(path: &str, examination: &Examination) -> Examined {
             let (count, map) = (h.bitmap.region_count, map_name(h.bitmap.map_kind));
             format!("{count} {map} regions of {}", format_size(h.bitmap.region_bytes))
         }),
+        kept: examination.extension.as_ref().ok().map(|(header, _)| Kept::of(header, s.level)),
     }
 }
 
@@ -180,4 +186,6 @@ fn print_one(e: &Examined) {
     if let Some(bitmap) = &e.bitmap {
         line("Bitmap", bitmap);
     }
+    let kept = e.kept.as_ref().map(Kept::lines);
+    kept.into_iter().flatten().for_each(|(label, text)| line(label, &text));
 }

@@ -1,0 +1,82 @@
+//! What the extension area keeps of a member and its array: what it is, what was measured, how worn it is, and how partly
+//! written rows are written.
+
+use serde::Serialize;
+use stripewise::{
+    ServiceTimes,
+    format::{extension::Header, md::Level},
+    plan::selection::policy_numbered,
+};
+
+use crate::{
+    dates,
+    output::time_texts,
+    policies::check_selects,
+    protocol::{EnduranceStatus, TimesStatus, class_name},
+    sizes::{format_decimal_size, format_size},
+};
+
+#[derive(Serialize)]
+pub(super) struct Kept {
+    class: &'static str,
+    /// An operator said so; it was not detected.
+    class_given: bool,
+    /// None where nothing is selected.
+    policy: Option<String>,
+    /// None if they were not measured.
+    times: Option<TimesStatus>,
+    endurance: EnduranceStatus,
+}
+
+impl Kept {
+    pub(super) fn of(header: &Header, level: Level) -> Self {
+        let number = header.options.selection_policy;
+        let policy = || {
+            let known = policy_numbered(number).map(|policy| policy.name.to_owned());
+            known.unwrap_or_else(|| format!("number {number}, of a later version"))
+        };
+        let times = ServiceTimes::from_header(header.service_time_ns);
+        let noted = header.endurance.written_bytes;
+        Self {
+            class: class_name(header.member_class),
+            class_given: header.member_class_given,
+            policy: check_selects(level.number()).is_ok().then(policy),
+            times: times.is_known().then(|| times.into()),
+            endurance: EnduranceStatus::of(&header.endurance, noted, dates::now_s()),
+        }
+    }
+
+    /// Labels and what is to be said.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("Member Class", self.class_text())];
+        lines.extend(self.policy.clone().map(|policy| ("Write Selection", policy)));
+        if let Some(times) = &self.times {
+            let [read, write, rewrite, run_read, run_write] = time_texts(times);
+            lines.push(("Random I/O", format!("read {read}, write {write}, rewrite {rewrite}")));
+            lines.push(("Runs", format!("read {run_read}/s, write {run_write}/s")));
+        }
+        lines.extend(wear_lines(&self.endurance));
+        lines
+    }
+
+    fn class_text(&self) -> String {
+        let source = if self.class_given { ", as said" } else { "" };
+        format!("{}{source}", self.class)
+    }
+}
+
+fn wear_lines(endurance: &EnduranceStatus) -> impl Iterator<Item = (&'static str, String)> {
+    let (written, since) = (format_size(endurance.written_bytes), dates::utc(endurance.written_since_s));
+    let worn_out = endurance.forecast.and_then(|forecast| forecast.worn_out_s).map(dates::day);
+    let margin = match endurance.warranty_margin_days {
+        0 => String::new(),
+        days => format!(", and {days} days more are wanted"),
+    };
+    let known = [
+        ("Rated For", endurance.rated_write_bytes.map(format_decimal_size)),
+        ("Worn Out", worn_out),
+        ("Warranty", endurance.warranty_end_s.map(|end| format!("until {}{margin}", dates::day(end)))),
+    ];
+    let known = known.into_iter().filter_map(|(label, text)| Some((label, text?)));
+    std::iter::once(("Written", format!("{written} since {since}"))).chain(known)
+}
