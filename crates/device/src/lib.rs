@@ -3,6 +3,7 @@
 //! * [`Device`]: a member's bytes; [`Env`]: clock, tasks, randomness.
 //! * [`buf`]: owned, aligned, pooled buffers that I/O can hold on to.
 //! * [`memory`]: a member in memory. [`mod@file`]: a block device or regular file over io_uring.
+//! * [`parts`]: what a thread is at, for a sampler.
 //! * [`wrap`]: small layers over any member (count, trace, delay, fault) that stack freely.
 //! * [`uring`]: the thread-per-core executor whose reactor is io_uring.
 //!
@@ -15,6 +16,7 @@ mod error;
 pub mod file;
 mod future;
 pub mod memory;
+pub mod parts;
 pub mod sync;
 pub mod uring;
 pub mod wrap;

@@ -10,6 +10,7 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use crate::{
     Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone, WriteBufs,
     WriteFlags, ZeroFlags, bufs_len,
+    parts::{Part, within},
 };
 
 /// A member whose bytes are in memory.
@@ -173,11 +174,13 @@ impl Bytes {
     }
 
     fn copy_out(&self, offset: usize, to: &mut [u8]) {
+        let _part = within(Part::Copy);
         // SAFETY: both ranges are valid, and `to`, being exclusive, is not in the mapping.
         unsafe { racing::copy(self.at(offset, to.len()), to.as_mut_ptr(), to.len()) }
     }
 
     fn copy_in(&self, offset: usize, from: &[u8]) {
+        let _part = within(Part::Copy);
         // SAFETY: both ranges are valid, and `from` is not in the mapping, into which there are no references.
         unsafe { racing::copy(from.as_ptr(), self.at(offset, from.len()), from.len()) }
     }

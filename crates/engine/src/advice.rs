@@ -48,8 +48,8 @@ fn flash_in_data(classes: &[MemberClass]) -> Option<String> {
             data.len()
         ),
         MemberClass::Unknown => "data is on flash, and the member for parity is missing or of unknown kind: every small \
-                                 write will wait for it, and the flash gains nothing if it is a hard disk. Give parity to \
-                                 the SSD: name it last, and `missing` before it"
+                                 write waits for it, and the flash gains nothing if it is a hard disk. Say what it is \
+                                 (`--class`, `stripewise class`), or have parity on an SSD"
             .to_owned(),
     })
 }

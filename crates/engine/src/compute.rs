@@ -6,7 +6,10 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
+use stripewise_device::{
+    IoBuf, SharedBuf, WriteBufs,
+    parts::{Part, within},
+};
 use stripewise_parity as parity;
 
 use crate::{
@@ -298,6 +301,7 @@ fn update_parity(scope: &Scope<'_>, columns: &[usize], old_parity: &mut [Run]) {
             continue;
         }
         let (old, new) = (scope.old(column), scope.content(column));
+        let _part = within(Part::Parity);
         let column = column + usize::from(lives(Mutant::WrongQCoefficient));
         match runs[..] {
             [p, q] => {
@@ -324,6 +328,7 @@ fn generate_parity(scope: &Scope<'_>, columns: &[usize], made: &mut Pieces) {
         (0..scope.state.data_columns).map(|c| Some(scope.content(c))).collect();
     let mut out: SmallVec<[IoBuf; 2]> =
         columns.iter().map(|_| IoBuf::with_len(byte_range(&scope.rows).len())).collect();
+    let _part = within(Part::Parity);
     match &mut out[..] {
         [] => {}
         [p, q] => parity::pq_gen(&data, p, q),

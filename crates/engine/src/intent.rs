@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use smallvec::smallvec;
 use stripewise_device::{
     IoBuf, IoError, WriteFlags,
+    parts::{Part, within},
     sync::seam::{
         Mutex,
         atomic::{AtomicU32, Ordering},
@@ -216,6 +217,7 @@ impl Intent {
         if !self.counts {
             return self.regions.load(region) & DURABLE != 0;
         }
+        let _part = within(Part::CounterLock);
         self.regions.as_writer(region, |word| {
             let before = word.fetch_add(1, Ordering::AcqRel);
             debug_assert!(before & COUNT < COUNT - 1);
@@ -234,6 +236,7 @@ impl Intent {
         if !self.counts {
             return;
         }
+        let _part = within(Part::CounterLock);
         self.regions.as_writer(region, |word| {
             // Before it is counted out: a flush that ran while this write did must not count for it. That somebody
             // else's note is taken away after the look does no harm, since whoever does that clears nothing by it.

@@ -7,7 +7,9 @@ use std::sync::{
 
 use parking_lot::RwLock;
 use stripewise_device::{
-    Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len, sync::Event,
+    Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    parts::{Part, within},
+    sync::Event,
 };
 use stripewise_format::extension::{Header, MemberClass};
 use uuid::Uuid;
@@ -94,6 +96,7 @@ impl Member {
 
     /// As [`Member::read`], and says what for.
     pub(crate) fn read_as(&self, class: IoClass, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        let _part = within(Part::Submit);
         let bytes = bufs_len(&into);
         self.stats.count_read(bytes as u64);
         let io = self.device.read(self.data_offset_bytes + offset_bytes, into);
@@ -114,6 +117,7 @@ impl Member {
         from: WriteBufs,
         flags: WriteFlags,
     ) -> Completion {
+        let _part = within(Part::Submit);
         let bytes = bufs_len(&from);
         self.stats.count_write(cause, bytes as u64);
         let io = self.device.write(self.data_offset_bytes + offset_bytes, from, flags);

@@ -344,11 +344,12 @@ fn an_old_member_that_counts_one_who_went_on_without_it_is_no_half_of_a_split_ar
     let mut lab = Lab::new(25, four);
     lab.run_clients(1, 5);
     let array = lab.array.clone();
-    lab.world.run(async move {
-        array.fail("m3").await?;
-        array.fail("m1").await
-    })
-    .unwrap();
+    lab.world
+        .run(async move {
+            array.fail("m3").await?;
+            array.fail("m1").await
+        })
+        .unwrap();
     lab.stop();
     let block = lab.members[3].snapshot().bytes()[4096..8192].to_vec();
     let mut old = Superblock::decode(&block, 8).unwrap();

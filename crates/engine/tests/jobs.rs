@@ -15,7 +15,7 @@ use stripewise_sim::SimMember;
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
 
-/// Members with 4 MiB of data: four batches of a job.
+/// Members with 4 MiB of data: a third more than a job has on its way.
 const MEMBER_BYTES: u64 = 5 << 20;
 
 /// A degraded array with a spare that is being filled slowly: 1 MiB a second.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use stripewise_device::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
+use stripewise_device::{BoxFuture, DeviceInfo, Env, EnvHandle, IoFuture, MediaKind, Timestamp};
 
 use crate::{
     events::{Event, EventLog},
@@ -27,12 +27,25 @@ pub struct World {
     members: Vec<Arc<SimMember>>,
     disks: Vec<Arc<ModelledDisk>>,
     events: Arc<EventLog>,
+    /// What members added from now on say they are.
+    media: MediaKind,
 }
 
 impl World {
     /// A world whose every choice follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { executor: Executor::new(seed), members: Vec::new(), disks: Vec::new(), events: Arc::default() }
+        Self {
+            executor: Executor::new(seed),
+            members: Vec::new(),
+            disks: Vec::new(),
+            events: Arc::default(),
+            media: MediaKind::Ssd,
+        }
+    }
+
+    /// Members added from now on say that they are of this kind; flash, unless it is said. They take as long as before.
+    pub fn set_media(&mut self, media: MediaKind) {
+        self.media = media;
     }
 
     /// The environment for an engine in this world.
@@ -43,7 +56,8 @@ impl World {
     /// Adds a zeroed member with 512-byte logical blocks.
     pub fn add_member(&mut self, name: impl Into<String>, size_bytes: u64) -> Arc<SimMember> {
         let (executor, events) = (self.executor.clone(), self.events.clone());
-        let member = Arc::new(SimMember::new(name.into(), self.members.len(), size_bytes, executor, events));
+        let info = DeviceInfo { name: name.into(), size_bytes, logical_block_bytes: 512, media: self.media };
+        let member = Arc::new(SimMember::new(info, self.members.len(), executor, events));
         self.members.push(member.clone());
         member
     }

@@ -24,7 +24,8 @@ mod host;
 pub use host::{Host, HostError, HostOptions};
 pub use stripewise_device::{
     BoxFuture, Device, DeviceInfo, Env, EnvHandle, Extent, IoBuf, IoError, IoErrorKind, IoFuture, MediaKind,
-    ReadBufs, ReadDone, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags, file, memory, uring, wrap,
+    ReadBufs, ReadDone, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags, file, memory, parts, uring,
+    wrap,
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,

@@ -258,3 +258,22 @@ fn a_load_ends_with_its_command_or_its_array() {
     let out = String::from_utf8_lossy(&said.stdout);
     assert!(out.contains("cut short: after ") && out.contains("read: "), "{said:?}");
 }
+
+#[test]
+fn the_engine_is_measured_by_parts_too() {
+    let sandbox = Sandbox::new();
+    let figures = sandbox
+        .json("bench engine --size 32M --seconds 100ms --turns 1 --parts --latency --case random-write");
+    let figure = &figures[0];
+    assert!(
+        figure["engine_per_s"].as_f64().unwrap() > 0.0 && figure["latency_ns"]["p99_99"].is_u64(),
+        "{figure}"
+    );
+    let parts = figure["parts"].as_object().unwrap();
+    let names: Vec<_> = parts.keys().map(String::as_str).collect();
+    assert_eq!(names, ["copy", "counter lock", "parity", "rest", "stripe lock", "submit"]);
+    let all: f64 = parts.values().map(|share| share.as_f64().unwrap()).sum();
+    assert!((all - 1.0).abs() < 1e-6, "{figure}");
+    let unasked = sandbox.json("bench engine --size 32M --seconds 10ms --turns 1 --case random-read");
+    assert!(unasked[0]["parts"].as_object().unwrap().is_empty());
+}

@@ -8,7 +8,10 @@
 use std::{ops::Range, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, SharedBuf};
+use stripewise_device::{
+    IoBuf, IoFuture, SharedBuf,
+    parts::{Part, within},
+};
 use stripewise_parity as parity;
 
 use super::{
@@ -101,7 +104,13 @@ impl Shared {
         let bufs = std::iter::once(data).chain(parity.into_iter().map(SharedBuf::from));
         for (member, buf) in form.writers().zip(bufs) {
             member.stats.count_rows(form.cycle, rows);
-            writes.requested.push(member.write_as(class, Cause::Client, form.offset_bytes, smallvec![buf], flags));
+            writes.requested.push(member.write_as(
+                class,
+                Cause::Client,
+                form.offset_bytes,
+                smallvec![buf],
+                flags,
+            ));
             writes.members.push(member);
         }
     }
@@ -116,8 +125,13 @@ impl<'t> ClosedForm<'t> {
     fn columns_read(&self) -> impl Iterator<Item = usize> {
         let k = self.data_columns;
         let is_rmw = self.cycle == Cycle::Rmw;
-        (0..k + self.parity.len())
-            .filter(move |column| if is_rmw { *column == self.column || *column >= k } else { *column < k && *column != self.column })
+        (0..k + self.parity.len()).filter(move |column| {
+            if is_rmw {
+                *column == self.column || *column >= k
+            } else {
+                *column < k && *column != self.column
+            }
+        })
     }
 
     /// Asks for what it reads. None if that is not there at once: then the plan's reads are under way.
@@ -143,6 +157,7 @@ impl<'t> ClosedForm<'t> {
         let mut old = old.into_iter();
         let before = old.next().expect("the old blocks were read first");
         let mut parity: NewParity = old.collect();
+        let _part = within(Part::Parity);
         match &mut parity[..] {
             [p] => parity::p_update(p, &before, new),
             [p, q] => parity::pq_update(p, q, self.column, &before, new),
@@ -156,6 +171,7 @@ impl<'t> ClosedForm<'t> {
         let mut data: SmallVec<[Option<&[u8]>; 8]> = others.iter().map(|other| Some(&other[..])).collect();
         data.insert(self.column, Some(new));
         let mut parity: NewParity = self.parity.iter().map(|_| IoBuf::with_len(self.len)).collect();
+        let _part = within(Part::Parity);
         match &mut parity[..] {
             [p] => parity::p_gen(&data, p),
             [p, q] => parity::pq_gen(&data, p, q),

@@ -168,7 +168,8 @@ impl Shared {
         self.check_request(offset_bytes, len_bytes)
     }
 
-    /// Whether parity agrees with data in a stripe, as far as the bitmap knows.
+    /// Whether parity agrees with data in a stripe, as far as the bitmap knows. Once it does it stays so in this opening: a
+    /// write may look several times.
     pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
         self.intent.as_ref().is_none_or(|intent| intent.is_trusted(stripe))
     }

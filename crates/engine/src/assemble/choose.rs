@@ -322,28 +322,42 @@ fn check_split(
     let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));
     let active: Vec<_> = active.map(|part| &examined[part.index()].superblock).collect();
     let fresh = &examined[chosen.freshest].superblock;
-    let all: Vec<_> = examined.iter().map(|examination| &examination.superblock).collect();
-    let other = examined.iter().find(|other| is_other_side(&other.superblock, fresh, &active, &all));
+    let joins = |index: usize| {
+        chosen.parts.iter().any(|part| part.index() == index && !matches!(part, Part::Active { .. }))
+    };
+    let witnesses = examined.iter().enumerate().filter(|(index, _)| !joins(*index));
+    let witnesses: Vec<_> = witnesses.map(|(_, witness)| &witness.superblock).collect();
+    let other = examined.iter().find(|other| is_other_side(&other.superblock, fresh, &active, &witnesses));
     match other {
         None => Ok(()),
-        Some(other) => Err(AssembleError::SplitBrain {
-            newer: name(&examined[chosen.freshest]),
-            older: name(other),
-        }),
+        Some(other) => {
+            Err(AssembleError::SplitBrain { newer: name(&examined[chosen.freshest]), older: name(other) })
+        }
     }
 }
 
 /// Whether a member that was left out as failed is of a side that went on without the chosen ones: it calls some of them
-/// faulty and counts none as active, nor anybody who went on without it. One that counts such was only about to write
-/// down a failure when it was cut off: had its side gone on, it would have called all that were not there faulty.
-fn is_other_side(own: &Superblock, fresh: &Superblock, active: &[&Superblock], all: &[&Superblock]) -> bool {
-    let calls_faulty = |who: &Superblock, whom: &Superblock| who.roles.of(whom.dev_number) == Some(Role::Faulty);
+/// faulty and counts none as active, nor a witness who went on with them and without it. One that counts such was only
+/// about to write down a failure when it was cut off: had its side gone on, it would have called all that were not there
+/// faulty.
+fn is_other_side(
+    own: &Superblock,
+    fresh: &Superblock,
+    active: &[&Superblock],
+    witnesses: &[&Superblock],
+) -> bool {
+    let calls_faulty =
+        |who: &Superblock, whom: &Superblock| who.roles.of(whom.dev_number) == Some(Role::Faulty);
     let counts = |whom: &Superblock| matches!(own.roles.of(whom.dev_number), Some(Role::Active(_)));
     calls_faulty(fresh, own)
         && matches!(own.role(), Role::Active(_))
         && active.iter().any(|chosen| calls_faulty(own, chosen))
         && !active.iter().any(|chosen| counts(chosen))
-        && !all.iter().any(|member| counts(member) && calls_faulty(member, own))
+        && !witnesses.iter().any(|witness| {
+            counts(witness)
+                && calls_faulty(witness, own)
+                && !active.iter().any(|chosen| calls_faulty(witness, chosen))
+        })
 }
 
 fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) -> Result<(), AssembleError> {

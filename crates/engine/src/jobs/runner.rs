@@ -361,7 +361,7 @@ impl Shared {
         let walk = Walk::new(is_scrub);
         let mut result = Ok(());
         let mut unverified = Vec::new();
-        let batching = Batching::of(&self.topology.load());
+        let batching = Batching::of(&self.topology.load(), self.geometry.chunk_bytes());
         let batches = self.paced(runs, batching, &walk, pace);
         let mut work = pin!(batches.map(verify).buffered(batching.in_flight));
         while let Some(done) = work.next().await {
@@ -414,7 +414,7 @@ impl Shared {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let batching = Batching::of(&self.topology.load());
+            let batching = Batching::of(&self.topology.load(), self.geometry.chunk_bytes());
             let batches = self.paced(iter::once(stripes), batching, &walk, &mut pace);
             let mut work = pin!(batches.map(fill).buffered(batching.in_flight));
             while let Some(filled) = work.next().await {

@@ -1,6 +1,6 @@
 //! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a member.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError};
@@ -12,11 +12,13 @@ use crate::{
     locks::RowGuard,
     meter::IoClass,
     rows::RowSet,
-    topology::{Member, Topology},
+    topology::Topology,
 };
 
-/// How stripes are cut into batches. What is on its way is the same, 3 MiB of each member: one batch being read while
-/// another is written.
+/// Bytes of each member on their way.
+const IN_FLIGHT_BYTES: u64 = 3 << 20;
+
+/// How stripes are cut into batches: at least three on their way, one being read while another is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batching {
     /// Bytes of each member read at once.
@@ -24,23 +26,30 @@ pub(super) struct Batching {
     pub(super) in_flight: usize,
 }
 
-impl Batching {
-    /// Large enough that a disk streams, small enough that clients who want these rows do not wait long (1 MiB at
-    /// 150 MB/s: 7 ms).
-    const ROTATING: Self = Self { member_bytes: 1 << 20, in_flight: 3 };
-    /// Where nothing rotates small requests are as good, and what is read is still in the processor's cache when parity is
-    /// computed.
-    const FLASH: Self = Self { member_bytes: 128 << 10, in_flight: 24 };
+/// Large enough that a disk streams, small enough that clients who want these rows do not wait long (1 MiB at 150 MB/s:
+/// 7 ms).
+const DISK_BATCH_BYTES: u64 = 1 << 20;
 
+/// Where nothing rotates small requests are as good, and what is read is still in the processor's cache when parity is
+/// computed.
+const FLASH_BATCH_BYTES: u64 = 128 << 10;
+
+impl Batching {
     /// What suits these members.
-    pub(super) fn of(topology: &Topology) -> Self {
-        let is_flash = |member: &Arc<Member>| member.class() == MemberClass::Ssd;
-        if topology.members().all(is_flash) { Self::FLASH } else { Self::ROTATING }
+    pub(super) fn of(topology: &Topology, chunk_bytes: usize) -> Self {
+        let is_flash = topology.members().all(|member| member.class() == MemberClass::Ssd);
+        Self::new(if is_flash { FLASH_BATCH_BYTES } else { DISK_BATCH_BYTES }, chunk_bytes as u64)
+    }
+
+    /// Batches of so many bytes of each member, or of a stripe if that is more.
+    fn new(bytes: u64, chunk_bytes: u64) -> Self {
+        let member_bytes = bytes.max(chunk_bytes);
+        Self { member_bytes, in_flight: (IN_FLIGHT_BYTES / member_bytes).max(3) as usize }
     }
 
     /// Cuts stripes into batches.
     pub(super) fn cut(self, stripes: Range<u64>, chunk_bytes: usize) -> impl Iterator<Item = Range<u64>> {
-        let step = (self.member_bytes / chunk_bytes as u64).max(1);
+        let step = self.member_bytes / chunk_bytes as u64;
         let end = stripes.end;
         stripes.step_by(step as usize).map(move |start| start..(start + step).min(end))
     }
@@ -114,5 +123,24 @@ impl Shared {
             });
         }
         (Chunks { stripes, chunk_bytes: self.geometry.chunk_bytes(), bufs }, failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_is_on_its_way_whatever_the_chunk() {
+        let in_flight = |bytes: u64, chunk_kib: u64| Batching::new(bytes, chunk_kib << 10).in_flight;
+        assert_eq!(
+            [4, 64, 128, 256, 512, 1024, 4096].map(|kib| in_flight(FLASH_BATCH_BYTES, kib)),
+            [24, 24, 24, 12, 6, 3, 3]
+        );
+        assert_eq!([4, 64, 1024, 4096].map(|kib| in_flight(DISK_BATCH_BYTES, kib)), [3, 3, 3, 3]);
+        let cut: Vec<_> = Batching::new(FLASH_BATCH_BYTES, 64 << 10).cut(3..8, 64 << 10).collect();
+        assert_eq!(cut, [3..5, 5..7, 7..8]);
+        let long: Vec<_> = Batching::new(FLASH_BATCH_BYTES, 1 << 20).cut(0..2, 1 << 20).collect();
+        assert_eq!(long, [0..1, 1..2]);
     }
 }

@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_device::{
+    IoBuf, SharedBuf,
+    parts::{Part, within},
+};
 use stripewise_parity as parity;
 
 use super::{Mismatch, sweep::Chunks};
@@ -52,6 +55,7 @@ fn expected(geometry: &Geometry, chunks: &Chunks, stripe: StripeIndex) -> SmallV
 
 fn generate(data: &[Option<&[u8]>], columns: &[usize], k: usize, len: usize) -> SmallVec<[Expected; 2]> {
     let mut out: SmallVec<[IoBuf; 2]> = columns.iter().map(|_| IoBuf::with_len(len)).collect();
+    let _part = within(Part::Parity);
     match (&mut out[..], columns) {
         ([p, q], _) => parity::pq_gen(data, p, q),
         ([p], [column]) if *column == k => parity::p_gen(data, p),

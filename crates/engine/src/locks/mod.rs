@@ -17,7 +17,10 @@ use std::{
 use gather::{Before, Expected};
 pub(crate) use gather::{Due, Gathered, Part, Place, Until};
 use stripe::ActiveStripe;
-use stripewise_device::sync::seam::Mutex;
+use stripewise_device::{
+    parts::{self, within},
+    sync::seam::Mutex,
+};
 
 use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
 
@@ -141,6 +144,7 @@ impl RowLocks {
     /// Locks rows for a write, if nobody has them or waits for them and it is not to be gathered.
     #[inline]
     pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_> {
+        let _part = within(parts::Part::StripeLock);
         let may_wait = self.may_gather(place);
         if may_wait && place.bytes.start == 0 && self.is_stream(place, 0) {
             return Entry::Behind;
@@ -185,12 +189,14 @@ impl RowLocks {
 
     /// Takes rows if they are free, else queues. The claim, and whether it must wait.
     fn acquire(&self, wanted: &Wanted, waker: &Waker) -> (Claim, bool) {
+        let _part = within(parts::Part::StripeLock);
         let mut bucket = self.bucket(wanted.stripe).lock();
         bucket.active(wanted.stripe).take_or_queue(wanted, waker)
     }
 
     /// Whether a claim is still in the queue; renews its waker.
     fn still_waits(&self, claim: &Claim, waker: &Waker) -> bool {
+        let _part = within(parts::Part::StripeLock);
         let mut bucket = self.bucket(claim.stripe).lock();
         let active = bucket.get(claim.stripe);
         let queued =
@@ -223,6 +229,7 @@ impl RowLocks {
     }
 
     fn unlock(&self, claim: &Claim) {
+        let _part = within(parts::Part::StripeLock);
         self.release(claim, |active| {
             debug_assert_eq!(active.held & claim.rows, claim.rows, "only held rows are unlocked");
             active.held = active.held - claim.rows;

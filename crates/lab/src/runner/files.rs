@@ -59,8 +59,9 @@ fn claims_csv(report: &LabReport) -> String {
     for experiment in &report.experiments {
         for claim in &experiment.claims {
             let word = claim.word();
-            let reason = match claim.is_open() {
-                true => format!("{}: {}", claim.reason, experiment.missing_names().join("; ")),
+            let missing = experiment.missing_names();
+            let reason = match claim.is_open() && !missing.is_empty() {
+                true => format!("{}; the experiment lacks: {}", claim.reason, missing.join("; ")),
                 false => claim.reason.clone(),
             };
             let fields = [&claim.statement, &claim.paper, &claim.measured, word, &reason].map(quoted);

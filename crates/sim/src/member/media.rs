@@ -104,7 +104,10 @@ impl Media {
     /// # Panics
     /// If one of its buffers is not of whole sectors.
     pub(super) fn begin_write(&mut self, offset: usize, content: WriteBufs) -> Ticket {
-        assert!(content.iter().all(|buf| buf.len().is_multiple_of(SECTOR_BYTES)), "buffers are of whole sectors");
+        assert!(
+            content.iter().all(|buf| buf.len().is_multiple_of(SECTOR_BYTES)),
+            "buffers are of whole sectors"
+        );
         self.next_pending += 1;
         self.pending.insert(self.next_pending, Pending { offset, content });
         Ticket { id: self.next_pending, life: self.life }

@@ -11,8 +11,8 @@ use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use smallvec::smallvec;
 use stripewise_device::{
-    Completion, Device, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
-    SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, SharedBuf,
+    WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use crate::{
@@ -78,14 +78,12 @@ impl MemberSnapshot {
 
 impl SimMember {
     pub(crate) fn new(
-        name: String,
+        info: DeviceInfo,
         number: usize,
-        size_bytes: u64,
         executor: Arc<Executor>,
         events: Arc<EventLog>,
     ) -> Self {
-        let info = DeviceInfo { name, size_bytes, logical_block_bytes: 512, media: MediaKind::Ssd };
-        let media = Mutex::new(Media::new(size_bytes as usize));
+        let media = Mutex::new(Media::new(info.size_bytes as usize));
         let temper = Mutex::new(Temper::CALM);
         Self { info, number, events, state: Arc::new(State { executor, media, temper }) }
     }

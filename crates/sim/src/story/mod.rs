@@ -22,7 +22,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 pub use shape::Shape;
 use stripewise_device::{
-    Device,
+    Device, MediaKind,
     wrap::{Fault, Faults, Operation},
 };
 #[cfg(feature = "mutants")]
@@ -176,7 +176,9 @@ impl Story {
     fn new(plan: Plan) -> Self {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5357_5349_4d00);
         let shape = Shape::draw(&mut rng, plan.level);
-        let world = World::new(plan.seed);
+        let mut world = World::new(plan.seed);
+        // Jobs go through disks in other batches than through flash.
+        world.set_media(if plan.seed.is_multiple_of(2) { MediaKind::Ssd } else { MediaKind::Hdd });
         if plan.narrate {
             world.keep_events();
         }

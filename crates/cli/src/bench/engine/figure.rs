@@ -1,6 +1,6 @@
 //! What was measured, as people and programs read it.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{
     arrays::Variant,
     case::{Case, Work},
+    parts::Shares,
     turn::Done,
 };
 
@@ -32,6 +33,8 @@ pub(crate) struct Figure {
     ratio: Option<f64>,
     /// None where it was not taken.
     latency_ns: Option<Latency>,
+    /// The share of each part of the time of operations; empty, where nobody looked.
+    parts: BTreeMap<&'static str, f64>,
 }
 
 /// Percentiles of the time of an operation, in nanoseconds.
@@ -59,6 +62,7 @@ pub(super) struct Turns {
     cpu_ns: Vec<f64>,
     limit: Vec<f64>,
     latency: Option<Histogram<u64>>,
+    parts: Shares,
 }
 
 impl Turns {
@@ -66,6 +70,7 @@ impl Turns {
         self.engine.push(done.per_s);
         self.cpu_ns.push(done.cpu_ns);
         self.limit.extend(limit);
+        self.parts.add(&done.parts);
         match &mut self.latency {
             None => self.latency = Some(done.latency),
             Some(all) => all.add(done.latency).expect("histograms of one kind"),
@@ -93,6 +98,7 @@ impl Turns {
             limit_per_s: median(self.limit),
             ratio: median(ratios),
             latency_ns: self.latency.as_ref().and_then(Latency::of),
+            parts: self.parts.of_operations().collect(),
         }
     }
 }
@@ -124,6 +130,9 @@ impl fmt::Display for Figure {
         }
         if let Some(Latency { p50, p99, p99_9, p99_99, max }) = &self.latency_ns {
             write!(f, "  p50 {p50} p99 {p99} p99.9 {p99_9} p99.99 {p99_99} max {max} ns")?;
+        }
+        for (index, (part, share)) in self.parts.iter().enumerate() {
+            write!(f, "{}{part} {:.1} %", if index == 0 { "  " } else { ", " }, share * 100.0)?;
         }
         Ok(())
     }

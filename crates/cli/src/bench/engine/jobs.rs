@@ -7,6 +7,7 @@ use stripewise::{Array, ArrayError, Host};
 use super::{
     EngineBench, arrays,
     case::Work,
+    parts::Shares,
     turn::{Done, cpu_time, histogram},
 };
 
@@ -22,7 +23,8 @@ pub(super) fn job_turn(
         Work::Rebuild => rebuild(options, host, array, number)?,
         _ => check(host, array)?,
     };
-    Ok(Done { per_s: 1.0 / elapsed.as_secs_f64(), cpu_ns: cpu.as_nanos() as f64, latency: histogram() })
+    let (per_s, cpu_ns) = (1.0 / elapsed.as_secs_f64(), cpu.as_nanos() as f64);
+    Ok(Done { per_s, cpu_ns, latency: histogram(), parts: Shares::default() })
 }
 
 fn check(host: &Host, array: &Array) -> Result<(Duration, Duration), ArrayError> {

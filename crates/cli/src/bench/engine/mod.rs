@@ -8,6 +8,7 @@ mod case;
 mod figure;
 mod jobs;
 mod limit;
+mod parts;
 mod turn;
 
 use std::time::Duration;
@@ -86,6 +87,10 @@ pub(crate) struct EngineBench {
     /// Take the time of each operation, too, and tell percentiles; costs some nanoseconds each.
     #[arg(long)]
     pub(crate) latency: bool,
+    /// Look at what the workers are at, and tell the share of each part of the time of clients' operations: locks, parity,
+    /// copies, asking members, all else. Jobs have none. Takes some percent of the workers' time.
+    #[arg(long)]
+    pub(crate) parts: bool,
 }
 
 /// What members are.
@@ -149,10 +154,10 @@ fn measure(
     mut limit: Option<&mut Limit>,
 ) -> anyhow::Result<Vec<Figure>> {
     let mut turns: Vec<Turns> = variants.iter().map(|_| Turns::default()).collect();
-    let (length, latency) = (options.seconds, options.latency);
+    let (length, latency, parts) = (options.seconds, options.latency, options.parts);
     for seed in 0..=options.turns as u64 {
         let work = case.work(variants[0].array.geometry());
-        let turn = Turn { work, is_degraded: case.is_degraded(), length, seed, latency };
+        let turn = Turn { work, is_degraded: case.is_degraded(), length, seed, latency, parts };
         let done: Vec<_> = variants
             .iter()
             .map(|variant| one_turn(&turn, options, host, variant))

@@ -7,9 +7,15 @@ use std::{
 
 use fastrand::Rng;
 use hdrhistogram::Histogram;
-use stripewise::{Array, Host, IoBuf, SharedBuf, WriteFlags};
+use stripewise::{
+    Array, Host, IoBuf, SharedBuf, WriteFlags,
+    parts::{Part, within},
+};
 
-use super::case::Work;
+use super::{
+    case::Work,
+    parts::{Sampler, Shares},
+};
 
 /// Source data of each client that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB.
 const SOURCE_BYTES: usize = 4 << 20;
@@ -26,6 +32,8 @@ pub(super) struct Turn {
     pub(super) seed: u64,
     /// Whether the time of each operation is taken.
     pub(super) latency: bool,
+    /// Whether a sampler looks at what the workers are at.
+    pub(super) parts: bool,
 }
 
 /// What came of one turn.
@@ -35,17 +43,21 @@ pub(super) struct Done {
     pub(super) cpu_ns: f64,
     /// Of each operation, in nanoseconds; empty, if that was not taken.
     pub(super) latency: Histogram<u64>,
+    /// Looks at the workers, by part; none, if nobody looked.
+    pub(super) parts: Shares,
 }
 
 /// Runs the engine for one turn.
 pub(super) fn engine_turn(turn: &Turn, host: &Host, array: &Array) -> Done {
     let workers = host.runtime().workers();
     let (sender, receiver) = mpsc::channel();
+    let sampler = turn.parts.then(Sampler::start);
     let cpu_before = cpu_time();
     for worker in 0..workers {
         let client = Client::new(*turn, array.clone(), worker, workers);
-        let sender = sender.clone();
+        let (sender, watch) = (sender.clone(), sampler.as_ref().map(Sampler::watch));
         let task = Box::pin(async move {
+            watch.inspect(|watch| watch.this_thread());
             let _ = sender.send(client.run().await);
         });
         host.runtime().spawn_on(worker, task);
@@ -57,7 +69,8 @@ pub(super) fn engine_turn(turn: &Turn, host: &Host, array: &Array) -> Done {
         per_s += client_done as f64 / elapsed.as_secs_f64();
         latency.add(client_latency).expect("histograms of one kind");
     }
-    Done { per_s, cpu_ns: (cpu_time() - cpu_before).as_nanos() as f64 / done as f64, latency }
+    let parts = sampler.map(Sampler::stop).unwrap_or_default();
+    Done { per_s, cpu_ns: (cpu_time() - cpu_before).as_nanos() as f64 / done as f64, latency, parts }
 }
 
 /// Up to ten seconds, to a thousandth.
@@ -100,6 +113,8 @@ impl Client {
         while start.elapsed() < self.turn.length {
             for _ in 0..BATCH {
                 let begun = self.turn.latency.then(Instant::now);
+                // Members in memory are done at once. Who waits for rows all the same is found at the rest.
+                let _part = within(Part::Rest);
                 block = self.operation(done, block).await;
                 if let Some(begun) = begun {
                     latency.saturating_record(begun.elapsed().as_nanos() as u64);

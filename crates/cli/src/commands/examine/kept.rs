@@ -66,8 +66,15 @@ impl Kept {
 }
 
 fn wear_lines(endurance: &EnduranceStatus) -> impl Iterator<Item = (&'static str, String)> {
-    let (written, since) = (format_size(endurance.written_bytes), dates::utc(endurance.written_since_s));
-    let worn_out = endurance.forecast.and_then(|forecast| forecast.worn_out_s).map(dates::day);
+    let since = match endurance.written_since_s {
+        0 => String::new(),
+        since => format!(" since {}", dates::utc(since)),
+    };
+    let written = format_size(endurance.written_bytes);
+    let worn_out = endurance.forecast.and_then(|forecast| match forecast.used >= 1.0 {
+        true => Some(format!("already, {:.0} % of its rating is used", forecast.used * 100.0)),
+        false => forecast.worn_out_s.map(dates::day),
+    });
     let margin = match endurance.warranty_margin_days {
         0 => String::new(),
         days => format!(", and {days} days more are wanted"),
@@ -78,5 +85,5 @@ fn wear_lines(endurance: &EnduranceStatus) -> impl Iterator<Item = (&'static str
         ("Warranty", endurance.warranty_end_s.map(|end| format!("until {}{margin}", dates::day(end)))),
     ];
     let known = known.into_iter().filter_map(|(label, text)| Some((label, text?)));
-    std::iter::once(("Written", format!("{written} since {since}"))).chain(known)
+    std::iter::once(("Written", format!("{written}{since}"))).chain(known)
 }

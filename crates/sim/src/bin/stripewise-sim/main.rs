@@ -13,10 +13,6 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use clap::Parser;
 
-/// A story makes and drops worlds and tasks by the thousand: a tenth of its time goes to the allocator.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // Panics of the engine are findings; they are told with their story.
     std::panic::set_hook(Box::new(|_| ()));
