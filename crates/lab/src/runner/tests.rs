@@ -98,7 +98,10 @@ fn what_was_finished_before_an_interruption_is_not_done_again() {
     let named = format!("2 of 4 points are missing:\n      {one}\n      {two}\n");
     assert!(partial.to_string().contains(&named), "{partial}");
     let claims = text(&folder, "claims.csv");
-    assert!(claims.contains(&format!("open,points are missing: {one}; {two}\n")), "{claims}");
+    assert!(
+        claims.contains(&format!("open,points are missing; the experiment lacks: {one}; {two}\n")),
+        "{claims}"
+    );
 
     assert_eq!(run_in(&folder, 1, "me").unwrap().1, 2);
     for name in ["small.csv", "claims.csv", "report.html"] {
