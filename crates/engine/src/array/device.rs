@@ -9,6 +9,8 @@ use stripewise_device::{
 };
 
 use super::{Array, detached::Detached};
+use crate::error::ArrayError;
+
 /// An array as a [`Device`].
 pub struct ArrayDevice {
     array: Array,
@@ -47,8 +49,30 @@ impl ArrayDevice {
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> IoFuture<T> {
-        let detached = Detached::start(self.array.env(), request);
-        IoFuture::boxed(detached)
+        when_done(Detached::start(self.array.env(), request))
+    }
+
+    fn read_one(&self, offset_bytes: u64, mut into: ReadBufs) -> IoFuture<ReadDone> {
+        let buf = into.pop().expect("there is one");
+        let len = buf.len();
+        let done = move |read: Result<IoBuf, ArrayError>| match read {
+            Ok(buf) => ReadDone { result: Ok(()), bufs: ReadBufs::from_iter([buf]) },
+            Err(error) => {
+                ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
+            }
+        };
+        match self.array.shared.start_read(offset_bytes, buf).try_done() {
+            Ok(read) => IoFuture::ready(done(read)),
+            Err(running) => IoFuture::boxed(async move { done(running.await) }),
+        }
+    }
+}
+
+/// The future of a request that is done or runs as a task.
+fn when_done<T: Send + Unpin + 'static>(request: Detached<T>) -> IoFuture<T> {
+    match request.try_done() {
+        Ok(value) => IoFuture::ready(value),
+        Err(running) => IoFuture::boxed(running),
     }
 }
 
@@ -58,6 +82,9 @@ impl Device for ArrayDevice {
     }
 
     fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        if into.len() == 1 {
+            return self.read_one(offset_bytes, into);
+        }
         let array = self.array.clone();
         self.run(async move { read_all(&array, offset_bytes, into).await })
     }
@@ -98,16 +125,6 @@ impl Device for ArrayDevice {
 
 /// Reads into several buffers, one after another in the array but all at once on the members.
 async fn read_all(array: &Array, offset_bytes: u64, mut into: ReadBufs) -> ReadDone {
-    if into.len() == 1 {
-        let buf = into.pop().expect("there is one");
-        let len = buf.len();
-        return match array.read(offset_bytes, buf).await {
-            Ok(buf) => ReadDone { result: Ok(()), bufs: ReadBufs::from_iter([buf]) },
-            Err(error) => {
-                ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
-            }
-        };
-    }
     let whole = IoBuf::with_len(bufs_len(&into));
     let mut at = 0;
     match array.read(offset_bytes, whole).await {

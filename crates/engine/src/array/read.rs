@@ -3,9 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone};
+use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
 
-use super::{Array, Shared};
+use super::{Array, Shared, detached::Detached};
 use crate::{
     error::ArrayError,
     geometry::{Level, StripeIndex},
@@ -32,6 +32,20 @@ struct MemberRead<'t> {
     bufs: ReadBufs,
 }
 
+/// How far a read came at once.
+enum Progress {
+    Done(IoBuf),
+    Waits(Left),
+}
+
+/// What is left of a read.
+enum Left {
+    /// Its one piece was asked for.
+    Piece(Piece, Arc<Member>, IoFuture<ReadDone>),
+    /// Nothing was.
+    All(IoBuf),
+}
+
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
 
@@ -49,20 +63,73 @@ impl Array {
     /// [`ArrayError::Unreadable`] names the first byte that neither its member nor redundancy could deliver.
     pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
         let request = self.shared.requests.enter();
-        self.shared.check_request(offset_bytes, buf.len() as u64)?;
-        self.shared.stats.count_read(buf.len() as u64);
-        let topology = self.shared.topology.get(&request);
-        if let Some(piece) = self.shared.only_piece(offset_bytes, buf.len())
-            && let Some(member) = self.shared.pick_reader(&topology, &piece)
-        {
-            return self.shared.read_from(member, &piece, buf).await;
+        match self.shared.begin_read(&request, offset_bytes, buf)? {
+            Progress::Done(buf) => Ok(buf),
+            // Boxed: a future is as large as all it may come to, and is moved as a whole before it begins.
+            Progress::Waits(left) => Box::pin(self.shared.finish_read(&request, offset_bytes, left)).await,
         }
-        let pieces = self.shared.pieces(offset_bytes, buf.len());
-        self.shared.read_pieces(&topology, offset_bytes, buf, &pieces).await
     }
 }
 
 impl Shared {
+    /// Serves a read request, as far as that goes without waiting; what is left goes on by itself.
+    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Detached<Result<IoBuf, ArrayError>> {
+        let request = self.requests.enter();
+        let left = match self.begin_read(&request, offset_bytes, buf) {
+            Ok(Progress::Waits(left)) => left,
+            Ok(Progress::Done(buf)) => return Detached::done(Ok(buf)),
+            Err(error) => return Detached::done(Err(error)),
+        };
+        let (shared, kept) = (self.me.upgrade().expect("who calls it holds it"), request.keep());
+        Detached::start(&self.env, async move {
+            let request = shared.requests.resume(kept);
+            shared.finish_read(&request, offset_bytes, left).await
+        })
+    }
+
+    /// Begins a read; one that is one piece of one member is asked for.
+    #[inline]
+    fn begin_read(
+        &self,
+        request: &Reader<'_>,
+        offset_bytes: u64,
+        buf: IoBuf,
+    ) -> Result<Progress, ArrayError> {
+        self.check_request(offset_bytes, buf.len() as u64)?;
+        self.stats.count_read(buf.len() as u64);
+        let topology = self.topology.get(request);
+        let Some(piece) = self.only_piece(offset_bytes, buf.len()) else {
+            return Ok(Progress::Waits(Left::All(buf)));
+        };
+        let Some(member) = self.pick_reader(&topology, &piece) else {
+            return Ok(Progress::Waits(Left::All(buf)));
+        };
+        let mut io = member.read(self.member_offset(&piece), smallvec![buf]);
+        Ok(match io.take_ready() {
+            Some(ReadDone { result: Ok(()), mut bufs }) => {
+                Progress::Done(bufs.pop().expect("a read returns the buffer it was lent"))
+            }
+            Some(failed) => Progress::Waits(Left::Piece(piece, member.clone(), IoFuture::ready(failed))),
+            None => Progress::Waits(Left::Piece(piece, member.clone(), io)),
+        })
+    }
+
+    /// Goes on with a read to its end.
+    async fn finish_read(
+        &self,
+        request: &Reader<'_>,
+        offset_bytes: u64,
+        left: Left,
+    ) -> Result<IoBuf, ArrayError> {
+        match left {
+            Left::Piece(piece, member, io) => self.take_read(&member, &piece, io.await).await,
+            Left::All(buf) => {
+                let pieces = self.pieces(offset_bytes, buf.len());
+                self.read_pieces(&self.topology.get(request), offset_bytes, buf, &pieces).await
+            }
+        }
+    }
+
     /// The whole of a read that lies in one chunk, as most do.
     #[inline]
     fn only_piece(&self, offset_bytes: u64, len: usize) -> Option<Piece> {
@@ -104,9 +171,20 @@ impl Shared {
         (0..members).find_map(|i| topology.reader(&self.geometry, piece.stripe, (first + i) % members))
     }
 
-    /// Reads a piece from its member; what that fails is recovered.
+    /// Reads a piece from its member.
     async fn read_from(&self, member: &Arc<Member>, piece: &Piece, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let ReadDone { result, mut bufs } = member.read(self.member_offset(piece), smallvec![buf]).await;
+        let done = member.read(self.member_offset(piece), smallvec![buf]).await;
+        self.take_read(member, piece, done).await
+    }
+
+    /// What a member's read of a piece brought; what it failed is recovered.
+    async fn take_read(
+        &self,
+        member: &Arc<Member>,
+        piece: &Piece,
+        done: ReadDone,
+    ) -> Result<IoBuf, ArrayError> {
+        let ReadDone { result, mut bufs } = done;
         let buf = bufs.pop().expect("a read returns the buffer it was lent");
         let Err(error) = result else { return Ok(buf) };
         let column = self.geometry.column_of(piece.stripe, self.index_of(member, piece));
