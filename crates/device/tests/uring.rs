@@ -3,7 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    sync::Arc,
+    future::poll_fn,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -12,7 +19,7 @@ use stripewise_device::{
     Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags,
     file::{FileDevice, FileOptions, OpenError},
     sync::Event,
-    uring::{Runtime, RuntimeOptions},
+    uring::{Runtime, RuntimeOptions, net::Stream},
 };
 
 const MIB: u64 = 1 << 20;
@@ -149,4 +156,121 @@ fn a_runtime_stops_with_tasks_and_io_unfinished() {
         std::future::pending::<()>().await;
     }));
     drop(runtime);
+}
+
+/// Two ends of a connection, one of them on the ring.
+fn connected() -> (Stream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Stream::new(ours), theirs)
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+#[test]
+fn what_a_socket_has_no_room_for_is_sent_when_it_has() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (ours, mut theirs) = connected();
+    let bytes = noise(8 << 20);
+    let data = IoBuf::copy_of(&bytes).freeze();
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        let mut received = Vec::new();
+        theirs.read_to_end(&mut received).unwrap();
+        received
+    });
+    let parts = smallvec![data.slice(0..5), data.slice(5..3 << 20), data.slice(3 << 20..8 << 20)];
+    let sent = runtime.block_on(async move {
+        let sent = ours.send(parts).await;
+        ours.shutdown();
+        sent
+    });
+    sent.unwrap();
+    assert!(reader.join().unwrap() == bytes);
+}
+
+#[test]
+fn a_buffer_is_filled_from_many_parts_and_less_only_at_the_end() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (ours, mut theirs) = connected();
+    let (bytes, cut) = (noise(3 << 20), 1 << 20);
+    let to_send = bytes.clone();
+    let writer = std::thread::spawn(move || {
+        for part in to_send.chunks(300_000) {
+            std::thread::sleep(Duration::from_millis(1));
+            theirs.write_all(part).unwrap();
+        }
+    });
+    let (some, whole, rest, none) = runtime.block_on(async move {
+        let some = ours.receive(IoBuf::with_len(cut)).await;
+        let got = *some.result.as_ref().unwrap();
+        let whole = ours.receive_all(IoBuf::with_len(2 * cut)).await;
+        let rest = ours.receive_all(IoBuf::with_len(2 * cut - got)).await;
+        (some, whole, rest, ours.receive_all(IoBuf::with_len(1)).await)
+    });
+    writer.join().unwrap();
+    let lens = [&some, &whole, &rest, &none].map(|received| received.result.unwrap());
+    assert!(lens[0] > 0 && lens[0] < cut, "whatever is there: {lens:?}");
+    assert_eq!(lens[1..], [2 * cut, cut - lens[0], 0]);
+    let parts = [&some, &whole, &rest].into_iter().zip(lens).flat_map(|(part, len)| part.buf[..len].to_vec());
+    assert!(parts.eq(bytes));
+}
+
+#[test]
+fn a_peer_that_has_gone_is_a_typed_error() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (ours, theirs) = connected();
+    drop(theirs);
+    let sent = runtime.block_on(async move { ours.send(smallvec![IoBuf::zeroed(16).freeze()]).await });
+    assert_eq!(sent.unwrap_err().kind, IoErrorKind::Gone);
+}
+
+#[test]
+fn a_receive_in_the_ring_ends_with_its_connection() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (ours, mut theirs) = connected();
+    let to_end = ours.clone();
+    let ender = std::thread::spawn(move || {
+        theirs.write_all(b"half").unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        to_end.shutdown_receive();
+    });
+    let received = runtime.block_on(async move { ours.receive_all(IoBuf::with_len(8)).await });
+    ender.join().unwrap();
+    assert_eq!((received.result.unwrap(), &received.buf[..4]), (4, &b"half"[..]));
+}
+
+#[test]
+fn a_task_that_is_always_ready_lets_others_have_their_io() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (ours, mut theirs) = connected();
+    let (rounds, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, end) = (rounds.clone(), done.clone());
+    runtime.spawn_on(
+        0,
+        Box::pin(poll_fn(move |cx| {
+            count.fetch_add(1, Ordering::Relaxed);
+            cx.waker().wake_by_ref();
+            if end.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        })),
+    );
+    let echo = std::thread::spawn(move || {
+        let mut byte = [0];
+        while theirs.read_exact(&mut byte).is_ok() {
+            theirs.write_all(&byte).unwrap();
+        }
+    });
+    let waited = runtime.block_on(async move {
+        let before = rounds.load(Ordering::Relaxed);
+        for _ in 0..100 {
+            ours.send(smallvec![IoBuf::zeroed(1).freeze()]).await.unwrap();
+            ours.receive(IoBuf::with_len(1)).await.result.unwrap();
+        }
+        ours.shutdown();
+        rounds.load(Ordering::Relaxed) - before
+    });
+    done.store(true, Ordering::Relaxed);
+    echo.join().unwrap();
+    assert!(waited > 0, "the busy task ran meanwhile");
 }

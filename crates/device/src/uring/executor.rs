@@ -161,8 +161,11 @@ pub(super) fn run(inbox: &Arc<Inbox>, queue_depth: u32) -> io::Result<()> {
     }
 }
 
+/// Runs what is ready now. What these tasks make ready comes after the ring: a task that goes on and on must not keep the
+/// others' I/O waiting.
 fn run_ready_tasks() {
-    for _ in 0..TURN_TASKS_MAX {
+    let ready = with_local(|local| local.ready.len()).min(TURN_TASKS_MAX);
+    for _ in 0..ready {
         let Some(runnable) = with_local(|local| local.ready.pop_front()) else { break };
         runnable.run();
     }

@@ -1,14 +1,20 @@
-//! Stream sockets on the ring, for the NBD server and client.
+//! Stream sockets, for the NBD server and client: what can be moved at once is, by a system call of its own, and the ring
+//! waits for the rest.
 
 use std::{
+    io::IoSlice,
     os::fd::{AsFd, FromRawFd, OwnedFd},
     sync::Arc,
 };
 
-use smallvec::smallvec;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags},
+};
+use smallvec::{SmallVec, smallvec};
 
 use super::op::{Command, OpHandle, Outcome, Payload};
-use crate::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, WriteBufs};
+use crate::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, WriteBufs, bufs_len};
 
 /// A connected stream socket (unix or TCP). Clones share the connection.
 #[derive(Debug, Clone)]
@@ -33,14 +39,53 @@ impl Stream {
 
     /// Receives what is there, at least one byte unless the peer has closed.
     pub fn receive(&self, buf: IoBuf) -> IoFuture<Received> {
-        let op = OpHandle::submit(&self.fd, Command::Receive, Payload::Read(smallvec![buf]));
-        IoFuture::uring(op, finish_receive)
+        self.receive_as(Command::Receive { all: false }, buf)
     }
 
-    /// Sends all of `bufs`.
+    /// Fills `buf`; less only if the peer has closed or the connection broke.
+    pub fn receive_all(&self, buf: IoBuf) -> IoFuture<Received> {
+        self.receive_as(Command::Receive { all: true }, buf)
+    }
+
+    /// Takes at once what is there; only what must be waited for goes through the ring.
+    fn receive_as(&self, command: Command, mut buf: IoBuf) -> IoFuture<Received> {
+        let received = match rustix::net::recv(&self.fd, &mut buf[..], RecvFlags::DONTWAIT) {
+            Ok((_, received)) => Some(received),
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Err(error) => return IoFuture::ready(Received { result: Err(error_of(error)), buf }),
+        };
+        match received {
+            Some(len) if len == 0 || len == buf.len() || command == (Command::Receive { all: false }) => {
+                IoFuture::ready(Received { result: Ok(len), buf })
+            }
+            part => {
+                let payload = Payload::Read(smallvec![buf]);
+                let op = OpHandle::submit_rest(&self.fd, command, payload, part.unwrap_or(0));
+                IoFuture::uring(op, finish_receive)
+            }
+        }
+    }
+
+    /// Sends all of `bufs`. What the socket has no room for at once goes through the ring. One send at a time: who sends
+    /// again before this is done mixes the two.
     pub fn send(&self, bufs: WriteBufs) -> Completion {
-        let op = OpHandle::submit(&self.fd, Command::Send, Payload::Write(bufs));
+        let total = bufs_len(&bufs);
+        let sent = match self.send_now(&bufs) {
+            Ok(sent) => sent,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(error) => return IoFuture::ready(Err(error_of(error))),
+        };
+        if sent == total {
+            return IoFuture::ready(Ok(()));
+        }
+        let op = OpHandle::submit_rest(&self.fd, Command::Send, Payload::Write(bufs), sent);
         IoFuture::uring(op, |outcome| outcome.result.map(drop))
+    }
+
+    fn send_now(&self, bufs: &WriteBufs) -> rustix::io::Result<usize> {
+        let pieces: SmallVec<[IoSlice<'_>; 8]> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(&self.fd, &pieces, &mut SendAncillaryBuffer::default(), flags)
     }
 
     /// Ends the receiving half: what has arrived can still be received, then the stream is at its end. Replies can
@@ -53,6 +98,10 @@ impl Stream {
     pub fn shutdown(&self) {
         let _ = rustix::net::shutdown(self.fd.as_fd(), rustix::net::Shutdown::Both);
     }
+}
+
+fn error_of(errno: Errno) -> IoError {
+    IoError::from_errno(errno.raw_os_error())
 }
 
 fn finish_receive(outcome: Outcome) -> Received {

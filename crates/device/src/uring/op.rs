@@ -23,6 +23,16 @@ pub(crate) enum Payload {
     Write(WriteBufs),
 }
 
+impl Payload {
+    fn pieces(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Read(bufs) => bufs.len(),
+            Self::Write(bufs) => bufs.len(),
+        }
+    }
+}
+
 /// What the kernel is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -34,9 +44,9 @@ pub(crate) enum Command {
     Sync,
     /// `fallocate` with a mode.
     Allocate { offset_bytes: u64, len_bytes: u64, mode: i32 },
-    /// `recvmsg`-like read of whatever a socket has.
-    Receive,
-    /// `writev` on a socket.
+    /// `recv` into one buffer: whatever the socket has, or, with `all`, until the buffer is full or the peer closes.
+    Receive { all: bool },
+    /// `sendmsg` of everything. A peer that has gone is an error, not a signal.
     Send,
     /// `accept4` with close-on-exec.
     Accept,
@@ -68,11 +78,26 @@ pub(super) struct Slot {
     /// What a regular file has at least; 0 where that is not to be looked at.
     file_bytes: u64,
     iovecs: Vec<libc::iovec>,
+    /// What points to them, for a socket.
+    message: Option<Box<libc::msghdr>>,
     total_bytes: usize,
     done_bytes: usize,
 }
 
-// SAFETY: the raw pointers in `iovecs` point into `payload`, which the slot owns.
+/// With MSG_WAITALL the kernel itself goes on where the socket took a part.
+const SEND_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
+
+/// A message of these pieces, without address and control data.
+#[allow(unsafe_code)]
+fn message_of(iovecs: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: zeroes are a valid message: no address, no pieces, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iovecs.as_mut_ptr();
+    message.msg_iovlen = iovecs.len() as _;
+    message
+}
+
+// SAFETY: the raw pointers in `iovecs` point into `payload`, those in `message` to `iovecs`; the slot owns all of them.
 #[allow(unsafe_code)]
 unsafe impl Send for Slot {}
 
@@ -84,7 +109,17 @@ impl Slot {
             Payload::Write(bufs) => bufs_len(bufs),
         };
         let waiting = Waiting::Task(None);
-        Self { waiting, command, payload, fd, file_bytes, iovecs: Vec::new(), total_bytes, done_bytes: 0 }
+        Self {
+            waiting,
+            command,
+            payload,
+            fd,
+            file_bytes,
+            iovecs: Vec::new(),
+            message: None,
+            total_bytes,
+            done_bytes: 0,
+        }
     }
 
     /// The submission entry for what is left of the request.
@@ -116,8 +151,15 @@ impl Slot {
             Command::Allocate { offset_bytes, len_bytes, mode } => {
                 opcode::Fallocate::new(fd, len_bytes).offset(offset_bytes).mode(mode).build()
             }
-            Command::Receive => opcode::Readv::new(fd, self.iovecs.as_ptr(), count).build(),
-            Command::Send => opcode::Writev::new(fd, self.iovecs.as_ptr(), count).build(),
+            Command::Receive { all } => {
+                let v = self.iovecs[0];
+                let flags = if all { libc::MSG_WAITALL } else { 0 };
+                opcode::Recv::new(fd, v.iov_base.cast(), v.iov_len as u32).flags(flags).build()
+            }
+            Command::Send => {
+                let message = self.message.insert(Box::new(message_of(&mut self.iovecs)));
+                opcode::SendMsg::new(fd, &raw const **message).flags(SEND_FLAGS).build()
+            }
             Command::Accept => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
                 .flags(libc::SOCK_CLOEXEC)
                 .build(),
@@ -126,6 +168,7 @@ impl Slot {
 
     fn fill_iovecs(&mut self) {
         self.iovecs.clear();
+        self.iovecs.reserve_exact(self.payload.pieces());
         let mut skip = self.done_bytes;
         let mut add = |base: *mut u8, len: usize| {
             let skipped = skip.min(len);
@@ -152,6 +195,7 @@ impl Slot {
         }
         let result = match self.command {
             Command::Read { .. } | Command::Write { .. } | Command::Send => self.advance(res as usize),
+            Command::Receive { .. } => Some(Ok(self.done_bytes as u32 + res as u32)),
             _ => Some(Ok(res as u32)),
         };
         if self.file_is_cut_off() { Some(Err(IoError::new(IoErrorKind::Truncated))) } else { result }
@@ -194,6 +238,16 @@ impl OpHandle {
         Self::submit_to_file(fd, 0, command, payload)
     }
 
+    /// As [`OpHandle::submit`], of which the first `done_bytes` are done.
+    pub(crate) fn submit_rest(
+        fd: &Arc<OwnedFd>,
+        command: Command,
+        payload: Payload,
+        done_bytes: usize,
+    ) -> Self {
+        Self::submit_slot(Slot { done_bytes, ..Slot::new(fd.clone(), 0, command, payload) })
+    }
+
     /// As [`OpHandle::submit`], for a regular file of at least this size: the request fails if it is shorter.
     pub(crate) fn submit_to_file(
         fd: &Arc<OwnedFd>,
@@ -201,7 +255,10 @@ impl OpHandle {
         command: Command,
         payload: Payload,
     ) -> Self {
-        let slot = Slot::new(fd.clone(), file_bytes, command, payload);
+        Self::submit_slot(Slot::new(fd.clone(), file_bytes, command, payload))
+    }
+
+    fn submit_slot(slot: Slot) -> Self {
         let (worker, index) = reactor::with(|reactor| (reactor.worker(), reactor.submit(slot)));
         Self { worker, index, finished: false }
     }
