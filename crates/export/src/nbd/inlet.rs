@@ -3,12 +3,12 @@
 use stripewise_device::{IoBuf, IoError, uring::net::Stream};
 use thiserror::Error;
 
-use super::limits::READ_AHEAD_BYTES;
+use super::{
+    limits::{IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES},
+    turn::yield_now,
+};
 
-/// A payload from which on the next header is read with little read-ahead: behind a large write mostly comes another,
-/// whose data would be copied out of the read-ahead instead of received in place.
-const LARGE_PAYLOAD_BYTES: usize = 64 << 10;
-/// The read-ahead then: a header and little more.
+/// Little read-ahead: a header and some more.
 const THRIFTY_BYTES: usize = 512;
 
 /// Why nothing more can be received.
@@ -89,8 +89,10 @@ impl Inlet {
         }
     }
 
-    /// Receives once into the read-ahead between `end` and `limit`.
+    /// Receives once into the read-ahead between `end` and `limit`, after others had their turn: what was received before
+    /// is being answered, and other connections want to be served.
     async fn fill(&mut self, limit: usize) -> Result<(), InletError> {
+        yield_now().await;
         let mut buf = self.buf.take().expect("the read-ahead is here between receives");
         let rest = buf.split_off(limit);
         let room = buf.split_off(self.end);
@@ -112,11 +114,11 @@ impl Inlet {
         let ready = buf.len().min(self.end - self.start);
         buf[..ready].copy_from_slice(&self.available()[..ready]);
         self.consume(ready);
-        self.thrifty = buf.len() >= LARGE_PAYLOAD_BYTES;
+        self.thrifty = buf.len() >= IN_PLACE_BYTES_MIN;
         let mut filled = ready;
         while filled < buf.len() {
             let room = buf.split_off(filled);
-            let received = self.stream.receive(room).await;
+            let received = self.stream.receive_all(room).await;
             join(&mut buf, received.buf);
             match received.result? {
                 0 => return Err(InletError::Closed),

@@ -15,13 +15,30 @@ pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// The longest name or description: the protocol's own limit for strings.
 pub const STRING_BYTES_MAX: usize = 4096;
 
-/// Bytes received ahead of what is parsed. Seven 4 KiB writes come with one system call; more would only mean that
-/// more of each larger payload is copied instead of received in place.
-pub const READ_AHEAD_BYTES: usize = 32 << 10;
+/// Bytes received ahead of what is parsed: thirty-one 4 KiB writes come with one system call.
+pub const READ_AHEAD_BYTES: usize = 128 << 10;
 
-/// The longest option data: with its 16-byte header it fits into the read-ahead buffer. Room for a name of
-/// [`STRING_BYTES_MAX`] and six queries as long.
-pub const OPTION_BYTES_MAX: usize = READ_AHEAD_BYTES - 16;
+/// A payload from which on the next header is received with little read-ahead. Behind a large write mostly comes another,
+/// and copying so much out of the read-ahead costs more than the system call that receives it in place.
+pub(crate) const IN_PLACE_BYTES_MIN: usize = 32 << 10;
+
+/// Requests that are started before those who wait for replies get theirs. The client works on these while the server
+/// goes on, instead of one waiting for the other.
+pub(crate) const TURN_REQUESTS_MAX: u32 = 8;
+
+/// Bytes of data after which they get theirs sooner, so that what was just read is sent while it is in the processor's
+/// caches, and its buffer used again.
+pub(crate) const TURN_BYTES_MAX: u64 = 256 << 10;
+
+/// Kernel buffer asked for on the sending side of a socket: whoever sends a megabyte need not wait until the other has
+/// taken the first part. The system may allow less (`net.core.wmem_max`).
+pub(crate) const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+
+/// The longest option data. Room for a name of [`STRING_BYTES_MAX`] and six queries as long.
+pub const OPTION_BYTES_MAX: usize = (32 << 10) - 16;
+
+/// An option's header comes with it.
+const _: () = assert!(OPTION_BYTES_MAX + 16 <= READ_AHEAD_BYTES);
 
 /// Options in one negotiation. Clients send below ten; the rest is somebody keeping us busy.
 pub const OPTIONS_MAX: u32 = 64;

@@ -18,6 +18,7 @@ mod mailbox;
 mod outlet;
 pub mod proto;
 pub mod server;
+mod turn;
 
 pub use address::{AddressError, Endpoint, NbdAddress};
 pub use client::{ConnectError, NbdClient};

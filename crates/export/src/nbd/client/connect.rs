@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures_util::future::{Either, select};
+use rustix::net::sockopt;
 use smallvec::smallvec;
 use stripewise_device::{DeviceInfo, EnvHandle, IoBuf, IoError, MediaKind, uring::net::Stream};
 use thiserror::Error;
@@ -17,7 +18,7 @@ use super::{ExportInfo, max_request_bytes, pending::Answer};
 use crate::nbd::{
     Endpoint, NbdAddress,
     inlet::{Inlet, InletError},
-    limits::OPTIONS_MAX,
+    limits::{OPTIONS_MAX, SOCKET_BUFFER_BYTES},
     proto::{
         ClientOption, Info, InfoRequest, MetaQuery, OptionReply, OptionReplyHeader, OptionReplyKind,
         TransmissionFlags,
@@ -82,7 +83,9 @@ pub(super) struct Connected {
 pub(super) async fn connect(env: &EnvHandle, address: &NbdAddress) -> Result<Connected, ConnectError> {
     let fd = open(&address.endpoint).await;
     let fd = fd.map_err(|source| ConnectError::Socket { address: address.endpoint.to_string(), source })?;
-    let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+    // Both are wishes.
+    let _ = sockopt::set_tcp_nodelay(&fd, true);
+    let _ = sockopt::set_socket_send_buffer_size(&fd, SOCKET_BUFFER_BYTES);
     let stream = Stream::new(fd);
     let mut talk = Talk { inlet: Inlet::new(stream.clone()), stream: stream.clone(), address };
     let result = {

@@ -1,4 +1,4 @@
-//! Accepting: connections are spread over the workers in turn, and kept in a list so that a stop reaches them.
+//! Accepting: connections are spread over the workers, and kept in a list so that a stop reaches them.
 
 use std::{
     future::poll_fn,
@@ -24,18 +24,16 @@ use stripewise_device::{
 
 use super::{
     Export, ServerError, ServerStats,
-    budget::Budget,
+    budget::{Budget, Held},
     connection::{self, Connection},
-    stats::{Counters, count},
+    stats::Counters,
 };
-use crate::nbd::{Limits, mailbox::Mailbox, proto::ExportFacts};
+use crate::nbd::{Limits, limits::SOCKET_BUFFER_BYTES, mailbox::Mailbox, proto::ExportFacts};
 
 /// How long to wait when the system has no descriptors or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A peer that vanished without a word is noticed after this and a few probes more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-/// Kernel buffer asked for on either side of a socket: a 256 KiB reply should not need a second send.
-const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// What all tasks of one server share.
 pub(super) struct Shared {
@@ -53,6 +51,12 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Open {
     connections: Slab<Arc<Connection>>,
+    /// How many of them each worker has.
+    on_worker: Vec<usize>,
+    /// The worker behind the one that was chosen last.
+    next_worker: usize,
+    /// The most that those which have ended held.
+    ended: Held,
     /// Those who wait for the last connection to end.
     waiting: WaitList,
 }
@@ -71,7 +75,8 @@ impl Shared {
             }
         }
         let doors = (0..workers).map(|_| Mailbox::default()).collect();
-        let (counters, open, stopping) = (Counters::default(), Mutex::default(), AtomicBool::new(false));
+        let open = Mutex::new(Open { on_worker: vec![0; workers], ..Open::default() });
+        let (counters, stopping) = (Counters::default(), AtomicBool::new(false));
         Ok(Arc::new(Self { exports, facts, limits, env, counters, stopping, open, doors }))
     }
 
@@ -96,7 +101,8 @@ impl Shared {
     }
 
     pub(super) fn stats(&self) -> ServerStats {
-        self.counters.snapshot(self.open.lock().connections.len())
+        let open = self.open.lock();
+        self.counters.snapshot(open.connections.iter().map(|(_, connection)| connection.held()), open.ended)
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -128,29 +134,42 @@ impl Shared {
         .await;
     }
 
-    /// Registers a connection, if one more is allowed. Its number chooses its worker.
-    fn admit(self: &Arc<Self>, fd: OwnedFd) -> Option<(usize, Arc<Connection>)> {
+    /// Registers a connection, if one more is allowed.
+    fn admit(self: &Arc<Self>, fd: OwnedFd) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
         if open.connections.len() >= self.limits.connections || self.is_stopping() {
             return None;
         }
         prepare(&fd);
-        let limits = &self.limits;
-        let gauge = self.counters.gauge.clone();
-        let budget = Budget::new(limits.connection_in_flight_bytes, limits.connection_requests, gauge);
+        let budget = Budget::new(self.limits.connection_in_flight_bytes, self.limits.connection_requests);
+        let worker = open.choose_worker();
         let place = open.connections.vacant_entry();
-        let connection = Arc::new(Connection::new(place.key(), Stream::new(fd), budget, self.clone()));
-        Some((place.key(), place.insert(connection).clone()))
+        let connection = Connection::new(place.key(), worker, Stream::new(fd), budget, self.clone());
+        Some(place.insert(Arc::new(connection)).clone())
     }
 
     /// Forgets a connection that has ended.
     pub(super) fn leave(&self, id: usize) {
         let waiting = {
             let mut open = self.open.lock();
-            open.connections.remove(id);
+            let connection = open.connections.remove(id);
+            open.on_worker[connection.worker()] -= 1;
+            open.ended = open.ended.max(connection.held());
             if open.connections.is_empty() { open.waiting.take() } else { Vec::new() }
         };
         wake_all(waiting);
+    }
+}
+
+impl Open {
+    /// The worker with the fewest connections; of several, the next in turn.
+    fn choose_worker(&mut self) -> usize {
+        let count = self.on_worker.len();
+        let in_turn = (0..count).map(|step| (self.next_worker + step) % count);
+        let worker = in_turn.min_by_key(|worker| self.on_worker[*worker]).unwrap_or(0);
+        self.on_worker[worker] += 1;
+        self.next_worker = worker + 1;
+        worker
     }
 }
 
@@ -183,13 +202,9 @@ async fn welcome(shared: &Arc<Shared>, worker: usize) {
 }
 
 async fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
-    let mut next_worker = 0;
     while !shared.is_stopping() {
         match listener.accept().await {
-            Ok(fd) => {
-                next_worker = (next_worker + 1) % shared.doors.len();
-                take_in(shared, fd, next_worker);
-            }
+            Ok(fd) => take_in(shared, fd),
             Err(_) if shared.is_stopping() => break,
             // Out of descriptors, or a client that left before it was accepted: neither ends the server.
             Err(error) => {
@@ -200,14 +215,28 @@ async fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
     }
 }
 
-fn take_in(shared: &Arc<Shared>, fd: OwnedFd, worker: usize) {
-    let Some((id, connection)) = shared.admit(fd) else {
-        count(&shared.counters.turned_away, 1);
+fn take_in(shared: &Arc<Shared>, fd: OwnedFd) {
+    let Some(connection) = shared.admit(fd) else {
+        shared.counters.count_turned_away();
         tracing::warn!(limit = shared.limits.connections, "connection turned away: too many");
         return;
     };
-    count(&shared.counters.accepted, 1);
-    if shared.doors[worker].push(connection).is_err() {
-        shared.leave(id);
+    shared.counters.count_accepted();
+    if let Err(connection) = shared.doors[connection.worker()].push(connection) {
+        shared.leave(connection.id());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_goes_to_the_worker_with_the_fewest() {
+        let mut open = Open { on_worker: vec![0; 3], ..Open::default() };
+        let chosen: Vec<_> = (0..6).map(|_| open.choose_worker()).collect();
+        assert_eq!(chosen, [0, 1, 2, 0, 1, 2]);
+        open.on_worker[1] -= 1;
+        assert_eq!((open.choose_worker(), open.on_worker), (1, vec![2, 2, 2]));
     }
 }

@@ -5,29 +5,48 @@
 
 use std::{
     future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Poll, Waker},
 };
 
 use parking_lot::Mutex;
 
-/// Highest and current use, over all connections; for statistics.
-#[derive(Debug, Default)]
-pub(super) struct Gauge {
-    pub(super) bytes: AtomicU64,
-    pub(super) connection_peak_bytes: AtomicU64,
-    pub(super) connection_peak_requests: AtomicU64,
+/// What a connection holds, and has held at most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Held {
+    pub(super) bytes: u64,
+    pub(super) peak_bytes: u64,
+    pub(super) peak_requests: u64,
+}
+
+impl Held {
+    /// The higher peaks of two connections, of which neither holds anything any more.
+    pub(super) fn max(self, other: Self) -> Self {
+        Self {
+            bytes: 0,
+            peak_bytes: self.peak_bytes.max(other.peak_bytes),
+            peak_requests: self.peak_requests.max(other.peak_requests),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Use {
     bytes: u64,
     requests: u32,
+    peak_bytes: u64,
+    peak_requests: u32,
     /// The receiver, waiting for room or for the end of all.
     waiting: Option<Waker>,
+}
+
+impl Use {
+    fn take(&mut self, bytes: u64) {
+        self.requests += 1;
+        self.bytes += bytes;
+        self.peak_requests = self.peak_requests.max(self.requests);
+        self.peak_bytes = self.peak_bytes.max(self.bytes);
+    }
 }
 
 /// The budget of one connection.
@@ -36,12 +55,16 @@ pub(super) struct Budget {
     bytes_max: u64,
     requests_max: u32,
     used: Mutex<Use>,
-    gauge: Arc<Gauge>,
 }
 
 impl Budget {
-    pub(super) fn new(bytes_max: u64, requests_max: u32, gauge: Arc<Gauge>) -> Arc<Self> {
-        Arc::new(Self { bytes_max, requests_max, used: Mutex::default(), gauge })
+    pub(super) fn new(bytes_max: u64, requests_max: u32) -> Arc<Self> {
+        Arc::new(Self { bytes_max, requests_max, used: Mutex::default() })
+    }
+
+    pub(super) fn held(&self) -> Held {
+        let used = self.used.lock();
+        Held { bytes: used.bytes, peak_bytes: used.peak_bytes, peak_requests: u64::from(used.peak_requests) }
     }
 
     /// Waits for room. One task at a time may wait: the connection's receiver.
@@ -50,9 +73,7 @@ impl Budget {
         poll_fn(|cx| {
             let mut used = self.used.lock();
             if used.requests < self.requests_max && used.bytes + bytes <= self.bytes_max {
-                used.requests += 1;
-                used.bytes += bytes;
-                self.note(&used, bytes);
+                used.take(bytes);
                 return Poll::Ready(());
             }
             used.waiting = Some(cx.waker().clone());
@@ -60,12 +81,6 @@ impl Budget {
         })
         .await;
         Ticket { budget: self.clone(), bytes }
-    }
-
-    fn note(&self, used: &Use, bytes: u64) {
-        self.gauge.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.gauge.connection_peak_bytes.fetch_max(used.bytes, Ordering::Relaxed);
-        self.gauge.connection_peak_requests.fetch_max(u64::from(used.requests), Ordering::Relaxed);
     }
 
     /// Waits until every ticket is back: all requests answered, all answers sent or given up.
@@ -88,7 +103,6 @@ impl Budget {
             used.requests -= requests;
             used.waiting.take()
         };
-        self.gauge.bytes.fetch_sub(bytes, Ordering::Relaxed);
         waiting.into_iter().for_each(Waker::wake);
     }
 }

@@ -12,9 +12,8 @@ use thiserror::Error;
 
 use super::{
     accept::Shared,
-    budget::{Budget, Ticket},
+    budget::{Budget, Held, Ticket},
     execute,
-    stats::count,
 };
 use crate::nbd::{
     inlet::{Inlet, InletError},
@@ -25,11 +24,14 @@ use crate::nbd::{
         Chunk, Cookie, Head, NbdErrno, Negotiation, NegotiationError, Refusal, Request, RequestError,
         Session, Step, Then, Work, check, request::REQUEST_BYTES,
     },
+    turn::Turn,
 };
 
 /// A connection as its tasks and the server see it.
 pub(super) struct Connection {
     id: usize,
+    /// Where its tasks run.
+    worker: usize,
     stream: Stream,
     budget: Arc<Budget>,
     replies: Mailbox<Message<Ticket>>,
@@ -54,8 +56,28 @@ enum End {
 }
 
 impl Connection {
-    pub(super) fn new(id: usize, stream: Stream, budget: Arc<Budget>, shared: Arc<Shared>) -> Self {
-        Self { id, stream, budget, replies: Mailbox::default(), shared, broken: AtomicBool::new(false) }
+    pub(super) fn new(
+        id: usize,
+        worker: usize,
+        stream: Stream,
+        budget: Arc<Budget>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let (replies, broken) = (Mailbox::default(), AtomicBool::new(false));
+        Self { id, worker, stream, budget, replies, shared, broken }
+    }
+
+    pub(super) fn id(&self) -> usize {
+        self.id
+    }
+
+    pub(super) fn worker(&self) -> usize {
+        self.worker
+    }
+
+    /// What its requests hold.
+    pub(super) fn held(&self) -> Held {
+        self.budget.held()
     }
 
     pub(super) fn stop_receiving(&self) {
@@ -168,17 +190,22 @@ async fn receive_requests(
     inlet: &mut Inlet,
     session: Session,
 ) -> Result<(), End> {
+    let mut turn = Turn::default();
     while !connection.broken.load(Ordering::SeqCst) {
         let request = Request::decode(&inlet.take::<REQUEST_BYTES>().await?)?;
-        count(&connection.shared.counters().requests, 1);
+        connection.shared.counters().count_request();
         let judged =
             if connection.shared.is_stopping() { Err(SHUTTING_DOWN) } else { check(&request, &session) };
         match judged {
             Ok(Work::Disconnect) => return Ok(()),
-            Ok(work) => start(connection, inlet, session, &request, work).await?,
+            Ok(work) => {
+                let cost_bytes = cost_bytes(&work);
+                start(connection, inlet, session, &request, work).await?;
+                turn.count(cost_bytes).await;
+            }
             Err(refusal) => {
                 inlet.discard(u64::from(request.payload_bytes())).await?;
-                count(&connection.shared.counters().refused, 1);
+                connection.shared.counters().count_refused();
                 // A structured error takes a buffer.
                 let ticket = connection.budget.acquire(charged_bytes(1)).await;
                 connection.refuse(&session, request.cookie, refusal, ticket);

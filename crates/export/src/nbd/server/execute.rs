@@ -8,7 +8,7 @@ use stripewise_device::{
     ZeroFlags,
 };
 
-use super::{budget::Ticket, connection::Connection, stats::count};
+use super::{budget::Ticket, connection::Connection};
 use crate::nbd::{
     limits::{STATUS_EXTENTS_MAX, ZEROES_STEP_BYTES},
     proto::{
@@ -78,7 +78,7 @@ pub(super) fn start(job: Job, work: Work, asked_offset_bytes: u64, payload: Opti
             drive(job, read, move |job, done| finish_read(job, done, part, asked_offset_bytes));
         }
         Work::Write { offset_bytes, len_bytes, fua } => {
-            count(&job.connection.shared().counters().written_bytes, u64::from(len_bytes));
+            job.connection.shared().counters().count_write(u64::from(len_bytes));
             let write = job.device().write(offset_bytes, payload.into_iter().collect(), WriteFlags { fua });
             drive(job, write, Job::finish);
         }
@@ -154,7 +154,7 @@ fn finish_read(job: Job, done: ReadDone, part: Range<usize>, asked_offset_bytes:
         Ok(buf) => buf.freeze(),
         Err(error) => return job.fail(error),
     };
-    count(&job.connection.shared().counters().read_bytes, part.len() as u64);
+    job.connection.shared().counters().count_read(part.len() as u64);
     let head = if job.session.structured {
         Head::data_chunk(job.cookie, asked_offset_bytes, part.len() as u32)
     } else {

@@ -1,9 +1,11 @@
 //! The NBD server: any device, on a unix or TCP socket, on the io_uring runtime.
 //!
-//! Each connection lives on one worker and has two tasks: one receives and starts requests, one sends replies. A
-//! request whose device answers at once is answered without a task of its own; the others run as tasks of the same
-//! worker, in any number up to the limit. A WRITE's data is received into the buffer that goes to the device, a
-//! READ's reply sends the buffer that came from it.
+//! Each connection lives on one worker, the one that had the fewest when it came, and has two tasks: one receives and
+//! starts requests, one sends replies. They take turns: some requests are started, then what is ready to be answered is
+//! sent, all in one message. A request whose device answers at once is answered without a task of its own; the others run
+//! as tasks of the same worker, in any number up to the limit. A WRITE's data is received into the buffer that goes to the
+//! device (small ones come with the requests before them and are copied there), a READ's reply sends the buffer that came
+//! from it. The figures are in `docs/design/nbd.md`.
 //!
 //! Whatever a client does, it costs no more memory than [`limits`](super::limits) says, ends at most its own
 //! connection, and delays others only by its share of the device and the processor. A client that does not read its

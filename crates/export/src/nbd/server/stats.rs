@@ -1,11 +1,8 @@
 //! What a server counts.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use stripewise_device::counters;
 
-use super::budget::Gauge;
+use super::budget::Held;
 
 /// Counters since the server's start, and what is under way now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,37 +29,71 @@ pub struct ServerStats {
     pub connection_peak_requests: u64,
 }
 
-/// The live counters.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) accepted: AtomicU64,
-    pub(super) turned_away: AtomicU64,
-    pub(super) requests: AtomicU64,
-    pub(super) refused: AtomicU64,
-    pub(super) read_bytes: AtomicU64,
-    pub(super) written_bytes: AtomicU64,
-    pub(super) gauge: Arc<Gauge>,
-}
-
-/// Counts one up by `by`.
-pub(super) fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
+counters! {
+    Index,
+    /// The live counters.
+    Counters,
+    /// They at one moment.
+    Counted:
+    /// As in [`ServerStats`].
+    accepted,
+    /// As in [`ServerStats`].
+    turned_away,
+    /// As in [`ServerStats`].
+    requests,
+    /// As in [`ServerStats`].
+    refused,
+    /// As in [`ServerStats`].
+    read_bytes,
+    /// As in [`ServerStats`].
+    written_bytes,
 }
 
 impl Counters {
-    pub(super) fn snapshot(&self, connections: usize) -> ServerStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ServerStats {
-            connections: connections as u64,
-            accepted: get(&self.accepted),
-            turned_away: get(&self.turned_away),
-            requests: get(&self.requests),
-            refused: get(&self.refused),
-            read_bytes: get(&self.read_bytes),
-            written_bytes: get(&self.written_bytes),
-            in_flight_bytes: get(&self.gauge.bytes),
-            connection_peak_bytes: get(&self.gauge.connection_peak_bytes),
-            connection_peak_requests: get(&self.gauge.connection_peak_requests),
+    pub(super) fn count_accepted(&self) {
+        self.add(Index::accepted, 1);
+    }
+
+    pub(super) fn count_turned_away(&self) {
+        self.add(Index::turned_away, 1);
+    }
+
+    pub(super) fn count_request(&self) {
+        self.add(Index::requests, 1);
+    }
+
+    pub(super) fn count_refused(&self) {
+        self.add(Index::refused, 1);
+    }
+
+    pub(super) fn count_read(&self, bytes: u64) {
+        self.add(Index::read_bytes, bytes);
+    }
+
+    pub(super) fn count_write(&self, bytes: u64) {
+        self.add(Index::written_bytes, bytes);
+    }
+
+    /// All figures, with what open connections hold, and what those that have ended held at most.
+    pub(super) fn snapshot(&self, open: impl Iterator<Item = Held>, ended: Held) -> ServerStats {
+        let Counted { accepted, turned_away, requests, refused, read_bytes, written_bytes } = self.report();
+        let mut stats = ServerStats {
+            accepted,
+            turned_away,
+            requests,
+            refused,
+            read_bytes,
+            written_bytes,
+            connection_peak_bytes: ended.peak_bytes,
+            connection_peak_requests: ended.peak_requests,
+            ..ServerStats::default()
+        };
+        for held in open {
+            stats.connections += 1;
+            stats.in_flight_bytes += held.bytes;
+            stats.connection_peak_bytes = stats.connection_peak_bytes.max(held.peak_bytes);
+            stats.connection_peak_requests = stats.connection_peak_requests.max(held.peak_requests);
         }
+        stats
     }
 }
