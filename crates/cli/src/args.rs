@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use stripewise::{geometry::MEMBERS_MAX, locking::Preset, plan::selection::Policy};
 
 use crate::{
-    bench::{EngineBench, LoadArgs},
+    bench::{EngineBench, LoadArgs, NbdBench, NbdServer},
     commands::{ClassArgs, EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
     numbers::{with_negatives, within},
@@ -141,6 +141,14 @@ pub(crate) enum Command {
 pub(crate) enum BenchCommand {
     /// The engine over memory members, beside a bare loop with the same memory traffic.
     Engine(EngineBench),
+    /// The NBD server beside nbdkit and qemu-nbd, over unix sockets, under the same client, in turns.
+    ///
+    /// Each server is a process of its own: ours with an array of four members of data and one of parity in memory, nbdkit
+    /// with its memory plugin, qemu-nbd with a file in /dev/shm. Peers that are not installed are left out.
+    Nbd(NbdBench),
+    /// The server that `bench nbd` measures.
+    #[command(hide = true)]
+    NbdServer(NbdServer),
     /// Load on a running array, a block device or a file, in fio's words.
     ///
     /// On an array it runs in the array's own daemon, so that neither socket nor kernel is measured. Interrupted, it prints

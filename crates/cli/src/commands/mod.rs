@@ -18,7 +18,7 @@ pub(crate) use endurance::EnduranceArgs;
 pub(crate) use policy::PolicyArgs;
 pub(crate) use trace::TraceArgs;
 
-use std::process::ExitCode;
+use std::{fmt::Display, process::ExitCode};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -61,8 +61,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => exports::serve(args, json),
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
-        Command::Bench(BenchCommand::Engine(options)) => bench_engine(&options, json),
-        Command::Bench(BenchCommand::Run(args)) => bench::run_load(&args, json),
+        Command::Bench(command) => bench(command, json),
         Command::Lab(command) => lab::lab(&command, json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
@@ -117,15 +116,27 @@ fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
     client::stop_all(&names, args.force).map(|()| ExitCode::SUCCESS)
 }
 
-fn bench_engine(options: &bench::EngineBench, json: bool) -> anyhow::Result<ExitCode> {
-    let tell = |figure: &_| {
+fn bench(command: BenchCommand, json: bool) -> anyhow::Result<ExitCode> {
+    match command {
+        BenchCommand::Engine(options) => figures(json, |tell| bench::run_engine(&options, tell)),
+        BenchCommand::Nbd(options) => figures(json, |tell| bench::run_nbd(&options, tell)),
+        BenchCommand::NbdServer(server) => server.run().map(|()| ExitCode::SUCCESS),
+        BenchCommand::Run(args) => bench::run_load(&args, json),
+    }
+}
+
+/// Prints figures as they come, or all of them as JSON.
+fn figures<T: Serialize + Display>(
+    json: bool,
+    run: impl FnOnce(&mut dyn FnMut(&T)) -> anyhow::Result<Vec<T>>,
+) -> anyhow::Result<ExitCode> {
+    let all = run(&mut |figure| {
         if !json {
             println!("{figure}");
         }
-    };
-    let figures = bench::run_engine(options, tell)?;
+    })?;
     if json {
-        print_json(&figures)?;
+        print_json(&all)?;
     }
     Ok(ExitCode::SUCCESS)
 }

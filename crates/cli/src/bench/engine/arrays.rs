@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use stripewise::{
-    Array, ArrayError, AssembleOptions, CreateOptions, Device, Host, SpeedLimits, ZeroFlags, assemble,
+    Array, ArrayError, AssembleOptions, Device, Host, SpeedLimits, ZeroFlags, assemble,
     geometry::MemberIndex,
     locking::{CounterLocks, Locking, PRESETS, Preset},
     memory::{MemoryDevice, NullDevice},
@@ -12,6 +12,7 @@ use stripewise::{
 };
 
 use super::{EngineBench, MemberKind};
+use crate::bench::memory;
 
 /// More than metadata takes of a null member.
 const METADATA_BYTES: u64 = 8 << 20;
@@ -69,11 +70,8 @@ fn new_array(
     bitmap: BitmapMode,
 ) -> anyhow::Result<Array> {
     let members: Vec<_> = (0..options.raid_devices).map(|i| new_member(options, &i.to_string())).collect();
-    let mut create = CreateOptions::new("bench", options.level()?, members.clone());
-    create.chunk_bytes = u32::try_from(options.chunk)?;
-    create.assume_clean = true;
-    create.preset = preset;
-    let mut array = host.create(create)?;
+    let mut array =
+        memory::create(host, options.level()?, u32::try_from(options.chunk)?, members.clone(), preset)?;
     if bitmap == BitmapMode::None {
         let locking = Locking { counter_locks: CounterLocks::Uncounted, ..preset.locking };
         let open = AssembleOptions { locking: Some(locking), ..AssembleOptions::default() };
@@ -84,7 +82,7 @@ fn new_array(
         })?;
     }
     array.set_speed_limits(SpeedLimits { min_bytes_per_s: u64::MAX, max_bytes_per_s: u64::MAX });
-    touch_all(host, &array)?;
+    memory::touch_all(host, &array)?;
     Ok(array)
 }
 
@@ -93,15 +91,6 @@ fn new_member(options: &EngineBench, name: &str) -> Arc<dyn Device> {
         MemberKind::Memory => Arc::new(MemoryDevice::new(format!("memory{name}"), options.size)),
         MemberKind::Null => Arc::new(NullDevice::new(format!("null{name}"), options.size, METADATA_BYTES)),
     }
-}
-
-/// Writes everything once, so that no page fault of the memory members falls into the measurement.
-fn touch_all(host: &Host, array: &Array) -> Result<(), ArrayError> {
-    let array = array.clone();
-    host.block_on(async move {
-        let capacity = array.geometry().capacity_bytes();
-        array.write_zeroes(0, capacity, ZeroFlags::default()).await
-    })
 }
 
 /// Chooses the policy of a variant; its array may have that of another.

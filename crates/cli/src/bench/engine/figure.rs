@@ -11,6 +11,7 @@ use super::{
     parts::Shares,
     turn::Done,
 };
+use crate::bench::median;
 
 /// One case's figures.
 #[derive(Debug, Clone, Serialize)]
@@ -101,11 +102,6 @@ impl Turns {
             parts: self.parts.of_operations().collect(),
         }
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// Whole operations where there are many, parts of one where there are few.

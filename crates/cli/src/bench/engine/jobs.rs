@@ -8,8 +8,9 @@ use super::{
     EngineBench, arrays,
     case::Work,
     parts::Shares,
-    turn::{Done, cpu_time, histogram},
+    turn::{Done, histogram},
 };
+use crate::bench::cpu;
 
 /// Runs a job to its end. A rebuild begins with the loss of a member, and fills a new one.
 pub(super) fn job_turn(
@@ -50,11 +51,11 @@ fn timed(
     array: &Array,
     start: impl Future<Output = Result<(), ArrayError>> + Send + 'static,
 ) -> Result<(Duration, Duration), ArrayError> {
-    let (begun, cpu_before, array) = (Instant::now(), cpu_time(), array.clone());
+    let (begun, cpu_before, array) = (Instant::now(), cpu::own(), array.clone());
     host.block_on(async move {
         start.await?;
         array.wait_for_jobs().await;
         Ok::<_, ArrayError>(())
     })?;
-    Ok((begun.elapsed(), cpu_time() - cpu_before))
+    Ok((begun.elapsed(), cpu::own() - cpu_before))
 }

@@ -16,6 +16,7 @@ use super::{
     case::Work,
     parts::{Sampler, Shares},
 };
+use crate::bench::cpu;
 
 /// Source data of each client that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB.
 const SOURCE_BYTES: usize = 4 << 20;
@@ -52,7 +53,7 @@ pub(super) fn engine_turn(turn: &Turn, host: &Host, array: &Array) -> Done {
     let workers = host.runtime().workers();
     let (sender, receiver) = mpsc::channel();
     let sampler = turn.parts.then(Sampler::start);
-    let cpu_before = cpu_time();
+    let cpu_before = cpu::own();
     for worker in 0..workers {
         let client = Client::new(*turn, array.clone(), worker, workers);
         let (sender, watch) = (sender.clone(), sampler.as_ref().map(Sampler::watch));
@@ -70,18 +71,12 @@ pub(super) fn engine_turn(turn: &Turn, host: &Host, array: &Array) -> Done {
         latency.add(client_latency).expect("histograms of one kind");
     }
     let parts = sampler.map(Sampler::stop).unwrap_or_default();
-    Done { per_s, cpu_ns: (cpu_time() - cpu_before).as_nanos() as f64 / done as f64, latency, parts }
+    Done { per_s, cpu_ns: (cpu::own() - cpu_before).as_nanos() as f64 / done as f64, latency, parts }
 }
 
 /// Up to ten seconds, to a thousandth.
 pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are possible")
-}
-
-/// Processor time of this process.
-pub(super) fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 struct Client {

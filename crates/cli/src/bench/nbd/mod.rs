@@ -1,0 +1,172 @@
+//! `stripewise bench nbd`: our NBD server beside nbdkit and qemu-nbd, each a process of its own, over unix sockets, under
+//! the same client.
+//!
+//! The servers take turns in one run, and a ratio is the median of the turns, so a noisy machine disturbs all alike. What
+//! clients read is what they wrote, or the run fails.
+
+mod blocks;
+mod case;
+mod client;
+mod figure;
+mod serve;
+mod servers;
+
+use std::{thread, time::Duration};
+
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use stripewise::{Host, HostOptions, uring::RuntimeOptions};
+use tempfile::TempDir;
+
+use self::{
+    case::Case,
+    client::{End, Turn},
+    figure::{Sample, Turns},
+    servers::{Kind, Server},
+};
+pub(crate) use self::{figure::Figure, serve::NbdServer};
+use super::cpu;
+use crate::{
+    interrupt::Interrupt,
+    sizes::{format_size, parse_size},
+};
+
+/// What to measure.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NbdBench {
+    /// Size of each export.
+    #[arg(long, default_value = "1G", value_parser = parse_size)]
+    size: u64,
+    /// Connections; several counts run one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
+    connections: Vec<usize>,
+    /// Worker threads of our server; as many as there are cores, if left out.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Worker threads of the client; as many as there are cores, if left out. A connection lives on one.
+    #[arg(long)]
+    client_threads: Option<usize>,
+    /// Seconds of each turn.
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Turns of each server.
+    #[arg(long, default_value_t = 7)]
+    turns: usize,
+    /// This case, and those given besides; all, if left out.
+    #[arg(long, value_enum)]
+    case: Vec<Case>,
+    /// This server, and those given besides; all, if left out.
+    #[arg(long, value_enum)]
+    server: Vec<Kind>,
+}
+
+impl NbdBench {
+    fn cases(&self) -> &[Case] {
+        if self.case.is_empty() { Case::value_variants() } else { &self.case }
+    }
+
+    fn kinds(&self) -> &[Kind] {
+        if self.server.is_empty() { Kind::value_variants() } else { &self.server }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let least = self.connections.iter().max().copied().unwrap_or(0) as u64 * Case::BYTES_MAX as u64;
+        ensure!(!self.connections.contains(&0), "--connections 0: give one at least");
+        ensure!(
+            self.size >= least,
+            "--size {}: too small; give {} at least, so that each connection has its part",
+            format_size(self.size),
+            format_size(least)
+        );
+        Ok(())
+    }
+}
+
+/// Runs the cases and returns their figures, calling `tell` as each is done.
+pub(crate) fn run_nbd(options: &NbdBench, mut tell: impl FnMut(&Figure)) -> anyhow::Result<Vec<Figure>> {
+    options.check()?;
+    let bench = Bench::start(options)?;
+    let mut figures = Vec::new();
+    for case in options.cases() {
+        for connections in &options.connections {
+            let figure = bench.measure(*case, *connections)?;
+            tell(&figure);
+            figures.push(figure);
+        }
+    }
+    Ok(figures)
+}
+
+/// All that runs. What ends first is named first.
+struct Bench<'a> {
+    options: &'a NbdBench,
+    servers: Vec<Server>,
+    client: Host,
+    interrupt: Interrupt,
+    /// Where the sockets are.
+    _folder: TempDir,
+}
+
+impl<'a> Bench<'a> {
+    fn start(options: &'a NbdBench) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::watch().context("cannot watch for signals")?;
+        let cores = thread::available_parallelism()?.get();
+        let threads = options.client_threads.unwrap_or(cores);
+        let runtime = RuntimeOptions { threads, ..RuntimeOptions::default() };
+        let client = Host::start(&HostOptions { runtime })?;
+        let folder = tempfile::Builder::new().prefix("stripewise-bench-").tempdir()?;
+        let threads = options.threads.unwrap_or(cores);
+        let mut servers = Vec::new();
+        for kind in options.kinds() {
+            servers.extend(Server::start(*kind, options.size, threads, folder.path(), &client)?);
+        }
+        ensure!(!servers.is_empty(), "none of the servers asked for is installed");
+        let bench = Self { options, servers, client, interrupt, _folder: folder };
+        bench.fill()?;
+        Ok(bench)
+    }
+
+    /// Writes everything once, so that all is as it is to be read, and no first touch of memory is measured.
+    fn fill(&self) -> anyhow::Result<()> {
+        for server in &self.servers {
+            self.turn(server, Case::SequentialWrite, 1, 0, End::Once)?;
+        }
+        Ok(())
+    }
+
+    /// A case: in each turn all servers, one after the other.
+    fn measure(&self, case: Case, connections: usize) -> anyhow::Result<Figure> {
+        let mut turns = Turns::new(self.servers.iter().map(|server| server.kind).collect());
+        let end = End::After(Duration::from_secs_f64(self.options.seconds));
+        for seed in 0..=self.options.turns as u64 {
+            let samples = self.servers.iter().map(|server| self.turn(server, case, connections, seed, end));
+            let samples = samples.collect::<anyhow::Result<_>>()?;
+            if seed > 0 {
+                // The first turn warms all up.
+                turns.add(samples);
+            }
+        }
+        Ok(turns.figure(case, connections))
+    }
+
+    fn turn(
+        &self,
+        server: &Server,
+        case: Case,
+        connections: usize,
+        seed: u64,
+        end: End,
+    ) -> anyhow::Result<Sample> {
+        ensure!(!self.interrupt.is_asked(), "interrupted");
+        let turn = Turn { case, connections, size_bytes: self.options.size, seed, end };
+        let (of_server, of_client) = (cpu::of(server.pid())?, cpu::own());
+        let done = client::run(&self.client, &server.address, &turn).with_context(|| server.kind.name())?;
+        let requests = done.requests as f64;
+        let per_request = |time: Duration| time.as_nanos() as f64 / requests;
+        Ok(Sample {
+            requests_per_s: requests / done.elapsed.as_secs_f64(),
+            cpu_ns: per_request(cpu::of(server.pid())?.saturating_sub(of_server)),
+            client_cpu_ns: per_request(cpu::own() - of_client),
+        })
+    }
+}
