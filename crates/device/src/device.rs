@@ -104,6 +104,12 @@ pub trait Device: Send + Sync + 'static {
     /// Writes all of `from` at `offset_bytes`.
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion;
 
+    /// As [`Device::write`], of a range that was not just read: what is there need not be fetched into caches, nor kept in
+    /// them. Only devices in memory know a difference.
+    fn write_uncached(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        self.write(offset_bytes, from, flags)
+    }
+
     /// Makes every write that completed before this call durable.
     fn flush(&self) -> Completion;
 
@@ -137,6 +143,10 @@ impl<D: Device + ?Sized> Device for Arc<D> {
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         (**self).write(offset_bytes, from, flags)
+    }
+
+    fn write_uncached(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        (**self).write_uncached(offset_bytes, from, flags)
     }
 
     fn flush(&self) -> Completion {

@@ -41,6 +41,18 @@ impl MemoryDevice {
     fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
         check(&self.info, offset_bytes, len_bytes)
     }
+
+    fn write_by(&self, copy: fn(&Bytes, usize, &[u8]), offset_bytes: u64, from: &WriteBufs) -> Completion {
+        let result = self.check(offset_bytes, bufs_len(from) as u64);
+        if result.is_ok() {
+            let mut offset = offset_bytes as usize;
+            for buf in from {
+                copy(&self.bytes, offset, buf);
+                offset += buf.len();
+            }
+        }
+        IoFuture::ready(result)
+    }
 }
 
 /// Whether a request lies in a device, on its blocks.
@@ -73,15 +85,11 @@ impl Device for MemoryDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, _flags: WriteFlags) -> Completion {
-        let result = self.check(offset_bytes, bufs_len(&from) as u64);
-        if result.is_ok() {
-            let mut offset = offset_bytes as usize;
-            for buf in &from {
-                self.bytes.copy_in(offset, buf);
-                offset += buf.len();
-            }
-        }
-        IoFuture::ready(result)
+        self.write_by(Bytes::copy_in, offset_bytes, &from)
+    }
+
+    fn write_uncached(&self, offset_bytes: u64, from: WriteBufs, _flags: WriteFlags) -> Completion {
+        self.write_by(Bytes::copy_in_uncached, offset_bytes, &from)
     }
 
     fn flush(&self) -> Completion {
@@ -185,10 +193,25 @@ impl Bytes {
         unsafe { racing::copy(from.as_ptr(), self.at(offset, from.len()), from.len()) }
     }
 
+    fn copy_in_uncached(&self, offset: usize, from: &[u8]) {
+        // SAFETY: as in `copy_in`.
+        unsafe { racing::copy_uncached(from.as_ptr(), self.at(offset, from.len()), from.len()) }
+    }
+
     fn zero(&self, offset: usize, len: usize) {
         // SAFETY: the range is valid.
         unsafe { racing::zero(self.at(offset, len), len) }
     }
+}
+
+/// Copies as [`MemoryDevice`] does what was written to it [uncached](Device::write_uncached); for who measures beside it.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_uncached(from: &[u8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len(), "a copy is as long as what it is of");
+    // SAFETY: both ranges are valid, and `to`, being exclusive, is apart from `from`.
+    unsafe { racing::copy_uncached(from.as_ptr(), to.as_mut_ptr(), from.len()) }
 }
 
 /// Copies that may run against each other. In Rust's own terms that would be a data race, which is undefined; so they are
@@ -203,6 +226,42 @@ mod racing {
         let copy: Copy = black_box(libc::memcpy);
         // SAFETY: the caller vouches for both ranges, and that they are apart.
         unsafe { copy(to.cast(), from.cast(), len) };
+    }
+
+    /// Copies past the caches, with stores that are machine code of the library's own: as [`copy`] in what they may race
+    /// with. Memory that is not in a cache need not be read before it is overwritten then, which makes a copy to it
+    /// faster by a quarter to a half; one to memory that is in a cache gets slower by as much.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) unsafe fn copy_uncached(from: *const u8, to: *mut u8, len: usize) {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+        const LINE_BYTES: usize = 64;
+        let lines = if to.addr().is_multiple_of(LINE_BYTES) { len / LINE_BYTES } else { 0 };
+        for line in 0..lines {
+            let at = line * LINE_BYTES;
+            // SAFETY: the line lies in both ranges, and `to` is aligned.
+            unsafe {
+                let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
+                let quarters = [0, 1, 2, 3].map(|quarter| _mm_loadu_si128(from.add(quarter)));
+                quarters
+                    .into_iter()
+                    .enumerate()
+                    .for_each(|(i, quarter)| _mm_stream_si128(to.add(i), quarter));
+            }
+        }
+        if lines > 0 {
+            // SAFETY: part of every such processor. Whoever learns that the copy is done sees it.
+            unsafe { _mm_sfence() };
+        }
+        let done = lines * LINE_BYTES;
+        // SAFETY: what is left of both ranges.
+        unsafe { copy(from.add(done), to.add(done), len - done) };
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) unsafe fn copy_uncached(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { copy(from, to, len) };
     }
 
     pub(super) unsafe fn zero(to: *mut u8, len: usize) {
@@ -233,6 +292,27 @@ mod tests {
         assert!(block[1024..].iter().all(|b| *b == 0));
         assert_eq!(read(1 << 20, 512).result.unwrap_err().kind, IoErrorKind::Truncated);
         assert!(read(1, 512).result.is_err() && read(u64::MAX - 511, 512).result.is_err());
+    }
+
+    #[test]
+    fn what_is_written_past_the_caches_is_there_whatever_its_place() {
+        let device = MemoryDevice::with_block_bytes("m", 1 << 16, 1);
+        let data: Vec<u8> = (0..10_000_u32).map(|i| (i % 251) as u8 + 1).collect();
+        for (offset, len) in [(0, 4096), (64, 64), (1, 4096), (128, 4097), (4096, 63), (512, 10_000)] {
+            block_on(device.write_zeroes(0, 1 << 16, ZeroFlags::default())).unwrap();
+            let from = smallvec![IoBuf::copy_of(&data[..len]).freeze()];
+            block_on(device.write_uncached(offset, from, WriteFlags::default())).unwrap();
+            let read = block_on(device.read(0, smallvec![IoBuf::with_len(1 << 16)])).into_one().unwrap();
+            let (before, rest) = read.split_at(offset as usize);
+            let (written, behind) = rest.split_at(len);
+            assert!(*written == data[..len], "{len} bytes at {offset}");
+            assert!(
+                before.iter().chain(behind).all(|byte| *byte == 0),
+                "{len} bytes at {offset}, and no others"
+            );
+        }
+        let past = smallvec![IoBuf::zeroed(64).freeze()];
+        assert!(block_on(device.write_uncached(1 << 16, past, WriteFlags::default())).is_err());
     }
 
     #[test]

@@ -118,9 +118,12 @@ impl Member {
         flags: WriteFlags,
     ) -> Completion {
         let _part = within(Part::Submit);
-        let bytes = bufs_len(&from);
+        let (bytes, at) = (bufs_len(&from), self.data_offset_bytes + offset_bytes);
         self.stats.count_write(cause, bytes as u64);
-        let io = self.device.write(self.data_offset_bytes + offset_bytes, from, flags);
+        let io = match class {
+            IoClass::Write => self.device.write_uncached(at, from, flags),
+            _ => self.device.write(at, from, flags),
+        };
         self.meter.watch(class, bytes, io, Result::is_ok)
     }
 

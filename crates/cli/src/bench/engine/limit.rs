@@ -5,7 +5,7 @@ use std::thread;
 
 use fastrand::Rng;
 use memmap2::{Advice, MmapMut};
-use stripewise::{geometry::Geometry, parity};
+use stripewise::{geometry::Geometry, memory, parity};
 
 use super::{
     case::Work,
@@ -127,11 +127,17 @@ impl BareArray {
         } else {
             generate(redundant, old, &new, columns.clone(), len);
         }
+        // As members in memory do: past the caches, where what is overwritten was not read.
+        let store = if is_rmw {
+            |from: &[u8], to: &mut [u8]| to.copy_from_slice(from)
+        } else {
+            memory::copy_uncached
+        };
         for (column, chunk) in columns.zip(new) {
-            self.members[column][at..at + len].copy_from_slice(chunk);
+            store(chunk, &mut self.members[column][at..at + len]);
         }
         for (column, parity) in self.old.iter().enumerate().skip(k) {
-            self.members[column][at..at + len].copy_from_slice(&parity[..len]);
+            store(&parity[..len], &mut self.members[column][at..at + len]);
         }
     }
 
