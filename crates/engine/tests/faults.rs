@@ -336,6 +336,26 @@ fn an_old_member_is_no_half_of_an_array_that_cannot_split() {
     lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
 }
 
+/// The same member, when m1 still belongs to the array and only is not there.
+#[test]
+fn an_old_member_that_counts_one_who_is_absent_now_is_no_half_of_a_split_array() {
+    let mut lab = Lab::new(26, Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 });
+    lab.run_clients(1, 5);
+    let array = lab.array.clone();
+    lab.world.run(async move { array.fail("m2").await }).unwrap();
+    lab.stop();
+    let block = lab.members[2].snapshot().bytes()[4096..8192].to_vec();
+    let mut old = Superblock::decode(&block, 8).unwrap();
+    old.roles.set(0, stripewise_format::md::Role::Faulty).unwrap();
+    lab.members[2].poke(4096, &old.encode()[..]);
+    lab.members[1].poke(4096, &[0; 4096]);
+    lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
+    // Once m0 went on without m1, the other two may have done so without m0.
+    lab.stop();
+    let split = lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap_err();
+    assert!(split.to_string().contains("split brain"), "{split}");
+}
+
 /// An old member that was cut off while it wrote down that m0 failed: m1, whom it counts, went on without it, and has
 /// failed since. Once it was enough that none of those who are left were among them it counts.
 #[test]

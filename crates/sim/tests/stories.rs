@@ -49,4 +49,6 @@ fn stories_that_ended_badly_end_well() {
     ends_well(&Plan::new(1973));
     // The same, when all whom that member counted had failed or gone since, and others had joined.
     ends_well(&Plan::new(42234));
+    // The same, when the one whom both count was absent.
+    ends_well(&Plan::new(18307));
 }

@@ -337,9 +337,9 @@ fn check_split(
 }
 
 /// Whether a member that was left out as failed is of a side that went on without the chosen ones: it calls some of them
-/// faulty and counts none as active, nor a witness who went on with them and without it. One that counts such was only
+/// faulty, and counts none that they count, nor a witness who went on with them and without it. One that counts such was only
 /// about to write down a failure when it was cut off: had its side gone on, it would have called all that were not there
-/// faulty.
+/// faulty; and so would theirs. Whom both count need not be there now.
 fn is_other_side(
     own: &Superblock,
     fresh: &Superblock,
@@ -348,13 +348,15 @@ fn is_other_side(
 ) -> bool {
     let calls_faulty =
         |who: &Superblock, whom: &Superblock| who.roles.of(whom.dev_number) == Some(Role::Faulty);
-    let counts = |whom: &Superblock| matches!(own.roles.of(whom.dev_number), Some(Role::Active(_)));
+    let counts = |number: u32| matches!(own.roles.of(number), Some(Role::Active(_)));
+    let shares_a_member =
+        (0..fresh.raid_disks as u16).filter_map(|slot| fresh.roles.device_in(slot)).any(counts);
     calls_faulty(fresh, own)
         && matches!(own.role(), Role::Active(_))
         && active.iter().any(|chosen| calls_faulty(own, chosen))
-        && !active.iter().any(|chosen| counts(chosen))
+        && !shares_a_member
         && !witnesses.iter().any(|witness| {
-            counts(witness)
+            counts(witness.dev_number)
                 && calls_faulty(witness, own)
                 && !active.iter().any(|chosen| calls_faulty(witness, chosen))
         })

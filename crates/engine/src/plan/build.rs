@@ -326,7 +326,7 @@ mod tests {
             columns.push(ColumnState::empty(Presence::Present));
             let redundancy = Redundancy::Parity { trusted: true };
             let state = StripeState { columns, data_columns: 4, redundancy };
-            let plan = build(&state, &Cost, &NoCosts).unwrap();
+            let plan = build(&state, &Cost::default(), &NoCosts).unwrap();
             assert!(plan.bands.len() > 32, "{}", plan.bands.len());
             assert!(plan.rows() == state.dirty_rows());
             let settled = |band: &Band| !band.free || matches!(band.cycle, Cycle::Rmw | Cycle::Rcw);

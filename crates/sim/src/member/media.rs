@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stripewise_device::WriteBufs;
 
+use super::image::Image;
+
 /// The unit of tearing, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
 
@@ -35,9 +37,9 @@ struct Pending {
 /// A member's bytes.
 pub(super) struct Media {
     /// What reads see.
-    current: Vec<u8>,
+    current: Image,
     /// What is on the medium for certain.
-    stable: Vec<u8>,
+    stable: Image,
     /// The version of each sector on the medium.
     stable_version: Vec<u64>,
     /// Completed writes of which something may be volatile, oldest first.
@@ -67,8 +69,8 @@ pub(super) struct FlushPoint {
 impl Media {
     pub(super) fn new(size_bytes: usize) -> Self {
         Self {
-            current: vec![0; size_bytes],
-            stable: vec![0; size_bytes],
+            current: Image::zeroed(size_bytes),
+            stable: Image::zeroed(size_bytes),
             stable_version: vec![0; size_bytes / SECTOR_BYTES],
             cache: VecDeque::new(),
             pending: BTreeMap::new(),
@@ -85,12 +87,12 @@ impl Media {
 
     /// As [`Media::bytes`]; only for looking.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.current
+        self.current.bytes_mut()
     }
 
     /// Changes bytes for good, behind everybody's back.
     pub(super) fn poke(&mut self, offset: usize, bytes: &[u8]) {
-        self.current[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.current.put(offset, bytes);
         self.version += 1;
         let first = offset / SECTOR_BYTES;
         let last = (offset + bytes.len()).div_ceil(SECTOR_BYTES);
@@ -126,7 +128,7 @@ impl Media {
         self.version += 1;
         let mut at = offset;
         for buf in &content {
-            self.current[at..at + buf.len()].copy_from_slice(buf);
+            self.current.put(at, buf);
             at += buf.len();
         }
         let cached = Cached { version: self.version, offset, content };
@@ -180,8 +182,8 @@ impl Media {
             if keep(rng) {
                 self.harden(sector, cached.version, Some(bytes));
             }
-            let at = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
-            self.current[at.clone()].copy_from_slice(&self.stable[at]);
+            let at = sector * SECTOR_BYTES;
+            self.current.put(at, &self.stable[at..at + SECTOR_BYTES]);
         }
     }
 
@@ -196,9 +198,9 @@ impl Media {
         if self.stable_version[sector] >= version {
             return;
         }
-        let at = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
-        let bytes = bytes.unwrap_or(&self.current[at.clone()]);
-        self.stable[at].copy_from_slice(bytes);
+        let at = sector * SECTOR_BYTES;
+        let bytes = bytes.unwrap_or(&self.current[at..at + SECTOR_BYTES]);
+        self.stable.put(at, bytes);
         self.stable_version[sector] = version;
     }
 }

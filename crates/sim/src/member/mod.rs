@@ -3,6 +3,7 @@
 //!
 //! Errors that a member admits to come from [`stripewise_device::wrap::Fault`], which stacks on this.
 
+mod image;
 mod media;
 
 use std::{sync::Arc, time::Duration};

@@ -1,6 +1,9 @@
 //! What the papers leave as future work: the choice by exact extents and by what members are measured to cost.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use smallvec::SmallVec;
 
@@ -18,7 +21,7 @@ pub(super) static POLICY: Policy = Policy {
     summary: "what reads the fewest blocks (RCW, if equal), or what costs less than that by a tenth, by exact extents and what \
               each member is measured to take",
     number: 4,
-    make: || Arc::new(Cost),
+    make: || Arc::new(Cost::default()),
 };
 
 /// Estimates what each cycle costs and leaves what reads the fewest blocks for what is cheaper by a tenth
@@ -28,8 +31,12 @@ pub(super) static POLICY: Policy = Policy {
 /// for as many requests as wait there, less what the same requests wait for elsewhere. So a busy member's time is dear and an idle one's is nearly free, which is what
 /// makes parity on an SSD cheap. The rows of a stripe are looked at together: two bands of one stripe that choose
 /// alike read the same columns in one run, which is why `modified` is ahead of `modthresh` just past half a stripe.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Cost;
+///
+/// It keeps to what it left that for as long as that is cheaper at all.
+#[derive(Debug, Default)]
+pub struct Cost {
+    left: Left,
+}
 
 impl WriteSelection for Cost {
     fn policy(&self) -> &'static Policy {
@@ -47,14 +54,47 @@ impl WriteSelection for Cost {
             // Large, so it is made in its place.
             let mut weighing = Weighing::default();
             weighing.take_in(stripe, costs, weighed);
-            weighing.choose(weighed);
+            weighing.choose(weighed, &self.left);
         }
     }
 }
 
-/// What a price must fall below, beside that of fewest reads: measured times scatter, and of two ways that cost the same
-/// the one that asks less of the members is right more often. The summary above and docs/policies.md call it a tenth.
+/// What a price must fall below, beside that of fewest reads, for those to be left: measured times scatter, and of two ways
+/// that cost the same the one that asks less of the members is right more often. The summary above and docs/policies.md
+/// call it a tenth.
 const MARGIN: f32 = 0.9;
+
+/// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each. Without this
+/// memory, what is cheaper by about a tenth would be chosen now and not the next time, and requests of both kinds would
+/// get in each other's way.
+#[derive(Debug, Default)]
+struct Left([AtomicU64; COUNTS_MAX * COUNTS_MAX / 64]);
+
+/// Counts from here on are not remembered.
+const COUNTS_MAX: usize = 16;
+
+impl Left {
+    /// The word and the bit of a band.
+    fn place(&self, band: &Band) -> Option<(&AtomicU64, u64)> {
+        let (rmw, rcw) = (band.rmw as usize, band.rcw as usize);
+        let place = rmw * COUNTS_MAX + rcw;
+        (rmw.max(rcw) < COUNTS_MAX).then(|| (&self.0[place / 64], 1 << (place % 64)))
+    }
+
+    fn is_left(&self, band: &Band) -> bool {
+        self.place(band).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    }
+
+    /// Written only where it changes: all writers read it.
+    fn note(&self, band: &Band, is_left: bool) {
+        let Some((word, bit)) = self.place(band) else { return };
+        match (word.load(Relaxed) & bit != 0, is_left) {
+            (false, true) => drop(word.fetch_or(bit, Relaxed)),
+            (true, false) => drop(word.fetch_and(!bit, Relaxed)),
+            _ => {}
+        }
+    }
+}
 
 /// How much of what members take from others is the same requests' waiting. Others wait at several members at once as this
 /// write does, and what is delayed at two of them is delayed once: between requests that all wait at the same members (1)
@@ -128,15 +168,16 @@ impl Weighing {
         self.visits.push((bit, Visit::to(band.rows)));
     }
 
-    /// Starts with what reads the fewest blocks, and leaves that for what is cheaper by more than estimates are wrong: all
-    /// bands alike, then each by itself.
-    fn choose(&mut self, bands: &mut [Band]) {
-        let mut rmw = self.fewest_reads(bands);
+    /// Starts with what was chosen for such bands the last time, and changes to what is cheaper by more than estimates are
+    /// wrong: all bands alike, then each by itself.
+    fn choose(&mut self, bands: &mut [Band], left: &Left) {
+        let fewest = Self::set_of(bands, |band| band.rmw < band.rcw);
+        let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(band));
         let mut best = self.price_ns(rmw);
         for alike in [self.free, 0] {
             if !self.free.is_power_of_two() && alike != rmw {
                 let price = self.price_ns(alike);
-                if price < best * MARGIN {
+                if price < best * margin(fewest, rmw, alike) {
                     (rmw, best) = (alike, price);
                 }
             }
@@ -146,17 +187,17 @@ impl Weighing {
             let other = self.price_ns(rmw ^ bit);
             let (rmw_ns, rcw_ns) = if rmw & bit != 0 { (best, other) } else { (other, best) };
             band.estimate = Some(Estimate { rmw_ns: rmw_ns as u64, rcw_ns: rcw_ns as u64 });
-            if other < best * MARGIN {
+            if other < best * margin(fewest, rmw, rmw ^ bit) {
                 (rmw, best) = (rmw ^ bit, other);
             }
             band.cycle = if rmw & bit != 0 { Cycle::Rmw } else { Cycle::Rcw };
+            left.note(band, (rmw ^ fewest) & bit != 0);
         }
     }
 
-    /// The bands that md would read, modify and write.
-    fn fewest_reads(&self, bands: &[Band]) -> BandSet {
-        let fewer = |(_, band): &(usize, &Band)| band.free && band.rmw < band.rcw;
-        bands.iter().enumerate().filter(fewer).fold(0, |set, (index, _)| set | 1 << index)
+    fn set_of(bands: &[Band], test: impl Fn(&Band) -> bool) -> BandSet {
+        let found = bands.iter().enumerate().filter(|(_, band)| band.free && test(band));
+        found.fold(0, |set, (index, _)| set | 1 << index)
     }
 
     /// The price of the stripe's write with these of the free bands by RMW and the others by RCW.
@@ -199,6 +240,11 @@ impl Weighing {
     }
 }
 
+/// What the price of a change must fall below: going back to fewest reads needs no doubt.
+fn margin(fewest: BandSet, from: BandSet, to: BandSet) -> f32 {
+    if (to ^ fewest).count_ones() > (from ^ fewest).count_ones() { MARGIN } else { 1.0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,7 +259,7 @@ mod tests {
         let (start, len) = (start_kib << 10, len_kib << 10);
         let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
         let state = StripeState::for_write(&geometry, &span, true, |_| Presence::Present);
-        let plan = build(&state, &Cost, &costs).unwrap();
+        let plan = build(&state, &Cost::default(), &costs).unwrap();
         plan.bands.iter().map(|band| (band.rows.len(), band.cycle)).collect()
     }
 
