@@ -1,6 +1,6 @@
 //! The command line. Words and long options are mdadm's where it has one.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use stripewise::{geometry::MEMBERS_MAX, locking::Preset, plan::selection::Policy};
@@ -14,6 +14,7 @@ use crate::{
     protocol::{AttachChoice, ClassChoice, ScrubAction},
     rundir::parse_name,
     sizes::parse_size,
+    times::parse_time,
 };
 
 /// Parity arrays in user space: fast and safe small writes on any mix of disks, on-disk compatible with Linux md.
@@ -328,12 +329,34 @@ pub(crate) struct CreateArgs {
     /// alone.
     #[arg(long)]
     pub(crate) no_measure: bool,
-    /// Worker threads of the array's daemon, while it runs.
-    #[arg(long, default_value_t = 1, value_parser = within(1..=THREADS_MAX))]
-    pub(crate) threads: usize,
+    #[command(flatten)]
+    pub(crate) workers: WorkerArgs,
     /// Block devices or files, by role; the word `missing` for a member to be added later.
     #[arg(required = true)]
     pub(crate) devices: Vec<String>,
+}
+
+/// The workers of an array's daemon, while it runs.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WorkerArgs {
+    /// Worker threads of the array's daemon, while it runs; as many as there are cores, if left out.
+    #[arg(long, value_parser = within(1..=THREADS_MAX))]
+    pub(crate) threads: Option<usize>,
+    /// Has a thread of the kernel's take what each worker asks of members, without system calls. It takes a core for itself,
+    /// until there was no work for IDLE: seconds, or a number with ms or s; 100ms, if left out.
+    #[arg(
+        long,
+        value_name = "IDLE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "100ms",
+        value_parser = parse_time
+    )]
+    pub(crate) sq_poll: Option<Duration>,
+    /// Asks members for their completions instead of being interrupted, where their queues can be polled (NVMe with
+    /// `nvme.poll_queues`; /sys/block/DEVICE/queue/io_poll says so). A worker with I/O under way takes its core for itself.
+    #[arg(long)]
+    pub(crate) io_poll: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -354,9 +377,8 @@ pub(crate) struct AssembleArgs {
     /// Write nothing.
     #[arg(long, short = 'o')]
     pub(crate) readonly: bool,
-    /// Worker threads of the array's daemon, while it runs.
-    #[arg(long, default_value_t = 1, value_parser = within(1..=THREADS_MAX))]
-    pub(crate) threads: usize,
+    #[command(flatten)]
+    pub(crate) workers: WorkerArgs,
     /// The members, in any order.
     #[arg(required = true)]
     pub(crate) devices: Vec<String>,

@@ -122,6 +122,14 @@ fn what_cannot_be_measured_is_refused() {
     let refused = |options: &str, words: &[&str]| {
         drop(sandbox.fails(1, &format!("bench nbd {options}"), &[""; 0], words))
     };
-    refused("--connections 0", &["--connections 0", "at least"]);
+    for (option, words) in [
+        ("--connections 0", "give a whole number from 1 to 1000"),
+        ("--turns 0", "give a whole number from 1 to 1000"),
+        ("--seconds=-1", "not a time above 0"),
+        ("--seconds 1e30", "not a time above 0"),
+    ] {
+        drop(sandbox.fails(2, &format!("bench nbd {option}"), &[""; 0], &[words]));
+    }
+    refused("--size 16500K", &["--size", "not a multiple of 1 MiB"]);
     refused("--size 1M --connections 1,4", &["--size 1 MiB", "4 MiB"]);
 }

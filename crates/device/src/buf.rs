@@ -3,7 +3,8 @@
 //! An [`IoBuf`] is the only way to a range of an allocation, so it can be written; it can be split into disjoint
 //! parts (a read that scatters over members) and frozen into a [`SharedBuf`], which is read-only and cheap to clone
 //! (a write that goes to several members). Both keep the allocation alive, so an I/O in flight never outlives its
-//! memory, whatever its caller drops. Freed allocations go to a per-thread pool.
+//! memory, whatever its caller drops. Freed allocations go to a per-thread pool. Memory comes from slabs that rings register
+//! ([`arena`](crate::arena)), or from the heap.
 
 #![allow(unsafe_code)]
 
@@ -15,13 +16,16 @@ use std::{
     ptr::NonNull,
 };
 
-use crate::sync::seam::atomic::{AtomicUsize, Ordering, fence};
+use crate::{
+    arena,
+    sync::seam::atomic::{AtomicUsize, Ordering, fence},
+};
 
 /// Alignment of every allocation, in bytes: the strictest that O_DIRECT asks for.
 pub const BUF_ALIGN: usize = 4096;
 
 /// Allocations of up to this many bytes are pooled.
-const POOLED_BYTES_MAX: usize = 2 << 20;
+const POOLED_BYTES_MAX: usize = arena::SLAB_BYTES;
 const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
 /// What one thread's pool keeps of each size class at most, in bytes. Ten classes: 160 MiB a thread at the worst.
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
@@ -54,11 +58,16 @@ unsafe impl Sync for Allocation {}
 
 impl Allocation {
     fn new(capacity: usize) -> Self {
+        let start = class_of(capacity).and_then(|_| arena::take(capacity));
+        let start = start.unwrap_or_else(|| Self::from_heap(capacity));
+        Self { start, capacity, holders: AtomicUsize::new(1) }
+    }
+
+    fn from_heap(capacity: usize) -> NonNull<u8> {
         let layout = Self::layout(capacity);
         // SAFETY: the layout's size is not zero (capacity is at least BUF_ALIGN).
         let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, capacity, holders: AtomicUsize::new(1) }
+        NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
     fn layout(capacity: usize) -> Layout {
@@ -68,6 +77,9 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if arena::give_back(self.start, self.capacity) {
+            return;
+        }
         // SAFETY: `start` came from `alloc_zeroed` with this same layout and is freed only here.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
     }

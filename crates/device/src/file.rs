@@ -7,11 +7,11 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use rustix::fs::SeekFrom;
@@ -20,7 +20,10 @@ use thiserror::Error;
 use crate::{
     Completion, Device, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
     WriteBufs, WriteFlags, ZeroFlags,
-    uring::op::{Command, OpHandle, Outcome, Payload},
+    uring::{
+        files::{self, OpenFile},
+        op::{Command, FileRequest, OpHandle, Outcome, Payload},
+    },
 };
 
 /// Why a member could not be opened.
@@ -56,14 +59,18 @@ const EXTENTS_MAX: usize = 1024;
 pub struct FileOptions {
     /// Open for reading only, without claiming it.
     pub read_only: bool,
+    /// Take it for one whose queue can be polled even where the system does not say so.
+    pub poll: bool,
 }
 
 /// A member on a block device or regular file.
 #[derive(Debug)]
 pub struct FileDevice {
     info: DeviceInfo,
-    fd: Arc<OwnedFd>,
+    file: Arc<OpenFile>,
     is_block: bool,
+    /// Whether its queue can be polled; false once the kernel has refused.
+    can_poll: Arc<AtomicBool>,
 }
 
 impl FileDevice {
@@ -80,18 +87,34 @@ impl FileDevice {
         if !is_block && !metadata.is_file() {
             return Err(OpenError::WrongKind { path: name });
         }
-        let file = open_direct(path, is_block, options).map_err(|e| busy_or_os(&name, e))?;
-        if !options.read_only && !is_block {
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-                .map_err(|e| busy_or_os(&name, e.into()))?;
-        }
+        let claim = || claim(path, &name, is_block, options);
+        let file = match claim() {
+            Err(OpenError::Busy { .. }) => {
+                // It may be one of ours that workers are about to let go of.
+                files::wait_for_leaving();
+                claim()?
+            }
+            claimed => claimed?,
+        };
         let info = if is_block {
             block_info(name.clone(), &file, metadata.rdev()).map_err(os)?
         } else {
             file_info(name.clone(), &file, metadata.len(), metadata.dev()).map_err(os)?
         };
-        Ok(Self { info, fd: Arc::new(file.into()), is_block })
+        let dev = if is_block { metadata.rdev() } else { metadata.dev() };
+        let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
+        Ok(Self { info, file: OpenFile::new(file.into()), is_block, can_poll })
     }
+}
+
+/// Opens a member, so that nobody else does, unless it is only to be read.
+fn claim(path: &Path, name: &str, is_block: bool, options: FileOptions) -> Result<File, OpenError> {
+    let file = open_direct(path, is_block, options).map_err(|e| busy_or_os(name, e))?;
+    if !options.read_only && !is_block {
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+            .map_err(|e| busy_or_os(name, e.into()))?;
+    }
+    Ok(file)
 }
 
 /// Opens with O_DIRECT where the file system has it; tmpfs and a few others do not.
@@ -133,11 +156,19 @@ fn block_size_bytes(file: &File) -> rustix::io::Result<u64> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }
 
-/// What sysfs says of the disk that holds device number `dev`; a partition's queue is its parent's.
-fn media_kind(dev: u64) -> MediaKind {
+/// What sysfs says of the queue of the disk that holds device number `dev`; a partition's queue is its parent's.
+fn queue_value(dev: u64, name: &str) -> Option<String> {
     let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    let read = |suffix: &str| std::fs::read_to_string(format!("{base}{suffix}")).ok();
-    match read("/queue/rotational").or_else(|| read("/../queue/rotational")).as_deref().map(str::trim) {
+    let read = |folder: &str| std::fs::read_to_string(format!("{base}/{folder}/{name}")).ok();
+    read("queue").or_else(|| read("../queue")).map(|value| value.trim().to_owned())
+}
+
+fn queue_says(dev: u64, name: &str, value: &str) -> bool {
+    queue_value(dev, name).as_deref() == Some(value)
+}
+
+fn media_kind(dev: u64) -> MediaKind {
+    match queue_value(dev, "rotational").as_deref() {
         Some("1") => MediaKind::Hdd,
         Some("0") => MediaKind::Ssd,
         _ => MediaKind::Unknown,
@@ -177,16 +208,16 @@ impl Device for FileDevice {
         if self.is_block {
             return IoFuture::ready(Ok(vec![Extent { len_bytes: range.end - range.start, is_hole: false }]));
         }
-        let extents = file_extents(&self.fd, range);
+        let extents = file_extents(self.file.as_fd(), range);
         // What a file has lost at its end is no hole.
-        let size_bytes = rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64);
+        let size_bytes = rustix::fs::fstat(&*self.file).map_or(0, |stat| stat.st_size as u64);
         let whole = size_bytes >= self.info.size_bytes;
         IoFuture::ready(if whole { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) })
     }
 }
 
 /// Cuts a range of a file at its holes; what the file system does not tell counts as stored.
-fn file_extents(fd: &OwnedFd, range: std::ops::Range<u64>) -> Vec<Extent> {
+fn file_extents(fd: BorrowedFd<'_>, range: std::ops::Range<u64>) -> Vec<Extent> {
     let mut extents = Vec::new();
     let mut at = range.start;
     while at < range.end && extents.len() < EXTENTS_MAX {
@@ -210,7 +241,8 @@ fn file_extents(fd: &OwnedFd, range: std::ops::Range<u64>) -> Vec<Extent> {
 impl FileDevice {
     fn submit(&self, command: Command, payload: Payload) -> OpHandle {
         let file_bytes = if self.is_block { 0 } else { self.info.size_bytes };
-        OpHandle::submit_to_file(&self.fd, file_bytes, command, payload)
+        let (file, can_poll) = (&self.file, &self.can_poll);
+        OpHandle::submit_to_file(FileRequest { file, file_bytes, can_poll, command, payload })
     }
 
     /// Whether this is a block device (else a regular file).
@@ -220,7 +252,13 @@ impl FileDevice {
 
     /// The descriptor, for callers that must ask the kernel more about the file.
     pub fn as_raw_fd(&self) -> i32 {
-        self.fd.as_fd().as_raw_fd()
+        self.file.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        self.file.leave();
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! This crate and `parity` are the homes of `unsafe`; each block says why it is sound.
 
+mod arena;
 pub mod buf;
 mod device;
 mod env;

@@ -194,6 +194,7 @@ impl Bytes {
     }
 
     fn copy_in_uncached(&self, offset: usize, from: &[u8]) {
+        let _part = within(Part::Copy);
         // SAFETY: as in `copy_in`.
         unsafe { racing::copy_uncached(from.as_ptr(), self.at(offset, from.len()), from.len()) }
     }

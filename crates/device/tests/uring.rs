@@ -50,26 +50,98 @@ fn written_bytes_are_read_back_scattered() {
     });
 }
 
-#[test]
-fn many_requests_share_the_ring() {
-    let runtime = Runtime::start(&RuntimeOptions { threads: 1, queue_depth: 16 }).unwrap();
-    let (_file, device) = file_device(8 * MIB);
+/// Ten times what the queue holds: the backlog must drain, in any order.
+fn write_and_read_much(runtime: &Runtime, device: Arc<FileDevice>) {
     runtime.block_on(async move {
-        // Ten times the queue: the backlog must drain, in any order.
         let writes: Vec<_> = (0..160u64)
             .map(|i| {
                 let data = IoBuf::copy_of(&[i as u8; 4096]).freeze();
-                device.write(i * 4096, smallvec![data], WriteFlags::default())
+                device.write(i * 4096, smallvec![data], WriteFlags { fua: i % 4 == 0 })
             })
             .collect();
         for write in writes {
             write.await.unwrap();
         }
+        device.flush().await.unwrap();
         for i in 0..160u64 {
             let block = device.read(i * 4096, smallvec![IoBuf::with_len(4096)]).await.into_one().unwrap();
             assert!(block.iter().all(|b| *b == i as u8), "block {i}");
         }
     });
+}
+
+#[test]
+fn many_requests_share_the_ring() {
+    let runtime = Runtime::start(&RuntimeOptions { queue_depth: 16, ..RuntimeOptions::default() }).unwrap();
+    let (_file, device) = file_device(8 * MIB);
+    write_and_read_much(&runtime, device);
+}
+
+/// The kernel's thread falls asleep in between, and has to be woken.
+#[test]
+fn a_thread_of_the_kernels_may_take_what_is_submitted() {
+    let sq_poll_idle = Some(Duration::from_millis(1));
+    let options = RuntimeOptions { queue_depth: 16, sq_poll_idle, ..RuntimeOptions::default() };
+    let runtime = Runtime::start(&options).unwrap();
+    for _ in 0..3 {
+        let (_file, device) = file_device(8 * MIB);
+        write_and_read_much(&runtime, device);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Where the file's queue cannot be polled after all, the kernel says so or interrupts; either way all is done.
+#[test]
+fn completions_may_be_asked_for_instead_of_waited_for() {
+    let options = RuntimeOptions { queue_depth: 16, io_poll: true, ..RuntimeOptions::default() };
+    let runtime = Runtime::start(&options).unwrap();
+    let folders = [std::path::Path::new(env!("CARGO_TARGET_TMPDIR")), std::path::Path::new("/dev/shm")];
+    for folder in folders {
+        let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+        file.as_file().set_len(8 * MIB).unwrap();
+        let options = FileOptions { poll: true, ..FileOptions::default() };
+        let device = Arc::new(FileDevice::open(file.path(), options).unwrap());
+        write_and_read_much(&runtime, device);
+    }
+}
+
+#[test]
+fn buffers_that_rings_do_not_register_are_as_good() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (_file, device) = file_device(8 * MIB);
+    runtime.block_on(async move {
+        let mut data = IoBuf::with_len(3 << 20);
+        fastrand::Rng::with_seed(7).fill(&mut data);
+        let (data, len) = (data.freeze(), 3 << 20);
+        device.write(4096, smallvec![data.clone()], WriteFlags::default()).await.unwrap();
+        let read = device.read(4096, smallvec![IoBuf::with_len(len)]).await.into_one().unwrap();
+        assert!(read[..] == data[..]);
+    });
+}
+
+/// Workers keep a file open that they have registered. Its owner cannot wait for them, whoever opens it next does.
+#[test]
+fn a_member_that_was_dropped_can_be_opened_again_at_once() {
+    let runtime = Runtime::start(&RuntimeOptions { threads: 2, ..RuntimeOptions::default() }).unwrap();
+    let (file, mut device) = file_device(MIB);
+    for round in 0..50 {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for worker in 0..2 {
+            let (device, sender) = (device.clone(), sender.clone());
+            let task = async move {
+                let read = device.read(0, smallvec![IoBuf::with_len(4096)]).await;
+                drop(device);
+                sender.send(read.result).unwrap();
+            };
+            runtime.spawn_on(worker, Box::pin(task));
+        }
+        (0..2).for_each(|_| receiver.recv().unwrap().unwrap());
+        drop(device);
+        device = match FileDevice::open(file.path(), FileOptions::default()) {
+            Ok(device) => Arc::new(device),
+            Err(error) => panic!("round {round}: {error}"),
+        };
+    }
 }
 
 #[test]
@@ -118,7 +190,10 @@ fn a_member_is_opened_once() {
     let (file, _device) = file_device(MIB);
     let again = FileDevice::open(file.path(), FileOptions::default());
     assert!(matches!(again, Err(OpenError::Busy { .. })), "{again:?}");
-    assert!(FileDevice::open(file.path(), FileOptions { read_only: true }).is_ok(), "looking is allowed");
+    assert!(
+        FileDevice::open(file.path(), FileOptions { read_only: true, ..FileOptions::default() }).is_ok(),
+        "looking is allowed"
+    );
 }
 
 #[test]
@@ -131,7 +206,8 @@ fn directories_and_character_devices_are_refused() {
 
 #[test]
 fn timers_and_other_workers_wake_tasks() {
-    let runtime = Runtime::start(&RuntimeOptions { threads: 2, queue_depth: 8 }).unwrap();
+    let runtime =
+        Runtime::start(&RuntimeOptions { threads: 2, queue_depth: 8, ..RuntimeOptions::default() }).unwrap();
     let env = runtime.env();
     let event = Event::<u32>::default();
     let (started, set) = (Instant::now(), event.clone());

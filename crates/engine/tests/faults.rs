@@ -336,6 +336,26 @@ fn an_old_member_is_no_half_of_an_array_that_cannot_split() {
     lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
 }
 
+/// Both halves of a mirror went on alone, and each took a new member: both gave it the same number.
+#[test]
+fn halves_that_each_took_a_new_member_are_two_sides() {
+    let mut lab = Lab::new(27, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 });
+    lab.run_clients(1, 5);
+    lab.stop();
+    use stripewise_format::md::Role::{Active, Faulty};
+    for (member, roles) in [(0, [Active(0), Faulty, Active(1)]), (1, [Faulty, Active(1), Active(0)])] {
+        let block = lab.members[member].snapshot().bytes()[4096..8192].to_vec();
+        let mut superblock = Superblock::decode(&block, 8).unwrap();
+        for (number, role) in (0..).zip(roles) {
+            superblock.roles.set(number, role).unwrap();
+        }
+        superblock.events += 10 * member as u64;
+        lab.members[member].poke(4096, &superblock.encode()[..]);
+    }
+    let split = lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap_err();
+    assert!(split.to_string().contains("split brain"), "{split}");
+}
+
 /// The same member, when m1 still belongs to the array and only is not there.
 #[test]
 fn an_old_member_that_counts_one_who_is_absent_now_is_no_half_of_a_split_array() {

@@ -15,7 +15,7 @@ use super::print_json;
 use crate::{
     args::{CreateArgs, MapChoice},
     client,
-    daemon::{self, CreateSpec, DaemonSpec, Opening, start_daemon},
+    daemon::{self, CreateSpec, DaemonSpec, Opening, WorkerSpec, start_daemon},
     given::{absolute_path, check_given_once, given_classes, is_same_device},
     output,
     probe::probe,
@@ -125,7 +125,7 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     let member = |device: &String| if device == MISSING { Ok(None) } else { path(device).map(Some) };
     Ok(DaemonSpec {
         name: args.name.clone(),
-        threads: args.threads,
+        workers: WorkerSpec::new(&args.workers),
         opening: Opening::Create(CreateSpec {
             level: args.level,
             chunk_bytes: args.chunk.filter(|_| args.level != 1).unwrap_or(CHUNK_BYTES_DEFAULT),

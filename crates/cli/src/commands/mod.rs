@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::{
     args::{AssembleArgs, BenchCommand, Cli, Command, DetachArgs, StopArgs},
     bench, client, daemon,
-    daemon::{DaemonSpec, Opening, start_daemon},
+    daemon::{DaemonSpec, Opening, WorkerSpec, start_daemon},
     demo, explain,
     given::{absolute_path, absolute_paths, check_given_once, is_same_device},
     output,
@@ -89,12 +89,13 @@ fn chosen<'a>(status: &'a ArrayStatus, device: Option<&str>) -> anyhow::Result<V
 }
 
 fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let AssembleArgs { name, run, force, readonly, threads, devices } = args;
+    let AssembleArgs { name, run, force, readonly, workers, devices } = args;
     let devices = absolute_paths(&devices)?;
     client::check_name(&name)?;
     check_given_once(&devices)?;
+    let workers = WorkerSpec::new(&workers);
     let opening = Opening::Assemble { devices, run, force, read_only: readonly };
-    let status = start_daemon(&DaemonSpec { name, threads, opening })?;
+    let status = start_daemon(&DaemonSpec { name, workers, opening })?;
     for device in &status.forced {
         let lost = "taken by force, what was written since it left is lost";
         eprintln!("stripewise: {}: {lost}: {device}", status.name);

@@ -36,7 +36,7 @@ pub(crate) use name::taken;
 pub(crate) use open::preview;
 pub(crate) use remains::{are_listed as remains_are_listed, clear as clear_remains};
 use signal_hook::iterator::Signals;
-pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, start_daemon};
+pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, WorkerSpec, start_daemon};
 use state::{DaemonState, Notes};
 
 use crate::{

@@ -20,8 +20,7 @@ use super::{
 
 /// Opens members and array.
 pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
-    let runtime = RuntimeOptions { threads: spec.threads, ..RuntimeOptions::default() };
-    let host = start_host(runtime)?;
+    let host = start_host(spec.workers.runtime_options())?;
     let array = match &spec.opening {
         Opening::Create(create) => make(&host, &spec.name, create)?,
         Opening::Assemble { devices, run, force, read_only } => {
@@ -47,7 +46,10 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
 pub(crate) fn preview(name: &str, spec: &CreateSpec) -> anyhow::Result<Preview> {
     let host = start_host(RuntimeOptions::default())?;
     let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
-        Ok(Arc::new(FileDevice::open(member_name(path), FileOptions { read_only: true })?))
+        Ok(Arc::new(FileDevice::open(
+            member_name(path),
+            FileOptions { read_only: true, ..FileOptions::default() },
+        )?))
     };
     let options = create_options(name, spec, open)?;
     let env = host.env();

@@ -3,14 +3,19 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
+    num::NonZero,
     process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use stripewise::uring::RuntimeOptions;
 
 use super::caller;
 use crate::{
+    args::{THREADS_MAX, WorkerArgs},
     client,
     protocol::{ArrayStatus, ClassChoice, Reply},
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
@@ -21,8 +26,29 @@ use crate::{
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct DaemonSpec {
     pub(crate) name: String,
-    pub(crate) threads: usize,
+    pub(crate) workers: WorkerSpec,
     pub(crate) opening: Opening,
+}
+
+/// Its workers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct WorkerSpec {
+    threads: usize,
+    sq_poll_idle: Option<Duration>,
+    io_poll: bool,
+}
+
+impl WorkerSpec {
+    pub(crate) fn new(args: &WorkerArgs) -> Self {
+        let cores = || thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+        let threads = args.threads.unwrap_or_else(cores);
+        Self { threads, sq_poll_idle: args.sq_poll, io_poll: args.io_poll }
+    }
+
+    pub(super) fn runtime_options(&self) -> RuntimeOptions {
+        let Self { threads, sq_poll_idle, io_poll } = *self;
+        RuntimeOptions { threads, sq_poll_idle, io_poll, ..RuntimeOptions::default() }
+    }
 }
 
 /// How the array comes to be.

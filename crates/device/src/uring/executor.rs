@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use smallvec::smallvec;
 
 use super::{
+    RuntimeOptions,
     op::{Command, OpHandle, Payload},
     reactor, timer,
 };
@@ -101,7 +102,7 @@ impl Inbox {
         self.wake();
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
@@ -134,8 +135,8 @@ async fn watch_eventfd(inbox: Arc<Inbox>) {
 }
 
 /// Runs a worker on this thread until it is stopped.
-pub(super) fn run(inbox: &Arc<Inbox>, queue_depth: u32) -> io::Result<()> {
-    reactor::install(inbox.id, queue_depth)?;
+pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()> {
+    reactor::install(inbox, options)?;
     LOCAL.set(Some(Local { id: inbox.id, ready: VecDeque::new() }));
     inbox.spawn(Box::pin(watch_eventfd(inbox.clone())));
     let mut wakers = Vec::new();
@@ -173,12 +174,13 @@ fn run_ready_tasks() {
 
 /// Submits, waits if there is nothing else to do, and wakes the tasks whose I/O or time has come.
 fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
-    let idle = with_local(|local| local.ready.is_empty()) && go_to_sleep(inbox);
+    let polling = reactor::with(|reactor| reactor.is_polling());
+    let idle = !polling && with_local(|local| local.ready.is_empty()) && go_to_sleep(inbox);
     let wait = idle.then(|| {
         timer::next_deadline()
             .map_or(SLEEP_MAX, |d| d.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
     });
-    if idle || reactor::with(|reactor| reactor.has_unsubmitted()) {
+    if idle || polling || reactor::with(|reactor| reactor.has_unsubmitted()) {
         reactor::with(|reactor| reactor.submit_and_wait(wait))?;
     }
     inbox.sleeping.store(false, Ordering::SeqCst);

@@ -6,9 +6,11 @@
 //! sleeps, an eventfd. The figures behind this choice are in `docs/design/io-runtime.md`.
 
 mod executor;
+pub(crate) mod files;
 pub mod net;
 pub(crate) mod op;
 mod reactor;
+mod ring;
 mod runtime;
 mod timer;
 

@@ -49,6 +49,9 @@ impl Stream {
 
     /// Takes at once what is there; only what must be waited for goes through the ring.
     fn receive_as(&self, command: Command, mut buf: IoBuf) -> IoFuture<Received> {
+        if buf.is_empty() {
+            return IoFuture::ready(Received { result: Ok(0), buf });
+        }
         let received = match rustix::net::recv(&self.fd, &mut buf[..], RecvFlags::DONTWAIT) {
             Ok((_, received)) => Some(received),
             Err(Errno::AGAIN | Errno::INTR) => None,

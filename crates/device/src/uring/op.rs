@@ -4,14 +4,17 @@
 //! what makes the raw pointers in the ring sound.
 
 use std::{
-    os::fd::{AsRawFd, OwnedFd},
-    sync::Arc,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
 };
 
 use io_uring::{opcode, squeue, types};
 
-use super::reactor;
+use super::{files::OpenFile, reactor};
 use crate::{IoError, IoErrorKind, ReadBufs, WriteBufs, bufs_len};
 
 /// What a request lends to the kernel.
@@ -68,21 +71,66 @@ pub(super) enum Waiting {
     Orphan,
 }
 
+/// Whom a request is about.
+pub(super) enum Target {
+    /// Kept open until completion, so that a reused descriptor number can never be hit.
+    Socket(Arc<OwnedFd>),
+    /// As that.
+    File(Arc<OpenFile>),
+    /// Kept open by the worker's table of registered files.
+    Registered(RawFd),
+}
+
+impl Target {
+    #[allow(unsafe_code)]
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Socket(fd) => fd.as_fd(),
+            Self::File(file) => file.as_fd(),
+            // SAFETY: the worker's table keeps it open while the request, which is counted there, is under way.
+            Self::Registered(fd) => unsafe { BorrowedFd::borrow_raw(*fd) },
+        }
+    }
+}
+
+/// A request to a member's file.
+pub(crate) struct FileRequest<'a> {
+    pub(crate) file: &'a Arc<OpenFile>,
+    /// What a regular file has at least, or the request fails; 0 where that is not to be looked at.
+    pub(crate) file_bytes: u64,
+    /// Whether it may go through the ring that is polled, where the worker has one; false once the kernel has refused.
+    pub(crate) can_poll: &'a Arc<AtomicBool>,
+    pub(crate) command: Command,
+    pub(crate) payload: Payload,
+}
+
+impl FileRequest<'_> {
+    /// Whether it is one that rings may poll for: a read, or a write that need not be durable when it completes.
+    pub(super) fn is_to_be_polled(&self) -> bool {
+        matches!(self.command, Command::Read { .. } | Command::Write { rw_flags: 0, .. })
+            && self.can_poll.load(Relaxed)
+    }
+}
+
 /// A slab entry.
 pub(super) struct Slot {
     pub(super) waiting: Waiting,
     command: Command,
     payload: Payload,
-    /// Kept alive until completion, so that a reused descriptor number can never be hit.
-    fd: Arc<OwnedFd>,
+    target: Target,
     /// What a regular file has at least; 0 where that is not to be looked at.
     file_bytes: u64,
+    /// Where it goes through the polled ring: whether its file can be polled.
+    polled: Option<Arc<AtomicBool>>,
     iovecs: Vec<libc::iovec>,
     /// What points to them, for a socket.
     message: Option<Box<libc::msghdr>>,
     total_bytes: usize,
     done_bytes: usize,
 }
+
+/// The last offset of a file; what is beyond asks for no place, as of an eventfd.
+const SEEK_MAX: u64 = i64::MAX as u64;
 
 /// With MSG_WAITALL the kernel itself goes on where the socket took a part.
 const SEND_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
@@ -102,7 +150,7 @@ fn message_of(iovecs: &mut [libc::iovec]) -> libc::msghdr {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    pub(super) fn new(fd: Arc<OwnedFd>, file_bytes: u64, command: Command, payload: Payload) -> Self {
+    pub(super) fn new(target: Target, command: Command, payload: Payload) -> Self {
         let total_bytes = match &payload {
             Payload::None => 0,
             Payload::Read(bufs) => bufs_len(bufs),
@@ -113,8 +161,9 @@ impl Slot {
             waiting,
             command,
             payload,
-            fd,
-            file_bytes,
+            target,
+            file_bytes: 0,
+            polled: None,
             iovecs: Vec::new(),
             message: None,
             total_bytes,
@@ -122,26 +171,70 @@ impl Slot {
         }
     }
 
-    /// The submission entry for what is left of the request.
-    pub(super) fn entry(&mut self) -> squeue::Entry {
+    /// The slot of a request to a file, which is registered or kept.
+    pub(super) fn of_file(target: Target, request: FileRequest<'_>, polled: Option<Arc<AtomicBool>>) -> Self {
+        let FileRequest { file_bytes, command, payload, .. } = request;
+        Self { file_bytes, polled, ..Self::new(target, command, payload) }
+    }
+
+    /// The number of its registered file.
+    pub(super) fn registered(&self) -> Option<usize> {
+        match self.target {
+            Target::Registered(fd) => Some(fd as usize),
+            _ => None,
+        }
+    }
+
+    /// Whether it is to go through the polled ring.
+    pub(super) fn is_polled(&self) -> bool {
+        self.polled.is_some()
+    }
+
+    /// Gets what is left of the request ready for its entry; where a read's or write's only buffer begins.
+    pub(super) fn prepare(&mut self) -> Option<*const u8> {
         self.fill_iovecs();
-        let fd = types::Fd(self.fd.as_raw_fd());
+        let is_of_file =
+            matches!(self.command, Command::Read { offset_bytes: 0..=SEEK_MAX } | Command::Write { .. });
+        match &self.iovecs[..] {
+            [only] if is_of_file => Some(only.iov_base.cast_const().cast()),
+            _ => None,
+        }
+    }
+
+    /// The submission entry for what is left of the request, after [`Slot::prepare`]. `fixed` is the number under which the
+    /// ring has registered the memory of the only buffer.
+    pub(super) fn entry(&mut self, fixed: Option<u16>) -> squeue::Entry {
+        // The number of a registered file is its descriptor's.
+        let fd = types::Fd(self.target.fd().as_raw_fd());
+        let entry = self.entry_to(fd, fixed);
+        if self.registered().is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
+    }
+
+    fn entry_to(&mut self, fd: types::Fd, fixed: Option<u16>) -> squeue::Entry {
         let count = self.iovecs.len() as u32;
         let at = self.done_bytes as u64;
         match self.command {
             Command::Read { offset_bytes } if count == 1 => {
-                let v = self.iovecs[0];
-                opcode::Read::new(fd, v.iov_base.cast(), v.iov_len as u32).offset(offset_bytes + at).build()
+                let libc::iovec { iov_base, iov_len } = self.iovecs[0];
+                let (into, len, offset) = (iov_base.cast(), iov_len as u32, offset_bytes + at);
+                match fixed {
+                    Some(fixed) => opcode::ReadFixed::new(fd, into, len, fixed).offset(offset).build(),
+                    None => opcode::Read::new(fd, into, len).offset(offset).build(),
+                }
             }
             Command::Read { offset_bytes } => {
                 opcode::Readv::new(fd, self.iovecs.as_ptr(), count).offset(offset_bytes + at).build()
             }
             Command::Write { offset_bytes, rw_flags } if count == 1 => {
-                let v = self.iovecs[0];
-                opcode::Write::new(fd, v.iov_base.cast(), v.iov_len as u32)
-                    .offset(offset_bytes + at)
-                    .rw_flags(rw_flags)
-                    .build()
+                let libc::iovec { iov_base, iov_len } = self.iovecs[0];
+                let (from, len, offset) = (iov_base.cast_const().cast(), iov_len as u32, offset_bytes + at);
+                match fixed {
+                    Some(fixed) => opcode::WriteFixed::new(fd, from, len, fixed)
+                        .offset(offset)
+                        .rw_flags(rw_flags)
+                        .build(),
+                    None => opcode::Write::new(fd, from, len).offset(offset).rw_flags(rw_flags).build(),
+                }
             }
             Command::Write { offset_bytes, rw_flags } => opcode::Writev::new(fd, self.iovecs.as_ptr(), count)
                 .offset(offset_bytes + at)
@@ -190,11 +283,19 @@ impl Slot {
         if res == -libc::EINTR || res == -libc::EAGAIN {
             return None;
         }
+        if res == -libc::EOPNOTSUPP
+            && let Some(can_poll) = self.polled.take()
+        {
+            can_poll.store(false, Relaxed);
+            return None;
+        }
         if res < 0 {
             return Some(Err(IoError::from_errno(-res)));
         }
         let result = match self.command {
             Command::Read { .. } | Command::Write { .. } | Command::Send => self.advance(res as usize),
+            // Before Linux 5.19 the kernel does not go on by itself.
+            Command::Receive { all: true } if res > 0 => self.advance(res as usize),
             Command::Receive { .. } => Some(Ok(self.done_bytes as u32 + res as u32)),
             _ => Some(Ok(res as u32)),
         };
@@ -205,7 +306,7 @@ impl Slot {
     /// as zeroes without an error: so every request looks, after it was done and before anybody relies on it.
     fn file_is_cut_off(&self) -> bool {
         self.file_bytes > 0
-            && rustix::fs::fstat(&self.fd).is_ok_and(|stat| (stat.st_size as u64) < self.file_bytes)
+            && rustix::fs::fstat(self.target.fd()).is_ok_and(|stat| (stat.st_size as u64) < self.file_bytes)
     }
 
     fn advance(&mut self, bytes: usize) -> Option<Result<u32, IoError>> {
@@ -235,7 +336,7 @@ pub(crate) struct OpHandle {
 impl OpHandle {
     /// Queues a request into this worker's ring.
     pub(crate) fn submit(fd: &Arc<OwnedFd>, command: Command, payload: Payload) -> Self {
-        Self::submit_to_file(fd, 0, command, payload)
+        Self::submit_rest(fd, command, payload, 0)
     }
 
     /// As [`OpHandle::submit`], of which the first `done_bytes` are done.
@@ -245,21 +346,14 @@ impl OpHandle {
         payload: Payload,
         done_bytes: usize,
     ) -> Self {
-        Self::submit_slot(Slot { done_bytes, ..Slot::new(fd.clone(), 0, command, payload) })
-    }
-
-    /// As [`OpHandle::submit`], for a regular file of at least this size: the request fails if it is shorter.
-    pub(crate) fn submit_to_file(
-        fd: &Arc<OwnedFd>,
-        file_bytes: u64,
-        command: Command,
-        payload: Payload,
-    ) -> Self {
-        Self::submit_slot(Slot::new(fd.clone(), file_bytes, command, payload))
-    }
-
-    fn submit_slot(slot: Slot) -> Self {
+        let slot = Slot { done_bytes, ..Slot::new(Target::Socket(fd.clone()), command, payload) };
         let (worker, index) = reactor::with(|reactor| (reactor.worker(), reactor.submit(slot)));
+        Self { worker, index, finished: false }
+    }
+
+    /// As [`OpHandle::submit`], for a member's file.
+    pub(crate) fn submit_to_file(request: FileRequest<'_>) -> Self {
+        let (worker, index) = reactor::with(|reactor| (reactor.worker(), reactor.submit_to_file(request)));
         Self { worker, index, finished: false }
     }
 

@@ -1,23 +1,31 @@
-//! One worker's ring and the slab of its requests in flight.
+//! One worker's rings and the slab of its requests in flight.
 
 #![allow(unsafe_code)]
 
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     io, mem,
+    os::fd::{AsFd, AsRawFd},
+    sync::Arc,
     task::Waker,
     time::{Duration, Instant},
 };
 
-use io_uring::{IoUring, squeue, types};
 use slab::Slab;
 
-use super::op::{Outcome, Slot, Waiting};
+use super::{
+    RuntimeOptions,
+    executor::Inbox,
+    files::{Files, OpenFile},
+    op::{FileRequest, Outcome, Slot, Target, Waiting},
+    ring::Ring,
+};
 
 /// How long a stopping worker waits for requests that are still in the kernel. After that their buffers are leaked
 /// rather than freed under it.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long it waits before it tries again to cancel them.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
 
 thread_local! {
     static REACTOR: RefCell<Option<Reactor>> = const { RefCell::new(None) };
@@ -31,21 +39,25 @@ pub(super) fn with<R>(f: impl FnOnce(&mut Reactor) -> R) -> R {
     REACTOR.with_borrow_mut(|r| f(r.as_mut().expect("io_uring I/O is done by tasks on a Runtime's workers")))
 }
 
+/// Runs `f` on this thread's reactor, if it is that worker's and nobody is at it.
+pub(super) fn with_here(worker: usize, f: impl FnOnce(&mut Reactor)) -> bool {
+    let on_it = REACTOR.try_with(|cell| {
+        let Ok(mut reactor) = cell.try_borrow_mut() else { return false };
+        let Some(reactor) = reactor.as_mut().filter(|reactor| reactor.worker == worker) else { return false };
+        f(reactor);
+        true
+    });
+    on_it.unwrap_or(false)
+}
+
 /// Gives up waiting for a request. A handle dropped on a foreign thread leaves its slot to the reactor's own end.
 pub(super) fn abandon(worker: usize, index: usize) {
-    let _ = REACTOR.try_with(|cell| {
-        if let Ok(mut reactor) = cell.try_borrow_mut()
-            && let Some(reactor) = reactor.as_mut()
-            && reactor.worker == worker
-        {
-            reactor.abandon(index);
-        }
-    });
+    with_here(worker, |reactor| reactor.abandon(index));
 }
 
 /// Installs a reactor on this thread.
-pub(super) fn install(worker: usize, queue_depth: u32) -> io::Result<()> {
-    let reactor = Reactor::new(worker, queue_depth)?;
+pub(super) fn install(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()> {
+    let reactor = Reactor::new(inbox.clone(), options)?;
     REACTOR.set(Some(reactor));
     Ok(())
 }
@@ -59,23 +71,30 @@ pub(super) fn remove() {
 
 pub(super) struct Reactor {
     worker: usize,
-    ring: IoUring,
+    inbox: Arc<Inbox>,
+    ring: Ring,
+    /// For reads and writes of members that are to be polled; none, where nobody asked for it.
+    polled: Option<Ring>,
+    files: Files,
     slots: Slab<Slot>,
-    /// Entries that found the submission queue full.
-    backlog: VecDeque<squeue::Entry>,
-    unsubmitted: usize,
+    /// Registered files whose requests are done; empty but while completions are taken.
+    done_files: Vec<usize>,
+}
+
+/// All rings of a reactor.
+macro_rules! rings {
+    ($reactor:ident) => {
+        std::iter::once(&$reactor.ring).chain(&$reactor.polled)
+    };
 }
 
 impl Reactor {
-    fn new(worker: usize, queue_depth: u32) -> io::Result<Self> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_coop_taskrun()
-            .setup_cqsize(queue_depth * 4)
-            .build(queue_depth)
-            .or_else(|_| IoUring::new(queue_depth))?;
-        let slots = Slab::with_capacity(queue_depth as usize);
-        Ok(Self { worker, ring, slots, backlog: VecDeque::new(), unsubmitted: 0 })
+    fn new(inbox: Arc<Inbox>, options: &RuntimeOptions) -> io::Result<Self> {
+        let ring = Ring::new(options)?;
+        let polled = options.io_poll.then(|| Ring::polled(options)).transpose()?;
+        let slots = Slab::with_capacity(options.queue_depth as usize);
+        let files = Files::new(std::iter::once(&ring).chain(&polled));
+        Ok(Self { worker: inbox.id(), inbox, ring, polled, files, slots, done_files: Vec::new() })
     }
 
     pub(super) fn worker(&self) -> usize {
@@ -89,17 +108,34 @@ impl Reactor {
         index
     }
 
+    /// As [`Reactor::submit`], for a member's file.
+    pub(super) fn submit_to_file(&mut self, request: FileRequest<'_>) -> usize {
+        let polled = self.polled.is_some() && request.is_to_be_polled();
+        let polled = polled.then(|| request.can_poll.clone());
+        let target = if self.files.enter(request.file, &self.inbox, rings!(self)) {
+            Target::Registered(request.file.as_fd().as_raw_fd())
+        } else {
+            Target::File(request.file.clone())
+        };
+        self.submit(Slot::of_file(target, request, polled))
+    }
+
+    /// A file's owner lets go of it.
+    pub(super) fn forget(&mut self, file: &Arc<OpenFile>) {
+        self.files.forget(file, rings!(self));
+    }
+
     fn queue(&mut self, index: usize) {
-        let entry = self.slots[index].entry().user_data(index as u64);
-        self.unsubmitted += 1;
-        if self.backlog.is_empty() {
-            // SAFETY: the entry points into the slot's buffers and iovec vector, whose heap memory neither moves
-            // nor is freed while the slot is in the slab; the slot leaves it only after its completion.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
-                return;
-            }
-        }
-        self.backlog.push_back(entry);
+        let slot = &mut self.slots[index];
+        let ring = match &mut self.polled {
+            Some(polled) if slot.is_polled() => polled,
+            _ => &mut self.ring,
+        };
+        let start = slot.prepare();
+        let entry = slot.entry(start.and_then(|start| ring.fixed(start))).user_data(index as u64);
+        // SAFETY: the entry points into the slot's buffers, iovec vector and message, whose heap memory neither moves nor is
+        // freed while the slot is in the slab; the slot leaves it only after its completion.
+        unsafe { ring.push(entry) };
     }
 
     /// Fetches the outcome of a request, or leaves a waker.
@@ -126,69 +162,43 @@ impl Reactor {
     }
 
     pub(super) fn has_unsubmitted(&self) -> bool {
-        self.unsubmitted > 0
+        self.ring.has_unsubmitted()
+    }
+
+    /// Whether something is under way that completes only when it is asked for.
+    pub(super) fn is_polling(&self) -> bool {
+        self.polled.as_ref().is_some_and(Ring::is_busy)
     }
 
     /// Hands queued entries to the kernel; with `wait`, sleeps until a completion or the given time.
     pub(super) fn submit_and_wait(&mut self, wait: Option<Duration>) -> io::Result<()> {
-        loop {
-            let result = match wait {
-                _ if !self.backlog.is_empty() => self.ring.submit(),
-                None => self.ring.submit(),
-                Some(timeout) => {
-                    let timespec = types::Timespec::from(timeout);
-                    let args = types::SubmitArgs::new().timespec(&timespec);
-                    self.ring.submitter().submit_with_args(1, &args)
-                }
-            };
-            match result {
-                Ok(_) => {}
-                // EBUSY: the completion queue is full and must be reaped first. The rest: nothing came in time.
-                Err(e)
-                    if matches!(
-                        e.raw_os_error(),
-                        Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN)
-                    ) => {}
-                Err(e) => return Err(e),
-            }
-            self.unsubmitted = self.backlog.len();
-            if self.backlog.is_empty() || !self.refill() {
-                return Ok(());
-            }
+        if let Some(polled) = self.polled.as_mut().filter(|ring| ring.is_busy()) {
+            polled.submit(None)?;
         }
-    }
-
-    /// Moves backlog into the submission queue; tells whether anything moved.
-    fn refill(&mut self) -> bool {
-        let mut moved = false;
-        let mut queue = self.ring.submission();
-        while let Some(entry) = self.backlog.front() {
-            // SAFETY: as in `queue`.
-            if unsafe { queue.push(entry) }.is_err() {
-                break;
-            }
-            self.backlog.pop_front();
-            moved = true;
-        }
-        moved
+        self.ring.submit(wait)
     }
 
     /// Takes all completions and returns the wakers of the tasks that waited for them.
     pub(super) fn reap(&mut self, wakers: &mut Vec<Waker>) {
-        let mut again = Vec::new();
-        for cqe in self.ring.completion() {
-            let index = cqe.user_data() as usize;
-            let slot = &mut self.slots[index];
-            let Some(result) = slot.complete(cqe.result()) else {
-                again.push(index);
-                continue;
-            };
-            match mem::replace(&mut slot.waiting, Waiting::Done(result)) {
-                Waiting::Task(Some(waker)) => wakers.push(waker),
-                Waiting::Orphan => drop(self.slots.remove(index)),
-                _ => {}
+        let (mut again, mut done_files) = (Vec::new(), mem::take(&mut self.done_files));
+        for ring in std::iter::once(&mut self.ring).chain(&mut self.polled) {
+            for cqe in ring.completions() {
+                let index = cqe.user_data() as usize;
+                let slot = &mut self.slots[index];
+                let Some(result) = slot.complete(cqe.result()) else {
+                    again.push(index);
+                    continue;
+                };
+                done_files.extend(slot.registered());
+                match mem::replace(&mut slot.waiting, Waiting::Done(result)) {
+                    Waiting::Task(Some(waker)) => wakers.push(waker),
+                    Waiting::Orphan => drop(self.slots.remove(index)),
+                    _ => {}
+                }
             }
         }
+        done_files.drain(..).for_each(|number| self.files.exit(number, rings!(self)));
+        self.done_files = done_files;
         again.into_iter().for_each(|index| self.queue(index));
     }
 
@@ -203,8 +213,9 @@ impl Reactor {
         while self.in_kernel() > 0 && Instant::now() < deadline {
             // Submit first: what is still queued cannot be cancelled. A backlog may take several rounds.
             let _ = self.submit_and_wait(None);
-            let _ = self.ring.submitter().register_sync_cancel(None, types::CancelBuilder::any().all());
-            let _ = self.submit_and_wait(Some(Duration::from_millis(20)));
+            self.ring.cancel_all();
+            let wait = (!self.is_polling()).then_some(DRAIN_STEP);
+            let _ = self.submit_and_wait(wait);
             self.reap(&mut wakers);
         }
         if self.in_kernel() > 0 {

@@ -14,22 +14,29 @@ use std::{
 
 use super::{
     executor::{self, Inbox},
+    ring::Ring,
     timer::Sleep,
 };
 use crate::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
 
-/// How many workers, and how deep their rings.
+/// How many workers, and what their rings are like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeOptions {
     /// Worker threads.
     pub threads: usize,
     /// Submission queue entries per worker: how many requests one system call can carry.
     pub queue_depth: u32,
+    /// Has a thread of the kernel's look at each worker's submission queue, so that submitting takes no system call; after so
+    /// long without work it sleeps. It takes a core for itself meanwhile. None: workers submit themselves.
+    pub sq_poll_idle: Option<Duration>,
+    /// Workers ask for completions of members' reads and writes instead of being interrupted, on members whose queues can be
+    /// polled. A worker with such I/O under way does not sleep.
+    pub io_poll: bool,
 }
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
-        Self { threads: 1, queue_depth: 256 }
+        Self { threads: 1, queue_depth: 256, sq_poll_idle: None, io_poll: false }
     }
 }
 
@@ -50,7 +57,7 @@ impl Runtime {
         let env = Arc::new(UringEnv { inboxes, next: AtomicUsize::new(0), started: Instant::now() });
         let mut runtime = Self { env, threads: Vec::new() };
         for inbox in runtime.env.inboxes.clone().iter() {
-            let thread = start_worker(inbox.clone(), options.queue_depth)?;
+            let thread = start_worker(inbox.clone(), options.clone())?;
             runtime.threads.push(thread);
         }
         Ok(runtime)
@@ -98,11 +105,14 @@ impl Drop for Runtime {
 }
 
 /// Starts one worker thread and waits until its ring exists, so that a refusal reaches the caller.
-fn start_worker(inbox: Arc<Inbox>, queue_depth: u32) -> io::Result<JoinHandle<()>> {
+fn start_worker(inbox: Arc<Inbox>, options: RuntimeOptions) -> io::Result<JoinHandle<()>> {
     // The ring itself must be made on the worker (single issuer), so try one here first for the error.
-    drop(io_uring::IoUring::new(8)?);
+    drop(Ring::new(&options)?);
+    if options.io_poll {
+        drop(Ring::polled(&options)?);
+    }
     thread::Builder::new().name(format!("stripewise-io{}", inbox.id())).spawn(move || {
-        let run = std::panic::AssertUnwindSafe(|| executor::run(&inbox, queue_depth));
+        let run = std::panic::AssertUnwindSafe(|| executor::run(&inbox, &options));
         // A worker that dies would leave locked rows and silent clients behind: end the process, recovery is exact.
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => {}

@@ -69,6 +69,10 @@ impl ColumnCosts for StripeCosts<'_> {
         let member = self.topology.reader(self.geometry, self.stripe, column);
         member.map_or(MemberCost::SSD, |member| member.meter.cost())
     }
+
+    fn parity_member(&self) -> usize {
+        self.geometry.member_of(self.stripe, self.geometry.data_columns()).0
+    }
 }
 
 impl Shared {

@@ -336,10 +336,11 @@ fn check_split(
     }
 }
 
-/// Whether a member that was left out as failed is of a side that went on without the chosen ones: it calls some of them
-/// faulty, and counts none that they count, nor a witness who went on with them and without it. One that counts such was only
-/// about to write down a failure when it was cut off: had its side gone on, it would have called all that were not there
-/// faulty; and so would theirs. Whom both count need not be there now.
+/// Whether a member that was left out as failed is of a side that went on without the chosen ones: it calls some faulty whom
+/// they count, and counts nobody in the place that they count them in, nor a witness who went on with them and without it.
+/// One that counts such was only about to write down a failure when it was cut off: had its side gone on, it would have called
+/// all that were not there faulty; and so would theirs. Whom both count need not be there now. Numbers alone prove nothing:
+/// both sides give the next new member the same one.
 fn is_other_side(
     own: &Superblock,
     fresh: &Superblock,
@@ -348,15 +349,18 @@ fn is_other_side(
 ) -> bool {
     let calls_faulty =
         |who: &Superblock, whom: &Superblock| who.roles.of(whom.dev_number) == Some(Role::Faulty);
-    let counts = |number: u32| matches!(own.roles.of(number), Some(Role::Active(_)));
+    let counts = |whom: &Superblock| matches!(own.roles.of(whom.dev_number), Some(Role::Active(_)));
+    let of_both = || fresh.roles.as_slice().iter().zip(own.roles.as_slice());
     let shares_a_member =
-        (0..fresh.raid_disks as u16).filter_map(|slot| fresh.roles.device_in(slot)).any(counts);
+        of_both().any(|(theirs, own)| matches!((theirs, own), (Role::Active(a), Role::Active(b)) if a == b));
+    let calls_theirs_faulty =
+        of_both().any(|(theirs, own)| matches!((theirs, own), (Role::Active(_), Role::Faulty)));
     calls_faulty(fresh, own)
         && matches!(own.role(), Role::Active(_))
-        && active.iter().any(|chosen| calls_faulty(own, chosen))
+        && calls_theirs_faulty
         && !shares_a_member
         && !witnesses.iter().any(|witness| {
-            counts(witness.dev_number)
+            counts(witness)
                 && calls_faulty(witness, own)
                 && !active.iter().any(|chosen| calls_faulty(witness, chosen))
         })

@@ -87,6 +87,11 @@ impl MemberCost {
 pub trait ColumnCosts {
     /// What the member of a column costs.
     fn of(&self, column: usize) -> MemberCost;
+
+    /// Which member has the stripe's parity: stripes that have it on the same one meet the same members.
+    fn parity_member(&self) -> usize {
+        0
+    }
 }
 
 /// No member is known: they are as solid-state drives are.

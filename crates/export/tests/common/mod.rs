@@ -93,7 +93,7 @@ impl Fixture {
         exports: impl FnOnce(&Runtime) -> Vec<Export>,
         endpoint: impl FnOnce(PathBuf) -> Endpoint,
     ) -> Self {
-        let runtime = Runtime::start(&RuntimeOptions { threads, queue_depth: 256 }).unwrap();
+        let runtime = Runtime::start(&RuntimeOptions { threads, ..RuntimeOptions::default() }).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let endpoint = endpoint(dir.path().to_owned());
         let server = Server::start(&runtime, &endpoint, exports(&runtime), limits).unwrap();

@@ -60,16 +60,21 @@ impl Image {
         Self { memory: kept.unwrap_or_else(|| Memory::new(len)), len }
     }
 
+    /// The same bytes once more.
+    pub(super) fn copy(&self) -> Self {
+        let mut copy = Self::zeroed(self.len);
+        for block in self.memory.written.ones() {
+            let (start, end) = (block * BLOCK_BYTES, ((block + 1) * BLOCK_BYTES).min(self.len));
+            copy.put(start, &self[start..end]);
+        }
+        copy
+    }
+
     /// Puts bytes at a place.
     pub(super) fn put(&mut self, offset: usize, bytes: &[u8]) {
         let Memory { bytes: all, written } = &mut self.memory;
         all[..self.len][offset..offset + bytes.len()].copy_from_slice(bytes);
         written.insert_range(offset / BLOCK_BYTES..(offset + bytes.len()).div_ceil(BLOCK_BYTES));
-    }
-
-    /// All bytes; only for looking.
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory.bytes[..self.len]
     }
 }
 
@@ -113,6 +118,14 @@ mod tests {
         drop(first);
         let second = Image::zeroed(9_999);
         assert_eq!((second.as_ptr(), &second[..]), (place, &[0; 9_999][..]));
+    }
+
+    #[test]
+    fn a_copy_has_the_same_bytes() {
+        let mut image = Image::zeroed(10_000);
+        image.put(4000, &[7; 200]);
+        image.put(9_990, &[8; 10]);
+        assert_eq!(image.copy()[..], image[..]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use stripewise_device::WriteBufs;
+use stripewise_device::{WriteBufs, bufs_len};
 
 use super::image::Image;
 
@@ -26,6 +26,10 @@ impl Cached {
     fn sectors(&self) -> impl Iterator<Item = (usize, &[u8])> {
         (self.offset / SECTOR_BYTES..).zip(self.content.iter().flat_map(|buf| buf.chunks_exact(SECTOR_BYTES)))
     }
+
+    fn end(&self) -> usize {
+        self.offset + bufs_len(&self.content)
+    }
 }
 
 /// A write asked for and not completed.
@@ -36,9 +40,7 @@ struct Pending {
 
 /// A member's bytes.
 pub(super) struct Media {
-    /// What reads see.
-    current: Image,
-    /// What is on the medium for certain.
+    /// What is on the medium for certain. Reads see it through the cache.
     stable: Image,
     /// The version of each sector on the medium.
     stable_version: Vec<u64>,
@@ -69,7 +71,6 @@ pub(super) struct FlushPoint {
 impl Media {
     pub(super) fn new(size_bytes: usize) -> Self {
         Self {
-            current: Image::zeroed(size_bytes),
             stable: Image::zeroed(size_bytes),
             stable_version: vec![0; size_bytes / SECTOR_BYTES],
             cache: VecDeque::new(),
@@ -80,24 +81,52 @@ impl Media {
         }
     }
 
-    /// What reads see.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.current
+    /// What reads see at a place.
+    pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
+        let end = offset + into.len();
+        into.copy_from_slice(&self.stable[offset..end]);
+        for cached in self.cache.iter().filter(|cached| cached.offset < end && offset < cached.end()) {
+            self.see(cached, offset, into);
+        }
     }
 
-    /// As [`Media::bytes`]; only for looking.
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.current.bytes_mut()
+    /// Shows what of a cached write is newer than the medium, and lies in what is read.
+    fn see(&self, cached: &Cached, offset: usize, into: &mut [u8]) {
+        for (sector, bytes) in cached.sectors() {
+            let at = sector * SECTOR_BYTES;
+            let (start, end) = (at.max(offset), (at + SECTOR_BYTES).min(offset + into.len()));
+            if start < end && self.stable_version[sector] < cached.version {
+                into[start - offset..end - offset].copy_from_slice(&bytes[start - at..end - at]);
+            }
+        }
+    }
+
+    /// All that reads see.
+    pub(super) fn bytes(&self) -> Image {
+        let mut bytes = self.stable.copy();
+        for cached in &self.cache {
+            let newer = |(sector, _): &(usize, &[u8])| self.stable_version[*sector] < cached.version;
+            for (sector, content) in cached.sectors().filter(newer) {
+                bytes.put(sector * SECTOR_BYTES, content);
+            }
+        }
+        bytes
+    }
+
+    /// The same, where nothing is in the cache.
+    pub(super) fn settled(&self) -> Option<&[u8]> {
+        self.cache.is_empty().then_some(&self.stable[..])
     }
 
     /// Changes bytes for good, behind everybody's back.
     pub(super) fn poke(&mut self, offset: usize, bytes: &[u8]) {
-        self.current.put(offset, bytes);
+        let first = offset / SECTOR_BYTES * SECTOR_BYTES;
+        let mut sectors = vec![0; (offset + bytes.len()).next_multiple_of(SECTOR_BYTES) - first];
+        self.read(first, &mut sectors);
+        sectors[offset - first..][..bytes.len()].copy_from_slice(bytes);
         self.version += 1;
-        let first = offset / SECTOR_BYTES;
-        let last = (offset + bytes.len()).div_ceil(SECTOR_BYTES);
-        for sector in first..last {
-            self.harden(sector, self.version, None);
+        for (index, sector) in sectors.chunks_exact(SECTOR_BYTES).enumerate() {
+            self.harden(first / SECTOR_BYTES + index, self.version, sector);
         }
     }
 
@@ -126,11 +155,6 @@ impl Media {
         }
         let Some(Pending { offset, content }) = self.pending.remove(&ticket.id) else { return };
         self.version += 1;
-        let mut at = offset;
-        for buf in &content {
-            self.current.put(at, buf);
-            at += buf.len();
-        }
         let cached = Cached { version: self.version, offset, content };
         if fua { self.harden_all(&cached) } else { self.cache.push_back(cached) }
     }
@@ -171,7 +195,7 @@ impl Media {
         self.life += 1;
     }
 
-    /// Lets chance decide which sectors of a write reached the medium; the others are seen as the medium has them.
+    /// Lets chance decide which sectors of a write reached the medium.
     fn keep_some(
         &mut self,
         cached: &Cached,
@@ -180,28 +204,23 @@ impl Media {
     ) {
         for (sector, bytes) in cached.sectors() {
             if keep(rng) {
-                self.harden(sector, cached.version, Some(bytes));
+                self.harden(sector, cached.version, bytes);
             }
-            let at = sector * SECTOR_BYTES;
-            self.current.put(at, &self.stable[at..at + SECTOR_BYTES]);
         }
     }
 
     fn harden_all(&mut self, cached: &Cached) {
         for (sector, bytes) in cached.sectors() {
-            self.harden(sector, cached.version, Some(bytes));
+            self.harden(sector, cached.version, bytes);
         }
     }
 
-    /// Puts a sector on the medium, unless something newer is there: these bytes, or what reads see.
-    fn harden(&mut self, sector: usize, version: u64, bytes: Option<&[u8]>) {
-        if self.stable_version[sector] >= version {
-            return;
+    /// Puts a sector on the medium, unless something newer is there.
+    fn harden(&mut self, sector: usize, version: u64, bytes: &[u8]) {
+        if self.stable_version[sector] < version {
+            self.stable.put(sector * SECTOR_BYTES, bytes);
+            self.stable_version[sector] = version;
         }
-        let at = sector * SECTOR_BYTES;
-        let bytes = bytes.unwrap_or(&self.current[at..at + SECTOR_BYTES]);
-        self.stable.put(at, bytes);
-        self.stable_version[sector] = version;
     }
 }
 

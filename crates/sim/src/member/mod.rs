@@ -6,10 +6,11 @@
 mod image;
 mod media;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
+use image::Image;
 use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::smallvec;
 use stripewise_device::{
     Completion, Device, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, SharedBuf,
@@ -77,6 +78,27 @@ impl MemberSnapshot {
     }
 }
 
+/// A member's bytes.
+pub struct Bytes<'a>(Held<'a>);
+
+enum Held<'a> {
+    /// As they are: nothing is in the cache, and nobody changes them.
+    Locked(MutexGuard<'a, Media>),
+    /// As they were.
+    Copied(Image),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Held::Locked(media) => media.settled().expect("it is settled as long as it is locked"),
+            Held::Copied(bytes) => bytes,
+        }
+    }
+}
+
 impl SimMember {
     pub(crate) fn new(
         info: DeviceInfo,
@@ -101,12 +123,13 @@ impl SimMember {
 
     /// What reads would see now.
     pub fn snapshot(&self) -> MemberSnapshot {
-        MemberSnapshot(self.bytes().to_vec())
+        MemberSnapshot(self.state.media.lock().bytes().to_vec())
     }
 
-    /// What reads would see now, without a copy. Requests wait while it is held.
-    pub fn bytes(&self) -> MappedMutexGuard<'_, [u8]> {
-        MutexGuard::map(self.state.media.lock(), Media::bytes_mut)
+    /// What reads would see now, without a copy if nothing is in the cache. Requests may wait while it is held.
+    pub fn bytes(&self) -> Bytes<'_> {
+        let media = self.state.media.lock();
+        Bytes(if media.settled().is_none() { Held::Copied(media.bytes()) } else { Held::Locked(media) })
     }
 
     /// Changes bytes behind everybody's back: a bit flip, a foreign write.
@@ -257,9 +280,8 @@ impl Device for SimMember {
             let mut at = offset_bytes as usize;
             let media = state.media.lock();
             for buf in &mut into {
-                let len = buf.len();
-                buf.copy_from_slice(&media.bytes()[at..at + len]);
-                at += len;
+                media.read(at, buf);
+                at += buf.len();
             }
             drop(media);
             ReadDone { result: Ok(()), bufs: into }

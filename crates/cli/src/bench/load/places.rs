@@ -24,8 +24,10 @@ const POLL: Duration = Duration::from_millis(200);
 /// Runs it here.
 pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
     let host = Host::start(&HostOptions::default())?;
-    let device: Arc<dyn Device> =
-        Arc::new(FileDevice::open(path, FileOptions { read_only: !spec.writes() })?);
+    let device: Arc<dyn Device> = Arc::new(FileDevice::open(
+        path,
+        FileOptions { read_only: !spec.writes(), ..FileOptions::default() },
+    )?);
     let load = spec.load(device.info())?;
     let interrupt = Interrupt::watch()?;
     let control = Arc::new(Control::until_error());

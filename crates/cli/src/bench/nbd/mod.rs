@@ -27,9 +27,17 @@ use self::{
 pub(crate) use self::{figure::Figure, serve::NbdServer};
 use super::cpu;
 use crate::{
+    args::THREADS_MAX,
     interrupt::Interrupt,
+    numbers::within,
     sizes::{format_size, parse_size},
+    times::parse_time,
 };
+
+/// More would not make a median better.
+const TURNS_MAX: usize = 1000;
+/// As many as qemu-nbd is told to take, but for the one that holds it.
+const CONNECTIONS_MAX: usize = 1000;
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -38,19 +46,19 @@ pub(crate) struct NbdBench {
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     size: u64,
     /// Connections; several counts run one after the other.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4", value_parser = within(1..=CONNECTIONS_MAX))]
     connections: Vec<usize>,
     /// Worker threads of our server; as many as there are cores, if left out.
-    #[arg(long)]
+    #[arg(long, value_parser = within(1..=THREADS_MAX))]
     threads: Option<usize>,
     /// Worker threads of the client; as many as there are cores, if left out. A connection lives on one.
-    #[arg(long)]
+    #[arg(long, value_parser = within(1..=THREADS_MAX))]
     client_threads: Option<usize>,
-    /// Seconds of each turn.
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
+    /// How long each turn is: seconds, or a number with ms, s, m or h.
+    #[arg(long, default_value = "0.5", value_parser = parse_time)]
+    seconds: Duration,
     /// Turns of each server.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = within(1..=TURNS_MAX))]
     turns: usize,
     /// This case, and those given besides; all, if left out.
     #[arg(long, value_enum)]
@@ -71,12 +79,17 @@ impl NbdBench {
 
     fn check(&self) -> anyhow::Result<()> {
         let least = self.connections.iter().max().copied().unwrap_or(0) as u64 * Case::BYTES_MAX as u64;
-        ensure!(!self.connections.contains(&0), "--connections 0: give one at least");
         ensure!(
             self.size >= least,
             "--size {}: too small; give {} at least, so that each connection has its part",
             format_size(self.size),
             format_size(least)
+        );
+        ensure!(
+            self.size.is_multiple_of(Case::BYTES_MAX as u64),
+            "--size {}: not a multiple of {}",
+            format_size(self.size),
+            format_size(Case::BYTES_MAX as u64)
         );
         Ok(())
     }
@@ -137,16 +150,25 @@ impl<'a> Bench<'a> {
     /// A case: in each turn all servers, one after the other.
     fn measure(&self, case: Case, connections: usize) -> anyhow::Result<Figure> {
         let mut turns = Turns::new(self.servers.iter().map(|server| server.kind).collect());
-        let end = End::After(Duration::from_secs_f64(self.options.seconds));
+        let end = End::After(self.options.seconds);
         for seed in 0..=self.options.turns as u64 {
-            let samples = self.servers.iter().map(|server| self.turn(server, case, connections, seed, end));
-            let samples = samples.collect::<anyhow::Result<_>>()?;
+            let samples = self.samples(case, connections, seed, end)?;
             if seed > 0 {
                 // The first turn warms all up.
                 turns.add(samples);
             }
         }
         Ok(turns.figure(case, connections))
+    }
+
+    /// A turn of each server, in their order. Who goes first changes from turn to turn.
+    fn samples(&self, case: Case, connections: usize, seed: u64, end: End) -> anyhow::Result<Vec<Sample>> {
+        let first = seed as usize % self.servers.len();
+        let (later, sooner) = self.servers.split_at(first);
+        let turn = |server| self.turn(server, case, connections, seed, end);
+        let mut samples = sooner.iter().chain(later).map(turn).collect::<anyhow::Result<Vec<_>>>()?;
+        samples.rotate_right(first);
+        Ok(samples)
     }
 
     fn turn(

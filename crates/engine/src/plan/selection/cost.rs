@@ -54,7 +54,7 @@ impl WriteSelection for Cost {
             // Large, so it is made in its place.
             let mut weighing = Weighing::default();
             weighing.take_in(stripe, costs, weighed);
-            weighing.choose(weighed, &self.left);
+            weighing.choose(weighed, &self.left, costs.parity_member());
         }
     }
 }
@@ -64,30 +64,33 @@ impl WriteSelection for Cost {
 /// call it a tenth.
 const MARGIN: f32 = 0.9;
 
-/// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each. Without this
-/// memory, what is cheaper by about a tenth would be chosen now and not the next time, and requests of both kinds would
-/// get in each other's way.
+/// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each, for each place of
+/// parity, since stripes whose parity lies elsewhere meet other members. Without this memory, what is cheaper by about a tenth
+/// would be chosen now and not the next time, and requests of both kinds would get in each other's way.
 #[derive(Debug, Default)]
-struct Left([AtomicU64; COUNTS_MAX * COUNTS_MAX / 64]);
+struct Left([[AtomicU64; COUNTS_MAX * COUNTS_MAX / 64]; PARITIES_MAX]);
 
 /// Counts from here on are not remembered.
 const COUNTS_MAX: usize = 16;
+/// Places of parity from here on share what is remembered with those before.
+const PARITIES_MAX: usize = 8;
 
 impl Left {
     /// The word and the bit of a band.
-    fn place(&self, band: &Band) -> Option<(&AtomicU64, u64)> {
+    fn place(&self, parity: usize, band: &Band) -> Option<(&AtomicU64, u64)> {
         let (rmw, rcw) = (band.rmw as usize, band.rcw as usize);
         let place = rmw * COUNTS_MAX + rcw;
-        (rmw.max(rcw) < COUNTS_MAX).then(|| (&self.0[place / 64], 1 << (place % 64)))
+        let words = &self.0[parity % PARITIES_MAX];
+        (rmw.max(rcw) < COUNTS_MAX).then(|| (&words[place / 64], 1 << (place % 64)))
     }
 
-    fn is_left(&self, band: &Band) -> bool {
-        self.place(band).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    fn is_left(&self, parity: usize, band: &Band) -> bool {
+        self.place(parity, band).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
     /// Written only where it changes: all writers read it.
-    fn note(&self, band: &Band, is_left: bool) {
-        let Some((word, bit)) = self.place(band) else { return };
+    fn note(&self, parity: usize, band: &Band, is_left: bool) {
+        let Some((word, bit)) = self.place(parity, band) else { return };
         match (word.load(Relaxed) & bit != 0, is_left) {
             (false, true) => drop(word.fetch_or(bit, Relaxed)),
             (true, false) => drop(word.fetch_and(!bit, Relaxed)),
@@ -170,9 +173,9 @@ impl Weighing {
 
     /// Starts with what was chosen for such bands the last time, and changes to what is cheaper by more than estimates are
     /// wrong: all bands alike, then each by itself.
-    fn choose(&mut self, bands: &mut [Band], left: &Left) {
+    fn choose(&mut self, bands: &mut [Band], left: &Left, parity: usize) {
         let fewest = Self::set_of(bands, |band| band.rmw < band.rcw);
-        let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(band));
+        let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(parity, band));
         let mut best = self.price_ns(rmw);
         for alike in [self.free, 0] {
             if !self.free.is_power_of_two() && alike != rmw {
@@ -191,7 +194,7 @@ impl Weighing {
                 (rmw, best) = (rmw ^ bit, other);
             }
             band.cycle = if rmw & bit != 0 { Cycle::Rmw } else { Cycle::Rcw };
-            left.note(band, (rmw ^ fewest) & bit != 0);
+            left.note(parity, band, (rmw ^ fewest) & bit != 0);
         }
     }
 
@@ -242,7 +245,7 @@ impl Weighing {
 
 /// What the price of a change must fall below: going back to fewest reads needs no doubt.
 fn margin(fewest: BandSet, from: BandSet, to: BandSet) -> f32 {
-    if (to ^ fewest).count_ones() > (from ^ fewest).count_ones() { MARGIN } else { 1.0 }
+    if (to ^ fewest).count_ones() >= (from ^ fewest).count_ones() { MARGIN } else { 1.0 }
 }
 
 #[cfg(test)]

@@ -209,6 +209,7 @@ async fn receive_requests(
                 // A structured error takes a buffer.
                 let ticket = connection.budget.acquire(charged_bytes(1)).await;
                 connection.refuse(&session, request.cookie, refusal, ticket);
+                turn.count(charged_bytes(1)).await;
             }
         }
     }

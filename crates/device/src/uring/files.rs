@@ -1,0 +1,170 @@
+//! Files that a worker's rings have registered: requests name them by a number, and neither the kernel nor the requests
+//! count references to them, which all workers would share.
+//!
+//! A file's number is its descriptor's. It is registered with the first request on a worker, and kept open there until its
+//! owner lets go of it and what is under way is done.
+
+use std::{
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{executor::Inbox, reactor, ring::Ring};
+
+/// Descriptors from here on are not registered: their requests count references.
+const FILES_MAX: usize = 1024;
+/// How long opening a file waits for workers to let go of others. They do so in their next turn.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
+
+/// Workers that have been asked to let go of a file, and have not yet.
+static LEAVING: Mutex<usize> = Mutex::new(0);
+static LEFT: Condvar = Condvar::new();
+
+/// An open file, and the workers that know it.
+pub(crate) struct OpenFile {
+    fd: OwnedFd,
+    homes: Mutex<Vec<Arc<Inbox>>>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(fd: OwnedFd) -> Arc<Self> {
+        Arc::new(Self { fd, homes: Mutex::default() })
+    }
+
+    /// Has all workers let go of it, for whom it was opened: a device can be opened exclusively again after that.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        for home in std::mem::take(&mut *self.homes.lock()) {
+            if reactor::with_here(home.id(), |reactor| reactor.forget(self)) || home.is_stopping() {
+                continue;
+            }
+            let (file, leaving) = (self.clone(), Leaving::new());
+            home.spawn(Box::pin(async move {
+                reactor::with(|reactor| reactor.forget(&file));
+                drop((file, leaving));
+            }));
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OpenFile").field(&self.fd).finish()
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Waits, for a while, until workers have let go of the files that they were asked to.
+pub(crate) fn wait_for_leaving() {
+    let deadline = Instant::now() + LET_GO_MAX;
+    let mut leaving = LEAVING.lock();
+    while *leaving > 0 && !LEFT.wait_until(&mut leaving, deadline).timed_out() {}
+}
+
+/// A worker that is to let go of a file; dropped when it did, or never will.
+struct Leaving;
+
+impl Leaving {
+    fn new() -> Self {
+        *LEAVING.lock() += 1;
+        Self
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        *LEAVING.lock() -= 1;
+        LEFT.notify_all();
+    }
+}
+
+/// The files that a worker's rings have registered, by descriptor.
+pub(super) struct Files {
+    entries: Vec<Entry>,
+    /// Whether the rings have tables.
+    can_register: bool,
+}
+
+#[derive(Default)]
+struct Entry {
+    file: Option<Arc<OpenFile>>,
+    /// Requests under way.
+    under_way: u32,
+    /// Its owner has let go of it.
+    is_leaving: bool,
+}
+
+impl Files {
+    pub(super) fn new<'r>(rings: impl Iterator<Item = &'r Ring>) -> Self {
+        let mut rings = rings.peekable();
+        let can_register = rings.peek().is_some() && rings.all(|ring| ring.make_file_table(FILES_MAX as u32));
+        Self { entries: Vec::new(), can_register }
+    }
+
+    /// Counts a request to a file, by whose number it can be asked for; false if it is not registered.
+    pub(super) fn enter<'r>(
+        &mut self,
+        file: &Arc<OpenFile>,
+        inbox: &Arc<Inbox>,
+        rings: impl Iterator<Item = &'r Ring>,
+    ) -> bool {
+        let number = file.fd.as_raw_fd() as usize;
+        if self.entries.len() <= number && self.can_register && number < FILES_MAX {
+            self.entries.resize_with(number + 1, Entry::default);
+        }
+        let Some(entry) = self.entries.get_mut(number) else { return false };
+        match &entry.file {
+            Some(known) if Arc::ptr_eq(known, file) => {}
+            // Its number is that of one which was closed before its requests were done.
+            Some(_) => return false,
+            None => {
+                for ring in rings {
+                    if !ring.set_file(number as u32, file.fd.as_raw_fd()) {
+                        self.can_register = false;
+                        return false;
+                    }
+                }
+                entry.file = Some(file.clone());
+                file.homes.lock().push(inbox.clone());
+            }
+        }
+        entry.under_way += 1;
+        true
+    }
+
+    /// A request to a registered file is done.
+    pub(super) fn exit<'r>(&mut self, number: usize, rings: impl Iterator<Item = &'r Ring>) {
+        let entry = &mut self.entries[number];
+        entry.under_way -= 1;
+        if entry.is_leaving && entry.under_way == 0 {
+            Self::clear(entry, number, rings);
+        }
+    }
+
+    /// A file's owner lets go of it.
+    pub(super) fn forget<'r>(&mut self, file: &Arc<OpenFile>, rings: impl Iterator<Item = &'r Ring>) {
+        let number = file.fd.as_raw_fd() as usize;
+        let Some(entry) = self.entries.get_mut(number) else { return };
+        if !entry.file.as_ref().is_some_and(|known| Arc::ptr_eq(known, file)) {
+            return;
+        }
+        entry.is_leaving = true;
+        if entry.under_way == 0 {
+            Self::clear(entry, number, rings);
+        }
+    }
+
+    fn clear<'r>(entry: &mut Entry, number: usize, rings: impl Iterator<Item = &'r Ring>) {
+        for ring in rings {
+            ring.set_file(number as u32, -1);
+        }
+        *entry = Entry::default();
+    }
+}
