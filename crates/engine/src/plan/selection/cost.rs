@@ -18,7 +18,8 @@ use crate::{
 
 pub(super) static POLICY: Policy = Policy {
     name: "cost",
-    summary: "what reads the fewest blocks (RCW, if equal), or what costs less than that by a tenth, by exact extents and what \
+    summary: "what reads the fewest blocks (RCW, if equal), or what costs less than that by a tenth, and then for as long as it \
+              costs less; by exact extents and what \
               each member is measured to take",
     number: 4,
     make: || Arc::new(Cost::default()),
@@ -258,11 +259,20 @@ mod tests {
 
     /// A 4+1 array of 64 KiB chunks; who costs what, by column.
     fn cycles(costs: &[MemberCost], start_kib: usize, len_kib: usize) -> Vec<(usize, Cycle)> {
+        cycles_of(&Cost::default(), &costs, start_kib, len_kib)
+    }
+
+    fn cycles_of(
+        policy: &Cost,
+        costs: &dyn ColumnCosts,
+        start_kib: usize,
+        len_kib: usize,
+    ) -> Vec<(usize, Cycle)> {
         let geometry = Geometry::new(Level::Raid4, 5, 64 << 10, 1 << 20, 512).unwrap();
         let (start, len) = (start_kib << 10, len_kib << 10);
         let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
         let state = StripeState::for_write(&geometry, &span, true, |_| Presence::Present);
-        let plan = build(&state, &Cost::default(), &costs).unwrap();
+        let plan = build(&state, policy, costs).unwrap();
         plan.bands.iter().map(|band| (band.rows.len(), band.cycle)).collect()
     }
 
@@ -308,6 +318,45 @@ mod tests {
         assert_eq!(with_slower(1.0), [(16, Cycle::Rcw)], "as dear, and it reads a block less");
         assert_eq!(with_slower(1.2), [(16, Cycle::Rcw)], "2 to 2.2");
         assert_eq!(with_slower(1.3), [(16, Cycle::Rmw)], "2 to 2.3");
+    }
+
+    /// A stripe with its parity on some member, of SSDs of which the last is slower to read.
+    struct Rotated([MemberCost; 5], usize);
+
+    impl ColumnCosts for Rotated {
+        fn of(&self, column: usize) -> MemberCost {
+            self.0[column]
+        }
+
+        fn parity_member(&self) -> usize {
+            self.1
+        }
+    }
+
+    #[test]
+    fn what_was_taken_once_is_kept_for_as_long_as_it_is_cheaper_where_parity_lies_alike() {
+        let policy = Cost::default();
+        let cycle = |by: f32, parity: usize| {
+            let mut costs = [MemberCost::SSD; 5];
+            costs[3].read.fixed_ns *= by;
+            costs[3].read.block_ns *= by;
+            cycles_of(&policy, &Rotated(costs, parity), 0, 128)[0].1
+        };
+        assert_eq!(cycle(1.2, 4), Cycle::Rcw, "cheaper by less than a tenth");
+        assert_eq!(cycle(1.3, 4), Cycle::Rmw);
+        assert_eq!(cycle(1.1, 4), Cycle::Rmw, "kept");
+        assert_eq!(cycle(1.1, 3), Cycle::Rcw, "other stripes meet other members");
+        assert_eq!(cycle(0.5, 4), Cycle::Rmw, "an idle member's speed decides nothing while another is as slow");
+    }
+
+    #[test]
+    fn one_goes_back_to_fewest_reads_as_soon_as_they_cost_less() {
+        let policy = Cost::default();
+        let slow = MemberCost { read: ServiceTime { fixed_ns: 125e6, block_ns: 27e3 }, ..hdd(8.0) };
+        let unread = [hdd(1.0), hdd(1.0), hdd(1.0), slow, hdd(1.0)];
+        let parity = [hdd(1.0), hdd(1.0), hdd(1.0), hdd(1.0), slow];
+        let cycle = |costs: &[MemberCost; 5]| cycles_of(&policy, &Rotated(*costs, 4), 0, 128)[0].1;
+        assert_eq!([cycle(&unread), cycle(&parity), cycle(&[hdd(1.0); 5])], [Cycle::Rmw, Cycle::Rcw, Cycle::Rcw]);
     }
 
     /// RCW reads two disks where the same requests wait, RMW one of them and parity: what is taken from others does not
