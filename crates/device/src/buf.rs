@@ -4,7 +4,7 @@
 //! parts (a read that scatters over members) and frozen into a [`SharedBuf`], which is read-only and cheap to clone
 //! (a write that goes to several members). Both keep the allocation alive, so an I/O in flight never outlives its
 //! memory, whatever its caller drops. Freed allocations go to a per-thread pool. Memory comes from slabs that rings register
-//! ([`arena`](crate::arena)), or from the heap.
+//! (`arena.rs`), or from the heap.
 
 #![allow(unsafe_code)]
 
