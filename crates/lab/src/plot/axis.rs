@@ -22,6 +22,8 @@ pub enum Scale {
     Bytes,
     /// Ticks at powers of ten, and between them if there are few.
     Log10,
+    /// Percentiles, in steps of what is left to 100 %: 50, 90, 99, 99.9, 99.99 %.
+    Percentiles,
 }
 
 impl Axis {
@@ -45,11 +47,19 @@ impl Axis {
         Self { scale: Scale::Bytes, ..Self::linear(label) }
     }
 
+    /// An axis of percentiles, from the median on.
+    pub fn percentiles(label: impl Into<String>) -> Self {
+        Self { scale: Scale::Percentiles, ..Self::linear(label) }
+    }
+
     /// An axis by powers of ten.
     pub fn log10(label: impl Into<String>) -> Self {
         Self { scale: Scale::Log10, ..Self::linear(label) }
     }
 }
+
+/// Ticks of percentiles.
+const PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
 /// Powers up to which each has a tick; beyond, every other.
 const POWERS_MAX: i32 = 12;
@@ -73,6 +83,7 @@ impl Range {
             Scale::Linear => Self::linear(low, high),
             Scale::Log2 | Scale::Bytes => Self::powers(axis.scale, low, high, 2.0),
             Scale::Log10 => Self::decades(low, high),
+            Scale::Percentiles => Self::percentiles(high),
         }
     }
 
@@ -108,10 +119,19 @@ impl Range {
         Self { scale: Scale::Log10, low: all[begin], high: all[end], ticks }
     }
 
+    /// From the median to a percentile.
+    fn percentiles(high: f64) -> Self {
+        let ticks: Vec<_> = PERCENTILES.into_iter().take_while(|tick| *tick <= high).collect();
+        Self { scale: Scale::Percentiles, low: PERCENTILES[0], high, ticks }
+    }
+
     /// Where a value lies, 0 to 1; nowhere if it cannot be drawn.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Percentiles => {
+                ((100.0 - self.low) / (100.0 - value)).ln() / ((100.0 - self.low) / (100.0 - self.high)).ln()
+            }
             _ => (value / self.low).ln() / (self.high / self.low).ln(),
         };
         place.is_finite().then_some(place)
@@ -130,7 +150,11 @@ fn around(value: f64, scale: Scale) -> (f64, f64) {
 impl Range {
     /// A tick in words.
     pub(super) fn label(&self, tick: f64) -> String {
-        if self.scale == Scale::Bytes { bytes_label(tick) } else { tick_label(tick) }
+        match self.scale {
+            Scale::Bytes => bytes_label(tick),
+            Scale::Percentiles => format!("{tick} %"),
+            _ => tick_label(tick),
+        }
     }
 }
 
@@ -174,6 +198,7 @@ mod tests {
         assert_eq!(ticks(&Axis::log10(""), &[10.0, 1e7]), ["10", "100", "1000", "10k", "100k", "1M", "10M"]);
         assert_eq!(ticks(&Axis::linear(""), &[7.0]), ["6", "6.5", "7", "7.5", "8"]);
         assert!(!ticks(&Axis::log10(""), &[f64::NAN, 0.0]).is_empty());
+        assert_eq!(ticks(&Axis::percentiles(""), &[50.0, 99.9]), ["50 %", "90 %", "99 %", "99.9 %"]);
     }
 
     #[test]
@@ -184,5 +209,11 @@ mod tests {
             (Some(0.0), Some(0.5), Some(1.0))
         );
         assert_eq!(range.place(0.0), None);
+        let range = Range::of(&Axis::percentiles(""), [50.0, 99.5].into_iter());
+        assert_eq!((range.place(50.0), range.place(99.5), range.place(100.0)), (Some(0.0), Some(1.0), None));
+        assert!(
+            range.place(95.0).is_some_and(|place| (place - 0.5).abs() < 1e-9),
+            "half of the way in nines"
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! Diagrams as SVG: lines and points over linear or logarithmic axes.
 
+use std::borrow::Cow;
+
 mod axis;
 mod overlap;
 mod svg;
@@ -11,7 +13,7 @@ pub(crate) use svg::escaped;
 #[derive(Debug, Clone)]
 pub struct Plot {
     /// The name of its file, without ending.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it shows.
     pub title: String,
     /// Along the bottom.
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn fields_with_commas_are_quoted() {
         let plot = Plot {
-            name: "test",
+            name: "test".into(),
             title: "A < B".to_owned(),
             x: Axis::linear("x, in \"units\""),
             y: Axis::linear("y"),

@@ -213,7 +213,7 @@ mod tests {
         };
         let series = vec![curve("classic", 0, 4.0), curve("modthresh", 1, 4.0), curve("modified", 2, 9.0)];
         let (x, y) = (Axis::linear("x"), Axis::linear("y"));
-        let svg = draw(&Plot { name: "p", title: String::new(), x, y, series });
+        let svg = draw(&Plot { name: "p".into(), title: String::new(), x, y, series });
         let widths = |hue: usize| -> Vec<_> {
             let lines = svg.lines().filter(|line| line.starts_with("<polyline") && line.contains(HUES[hue]));
             lines.filter_map(|line| line.split("stroke-width=").nth(1)?.split('"').nth(1)).collect()
