@@ -75,6 +75,11 @@ pub fn run(options: &Options, mut tell: impl FnMut(&Figure)) -> Result<Vec<Figur
     Ok(figures)
 }
 
+/// As in "2 threads".
+pub(crate) fn threads_text(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "thread" } else { "threads" })
+}
+
 /// The arrays of one shape, on so many workers. What ends first is named first.
 struct Bench<'a> {
     options: &'a Options,

@@ -44,7 +44,7 @@ pub(super) fn point(effort: Effort, raid_devices: usize, threads: usize) -> Real
         queue: QUEUE,
         parts: false,
         turn_ms: pick(effort, 50, 500),
-        turns: pick(effort, 5, 11),
+        turns: pick(effort, 7, 11),
     }
 }
 
@@ -62,8 +62,25 @@ pub(super) fn array<'a>(
 pub(super) struct Ratio {
     /// The median of the turns.
     pub(super) median: f64,
-    /// How far from it the quartiles of the turns lie, as a part of it: half of the turns are nearer.
+    /// How far from it, as a part of it, the median of ever so many turns may lie: see [`beyond`].
     pub(super) scatter: f64,
+}
+
+/// What the median of ever so many turns may lie beyond the turns that are looked at.
+const DOUBT: f64 = 0.02;
+
+/// How many turns may be left out at each end: the median of ever so many lies between those that are left in all but one of
+/// fifty runs, however they are distributed. That k or fewer of n lie below the median has the odds of k or fewer heads.
+fn beyond(turns: usize) -> usize {
+    let (mut odds, mut sum) = (0.5_f64.powi(turns as i32), 0.0);
+    for left_out in 0..turns / 2 {
+        sum += odds;
+        if 2.0 * sum > DOUBT {
+            return left_out.saturating_sub(1);
+        }
+        odds *= (turns - left_out) as f64 / (left_out + 1) as f64;
+    }
+    0
 }
 
 impl Ratio {
@@ -74,8 +91,8 @@ impl Ratio {
             of.iter().zip(over).map(|(of, over)| value(*of) / value(*over).max(1.0)).collect();
         ratios.sort_by(f64::total_cmp);
         let median = *ratios.get(ratios.len() / 2)?;
-        let (low, high) =
-            (ratios[ratios.len() / 4], ratios[(3 * ratios.len()).div_ceil(4).min(ratios.len()) - 1]);
+        let left_out = beyond(ratios.len());
+        let (low, high) = (ratios[left_out], ratios[ratios.len() - 1 - left_out]);
         Some(Self { median, scatter: (median - low).max(high - median) / median })
     }
 
@@ -161,13 +178,21 @@ mod tests {
     }
 
     #[test]
+    fn as_many_turns_are_left_out_as_the_odds_allow() {
+        // For none left out two in 2^n, for one 2 (1 + n).
+        assert_eq!([1, 5, 7, 8, 10, 11, 14, 25].map(beyond), [0, 0, 0, 0, 0, 1, 2, 6]);
+    }
+
+    #[test]
     fn a_ratio_is_the_median_of_turns_that_followed_one_another() {
-        let over = [100_u64, 100, 100, 100];
-        let ratio = Ratio::of(&[110_u64, 120, 130, 200], &over).unwrap();
+        let ratio = Ratio::of(&[110_u64, 130, 150], &[100, 100, 100]).unwrap();
         assert_eq!((ratio.median, ratio.text().as_str()), (1.3, "1.30x"));
+        assert!((ratio.scatter - 0.2 / 1.3).abs() < 1e-9, "{ratio:?}");
+        let turns: Vec<u64> = (0..11).map(|turn| 100 + 10 * turn).collect();
+        let ratio = Ratio::of(&turns, &[100; 11]).unwrap();
         assert!(
-            (ratio.scatter - 0.1 / 1.3).abs() < 1e-9,
-            "the slowest and the fastest are outliers: {ratio:?}"
+            (ratio.scatter - 0.4 / 1.5).abs() < 1e-9,
+            "the slowest and the fastest are left out: {ratio:?}"
         );
         assert_eq!(Ratio::of(&[3_u64], &[2]).unwrap(), Ratio { median: 1.5, scatter: 0.0 });
         assert_eq!(Ratio::of::<u64>(&[], &[]), None);

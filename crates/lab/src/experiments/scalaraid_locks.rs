@@ -1,10 +1,15 @@
 //! scalaraid Fig. 2b: by which part the time goes, and how much of it is locks.
 
+use std::collections::BTreeMap;
+
+use stripewise_device::parts::Part;
+
 use super::{
     Effort, Experiment, Points, Results,
     scalaraid::{self, DEFAULT, ORIG, array, by_threads, of_the_paper, of_threads, threads},
 };
 use crate::{
+    engine_bench::threads_text,
     findings::{Claim, Findings, Judged, Table},
     machine::Machine,
     plot::{Axis, Plot, Series, Style},
@@ -80,8 +85,8 @@ fn of_orig(results: &Results, (needed, expected, near, paper): (usize, f64, f64,
         "With {needed} threads OrigRAID's locks take the share of the time that they take in the paper (within {within} of it)."
     );
     let most = results.machine.cores;
-    let word = if most == 1 { "thread" } else { "threads" };
-    let here = locks(results, most, ORIG).map(|found| format!("{} with {most} {word}", found.text()));
+    let here =
+        locks(results, most, ORIG).map(|found| format!("{} with {}", found.text(), threads_text(most)));
     of_threads(results, needed, (&statement, paper), here, || {
         let found = locks(results, needed, ORIG)?;
         Some(
@@ -99,7 +104,7 @@ fn never_above(results: &Results) -> Claim {
         let above = |(_, ours, orig): &(usize, Share, Share)| ours.share - orig.share;
         let worst = all.into_iter().max_by(|a, b| above(a).total_cmp(&above(b)))?;
         let (count, ours, orig) = worst;
-        let text = format!("{} beside {} with {count} threads", ours.text(), orig.text());
+        let text = format!("{} beside {} with {}", ours.text(), orig.text(), threads_text(count));
         let scatter = (ours.scatter + orig.scatter) / ours.share.max(1e-6);
         Some(Judged::at_most(ours.share, orig.share + ABOVE, text).scattering(scatter))
     });
@@ -132,7 +137,7 @@ fn by_part(results: &Results) -> Option<Table> {
     let names: Vec<_> = of(ORIG)?.parts_ppm.keys().cloned().collect();
     let headings: Vec<_> =
         ["locks"].into_iter().chain(names.iter().map(String::as_str)).chain(["looks"]).collect();
-    let mut table = Table::new(format!("Share of time by part with {most} threads, %"), &headings);
+    let mut table = Table::new(format!("Share of time by part with {}, %", threads_text(most)), &headings);
     for name in COMPARED {
         let found = of(name)?;
         let share = |part: &String| format!("{:.1}", *found.parts_ppm.get(part).unwrap_or(&0) as f64 / 1e4);
@@ -146,29 +151,34 @@ fn plots(results: &Results) -> Vec<Plot> {
     let mut shares =
         by_threads(results, |count| point(results.effort, count), |_, found| Some(found.locks()? * 100.0));
     shares.push(of_the_paper(ORIG, &OF_ORIG.map(|(count, share, ..)| (count as f64, share * 100.0))));
-    let y = || Axis::from_zero("share of the time of writes, %");
+    let y = Axis::from_zero("share of the time of writes, %");
     vec![
-        scalaraid::plot("scalaraid-locks-share", "Time in locks of stripes and counters", y(), shares),
-        scalaraid::plot("scalaraid-locks-orig", "Time by part, orig", y(), parts(results, ORIG)),
-        scalaraid::plot("scalaraid-locks-default", "Time by part, default", y(), parts(results, DEFAULT)),
+        scalaraid::plot("scalaraid-locks-share", "Time in locks of stripes and counters", y, shares),
+        by_part_and_threads(results, "scalaraid-locks-orig", ORIG),
+        by_part_and_threads(results, "scalaraid-locks-default", DEFAULT),
     ]
 }
 
-/// A line for each part by threads.
-fn parts(results: &Results, name: &str) -> Vec<Series> {
+/// A bar for each count of threads.
+fn by_part_and_threads(results: &Results, plot_name: &'static str, name: &str) -> Plot {
     let counts = threads(&results.machine);
     let found: Vec<_> = counts
         .into_iter()
-        .filter_map(|count| {
-            Some((count as f64, &array(results, &point(results.effort, count), name)?.parts_ppm))
-        })
+        .filter_map(|count| Some((count, &array(results, &point(results.effort, count), name)?.parts_ppm)))
         .collect();
-    let names: Vec<&String> = found.first().map_or_else(Vec::new, |(_, parts)| parts.keys().collect());
-    let line = |(hue, part): (usize, &String)| {
-        let points = found.iter().map(|(count, parts)| (*count, *parts.get(part).unwrap_or(&0) as f64 / 1e4));
-        Series::new(part.as_str(), hue, Style::Marked, points.collect())
+    let share = |part: Part| {
+        let bars = found.iter().enumerate();
+        let of = |parts: &BTreeMap<String, u64>| *parts.get(part.name()).unwrap_or(&0) as f64 / 1e4;
+        bars.map(|(index, (_, parts))| (index as f64, of(parts))).collect()
     };
-    names.into_iter().enumerate().map(line).collect()
+    let parts = Part::ALL.into_iter().filter(|part| *part != Part::Outside).enumerate();
+    Plot {
+        name: plot_name.into(),
+        title: format!("Time by part, {name}"),
+        x: Axis::names("threads", found.iter().map(|(count, _)| count.to_string()).collect()),
+        y: Axis::from_zero("share of the time of writes, %"),
+        series: parts.map(|(hue, part)| Series::new(part.name(), hue, Style::Stacked, share(part))).collect(),
+    }
 }
 
 #[cfg(test)]

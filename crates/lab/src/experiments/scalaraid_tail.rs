@@ -5,6 +5,7 @@ use super::{
     scalaraid::{self, DEFAULT, HEMI, ORIG, Ratio, SATURATED, SCALA, array, of_the_paper, of_threads, tail},
 };
 use crate::{
+    engine_bench::threads_text,
     findings::{Claim, Findings, Judged, Table},
     machine::Machine,
     plot::{Axis, Plot, Series, Style},
@@ -134,8 +135,8 @@ fn table(results: &Results) -> Table {
         .chain(["scala/orig", "paper", "hemi/orig", "default/orig", "default/scala", "writes"])
         .collect();
     let title = format!(
-        "99.99th percentile of a write, µs, with {} threads, 32 under way for each",
-        results.machine.cores
+        "99.99th percentile of a write, µs, with {}, 32 under way for each",
+        threads_text(results.machine.cores)
     );
     let mut table = Table::new(title, &headings);
     for (members, _, paper) in SHAPES {
@@ -165,7 +166,7 @@ fn times(results: &Results) -> Plot {
         let found = array(results, &point(results.effort, &results.machine, members), name)?;
         Some(found.percentiles_ns[4] as f64 / 1e3)
     });
-    let title = format!("99.99th percentile of a write, {} threads", results.machine.cores);
+    let title = format!("99.99th percentile of a write, {}", threads_text(results.machine.cores));
     Plot {
         name: "scalaraid-tail-times".into(),
         title,
@@ -202,9 +203,9 @@ fn percentiles(results: &Results) -> Plot {
     Plot {
         name: "scalaraid-tail-percentiles".into(),
         title: format!(
-            "Time of a write by percentile, {}, {} threads",
+            "Time of a write by percentile, {}, {}",
             shape(members),
-            results.machine.cores
+            threads_text(results.machine.cores)
         ),
         x: Axis::percentiles("writes that were at most as slow"),
         y: Axis::log10("time of a write, µs"),

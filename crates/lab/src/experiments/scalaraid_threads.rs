@@ -8,6 +8,7 @@ use super::{
     },
 };
 use crate::{
+    engine_bench::threads_text,
     findings::{Claim, Findings, Judged, Table},
     machine::Machine,
     plot::{Axis, Plot, Series, Style},
@@ -88,7 +89,7 @@ fn ratio(results: &Results, threads: usize, of: &str, over: &str) -> Option<Rati
 fn at_most_threads(results: &Results, of: &str, over: &str) -> Option<String> {
     let most = results.machine.cores;
     let found = ratio(results, most, of, over)?;
-    Some(format!("{} with {most} {}", found.text(), if most == 1 { "thread" } else { "threads" }))
+    Some(format!("{} with {}", found.text(), threads_text(most)))
 }
 
 fn hemi_over_orig(results: &Results, (needed, expected, paper): (usize, f64, &str)) -> Claim {
@@ -146,8 +147,9 @@ fn saturation(results: &Results) -> Claim {
     let statement = "OrigRAID saturates at 9 threads: more gain at most 10 %.";
     let most = results.machine.cores;
     let rate = |count| Some(array(results, &of_unit(results, count), ORIG)?.bytes_per_s());
-    let here =
-        rate(1).zip(rate(most)).map(|(one, all)| format!("{:.2}x from 1 to {most} threads", all / one));
+    let here = rate(1)
+        .zip(rate(most))
+        .map(|(one, all)| format!("{:.2}x from 1 to {}", all / one, threads_text(most)));
     let needed = TOLD_APART;
     of_threads(results, needed, (statement, "saturates at 9 threads"), here, || {
         let rates: Vec<_> = many(results).into_iter().map(rate).collect::<Option<_>>()?;
@@ -173,7 +175,8 @@ fn level(results: &Results) -> Claim {
     let judged = all.and_then(|all| {
         let (point, worst) = all.into_iter().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
         let (chunk, count) = (point.chunk_bytes >> 10, point.threads);
-        let text = format!("at worst {}, with {count} threads and chunks of {chunk} KiB", worst.text());
+        let text =
+            format!("at worst {}, with {} and chunks of {chunk} KiB", worst.text(), threads_text(count));
         Some(Judged::above(worst.median, LEVEL, text).scattering(worst.scatter))
     });
     Claim::new("The default is never behind ScalaRAID (by more than 5 %).", "", judged)

@@ -94,7 +94,7 @@ mod tests {
         );
         assert_eq!(
             told("scalaraid-tail", Effort::Quick),
-            "Here: 3 points in real time, each 5 turns of 50 ms of each array, 2 threads, 32 writes under way for each, members of 32 \
+            "Here: 3 points in real time, each 7 turns of 50 ms of each array, 2 threads, 32 writes under way for each, members of 32 \
              MiB. A quick run."
         );
         assert!(told("all", Effort::Full).contains("2 passes of 2000 writes, 10 writes under way"));

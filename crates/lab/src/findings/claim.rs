@@ -171,7 +171,7 @@ impl Claim {
             return self;
         }
         let near = format!(
-            "The figure is {:.1} % from where the verdict turns, and scatters by {:.1} % from turn to turn. A machine that \
+            "The figure is {:.1} % from where the verdict turns, and scatters by {:.1} % within this run. A machine that \
              does nothing else is more exact.",
             part * 100.0,
             scatter * 100.0
@@ -275,7 +275,7 @@ mod tests {
             assert_eq!(weighed(0.1, effort).verdict, ClaimVerdict::Reproduced);
             let undecided = weighed(0.3, effort);
             assert_eq!(undecided.verdict, ClaimVerdict::Undecided);
-            assert!(undecided.reason.contains("scatters by 30.0 % from turn to turn"), "{undecided}");
+            assert!(undecided.reason.contains("scatters by 30.0 % within this run"), "{undecided}");
         }
         let not_here =
             Claim::not_here("faster", "3x", "1.0x with 2 threads", "2 cores").weighed(Effort::Full);

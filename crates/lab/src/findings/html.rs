@@ -30,9 +30,10 @@ const ON_MODELLED_DISKS: &[&str] = &[
 /// What it says of those in real time.
 const IN_REAL_TIME: &str = "Experiments in real time run the engine with its worker threads over members in memory, one point \
      after the other, with nothing else of the run beside them. Their figures are of the machine, and of what else it did \
-     meanwhile; no seed repeats them. The arrays of a point take turns, a ratio is the median of the turns' ratios, and a claim \
-     whose figure is nearer to where the verdict turns than the quartiles of the turns lie from it is undecided. A claim that needs \
-     more threads than this machine has cores is not decided: what was measured here is told all the same. GB are 10^9 bytes.";
+     meanwhile; no seed repeats them. The arrays of a point take turns, and a ratio is the median of the turns' ratios. A claim \
+     is undecided if the median of ever so many turns may lie on either side of where the verdict turns, in more than one of \
+     fifty runs. A claim that needs more threads than this machine has cores is not decided: what was measured here is told all \
+     the same. GB are 10^9 bytes.";
 
 impl LabReport {
     /// The page.
@@ -130,7 +131,7 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
         };
         let _ = writeln!(
             page,
-            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"{class} verdict\">{}</td></tr>",
+            "<tr class=\"{}\"><td>{}</td><td class=\"paper\">{}</td><td>{}</td><td class=\"{class} verdict\">{}</td></tr>",
             if claim.reason.is_empty() { "" } else { "noted" },
             prose(&claim.statement),
             prose(&claim.paper),

@@ -1,8 +1,9 @@
-//! Diagrams as SVG: lines and points over linear or logarithmic axes.
+//! Diagrams as SVG: lines, points and stacked bars over linear or logarithmic axes, or over names.
 
 use std::borrow::Cow;
 
 mod axis;
+mod bars;
 mod overlap;
 mod svg;
 
@@ -48,6 +49,8 @@ pub enum Style {
     Dashed,
     /// Open rings: single values that are expected.
     Rings,
+    /// Bars, each on that of the series before it: parts of a whole.
+    Stacked,
 }
 
 impl Series {
@@ -63,7 +66,7 @@ impl Plot {
         let mut text = format!("series,{},{}\n", quoted(&self.x.label), quoted(&self.y.label));
         for series in &self.series {
             for (x, y) in &series.points {
-                text += &format!("{},{x},{y}\n", quoted(&series.name));
+                text += &format!("{},{},{y}\n", quoted(&series.name), quoted(&self.x.in_files(*x)));
             }
         }
         text

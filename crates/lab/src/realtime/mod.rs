@@ -43,7 +43,7 @@ pub struct RealTimePoint {
 }
 
 /// Work of a second, in what [`Point::weight`](crate::point::Point::weight) counts: so much is simulated in it by two cores.
-const WEIGHT_PER_S: u64 = 1_000_000;
+const WEIGHT_PER_S: u64 = 700_000;
 
 impl RealTimePoint {
     /// Everything that makes the point what it is, as text; of another machine, it is another one.
@@ -122,6 +122,8 @@ mod tests {
                 assert!(preset.turn_bytes_per_s.len() == 2 && preset.bytes_per_s() > 0.0, "{preset:?}");
                 let (timed, looked) = (preset.operations > 0, !preset.parts_ppm.is_empty());
                 assert_eq!((timed, looked), (!parts, parts), "{preset:?}");
+                let copies = preset.parts_ppm.get("copy");
+                assert!(copies.is_none_or(|ppm| *ppm > 0), "whole stripes are mostly copies: {preset:?}");
             }
             let text = serde_json::to_string(&outcome).unwrap();
             assert_eq!(serde_json::from_str::<RealTimeOutcome>(&text).unwrap(), outcome);
@@ -134,6 +136,6 @@ mod tests {
         let other = Machine { kernel: "2.4".to_owned(), ..here.clone() };
         assert_ne!(tiny(false).key(&here), tiny(false).key(&other));
         assert_ne!(tiny(false).key(&here), tiny(true).key(&here));
-        assert_eq!(tiny(false).weight(), 20 * 3 * 5 * 1000);
+        assert_eq!(tiny(false).weight(), 20 * 3 * 5 * 700);
     }
 }

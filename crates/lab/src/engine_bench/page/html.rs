@@ -16,7 +16,7 @@ const INTRODUCTION: &[&str] = &[
      what else ran on it, and another run gives others. What is compared on this page took turns in one process, so that \
      whatever disturbed the machine disturbed all alike; figures are medians of the turns, and the first turn of each is not counted.",
     "The limit is that of bare loops, one for each thread, which do the memory traffic and parity arithmetic that the engine \
-     cannot avoid, and nothing else. GB are 10^9 bytes.",
+     cannot avoid, and nothing else. A percentile of fewer operations than it takes is the slowest of them. GB are 10^9 bytes.",
 ];
 
 impl Page<'_> {

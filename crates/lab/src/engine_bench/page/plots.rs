@@ -1,8 +1,10 @@
 //! The plots of a section.
 
+use stripewise_device::parts::Part;
+
 use super::sections::Group;
 use crate::{
-    engine_bench::Figure,
+    engine_bench::{Figure, threads_text},
     plot::{Axis, Plot, Series, Style},
 };
 
@@ -19,27 +21,61 @@ pub(super) fn all(group: &Group<'_>) -> Vec<Plot> {
     plots
 }
 
-fn threads_axis() -> Axis {
-    Axis::log2("threads")
+/// What is drawn beside one another: a line for each variant by threads, or, of one count of threads, a bar for each.
+struct Drawn {
+    x: Axis,
+    series: Vec<Series>,
 }
 
-/// A line for each variant by threads, of what all its figures have.
-fn by_threads(group: &Group<'_>, value: impl Fn(&Figure) -> Option<f64>) -> Vec<Series> {
-    let series = |(hue, label): (usize, String)| {
-        let points =
-            group.of(&label).filter_map(|figure| Some((figure.threads as f64, value(figure)?))).collect();
-        Series::new(label.as_str(), hue_of(hue), Style::Marked, points)
-    };
-    group.labels().into_iter().enumerate().map(series).collect()
+impl Drawn {
+    /// Of what all figures have; the limit is drawn if it has values.
+    fn new(
+        group: &Group<'_>,
+        value: impl Fn(&Figure) -> Option<f64>,
+        limit: impl Fn(&Figure) -> Option<f64>,
+    ) -> Self {
+        let points = |label: &str, value: &dyn Fn(&Figure) -> Option<f64>| -> Vec<(f64, f64)> {
+            group.of(label).filter_map(|figure| Some((figure.threads as f64, value(figure)?))).collect()
+        };
+        let labels = group.labels();
+        let line = |(hue, label): (usize, &String)| {
+            Series::new(label.as_str(), hue_of(hue), Style::Marked, points(label, &value))
+        };
+        let mut series: Vec<_> = labels.iter().enumerate().map(line).collect();
+        // All variants have the same.
+        let limits = labels.first().map_or_else(Vec::new, |label| points(label, &limit));
+        if !limits.is_empty() {
+            series.push(Series::new("limit", HUE_OF_THE_LIMIT, Style::Dashed, limits));
+        }
+        let count = group.figures.first().map_or(0, |figure| figure.threads);
+        if group.figures.iter().all(|figure| figure.threads == count) {
+            return Self::bars(series, count);
+        }
+        Self { x: Axis::log2("threads"), series }
+    }
+
+    fn bars(series: Vec<Series>, threads: usize) -> Self {
+        let names = series.iter().map(|series| series.name.clone()).collect();
+        let bar = |(index, series): (usize, Series)| {
+            let points = series.points.iter().map(|(_, value)| (index as f64, *value)).collect();
+            Series { style: Style::Stacked, points, ..series }
+        };
+        let x = Axis::names(format!("locks, with {}", threads_text(threads)), names);
+        Self { x, series: series.into_iter().enumerate().map(bar).collect() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.series.iter().all(|series| series.points.is_empty())
+    }
+
+    fn plot(self, group: &Group<'_>, name: &str, what: &str, y: Axis) -> Plot {
+        plot(group, name, what, (self.x, y), self.series)
+    }
 }
 
 /// Variants' hues leave out that of the limit.
 fn hue_of(variant: usize) -> usize {
     if variant < HUE_OF_THE_LIMIT { variant } else { variant + 1 }
-}
-
-fn has_points(series: &[Series]) -> bool {
-    series.iter().any(|series| !series.points.is_empty())
 }
 
 fn plot(group: &Group<'_>, name: &str, what: &str, (x, y): (Axis, Axis), series: Vec<Series>) -> Plot {
@@ -49,26 +85,20 @@ fn plot(group: &Group<'_>, name: &str, what: &str, (x, y): (Axis, Axis), series:
 
 fn throughput(group: &Group<'_>) -> Plot {
     let unit = group.unit();
-    let mut series = by_threads(group, |figure| Some(unit.of(figure, figure.engine_per_s)));
-    let first = group.labels().into_iter().next().unwrap_or_default();
-    let limit = |figure: &Figure| Some((figure.threads as f64, unit.of(figure, figure.limit_per_s?)));
-    let limits: Vec<_> = group.of(&first).filter_map(limit).collect();
-    if !limits.is_empty() {
-        series.push(Series::new("limit", HUE_OF_THE_LIMIT, Style::Dashed, limits));
-    }
-    plot(group, "throughput", "Throughput", (threads_axis(), Axis::from_zero(unit.name())), series)
+    let of = |figure: &Figure| Some(unit.of(figure, figure.engine_per_s));
+    let limit = |figure: &Figure| Some(unit.of(figure, figure.limit_per_s?));
+    Drawn::new(group, of, limit).plot(group, "throughput", "Throughput", Axis::from_zero(unit.name()))
 }
 
 fn ratio(group: &Group<'_>) -> Option<Plot> {
-    let series = by_threads(group, |figure| figure.ratio);
-    let axes = (threads_axis(), Axis::from_zero("engine / limit"));
-    has_points(&series).then(|| plot(group, "ratio", "Ratio to the limit", axes, series))
+    let drawn = Drawn::new(group, |figure| figure.ratio, |_| None);
+    let y = Axis::from_zero("engine / limit");
+    (!drawn.is_empty()).then(|| drawn.plot(group, "ratio", "Ratio to the limit", y))
 }
 
 fn processor_time(group: &Group<'_>) -> Plot {
-    let series = by_threads(group, |figure| Some(figure.cpu_ns_per_operation / 1e3));
-    let axes = (threads_axis(), Axis::from_zero("CPU time of an operation, µs"));
-    plot(group, "cpu", "Processor time", axes, series)
+    let drawn = Drawn::new(group, |figure| Some(figure.cpu_ns_per_operation / 1e3), |_| None);
+    drawn.plot(group, "cpu", "Processor time", Axis::from_zero("CPU time of an operation, µs"))
 }
 
 /// By percentile, with as many threads as there were at most.
@@ -87,36 +117,57 @@ fn percentiles(group: &Group<'_>) -> Option<Plot> {
         Some(Series::new(label.as_str(), hue_of(hue), Style::Marked, points))
     };
     let series = group.labels().into_iter().enumerate().map(series).collect::<Option<Vec<_>>>()?;
-    let what = format!(
-        "Time of an operation by percentile, {most} {}",
-        if most == 1 { "thread" } else { "threads" }
-    );
+    let what = format!("Time of an operation by percentile, {}", threads_text(most));
     let axes =
         (Axis::percentiles("operations that were at most as slow"), Axis::log10("time of an operation, µs"));
     Some(plot(group, "percentiles", &what, axes, series))
 }
 
+/// By threads; of one count, the percentiles have it.
 fn tail(group: &Group<'_>) -> Option<Plot> {
-    let series = by_threads(group, |figure| Some(figure.latency_ns?.p99_99 as f64 / 1e3));
-    let axes = (threads_axis(), Axis::log10("99.99 % of operations, µs"));
-    has_points(&series).then(|| plot(group, "tail", "99.99th percentile", axes, series))
+    let drawn = Drawn::new(group, |figure| Some(figure.latency_ns?.p99_99 as f64 / 1e3), |_| None);
+    let is_by_threads = drawn.x.names.is_empty();
+    let y = Axis::log10("99.99 % of operations, µs");
+    (is_by_threads && !drawn.is_empty()).then(|| drawn.plot(group, "tail", "99.99th percentile", y))
 }
 
-/// scalaraid Fig. 2b, a plot for each variant.
+/// scalaraid Fig. 2b: in one plot, or, of many, in one for each variant.
 fn parts(group: &Group<'_>) -> Vec<Plot> {
-    let of_variant = |label: String| {
-        let names: Vec<_> = group.of(&label).flat_map(|figure| figure.parts.keys().copied()).collect();
-        let mut distinct = names.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let series = |(hue, name): (usize, &'static str)| {
-            let share = |figure: &Figure| Some((figure.threads as f64, figure.parts.get(name)? * 100.0));
-            Series::new(name, hue, Style::Marked, group.of(&label).filter_map(share).collect())
-        };
-        let series: Vec<_> = distinct.into_iter().enumerate().map(series).collect();
-        let axes = (threads_axis(), Axis::from_zero("share of the time of operations, %"));
+    let labels = group.labels();
+    if group.figures.iter().all(|figure| figure.parts.is_empty()) {
+        return Vec::new();
+    }
+    if group.figures.len() <= BARS_MAX {
+        let bars =
+            labels.iter().flat_map(|label| group.of(label).map(move |figure| (named(label, figure), figure)));
+        return vec![stack(group, "parts", "Time by part", ("locks and threads", bars.collect()))];
+    }
+    let of_variant = |label: &String| {
+        let bars = group.of(label).map(|figure| (figure.threads.to_string(), figure)).collect();
         let name = format!("parts-{}", label.replace(", ", "-").replace(' ', "-"));
-        has_points(&series).then(|| plot(group, &name, &format!("Time by part, {label}"), axes, series))
+        stack(group, &name, &format!("Time by part, {label}"), ("threads", bars))
     };
-    group.labels().into_iter().filter_map(of_variant).collect()
+    labels.iter().map(of_variant).collect()
+}
+
+/// Bars whose names have room beside one another.
+const BARS_MAX: usize = 8;
+
+fn named(label: &str, figure: &Figure) -> String {
+    format!("{label} {}", figure.threads)
+}
+
+fn stack(group: &Group<'_>, name: &str, what: &str, (axis, bars): (&str, Vec<(String, &Figure)>)) -> Plot {
+    let share = |part: &'static str| {
+        let of = |(index, (_, figure)): (usize, &(String, &Figure))| {
+            (index as f64, figure.parts.get(part).copied().unwrap_or(0.0) * 100.0)
+        };
+        bars.iter().enumerate().map(of).collect()
+    };
+    let series = Part::ALL.into_iter().filter(|part| *part != Part::Outside).enumerate();
+    let series = series.map(|(hue, part)| Series::new(part.name(), hue, Style::Stacked, share(part.name())));
+    let series = series.collect();
+    let names = bars.iter().map(|(name, _)| name.clone()).collect();
+    let axes = (Axis::names(axis, names), Axis::from_zero("share of the time of operations, %"));
+    plot(group, name, what, axes, series)
 }

@@ -115,7 +115,7 @@ fn speeds(group: &Group<'_>) -> Table {
     let title = format!("Throughput, {}; processor time of an operation, ns", unit.name());
     let mut table = Table::new(
         title,
-        &["", "threads", "engine", "slowest turn", "fastest turn", "limit", "ratio", "CPU ns"],
+        &["locks", "threads", "engine", "slowest turn", "fastest turn", "limit", "ratio", "CPU ns"],
     );
     for figure in &group.figures {
         let shown = |per_s: f64| format!("{:.2}", unit.of(figure, per_s));
@@ -135,8 +135,10 @@ fn speeds(group: &Group<'_>) -> Table {
 
 fn latencies(group: &Group<'_>) -> Option<Table> {
     let title = "Time of an operation, µs";
-    let mut table =
-        Table::new(title, &["", "threads", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "slowest", "of"]);
+    let mut table = Table::new(
+        title,
+        &["locks", "threads", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "slowest", "of"],
+    );
     for figure in &group.figures {
         let of = figure.latency_ns?;
         let mut row = named(group, figure);
@@ -154,7 +156,7 @@ fn parts(group: &Group<'_>) -> Option<Table> {
         return None;
     }
     let headings: Vec<_> =
-        ["", "threads"].into_iter().chain(names.iter().copied()).chain(["looks"]).collect();
+        ["locks", "threads"].into_iter().chain(names.iter().copied()).chain(["looks"]).collect();
     let mut table = Table::new("Share of the time of operations by part, %", &headings);
     for figure in &group.figures {
         let mut row = named(group, figure);

@@ -95,10 +95,32 @@ fn a_folder_holds_the_page_the_figures_and_the_plots() {
     assert!(throughput.starts_with("series,threads,GB/s\ndefault,1,1.31072\n"), "{throughput}");
     assert!(throughput.contains("limit,2,2.62144"), "{throughput}");
     assert!(read("random-read-2+1-percentiles.csv").contains("orig,99.99,5\n"));
-    assert!(read("random-read-2+1-parts-orig.csv").contains("stripe lock,2,25\n"));
+    assert!(read("random-read-2+1-parts.csv").contains("stripe lock,orig 2,25\n"));
     let names = fs::read_dir(folder.path()).unwrap().count();
     let sections = sections(&options, &figures);
-    assert_eq!((sections.len(), names), (4, 2 + 4 * 7), "seven plots each");
+    assert_eq!((sections.len(), names), (4, 2 + 4 * 6), "six plots each");
+}
+
+#[test]
+fn of_one_count_of_threads_each_variant_has_a_bar() {
+    let options = Options { threads: vec![4], ..options() };
+    let sections = sections(&options, &figures(&options, true));
+    let throughput = &sections[0].plots[0];
+    assert_eq!(
+        (throughput.x.names.join(" ").as_str(), throughput.x.label.as_str()),
+        ("default orig limit", "locks, with 4 threads")
+    );
+    assert_eq!(throughput.series[1].points, [(1.0, 5.24288)]);
+    assert!(sections[0].plots.iter().all(|plot| !plot.name.ends_with("-tail")), "the percentiles have it");
+}
+
+#[test]
+fn of_many_bars_each_variant_has_a_plot() {
+    let options = Options { threads: (1..=5).collect(), ..options() };
+    let sections = sections(&options, &figures(&options, true));
+    let of_parts = |plot: &&crate::plot::Plot| plot.name.contains("-parts-");
+    let plots: Vec<_> = sections[0].plots.iter().filter(of_parts).collect();
+    assert_eq!((plots.len(), plots[1].x.names.join(" ")), (2, "1 2 3 4 5".to_owned()));
 }
 
 #[test]
