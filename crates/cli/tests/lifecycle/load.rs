@@ -300,7 +300,7 @@ fn the_engine_benchmark_writes_a_report_of_all_that_was_asked_for() {
     for told in ["2+1, 4+1", "1, 2, each with 4 under way", "--queue 4", "GiB", "cores to use"] {
         assert!(page.contains(told), "{told}: {page}");
     }
-    assert!(page.matches("<svg").count() == 14 && !page.contains("NaN"), "{page}");
+    assert!(page.matches("<svg").count() == 12 && !page.contains("NaN"), "{page}");
     assert_eq!(read("figures.csv").lines().count(), 9);
     assert!(read("full-stripe-4+1-percentiles.csv").lines().count() == 11);
 }
