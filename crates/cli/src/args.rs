@@ -114,7 +114,7 @@ pub(crate) enum Command {
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Experiments on modelled disks.
+    /// Experiments on modelled disks, and in real time on this machine.
     #[command(subcommand)]
     Lab(LabCommand),
     /// Print shell completions.
@@ -141,6 +141,8 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// The engine over memory members, beside a bare loop with the same memory traffic.
+    ///
+    /// What is compared takes turns in one process, and figures are medians of the turns. With --out there is a page with plots.
     Engine(EngineBench),
     /// The NBD server beside nbdkit and qemu-nbd, over unix sockets, under the same client, in turns.
     ///
@@ -161,10 +163,11 @@ pub(crate) enum BenchCommand {
 pub(crate) enum LabCommand {
     /// List the experiments.
     List,
-    /// Run experiments on modelled disks and hold the papers' claims against what comes out.
+    /// Run experiments and hold the papers' claims against what comes out.
     ///
     /// Results go into a folder: report.html, which needs nothing else, and CSV files. A run that was interrupted is taken up
-    /// again by the same command. The same seed gives the same results on every machine.
+    /// again by the same command. On modelled disks the same seed gives the same results on every machine. Experiments in real
+    /// time (`list` marks them) measure this machine: they run last and one by one, and nothing else should run meanwhile.
     Run(LabRunArgs),
     /// Make the report anew from a folder's results, complete or not.
     Report(LabReportArgs),
@@ -186,7 +189,7 @@ pub(crate) struct LabRunArgs {
     /// Fewer points and writes: less exact, so that claims that are close stay undecided.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// What everything is drawn from.
+    /// What everything on modelled disks is drawn from.
     #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
     pub(crate) seed: u64,
     /// The folder for results: a new or an empty one, or that of an earlier run.

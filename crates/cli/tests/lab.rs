@@ -87,6 +87,47 @@ fn experiments_are_listed_run_and_reported() {
 }
 
 #[test]
+fn an_experiment_in_real_time_names_its_machine_and_is_taken_up_again() {
+    let listed: serde_json::Value = serde_json::from_slice(&lab(&["list", "--json"]).stdout).unwrap();
+    let is_real_time = |id: &str| {
+        let found = listed.as_array().unwrap().iter().find(|one| one["id"] == id).unwrap();
+        found["real_time"].as_bool().unwrap()
+    };
+    assert!(is_real_time("scalaraid-tail") && !is_real_time("raid4s-seq"), "{listed}");
+    let text = String::from_utf8(lab(&["list"]).stdout).unwrap();
+    assert!(text.contains("in real time)"), "{text}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let run = || {
+        let ran = lab(&["run", "scalaraid-tail", "--quick", "--out", out, "--json"]);
+        serde_json::from_slice::<serde_json::Value>(&ran.stdout).unwrap()
+    };
+    let points = || std::fs::read_to_string(folder.path().join("points.jsonl")).unwrap();
+    let (report, finished) = (run(), points());
+    let cores = report["machine"]["cores"].as_u64().unwrap();
+    let claims = report["experiments"][0]["claims"].as_array().unwrap();
+    assert_eq!((claims.len(), finished.lines().count()), (6, 1 + 3), "{finished}");
+    if cores < 9 {
+        assert_eq!(claims[0]["verdict"], "not-decidable-here", "{report}");
+        assert!(claims[0]["reason"].as_str().unwrap().contains("this machine"), "{report}");
+    }
+    assert!(claims.iter().all(|claim| claim["verdict"] != "open"), "{report}");
+    // All is there: nothing is measured again, and the report is the same.
+    assert_eq!(run(), report);
+    assert_eq!(points(), finished);
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(
+        page.contains("The machine: ") && page.contains("44.9 %") && !page.contains("modelled disks"),
+        "{page}"
+    );
+    let csv = std::fs::read_to_string(folder.path().join("scalaraid-tail.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 3 * 4, "{csv}");
+    lab(&["report", out]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("report.html")).unwrap(), page, "made anew");
+}
+
+#[test]
 fn a_killed_run_is_taken_up_again() {
     let [whole, killed] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let run = |folder: &tempfile::TempDir| {

@@ -260,6 +260,66 @@ fn a_load_ends_with_its_command_or_its_array() {
 }
 
 #[test]
+fn the_engine_benchmark_writes_a_report_of_all_that_was_asked_for() {
+    let sandbox = Sandbox::new();
+    let asked = "bench engine --size 32M --seconds 20ms --turns 1 --raid-devices 3,5 --threads 1,2 --queue 4 --locking orig \
+                 --locking default --latency --parts --case full-stripe --out";
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("report.html");
+    std::fs::write(&theirs, "my thesis").unwrap();
+    sandbox.fails(
+        1,
+        &format!("{asked} {}", folder.path().display()),
+        &[""; 0],
+        &["is not empty", "figures.csv"],
+    );
+    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "my thesis");
+
+    let out = folder.path().join("results");
+    let figures = sandbox.json(&format!("{asked} {}", out.display()));
+    let figures = figures.as_array().unwrap();
+    let keys: Vec<_> = figures
+        .iter()
+        .map(|figure| {
+            assert_eq!(
+                (&figure["queue"], &figure["latency_ns"]["p90"].is_u64()),
+                (&4.into(), &true),
+                "{figure}"
+            );
+            assert_eq!(figure["turns"].as_array().unwrap().len(), 1, "{figure}");
+            let number = |key: &str| figure[key].as_u64().unwrap();
+            (number("raid_devices"), number("threads"), figure["locking"].as_str().unwrap())
+        })
+        .collect();
+    let of = |members| {
+        [(members, 1, "orig"), (members, 1, "default"), (members, 2, "orig"), (members, 2, "default")]
+    };
+    assert_eq!(keys, [of(3), of(5)].concat());
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    let page = read("report.html");
+    for told in ["2+1, 4+1", "1, 2, each with 4 under way", "--queue 4", "GiB", "cores to use"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(page.matches("<svg").count() == 12 && !page.contains("NaN"), "{page}");
+    assert_eq!(read("figures.csv").lines().count(), 9);
+    assert!(read("full-stripe-4+1-percentiles.csv").lines().count() == 11);
+}
+
+#[test]
+fn with_several_under_way_an_operation_waits_for_those_before_it() {
+    let sandbox = Sandbox::new();
+    let of_queue = |queue: u32| {
+        let line = format!(
+            "bench engine --size 32M --seconds 50ms --turns 1 --latency --case full-stripe --queue {queue}"
+        );
+        sandbox.json(&line)[0]["latency_ns"]["p50"].as_u64().unwrap()
+    };
+    // Each of 32 is asked for together with 31 others of its thread.
+    assert!(of_queue(32) > 4 * of_queue(1));
+    sandbox.fails(2, "bench engine --queue 0", &[""; 0], &["from 1 to 1024"]);
+}
+
+#[test]
 fn the_engine_is_measured_by_parts_too() {
     let sandbox = Sandbox::new();
     let figures = sandbox

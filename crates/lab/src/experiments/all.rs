@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes},
     pick, policy,
     results::{at_size, largest, over_best, smallest},
@@ -23,7 +23,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         "Random writes of 4 to 256 KiB at multiples of their size, 10 under way, on the papers' arrays and on others: SSDs only in \
          their steady state, one disk of half the speed, double parity over disks and SSDs. Every policy is asked the same.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 
@@ -174,7 +174,7 @@ fn gains(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Plot {
         Some(Series::new(shape.name, hue, style, points.collect()))
     });
     Plot {
-        name: "all-cost",
+        name: "all-cost".into(),
         title: "cost over the best of the other policies".to_owned(),
         x: Axis::linear("write size, KiB"),
         y: Axis::from_zero("ahead, %"),

@@ -1,7 +1,7 @@
 //! Half stripes in sequence and anywhere: an example.
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes},
     pick, policy,
 };
@@ -16,7 +16,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     title: "Half stripes in sequence and anywhere",
     source: "an example",
     setting: &["Writes of 128 KiB on RAID5."],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 

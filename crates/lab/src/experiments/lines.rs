@@ -77,7 +77,7 @@ pub(super) fn throughput((name, title): Titled, sizes: Sizes, lines: &[Line], re
         })
         .collect();
     let y = if are_far_apart(&series) { Axis::log10("MB/s") } else { Axis::from_zero("MB/s") };
-    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
+    Plot { name: name.into(), title: title.to_owned(), x: sizes.axis(), y, series }
 }
 
 fn are_far_apart(series: &[Series]) -> bool {
@@ -108,14 +108,14 @@ pub(super) fn speed_up((name, title): Titled, sizes: Sizes, lines: &[Line], resu
     let series: Vec<_> = std::iter::once(unity).chain(others).collect();
     let label = format!("throughput over {}", base.name);
     let y = if are_far_apart(&series) { Axis::log10(label) } else { Axis::linear(label) };
-    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
+    Plot { name: name.into(), title: title.to_owned(), x: sizes.axis(), y, series }
 }
 
 /// The first line of each pair over the second.
 pub(super) fn gains((name, title): Titled, sizes: Sizes, pairs: &[(Line, Line)], results: &Results) -> Plot {
     let series = pairs.iter().map(|(line, base)| line.over(base, sizes, results)).collect();
     let y = Axis::linear("times as fast");
-    Plot { name, title: title.to_owned(), x: sizes.axis(), y, series }
+    Plot { name: name.into(), title: title.to_owned(), x: sizes.axis(), y, series }
 }
 
 pub(super) fn latency((name, title): Titled, sizes: Sizes, line: &Line, results: &Results) -> Plot {
@@ -130,7 +130,7 @@ pub(super) fn latency((name, title): Titled, sizes: Sizes, line: &Line, results:
         of((3, "slowest"), |outcome| outcome.latency_max_ns),
     ];
     Plot {
-        name,
+        name: name.into(),
         title: format!("{title}: {}", line.name),
         x: sizes.axis(),
         y: Axis::log10("latency, ms"),
@@ -155,7 +155,7 @@ pub(super) fn utilisation((name, title): Titled, sizes: Sizes, lines: &[Line], r
         }
     }
     Plot {
-        name,
+        name: name.into(),
         title: title.to_owned(),
         x: sizes.axis(),
         y: Axis::from_zero("at work, % of the time"),

@@ -18,14 +18,18 @@ mod raid4s_random;
 mod raid4s_seq;
 mod raid4s_unaligned;
 mod results;
+mod scalaraid;
+mod scalaraid_locks;
+mod scalaraid_tail;
+mod scalaraid_threads;
 
 use stripewise_engine::plan::selection::{self, Policy};
 use thiserror::Error;
 
-pub use results::Results;
+pub use results::{AnyOutcome, Results};
 
 pub use crate::validate::Effort;
-use crate::{findings::Findings, point::Point};
+use crate::{findings::Findings, machine::Machine, point::Point, realtime::RealTimePoint};
 
 /// One experiment.
 pub struct Experiment {
@@ -38,9 +42,46 @@ pub struct Experiment {
     /// What the paper did, and what is done here, a paragraph each.
     pub setting: &'static [&'static str],
     /// What is run.
-    pub points: fn(Effort) -> Vec<Point>,
+    pub points: Points,
     /// What comes of it.
     pub findings: fn(&Results) -> Findings,
+}
+
+/// What an experiment runs.
+pub enum Points {
+    /// Arrays on modelled disks in virtual time: the same for a seed on every machine.
+    Modelled(fn(Effort) -> Vec<Point>),
+    /// Arrays in memory in real time: of the machine, which says how many threads there are.
+    RealTime(fn(Effort, &Machine) -> Vec<RealTimePoint>),
+}
+
+impl Experiment {
+    /// Whether it runs in real time.
+    pub fn is_real_time(&self) -> bool {
+        matches!(self.points, Points::RealTime(_))
+    }
+
+    /// Its points on modelled disks.
+    pub fn modelled(&self, effort: Effort) -> Vec<Point> {
+        match self.points {
+            Points::Modelled(points) => points(effort),
+            Points::RealTime(_) => Vec::new(),
+        }
+    }
+
+    /// Its points on a machine.
+    pub fn real_time(&self, effort: Effort, machine: &Machine) -> Vec<RealTimePoint> {
+        match self.points {
+            Points::Modelled(_) => Vec::new(),
+            Points::RealTime(points) => points(effort, machine),
+        }
+    }
+
+    /// The keys of all its points.
+    pub fn keys(&self, effort: Effort, machine: &Machine) -> Vec<String> {
+        let modelled = self.modelled(effort).into_iter().map(|point| point.key());
+        modelled.chain(self.real_time(effort, machine).iter().map(|point| point.key(machine))).collect()
+    }
 }
 
 /// All experiments. A new one is a line here.
@@ -52,6 +93,9 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &modthresh_fine::EXPERIMENT,
     &modthresh_aligned::EXPERIMENT,
     &all::EXPERIMENT,
+    &scalaraid_threads::EXPERIMENT,
+    &scalaraid_tail::EXPERIMENT,
+    &scalaraid_locks::EXPERIMENT,
 ];
 
 /// A word with which no experiment begins.
@@ -147,20 +191,21 @@ mod tests {
             "docs/experiments.md shows half_stripe.rs as it is"
         );
         let experiment = &half_stripe::EXPERIMENT;
-        let points = (experiment.points)(Effort::Quick).into_iter();
-        let outcomes = points.map(|point| (point.key(), measure(&point, 1))).collect();
-        let findings = (experiment.findings)(&Results::new(Effort::Quick, outcomes));
+        let points = experiment.modelled(Effort::Quick).into_iter();
+        let outcomes = points.map(|point| (point.key(), measure(&point, 1).into())).collect();
+        let findings = (experiment.findings)(&Results::new(Effort::Quick, Machine::here(), outcomes));
         assert!(findings.claims.iter().all(|claim| claim.measured.ends_with('x')), "{:?}", findings.claims);
         assert!(findings.plots.iter().all(|plot| !plot.series.is_empty()));
     }
 
     #[test]
     fn seven_arrays_stand_side_by_side() {
+        let has_others = |experiment: &Experiment| ["all", "raid4s-endurance"].contains(&experiment.id);
         for experiment in
-            EXPERIMENTS.iter().filter(|experiment| !["all", "raid4s-endurance"].contains(&experiment.id))
+            EXPERIMENTS.iter().filter(|experiment| !experiment.is_real_time() && !has_others(experiment))
         {
             for effort in [Effort::Quick, Effort::Full] {
-                let points = (experiment.points)(effort);
+                let points = experiment.modelled(effort);
                 let has = |shape: &&Shape| points.iter().any(|point| point.shape.id == shape.id);
                 assert!(raid4s::ARRAYS.iter().all(has), "{}", experiment.id);
             }
@@ -205,7 +250,7 @@ mod tests {
         for experiment in EXPERIMENTS {
             let results = Results::made_up(experiment, Effort::Full, |_| 10.0);
             for claim in (experiment.findings)(&results).claims {
-                assert!(!claim.is_open(), "{claim}");
+                assert!(!claim.is_open() && claim.verdict != ClaimVerdict::NotDecidableHere, "{claim}");
                 let compares = ["faster", "slower", "ahead", "overtakes"]
                     .iter()
                     .any(|word| claim.statement.contains(word));
@@ -247,7 +292,7 @@ mod tests {
                 && point.hdd == HddSetting::default()
         };
         let of = |experiment: &&'static Experiment| {
-            let point = (experiment.points)(Effort::Quick).into_iter().find(is_asked)?;
+            let point = experiment.modelled(Effort::Quick).into_iter().find(is_asked)?;
             Some((experiment.id, measure(&point, 1).mb_per_s()))
         };
         EXPERIMENTS.iter().filter_map(of).collect()
@@ -268,10 +313,11 @@ mod tests {
     fn points_are_told_apart_by_their_keys_and_what_is_missing_leaves_claims_open() {
         for experiment in EXPERIMENTS {
             for effort in [Effort::Quick, Effort::Full] {
-                let points = (experiment.points)(effort);
-                let keys: BTreeSet<_> = points.iter().map(Point::key).collect();
-                assert_eq!(keys.len(), points.len(), "{}: a point is there twice", experiment.id);
-                let findings = (experiment.findings)(&Results::new(effort, Default::default()));
+                let keys = experiment.keys(effort, &Machine::here());
+                let distinct: BTreeSet<_> = keys.iter().collect();
+                assert_eq!(keys.len(), distinct.len(), "{}: a point is there twice", experiment.id);
+                let nothing = Results::new(effort, Machine::here(), Default::default());
+                let findings = (experiment.findings)(&nothing);
                 assert!(findings.claims.iter().all(|claim| claim.is_open() || claim.is_analytic()));
                 assert!(!findings.claims.is_empty() && !findings.plots.is_empty(), "{}", experiment.id);
             }

@@ -1,7 +1,7 @@
 //! raid4s-modthresh 4.2: powers of two.
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes, Titled},
     modthresh::{EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, all_above, all_equal, beside_ssds_only, point},
     modthresh_ablation,
@@ -25,7 +25,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          with SSDs only. The arrays that the paper does not test stand beside its own: with md's selection and, where there is \
          parity, with the moved threshold.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 

@@ -1,7 +1,7 @@
 //! raid4s-modthresh 4.1: medium writes, every 4 KiB.
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes, Titled},
     modthresh::{
         CHUNK_KIB, EQUAL, HALF_KIB, LOAD_OF_THE_PAPER, above_on_average, all_above, all_equal,
@@ -31,7 +31,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         "Writes start at multiples of their size, not of the stripe's, so most that are not powers of two begin within a chunk, \
          and many reach over the end of a stripe: rows of one write then differ in how many blocks they change.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 

@@ -3,7 +3,7 @@
 use stripewise_engine::endurance::lifetime_s;
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes},
     pick, policy,
     raid4s::{ARRAYS, hue},
@@ -24,7 +24,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         "The same by the engine's own reckoning (months of 30 days), and what arrays of modelled disks really write to an SSD \
          under random writes, by the engine's counters of the member. RAID0, RAID4 and RAID5 have no SSD to wear.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 
@@ -157,7 +157,7 @@ fn lifetimes(results: &Results) -> Plot {
         series.push(Series::new(format!("writes of {kib} KiB, by counters"), hue, Style::Marked, points));
     }
     Plot {
-        name: "raid4s-endurance-life",
+        name: "raid4s-endurance-life".into(),
         title: "Life of the parity SSD".to_owned(),
         x: Axis::linear("clients write, MB/s"),
         y: Axis::log10("months"),

@@ -1,7 +1,7 @@
 //! raid4s-slides, "Random Writes Setup", the first of its two ranges of sizes.
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes},
     modthresh::HALF_KIB,
     pick, policy,
@@ -25,7 +25,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         "Level 0 of four disks and RAID5S of SSDs only stand beside them. Offsets are multiples of the size, as XDD has it. Rows are written by the \
          classic policy, which is Linux md's.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 

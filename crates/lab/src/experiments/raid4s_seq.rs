@@ -1,7 +1,7 @@
 //! raid4s-slides, "Performance is Equal for Sequential Write".
 
 use super::{
-    Effort, Experiment, Results, pick, policy,
+    Effort, Experiment, Points, Results, pick, policy,
     raid4s::{ARRAYS, OF_THE_SLIDES, hue},
     results::{self, rates_text, spread},
 };
@@ -21,7 +21,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         "Beside them stand level 0 of four disks and RAID5S of SSDs only. In sequence from the array's start, 1,048,576 bytes a write. dd writes into the page cache, from which the kernel \
          keeps a number of requests under way that is not known: 10 are taken for it; with fewer and more beside them.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 
@@ -113,7 +113,7 @@ fn by_depth(
         Series::new(shape.name, hue(shape), Style::Marked, DEPTHS.iter().filter_map(at).collect())
     });
     Plot {
-        name,
+        name: name.into(),
         title: title.to_owned(),
         x: Axis::log2("writes under way"),
         y: Axis::from_zero(unit),

@@ -1,7 +1,7 @@
 //! raid4s-slides, "4KB-Unaligned Writes".
 
 use super::{
-    Effort, Experiment, Results,
+    Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes},
     pick, policy,
     raid4s::{ARRAYS, OF_THE_SLIDES, after, hue},
@@ -20,7 +20,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
         "The slides: XDD 6.5, random writes of 1 KB to 16 KB, every KB, 256 MB in all, three times; five 4+1 arrays.",
         "Level 0 of four disks and RAID5S of SSDs only stand beside them. Queue depth and seek range are those of raid4s-modthresh 4. Logical blocks are 512 bytes, offsets multiples of the size.",
     ],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn sizes_between_multiples_are_held_against_the_line() {
-        let none = Results::new(Effort::Full, Default::default());
+        let none = Results::new(Effort::Full, crate::machine::Machine::here(), Default::default());
         assert_eq!(depths(&none, &shapes::RAID4S), None);
         assert_eq!(sizes_kib(Effort::Full).len(), 16);
     }

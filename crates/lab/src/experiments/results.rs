@@ -2,40 +2,105 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::Effort;
+#[cfg(test)]
+use crate::realtime::MadeUp;
 use crate::{
     arrays::Shape,
+    machine::Machine,
     point::{Outcome, Point},
+    realtime::{RealTimeOutcome, RealTimePoint},
 };
+
+/// What came of a point of either kind. In files it looks as that kind does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AnyOutcome {
+    /// On modelled disks.
+    Modelled(Outcome),
+    /// In real time.
+    RealTime(RealTimeOutcome),
+}
+
+impl From<Outcome> for AnyOutcome {
+    fn from(outcome: Outcome) -> Self {
+        Self::Modelled(outcome)
+    }
+}
+
+impl From<RealTimeOutcome> for AnyOutcome {
+    fn from(outcome: RealTimeOutcome) -> Self {
+        Self::RealTime(outcome)
+    }
+}
 
 /// Outcomes by their points' keys.
 pub struct Results {
     /// How much was run.
     pub effort: Effort,
-    outcomes: BTreeMap<String, Outcome>,
+    /// Whose real-time points are looked for.
+    pub machine: Machine,
+    outcomes: BTreeMap<String, AnyOutcome>,
 }
 
 impl Results {
     /// These outcomes.
-    pub fn new(effort: Effort, outcomes: BTreeMap<String, Outcome>) -> Self {
-        Self { effort, outcomes }
+    pub fn new(effort: Effort, machine: Machine, outcomes: BTreeMap<String, AnyOutcome>) -> Self {
+        Self { effort, machine, outcomes }
     }
 
-    /// Made-up outcomes of all points of an experiment, of these throughputs.
+    /// Made-up outcomes of all points of an experiment, of these throughputs; in real time, on a machine as large as the
+    /// papers', all arrays are alike.
     #[cfg(test)]
     pub(crate) fn made_up(
         experiment: &super::Experiment,
         effort: Effort,
         mb_per_s: impl Fn(&Point) -> f64,
     ) -> Self {
-        let points = (experiment.points)(effort).into_iter();
-        let outcomes = points.map(|point| (point.key(), Outcome::made_up(&point, mb_per_s(&point))));
-        Self::new(effort, outcomes.collect())
+        let alike = MadeUp { bytes_per_s: 10_000_000_000, p99_99_ns: 5000, locks_ppm: 100_000 };
+        let machine = Machine { cores: 52, ..Machine::here() };
+        let mut results = Self::made_up_real_time(experiment, effort, machine, |_, _| alike);
+        let points = experiment.modelled(effort).into_iter();
+        let outcomes = points.map(|point| (point.key(), Outcome::made_up(&point, mb_per_s(&point)).into()));
+        results.outcomes.extend(outcomes);
+        results
+    }
+
+    /// Made-up outcomes of all real-time points of an experiment on a machine, for each array of each.
+    #[cfg(test)]
+    pub(crate) fn made_up_real_time(
+        experiment: &super::Experiment,
+        effort: Effort,
+        machine: Machine,
+        of: impl Fn(&RealTimePoint, &str) -> MadeUp,
+    ) -> Self {
+        let points = experiment.real_time(effort, &machine).into_iter();
+        let made_up = |point: &RealTimePoint| RealTimeOutcome::made_up(point, |name| of(point, name)).into();
+        let outcomes = points.map(|point| (point.key(&machine), made_up(&point))).collect();
+        Self::new(effort, machine, outcomes)
     }
 
     /// What came of a point; none if it was not run.
     pub fn of(&self, point: &Point) -> Option<&Outcome> {
-        self.outcomes.get(&point.key())
+        match self.outcomes.get(&point.key())? {
+            AnyOutcome::Modelled(outcome) => Some(outcome),
+            AnyOutcome::RealTime(_) => None,
+        }
+    }
+
+    /// The same of a real-time point, on the machine of these results.
+    pub fn of_real_time(&self, point: &RealTimePoint) -> Option<&RealTimeOutcome> {
+        match self.outcomes.get(&point.key(&self.machine))? {
+            AnyOutcome::RealTime(outcome) => Some(outcome),
+            AnyOutcome::Modelled(_) => None,
+        }
+    }
+
+    /// Whether there is an outcome with this key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.outcomes.contains_key(key)
     }
 
     /// Its throughput in 10^6 bytes a second.

@@ -3,12 +3,43 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    experiments::Effort,
+    experiments::{Effort, Experiment},
+    machine::Machine,
     point::{Point, WriteLoad},
+    realtime::RealTimePoint,
 };
 
-/// As in "Here: 30 points, each 2 passes of 64 MiB, 10 writes under way. A quick run."
-pub(super) fn of(points: &[Point], effort: Effort) -> String {
+/// How much of an experiment is run.
+pub(super) fn of(experiment: &Experiment, effort: Effort, machine: &Machine) -> String {
+    let quick = if effort == Effort::Quick { " A quick run." } else { "" };
+    let amount = if experiment.is_real_time() {
+        real_time(&experiment.real_time(effort, machine))
+    } else {
+        modelled(&experiment.modelled(effort))
+    };
+    amount + quick
+}
+
+/// As in "Here: 4 points in real time, each 11 turns of 500 ms of each array, 1 or 2 threads, 32 writes under way for each."
+fn real_time(points: &[RealTimePoint]) -> String {
+    let values = |value: fn(&RealTimePoint) -> u64| -> BTreeSet<u64> { points.iter().map(value).collect() };
+    let text = |value| list(&values(value), u64::to_string);
+    let threads = values(|point| point.threads as u64);
+    format!(
+        "Here: {} points in real time, each {} turns of {} ms of each array, {} {}, {} writes under way for each, members of {} \
+         MiB.",
+        points.len(),
+        text(|point| point.turns as u64),
+        text(|point| point.turn_ms),
+        list(&threads, u64::to_string),
+        if threads.iter().eq([&1]) { "thread" } else { "threads" },
+        text(|point| point.queue as u64),
+        text(|point| point.member_bytes >> 20)
+    )
+}
+
+/// As in "Here: 30 points, each 2 passes of 64 MiB, 10 writes under way."
+fn modelled(points: &[Point]) -> String {
     let values = |value: fn(&WriteLoad) -> u64| -> BTreeSet<u64> {
         points.iter().map(|point| value(&point.load)).collect()
     };
@@ -16,9 +47,8 @@ pub(super) fn of(points: &[Point], effort: Effort) -> String {
     let word = if passes.iter().eq([&1]) { "pass" } else { "passes" };
     let pass = pass_text(&values(|load| load.pass_bytes), &values(WriteLoad::requests));
     let depths = list(&values(|load| u64::from(load.depth)), u64::to_string);
-    let quick = if effort == Effort::Quick { " A quick run." } else { "" };
     format!(
-        "Here: {} points, each {} {word} of {pass}, {depths} writes under way.{quick}",
+        "Here: {} points, each {} {word} of {pass}, {depths} writes under way.",
         points.len(),
         list(&passes, u64::to_string)
     )
@@ -48,7 +78,7 @@ mod tests {
     fn what_a_run_says_of_itself_is_what_it_does() {
         let told = |id: &str, effort| {
             let experiment = EXPERIMENTS.iter().find(|experiment| experiment.id == id).unwrap();
-            of(&(experiment.points)(effort), effort)
+            of(experiment, effort, &Machine { cores: 2, ..Machine::here() })
         };
         assert_eq!(
             told("raid4s-endurance", Effort::Quick),
@@ -62,8 +92,13 @@ mod tests {
             told("raid4s-seq", Effort::Full),
             "Here: 35 points, each 1 pass of 4096 MiB, 1, 2, 4, 10 or 32 writes under way."
         );
+        assert_eq!(
+            told("scalaraid-tail", Effort::Quick),
+            "Here: 3 points in real time, each 7 turns of 50 ms of each array, 2 threads, 32 writes under way for each, members of 32 \
+             MiB. A quick run."
+        );
         assert!(told("all", Effort::Full).contains("2 passes of 2000 writes, 10 writes under way"));
-        for experiment in EXPERIMENTS {
+        for experiment in EXPERIMENTS.iter().filter(|experiment| !experiment.is_real_time()) {
             let amounts = ["MiB", "GiB", "passes of", "three times"];
             let here = experiment.setting.iter().filter(|text| !text.starts_with("The "));
             assert!(here.flat_map(|text| amounts.map(|amount| text.contains(amount))).all(|found| !found));

@@ -39,6 +39,8 @@ pub enum ClaimVerdict {
     NotReproduced,
     /// Its figure is so near to where the verdict turns that another seed may turn it.
     Undecided,
+    /// This machine has not what it takes.
+    NotDecidableHere,
     /// Points are missing.
     Open,
 }
@@ -62,11 +64,13 @@ struct Margin {
     part: f64,
     /// Of how many figures it is the average: it scatters less than each of them.
     averaged: usize,
+    /// How far it was found to scatter, as a part of it; if that was measured.
+    scatter: Option<f64>,
 }
 
 impl Margin {
     fn new(figure: f64, bound: f64) -> Option<Self> {
-        Some(Self { part: (bound / figure - 1.0).abs(), averaged: 1 })
+        Some(Self { part: (bound / figure - 1.0).abs(), averaged: 1, scatter: None })
     }
 }
 
@@ -103,6 +107,11 @@ impl Judged {
         Self { margin: self.margin.map(|margin| Margin { averaged: count, ..margin }), ..self }
     }
 
+    /// The figure was found to scatter by so much of it from turn to turn: nothing that is nearer is decided, by any run.
+    pub fn scattering(self, part: f64) -> Self {
+        Self { margin: self.margin.map(|margin| Margin { scatter: Some(part), ..margin }), ..self }
+    }
+
     /// The figure is the same for all seeds.
     pub fn exact(self) -> Self {
         Self { margin: None, ..self }
@@ -135,7 +144,10 @@ impl Claim {
     /// With the margin weighed against how far runs of other seeds lie apart: a quick run does not decide what is nearer, and
     /// a full one says so.
     pub fn weighed(self, effort: Effort) -> Self {
-        let Some(Margin { part, averaged }) = self.margin else { return self };
+        let Some(Margin { part, averaged, scatter }) = self.margin else { return self };
+        if let Some(scatter) = scatter {
+            return self.weighed_by_turns(part, scatter);
+        }
         let single = if effort == Effort::Quick { QUICK_SCATTER } else { FULL_SCATTER };
         let scatter = single / (averaged.max(1) as f64).sqrt();
         if part >= scatter {
@@ -150,8 +162,41 @@ impl Claim {
             part * 100.0,
             scatter * 100.0
         );
+        self.nearly(verdict, near)
+    }
+
+    /// A figure that was measured in real time: no seed repeats it, but its turns tell how far it scatters.
+    fn weighed_by_turns(self, part: f64, scatter: f64) -> Self {
+        if part >= scatter {
+            return self;
+        }
+        let near = format!(
+            "The figure is {:.1} % from where the verdict turns, and scatters by {:.1} % within this run. A machine that \
+             does nothing else is more exact.",
+            part * 100.0,
+            scatter * 100.0
+        );
+        self.nearly(ClaimVerdict::Undecided, near)
+    }
+
+    fn nearly(self, verdict: ClaimVerdict, near: String) -> Self {
         let reason = if self.reason.is_empty() { near } else { format!("{near} {}", self.reason) };
         Self { verdict, reason, ..self }
+    }
+
+    /// A claim that this machine cannot decide, with what it measured all the same.
+    pub fn not_here(
+        statement: impl Into<String>,
+        paper: impl Into<String>,
+        measured: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self {
+            measured: measured.into(),
+            verdict: ClaimVerdict::NotDecidableHere,
+            reason: reason.into(),
+            ..Self::new(statement, paper, None)
+        }
     }
 
     /// A claim that needs no points.
@@ -167,6 +212,7 @@ impl Claim {
             (ClaimVerdict::NotReproduced, false) => "not reproduced",
             (ClaimVerdict::NotReproduced, true) => "does not hold",
             (ClaimVerdict::Undecided, _) => "undecided",
+            (ClaimVerdict::NotDecidableHere, _) => "not decidable here",
             (ClaimVerdict::Open, _) => "open",
         }
     }
@@ -218,6 +264,22 @@ mod tests {
             [NotReproduced, Undecided, Undecided, Reproduced]
         );
         assert_eq!(near(3.9)[0], Undecided);
+    }
+
+    #[test]
+    fn what_turns_do_not_decide_no_run_does() {
+        let weighed = |scatter, effort| {
+            Claim::new("", "3", Some(Judged::above(1.2, 1.0, "").scattering(scatter))).weighed(effort)
+        };
+        for effort in [Effort::Quick, Effort::Full] {
+            assert_eq!(weighed(0.1, effort).verdict, ClaimVerdict::Reproduced);
+            let undecided = weighed(0.3, effort);
+            assert_eq!(undecided.verdict, ClaimVerdict::Undecided);
+            assert!(undecided.reason.contains("scatters by 30.0 % within this run"), "{undecided}");
+        }
+        let not_here =
+            Claim::not_here("faster", "3x", "1.0x with 2 threads", "2 cores").weighed(Effort::Full);
+        assert_eq!((not_here.word(), not_here.is_open()), ("not decidable here", false));
     }
 
     #[test]

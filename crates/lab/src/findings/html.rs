@@ -8,8 +8,8 @@ use crate::{
     report::page::{begin, paragraphs, prose},
 };
 
-/// What the page says before the experiments.
-const INTRODUCTION: &[&str] = &[
+/// What the page says of experiments on modelled disks.
+const ON_MODELLED_DISKS: &[&str] = &[
     "Experiments of published papers, repeated by one engine on modelled disks in virtual time. Everything is drawn from the \
      seed: the same command gives the same figures on every machine. No parameter of a disk model is chosen for a figure \
      that is claimed here; `stripewise lab validate` holds the models against data sheets, papers and analysis.",
@@ -27,11 +27,24 @@ const INTRODUCTION: &[&str] = &[
      for clients or from its write cache, and an SSD with requests under way.",
 ];
 
+/// What it says of those in real time.
+const IN_REAL_TIME: &str = "Experiments in real time run the engine with its worker threads over members in memory, one point \
+     after the other, with nothing else of the run beside them. Their figures are of the machine, and of what else it did \
+     meanwhile; no seed repeats them. The arrays of a point take turns, and a ratio is the median of the turns' ratios. A claim \
+     is undecided if the median of ever so many turns may lie on either side of where the verdict turns, in more than one of \
+     fifty runs. A claim that needs more threads than this machine has cores is not decided: what was measured here is told all \
+     the same. GB are 10^9 bytes.";
+
 impl LabReport {
     /// The page.
     pub fn html(&self) -> String {
         let mut page = begin("Stripewise laboratory");
-        paragraphs(&mut page, INTRODUCTION);
+        if self.experiments.iter().any(|experiment| !experiment.real_time) {
+            paragraphs(&mut page, ON_MODELLED_DISKS);
+        }
+        if let Some(machine) = &self.machine {
+            paragraphs(&mut page, &[IN_REAL_TIME.to_owned(), format!("The machine: {machine}.")]);
+        }
         let _ = writeln!(
             page,
             "<p>Command: <code>{} --out FOLDER</code>, which is this page's. Seed: {}.{}</p>",
@@ -64,20 +77,21 @@ impl LabReport {
     fn write_summary(&self, page: &mut String) {
         page.push_str(
             "<table><tr><th>experiment</th><th>source</th><th class=\"number\">reproduced</th>\
-             <th class=\"number\">not reproduced</th><th class=\"number\">undecided</th><th class=\"number\">open</th>\
-             <th class=\"number\">points</th></tr>\n",
+             <th class=\"number\">not reproduced</th><th class=\"number\">undecided</th>\
+             <th class=\"number\">not decidable here</th><th class=\"number\">open</th><th class=\"number\">points</th></tr>\n",
         );
         for experiment in &self.experiments {
             let _ = writeln!(
                 page,
                 "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1}</td><td class=\"number\">{2}</td>\
                  <td class=\"number\">{3}</td><td class=\"number\">{4}</td><td class=\"number\">{5}</td>\
-                 <td class=\"number\">{6} of {7}</td></tr>",
+                 <td class=\"number\">{6}</td><td class=\"number\">{7} of {8}</td></tr>",
                 experiment.id,
                 escaped(experiment.source),
                 experiment.count(ClaimVerdict::Reproduced),
                 experiment.count(ClaimVerdict::NotReproduced),
                 experiment.count(ClaimVerdict::Undecided),
+                experiment.count(ClaimVerdict::NotDecidableHere),
                 experiment.count(ClaimVerdict::Open),
                 experiment.points - experiment.missing.len(),
                 experiment.points
@@ -113,11 +127,11 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
         let class = match claim.verdict {
             ClaimVerdict::Reproduced => "agrees",
             ClaimVerdict::NotReproduced => "differs",
-            ClaimVerdict::Undecided | ClaimVerdict::Open => "given",
+            ClaimVerdict::Undecided | ClaimVerdict::NotDecidableHere | ClaimVerdict::Open => "given",
         };
         let _ = writeln!(
             page,
-            "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td class=\"{class} verdict\">{}</td></tr>",
+            "<tr class=\"{}\"><td>{}</td><td class=\"paper\">{}</td><td>{}</td><td class=\"{class} verdict\">{}</td></tr>",
             if claim.reason.is_empty() { "" } else { "noted" },
             prose(&claim.statement),
             prose(&claim.paper),
@@ -134,7 +148,8 @@ fn write_claims(page: &mut String, claims: &[Claim]) {
 /// Longer tables are folded.
 const ROWS_MAX: usize = 16;
 
-fn write_table(page: &mut String, table: &Table) {
+/// A table, folded if it is long.
+pub(crate) fn write_table(page: &mut String, table: &Table) {
     let (title, is_long) = (prose(&table.title), table.rows.len() > ROWS_MAX);
     let _ = match is_long {
         true => writeln!(page, "<details><summary>{title}</summary>\n<table class=\"numbers\">"),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{Claim, ClaimVerdict, Findings, Table, amount};
 use crate::{
     experiments::{Effort, Experiment, Results},
+    machine::Machine,
     plot::Plot,
     runner::Order,
 };
@@ -25,8 +26,10 @@ pub struct LabReport {
     pub seed: u64,
     /// Whether fewer points were asked for.
     pub quick: bool,
-    /// What was passed over in the folder.
+    /// What was passed over in the folder, and what could not be measured.
     pub warnings: Vec<String>,
+    /// Where real-time experiments ran; none without any.
+    pub machine: Option<Machine>,
     /// The experiments.
     pub experiments: Vec<ExperimentReport>,
 }
@@ -42,6 +45,8 @@ pub struct ExperimentReport {
     pub source: &'static str,
     /// What was done.
     pub setting: &'static [&'static str],
+    /// Whether it runs in real time: its figures are of the machine, and no seed repeats them.
+    pub real_time: bool,
     /// How much of it was asked for.
     pub amount: String,
     /// Points that belong to it.
@@ -60,20 +65,17 @@ pub struct ExperimentReport {
 impl ExperimentReport {
     /// What results say of an experiment.
     pub fn new(experiment: &Experiment, results: &Results) -> Self {
-        let points = (experiment.points)(results.effort);
+        let keys = experiment.keys(results.effort, &results.machine);
         let Findings { claims, plots, tables } = (experiment.findings)(results);
         Self {
             id: experiment.id,
             title: experiment.title,
             source: experiment.source,
             setting: experiment.setting,
-            amount: amount::of(&points, results.effort),
-            points: points.len(),
-            missing: points
-                .iter()
-                .filter(|point| results.of(point).is_none())
-                .map(|point| point.key())
-                .collect(),
+            real_time: experiment.is_real_time(),
+            amount: amount::of(experiment, results.effort, &results.machine),
+            points: keys.len(),
+            missing: keys.into_iter().filter(|key| !results.has(key)).collect(),
             claims: claims.into_iter().map(|claim| claim.weighed(results.effort)).collect(),
             tables,
             plots,
@@ -100,6 +102,11 @@ impl LabReport {
             command: order.command(),
             folder: folder.display().to_string(),
             warnings,
+            machine: order
+                .experiments
+                .iter()
+                .any(|experiment| experiment.is_real_time())
+                .then(|| order.machine.clone()),
             seed: order.seed,
             quick: order.effort == Effort::Quick,
             experiments: order
@@ -123,7 +130,7 @@ mod tests {
 
     #[test]
     fn of_many_missing_points_the_first_are_named() {
-        let nothing = Results::new(Effort::Quick, Default::default());
+        let nothing = Results::new(Effort::Quick, Machine::here(), Default::default());
         let report = ExperimentReport::new(EXPERIMENTS[0], &nothing);
         let names = report.missing_names();
         assert_eq!(names[..NAMED_MAX], report.missing[..NAMED_MAX]);

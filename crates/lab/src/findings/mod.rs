@@ -8,6 +8,7 @@ mod table;
 mod text;
 
 pub use claim::{Claim, ClaimVerdict, Judged};
+pub(crate) use html::write_table;
 pub use lab_report::{ExperimentReport, LabReport};
 pub use table::Table;
 

@@ -13,9 +13,13 @@ impl fmt::Display for LabReport {
         let count = |verdict| self.experiments.iter().map(|one| one.count(verdict)).sum::<usize>();
         let (held, failed) = (count(ClaimVerdict::Reproduced), count(ClaimVerdict::NotReproduced));
         write!(f, "claims: {held} reproduced or hold, {failed} not")?;
-        match count(ClaimVerdict::Undecided) {
-            0 => {}
-            undecided => write!(f, ", {undecided} undecided")?,
+        for (verdict, word) in
+            [(ClaimVerdict::Undecided, "undecided"), (ClaimVerdict::NotDecidableHere, "not decidable here")]
+        {
+            match count(verdict) {
+                0 => {}
+                some => write!(f, ", {some} {word}")?,
+            }
         }
         match self.missing() {
             0 => writeln!(f),

@@ -1,6 +1,9 @@
-//! Diagrams as SVG: lines and points over linear or logarithmic axes.
+//! Diagrams as SVG: lines, points and stacked bars over linear or logarithmic axes, or over names.
+
+use std::borrow::Cow;
 
 mod axis;
+mod bars;
 mod overlap;
 mod svg;
 
@@ -11,7 +14,7 @@ pub(crate) use svg::escaped;
 #[derive(Debug, Clone)]
 pub struct Plot {
     /// The name of its file, without ending.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What it shows.
     pub title: String,
     /// Along the bottom.
@@ -46,6 +49,8 @@ pub enum Style {
     Dashed,
     /// Open rings: single values that are expected.
     Rings,
+    /// Bars, each on that of the series before it: parts of a whole.
+    Stacked,
 }
 
 impl Series {
@@ -61,7 +66,7 @@ impl Plot {
         let mut text = format!("series,{},{}\n", quoted(&self.x.label), quoted(&self.y.label));
         for series in &self.series {
             for (x, y) in &series.points {
-                text += &format!("{},{x},{y}\n", quoted(&series.name));
+                text += &format!("{},{},{y}\n", quoted(&series.name), quoted(&self.x.in_files(*x)));
             }
         }
         text
@@ -95,7 +100,7 @@ mod tests {
     #[test]
     fn fields_with_commas_are_quoted() {
         let plot = Plot {
-            name: "test",
+            name: "test".into(),
             title: "A < B".to_owned(),
             x: Axis::linear("x, in \"units\""),
             y: Axis::linear("y"),

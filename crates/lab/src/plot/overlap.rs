@@ -29,7 +29,8 @@ pub(super) fn shared(from: &[usize], to: &[usize]) -> usize {
 
 /// Which of the curves before a series is equal to it, in words; at half of its points at least.
 pub(super) fn equal_to(series: &Series, before: &[Series]) -> Option<String> {
-    let is_curve = |series: &Series| series.style != Style::Rings && series.points.len() > 1;
+    let is_curve =
+        |series: &Series| !matches!(series.style, Style::Rings | Style::Stacked) && series.points.len() > 1;
     let common = |other: &Series| series.points.iter().filter(|point| is_on(**point, other)).count();
     let curves = before.iter().filter(|other| is_curve(series) && is_curve(other));
     // The first of those that have as many.

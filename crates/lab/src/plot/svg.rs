@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{
     Plot, Series, Style,
     axis::Range,
+    bars::segments,
     overlap::{Place, equal_to, followers, shared},
 };
 
@@ -19,6 +20,8 @@ const BOTTOM: f64 = 52.0;
 const LEGEND_STEP: f64 = 20.0;
 /// From a line of the legend to the note below it.
 const NOTE_STEP: f64 = 14.0;
+/// The widest bar.
+const BAR_MAX: f64 = 90.0;
 const STROKE: f64 = 1.8;
 const MARK: f64 = 2.8;
 /// How much wider a line is for each that lies on it, and how much larger a mark.
@@ -45,9 +48,10 @@ pub(super) fn draw(plot: &Plot) -> String {
         .map(|(index, series)| equal_to(series, &plot.series[..index]))
         .collect();
     let height = HEIGHT_MIN.max(TOP + legend_height(&notes) + BOTTOM);
+    let tops = segments(&plot.series).into_iter().flatten().map(|(_, _, top)| top);
     let mut canvas = Canvas {
         x: Range::of(&plot.x, points().map(|(x, _)| *x)),
-        y: Range::of(&plot.y, points().map(|(_, y)| *y)),
+        y: Range::of(&plot.y, points().map(|(_, y)| *y).chain(tops)),
         height,
         text: String::new(),
     };
@@ -60,6 +64,7 @@ pub(super) fn draw(plot: &Plot) -> String {
     );
     canvas.label((LEFT, 20.0), "start", "font-weight=\"600\" font-size=\"14\"", &plot.title);
     canvas.axes(plot);
+    canvas.bars(&plot.series);
     canvas.curves(&plot.series);
     canvas.legends(&plot.series, &notes);
     canvas.text + "</svg>\n"
@@ -118,8 +123,32 @@ impl Canvas {
         self.label((16.0, middle), "middle", &turned, &plot.y.label);
     }
 
+    /// Bars leave a third of the way from one to the next free.
+    fn bars(&mut self, all: &[Series]) {
+        let width =
+            (self.x.place(1.0).unwrap_or(1.0) - self.x.place(0.0).unwrap_or(0.0)) * (WIDTH - LEFT - RIGHT);
+        let width = (width * 2.0 / 3.0).min(BAR_MAX);
+        for (series, segments) in all.iter().zip(segments(all)) {
+            for (x, from, to) in segments {
+                let (Some((middle, bottom)), Some((_, top))) = (self.place(x, from), self.place(x, to))
+                else {
+                    continue;
+                };
+                let _ = writeln!(
+                    self.text,
+                    "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{}\"/>",
+                    middle - width / 2.0,
+                    bottom - top,
+                    colour(series.hue)
+                );
+            }
+        }
+    }
+
     fn curves(&mut self, all: &[Series]) {
-        let place = |series: &Series| series.points.iter().filter_map(|(x, y)| self.place(*x, *y)).collect();
+        let points =
+            |series: &Series| if series.style == Style::Stacked { vec![] } else { series.points.clone() };
+        let place = |series: &Series| points(series).iter().filter_map(|(x, y)| self.place(*x, *y)).collect();
         let places: Vec<Vec<Place>> = all.iter().map(place).collect();
         for (index, (series, points)) in all.iter().zip(&places).enumerate() {
             self.curve(series, points, &followers(points, &places[index + 1..]));
@@ -183,7 +212,13 @@ impl Canvas {
     }
 
     fn legend(&mut self, (x, y): Place, series: &Series) {
-        if series.style != Style::Rings {
+        if series.style == Style::Stacked {
+            let (top, colour) = (y - 6.0, colour(series.hue));
+            let _ = writeln!(
+                self.text,
+                "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"26\" height=\"12\" fill=\"{colour}\"/>"
+            );
+        } else if series.style != Style::Rings {
             self.line((x, y), (x + 26.0, y), &stroke(series, 0));
         }
         if matches!(series.style, Style::Marked | Style::Rings) {
@@ -206,6 +241,22 @@ mod tests {
     use crate::plot::Axis;
 
     #[test]
+    fn parts_of_a_whole_are_bars() {
+        let part = |hue, values: [f64; 2]| {
+            let points = values.into_iter().enumerate().map(|(x, y)| (x as f64, y)).collect();
+            Series::new(format!("part {hue}"), hue, Style::Stacked, points)
+        };
+        let series = vec![part(0, [60.0, 50.0]), part(1, [40.0, 50.0])];
+        let (x, y) = (Axis::names("x", vec!["one".to_owned(), "two".to_owned()]), Axis::from_zero("y"));
+        let plot = Plot { name: "p".into(), title: String::new(), x, y, series };
+        let svg = draw(&plot);
+        // The ground, four segments, two in the legend.
+        assert_eq!((svg.matches("<rect").count(), svg.matches("<polyline").count()), (1 + 4 + 2, 0), "{svg}");
+        assert!(svg.contains(">one<") && svg.contains(">100<") && !svg.contains(">120<"), "{svg}");
+        assert!(plot.csv().contains("part 1,two,50\n"));
+    }
+
+    #[test]
     fn what_lies_under_another_curve_is_wider_and_the_legend_tells() {
         let curve = |name: &str, hue, last| {
             let points = vec![(1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, last)];
@@ -213,7 +264,7 @@ mod tests {
         };
         let series = vec![curve("classic", 0, 4.0), curve("modthresh", 1, 4.0), curve("modified", 2, 9.0)];
         let (x, y) = (Axis::linear("x"), Axis::linear("y"));
-        let svg = draw(&Plot { name: "p", title: String::new(), x, y, series });
+        let svg = draw(&Plot { name: "p".into(), title: String::new(), x, y, series });
         let widths = |hue: usize| -> Vec<_> {
             let lines = svg.lines().filter(|line| line.starts_with("<polyline") && line.contains(HUES[hue]));
             lines.filter_map(|line| line.split("stroke-width=").nth(1)?.split('"').nth(1)).collect()

@@ -1,44 +1,26 @@
 //! A report as files in a folder: the page, all checks, and each plot's points.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read},
-    path::Path,
-};
+use std::{fs, path::Path};
 
 use super::{Report, check::Check};
 use crate::{
     plot::quoted,
-    runner::{RunError, at, names, replace},
+    runner::{Mark, RunError, at, replace, take_marked},
 };
 
 /// Its first line says whose folder it is.
 const CHECKS: &str = "checks.csv";
 const HEADER: &str = "section,subject,check,unit,expected,measured,deviation,verdict,source,note\n";
 
+const MARK: Mark =
+    Mark { file: CHECKS, header: HEADER, lacks: "report of the disk models (there is no checks.csv of one)" };
+
 /// Makes the folder of a report if it is not there. It is ours if it is empty, or if checks of an earlier one are in it.
 ///
 /// # Errors
 /// [`RunError::Occupied`] if it holds other things, and what the file system says.
 pub fn take(folder: &Path) -> Result<(), RunError> {
-    fs::create_dir_all(folder).map_err(at(folder))?;
-    // What an interruption may have left.
-    let is_free = names(folder)?.iter().all(|name| name == "checks.new");
-    if is_free || has_checks(folder)? {
-        return Ok(());
-    }
-    let lacks = "report of the disk models (there is no checks.csv of one)";
-    Err(RunError::Occupied { folder: folder.to_owned(), lacks })
-}
-
-fn has_checks(folder: &Path) -> Result<bool, RunError> {
-    let path = folder.join(CHECKS);
-    let mut begin = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut begin));
-    match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        read => read.map(|_| begin == HEADER.as_bytes()).map_err(at(path)),
-    }
+    take_marked(folder, &MARK)
 }
 
 impl Report {

@@ -15,6 +15,7 @@ tr.noted td { border-bottom: none; padding-bottom: .1rem; }
 .agrees { color: #00704a; font-weight: 600; } .differs { color: #b34700; font-weight: 600; } .given { color: #666; }
 .source { color: #555; } svg { width: 100%; height: auto; margin: .6rem 0; } nav { margin: 1rem 0; }
 td.verdict, td a { white-space: nowrap; } code { font-size: 13px; background: #f4f4f4; padding: .1rem .3rem; }
+td.paper { min-width: 4rem; } table.facts { width: auto; } table.facts th { font-weight: 600; white-space: nowrap; }
 table.numbers { width: auto; } caption { text-align: left; font-weight: 600; padding: .3rem .5rem; }
 table.numbers th.number { white-space: normal; } table.numbers td, table.numbers th { padding: .1rem .7rem .1rem .5rem; } details { margin: 1rem 0; }
 ";

@@ -8,10 +8,11 @@ use std::{
 
 use super::{Order, RunError, at};
 use crate::{
-    experiments::Results,
+    experiments::{Experiment, Results},
     findings::LabReport,
     plot::{Plot, quoted},
     point::{Outcome, Point},
+    realtime::{PresetOutcome, RealTimeOutcome, RealTimePoint},
 };
 
 pub(super) fn write(
@@ -25,7 +26,7 @@ pub(super) fn write(
         fs::write(&path, text).map_err(at(path))
     };
     for (experiment, found) in order.experiments.iter().zip(&report.experiments) {
-        put(points_file(experiment.id), points_csv(&(experiment.points)(order.effort), results, order.seed))?;
+        put(points_file(experiment.id), points_of(experiment, order, results))?;
         for plot in &found.plots {
             put(plot_file(plot), plot.csv())?;
         }
@@ -69,6 +70,14 @@ fn claims_csv(report: &LabReport) -> String {
         }
     }
     text
+}
+
+fn points_of(experiment: &Experiment, order: &Order, results: &Results) -> String {
+    if experiment.is_real_time() {
+        real_time_csv(&experiment.real_time(order.effort, &order.machine), results)
+    } else {
+        points_csv(&experiment.modelled(order.effort), results, order.seed)
+    }
 }
 
 const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_writes,write_cache,ncq,seed,mb_per_s,requests,errors,\
@@ -117,7 +126,41 @@ fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
     fields.join(",")
 }
 
-/// Values of the passes or members in one field.
+const REAL_TIME_COLUMNS: &str = "raid_devices,chunk_bytes,member_bytes,threads,queue,locking,gb_per_s,limit_gb_per_s,cpu_ns,\
+                                 latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_p99_9_ns,latency_p99_99_ns,\
+                                 latency_max_ns,operations_timed,looks,parts,turns_bytes_per_s,turns_p99_99_ns,machine\n";
+
+/// A line for each array of each point.
+fn real_time_csv(points: &[RealTimePoint], results: &Results) -> String {
+    let mut text = REAL_TIME_COLUMNS.to_owned();
+    for point in points {
+        let Some(outcome) = results.of_real_time(point) else { continue };
+        for preset in &outcome.presets {
+            text +=
+                &(real_time_row(point, outcome, preset) + "," + &quoted(&results.machine.to_string()) + "\n");
+        }
+    }
+    text
+}
+
+fn real_time_row(point: &RealTimePoint, outcome: &RealTimeOutcome, preset: &PresetOutcome) -> String {
+    let mut fields = vec![point.raid_devices.to_string(), point.chunk_bytes.to_string()];
+    fields.extend([point.member_bytes.to_string(), point.threads.to_string(), point.queue.to_string()]);
+    fields.push(preset.name.clone());
+    fields.extend(
+        [preset.bytes_per_s(), outcome.limit_bytes_per_s as f64].map(|rate| format!("{:.4}", rate / 1e9)),
+    );
+    fields.push(preset.cpu_ns.to_string());
+    fields.extend(preset.percentiles_ns.map(|ns| ns.to_string()));
+    fields.extend([preset.max_ns, preset.operations, preset.looks].map(|count| count.to_string()));
+    let share = |(part, ppm): (&String, &u64)| format!("{}={:.4}", part.replace(' ', "_"), *ppm as f64 / 1e6);
+    fields.push(list(preset.parts_ppm.iter().map(share)));
+    fields.push(list(preset.turn_bytes_per_s.iter().map(u64::to_string)));
+    fields.push(list(preset.turn_p99_99_ns.iter().map(u64::to_string)));
+    fields.join(",")
+}
+
+/// Values of the passes, turns or members in one field.
 fn list(values: impl Iterator<Item = String>) -> String {
     values.collect::<Vec<_>>().join(" ")
 }

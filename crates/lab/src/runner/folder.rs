@@ -1,6 +1,11 @@
 //! Whose a folder is: nothing is written to one that holds other things.
 
-use std::{ffi::OsString, fs, io, path::Path};
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
 
 use super::{Order, RunError, at, store};
 
@@ -27,8 +32,41 @@ pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     Err(RunError::Occupied { folder: folder.to_owned(), lacks })
 }
 
+/// What says of other folders whose they are.
+pub(crate) struct Mark {
+    /// A file.
+    pub(crate) file: &'static str,
+    /// How it begins.
+    pub(crate) header: &'static str,
+    /// What a folder without it lacks.
+    pub(crate) lacks: &'static str,
+}
+
+/// Makes a folder if it is not there. It is ours if it is empty, or if a file with our mark is in it.
+pub(crate) fn take_marked(folder: &Path, mark: &Mark) -> Result<(), RunError> {
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    // What an interruption may have left.
+    let unfinished = Path::new(mark.file).with_extension("new");
+    let is_free = names(folder)?.iter().all(|name| name == unfinished.as_os_str());
+    if is_free || is_marked(folder, mark)? {
+        return Ok(());
+    }
+    Err(RunError::Occupied { folder: folder.to_owned(), lacks: mark.lacks })
+}
+
+fn is_marked(folder: &Path, mark: &Mark) -> Result<bool, RunError> {
+    let path = folder.join(mark.file);
+    let mut begin = Vec::new();
+    let length = mark.header.len() as u64;
+    let read = File::open(&path).and_then(|file| file.take(length).read_to_end(&mut begin));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        read => read.map(|_| begin == mark.header.as_bytes()).map_err(at(path)),
+    }
+}
+
 /// What is in a folder.
-pub(crate) fn names(folder: &Path) -> Result<Vec<OsString>, RunError> {
+fn names(folder: &Path) -> Result<Vec<OsString>, RunError> {
     let entries = fs::read_dir(folder).map_err(at(folder))?;
     entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>().map_err(at(folder))
 }

@@ -1,4 +1,5 @@
-//! Running experiments: independent points over all cores, finished ones kept on disk as they come.
+//! Running experiments: points on modelled disks over all cores, then those in real time one after the other, with the machine
+//! for themselves; finished ones kept on disk as they come.
 //!
 //! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each), and what is
 //! made from them: `report.html`, `claims.csv`, a CSV file for each experiment and each plot. A run that is interrupted is
@@ -19,15 +20,15 @@ use thiserror::Error;
 pub(crate) use files::replace;
 #[cfg(test)]
 pub(crate) use files::{plot_file, points_file};
-pub(crate) use folder::names;
-pub use order::Order;
+pub(crate) use folder::{Mark, take_marked};
 pub(crate) use order::shell_word;
+pub use order::{Order, shell_line};
 pub use work::{Progress, program, report, run};
 
-use crate::{experiments::UnknownExperiment, point::Outcome};
+use crate::experiments::{AnyOutcome, UnknownExperiment};
 
 /// Outcomes by their points' keys.
-type Outcomes = BTreeMap<String, Outcome>;
+type Outcomes = BTreeMap<String, AnyOutcome>;
 
 /// The files of a folder that are of no experiment.
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! What is to be run; kept in the folder, so that a report can be made of what is there.
 
-use std::{fs, io, path::Path};
+use std::{ffi::OsString, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use super::{RunError, at, files::replace};
-use crate::experiments::{Effort, Experiment, with_id};
+use crate::{
+    experiments::{Effort, Experiment, with_id},
+    machine::Machine,
+};
 
 const FILE: &str = "setting.json";
 /// Counts up when the meaning of points changes, so that those of before are not used.
@@ -20,6 +23,8 @@ pub struct Order {
     pub effort: Effort,
     /// From which everything is drawn.
     pub seed: u64,
+    /// Where it runs, as real-time points have it.
+    pub machine: Machine,
 }
 
 /// The order as a file has it, with the program that ran it.
@@ -31,6 +36,9 @@ struct Written {
     quick: bool,
     seed: u64,
     program: String,
+    /// Folders of earlier versions have none, and no real-time points either.
+    #[serde(default = "Machine::here")]
+    machine: Machine,
 }
 
 impl Order {
@@ -54,6 +62,7 @@ impl Order {
             quick: self.effort == Effort::Quick,
             seed: self.seed,
             program: program.to_owned(),
+            machine: self.machine.clone(),
         };
         replace(&folder.join(FILE), &(serde_json::to_string_pretty(&written).expect("plain fields") + "\n"))
     }
@@ -81,9 +90,16 @@ impl Order {
             experiments: written.experiments.iter().map(|id| with_id(id)).collect::<Result<_, _>>()?,
             effort: if written.quick { Effort::Quick } else { Effort::Full },
             seed: written.seed,
+            machine: written.machine,
         };
         Ok((order, written.program))
     }
+}
+
+/// Words as a shell takes them for a command's.
+pub fn shell_line(words: impl IntoIterator<Item = OsString>) -> String {
+    let words = words.into_iter().map(|word| shell_word(&word.to_string_lossy()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A word as a shell takes it for one.
@@ -104,5 +120,6 @@ mod tests {
         assert_eq!(shell_word("results/a-1"), "results/a-1");
         assert_eq!(shell_word("my results"), "'my results'");
         assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_line(["--out".into(), "a b".into()]), "--out 'a b'");
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{Outcomes, RunError, at};
-use crate::point::Outcome;
+use crate::experiments::AnyOutcome;
 
 /// Its name.
 pub(super) const FILE: &str = "points.jsonl";
@@ -25,7 +25,7 @@ const HEADER: &str = "{\"stripewise_lab_points\":1}\n";
 struct Finished {
     #[serde(flatten)]
     origin: Origin,
-    outcome: Outcome,
+    outcome: AnyOutcome,
 }
 
 /// What every build writes, whatever its outcomes look like.
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// Keeps a point. After an error nothing more is kept: what follows a torn line would be lost with it.
-    pub(super) fn keep(&self, key: &str, outcome: &Outcome) -> Result<(), RunError> {
+    pub(super) fn keep(&self, key: &str, outcome: &AnyOutcome) -> Result<(), RunError> {
         let origin = Origin { key: key.to_owned(), seed: self.seed, program: self.program.clone() };
         let finished = Finished { origin, outcome: outcome.clone() };
         let line = serde_json::to_string(&finished).expect("plain fields") + "\n";
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn outcome() -> Outcome {
+    fn outcome() -> AnyOutcome {
         let text = "{\"pass_bytes\":[1],\"pass_ns\":[2],\"requests\":3,\"errors\":0,\"latency_mean_ns\":0,\
                     \"latency_p50_ns\":0,\"latency_p99_ns\":0,\"latency_p999_ns\":0,\"latency_max_ns\":0,\"rows_full\":0,\
                     \"rows_rmw\":0,\"rows_rcw\":0,\"stripe_writes\":0,\"stripe_writes_full\":0,\"members\":[]}";

@@ -6,13 +6,17 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use parking_lot::Mutex;
+
 use super::*;
 use crate::{
     arrays::shapes,
-    experiments::{Effort, Experiment, Results},
+    experiments::{Effort, Experiment, Points, Results},
     findings::{Claim, Findings, Judged, LabReport},
+    machine::Machine,
     plot::{Axis, Plot},
     point::{Point, WriteLoad},
+    realtime::RealTimePoint,
 };
 
 static SMALL: Experiment = Experiment {
@@ -20,7 +24,7 @@ static SMALL: Experiment = Experiment {
     title: "A few points",
     source: "none",
     setting: &["A test."],
-    points,
+    points: Points::Modelled(points),
     findings,
 };
 
@@ -34,7 +38,7 @@ fn findings(results: &Results) -> Findings {
     let rate = results.mb_per_s(&points(Effort::Full)[3]);
     let judged = rate.map(|rate| Judged::new(rate > 1.0, format!("{rate:.1} MB/s")));
     let plot = Plot {
-        name: "small-plot",
+        name: "small-plot".into(),
         title: String::new(),
         x: Axis::linear(""),
         y: Axis::linear(""),
@@ -44,7 +48,7 @@ fn findings(results: &Results) -> Findings {
 }
 
 fn order(seed: u64) -> Order {
-    Order { experiments: vec![&SMALL], effort: Effort::Full, seed }
+    Order { experiments: vec![&SMALL], effort: Effort::Full, seed, machine: Machine::here() }
 }
 
 /// Runs; how many points were measured.
@@ -110,6 +114,61 @@ fn what_was_finished_before_an_interruption_is_not_done_again() {
     assert_eq!(run_in(&folder, 1, "me").unwrap().1, 0, "now all is there");
     assert_eq!(run_in(&folder, 2, "me").unwrap().1, 4, "not of another seed");
     assert_eq!(run_in(&folder, 1, "another build").unwrap().1, 4, "nor of another program");
+}
+
+static IN_REAL_TIME: Experiment = Experiment {
+    id: "in-real-time",
+    title: "A point in real time",
+    source: "none",
+    setting: &["A test."],
+    points: Points::RealTime(real_time_points),
+    findings: real_time_findings,
+};
+
+fn real_time_points(_: Effort, _: &Machine) -> Vec<RealTimePoint> {
+    vec![RealTimePoint {
+        raid_devices: 3,
+        chunk_bytes: 4096,
+        member_bytes: 16 << 20,
+        threads: 1,
+        queue: 1,
+        parts: false,
+        turn_ms: 5,
+        turns: 1,
+    }]
+}
+
+fn real_time_findings(results: &Results) -> Findings {
+    let outcome = results.of_real_time(&real_time_points(results.effort, &results.machine)[0]);
+    let judged = outcome.map(|outcome| Judged::new(outcome.limit_bytes_per_s > 0, ""));
+    Findings { claims: vec![Claim::new("It moves.", "", judged)], ..Findings::default() }
+}
+
+#[test]
+fn real_time_points_come_last_are_kept_and_are_of_their_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let order = |machine| Order { experiments: vec![&IN_REAL_TIME, &SMALL], machine, ..order(1) };
+    let run_on = |machine: Machine| {
+        let finished = Mutex::new(Vec::new());
+        let report =
+            run(&order(machine), folder.path(), "me", &|at| finished.lock().push(at.experiment.to_owned()));
+        let report = report.unwrap();
+        assert_eq!((report.missing(), report.experiments[0].claims[0].word()), (0, "holds"));
+        // The first tells what was there.
+        finished.into_inner().split_off(1)
+    };
+    let here = Machine::here();
+    assert_eq!(run_on(here.clone()), ["small", "small", "small", "small", "in-real-time"]);
+    let csv = text(folder.path(), "in-real-time.csv");
+    assert!(csv.lines().count() == 5 && csv.contains(&here.processor), "{csv}");
+    assert!(run_on(here.clone()).is_empty());
+    let other = Machine { memory_gib: here.memory_gib + 1, ..here.clone() };
+    assert_eq!(run_on(other.clone()), ["in-real-time"], "measured anew on another machine");
+    assert!(run_on(here).is_empty(), "and both are kept");
+    assert!(
+        text(folder.path(), "setting.json").contains("\"memory_gib\""),
+        "a report is of the machine that ran it"
+    );
 }
 
 #[test]

@@ -15,10 +15,12 @@ use super::{
     store::{self, Found, Store},
 };
 use crate::{
-    experiments::Results,
+    engine_bench::BenchError,
+    experiments::{AnyOutcome, Results},
     findings::LabReport,
     parallel,
     point::{Point, measure},
+    realtime::RealTimePoint,
 };
 
 /// How far a run has come.
@@ -26,7 +28,8 @@ use crate::{
 pub struct Progress<'a> {
     /// What was finished last.
     pub experiment: &'a str,
-    /// Work done, of this run and of those before it, in simulated requests to members or so.
+    /// Work done, of this run and of those before it, in simulated requests to members or so; of real-time points, in as much
+    /// time.
     pub done: u64,
     /// Work in all.
     pub total: u64,
@@ -39,8 +42,33 @@ pub struct Progress<'a> {
 /// A point to be measured.
 struct Task {
     experiment: &'static str,
-    point: Point,
+    point: AnyPoint,
     key: String,
+}
+
+enum AnyPoint {
+    Modelled(Point),
+    RealTime(RealTimePoint),
+}
+
+impl Task {
+    fn weight(&self) -> u64 {
+        match &self.point {
+            AnyPoint::Modelled(point) => point.weight(),
+            AnyPoint::RealTime(point) => point.weight(),
+        }
+    }
+
+    fn is_real_time(&self) -> bool {
+        matches!(self.point, AnyPoint::RealTime(_))
+    }
+
+    fn measure(&self, seed: u64) -> Result<AnyOutcome, BenchError> {
+        match &self.point {
+            AnyPoint::Modelled(point) => Ok(measure(point, seed).into()),
+            AnyPoint::RealTime(point) => point.measure().map(AnyOutcome::from),
+        }
+    }
 }
 
 /// A fingerprint of the running program: points of another build are not mixed with its own.
@@ -67,8 +95,10 @@ pub fn run(
     folder::take(folder)?;
     let (store, mut found) = Store::open(folder, order.seed, program)?;
     order.write(folder, program)?;
-    let measured = measure_missing(order, &found.outcomes, &store, on_progress)?;
+    let run = Run::new(order, &found.outcomes, &store, on_progress);
+    let measured = run.measure_missing(order, &found.outcomes)?;
     found.outcomes.extend(measured);
+    found.warnings.extend(run.warnings.into_inner());
     write(order, folder, found)
 }
 
@@ -87,54 +117,90 @@ pub(super) fn report_of(order: &Order, folder: &Path, program: &str) -> Result<L
 }
 
 fn write(order: &Order, folder: &Path, found: Found) -> Result<LabReport, RunError> {
-    let results = Results::new(order.effort, found.outcomes);
+    let results = Results::new(order.effort, order.machine.clone(), found.outcomes);
     let report = LabReport::new(order, folder, &results, found.warnings);
     files::write(order, &results, &report, folder)?;
     Ok(report)
 }
 
-fn measure_missing(
-    order: &Order,
-    there: &Outcomes,
-    store: &Store,
-    on_progress: &(dyn Fn(Progress<'_>) + Sync),
-) -> Result<Outcomes, RunError> {
-    let tasks = tasks(order);
-    let points_total = tasks.len();
-    let total = tasks.iter().map(|task| task.point.weight()).sum();
-    let (finished, mut missing): (Vec<_>, Vec<_>) =
-        tasks.into_iter().partition(|task| there.contains_key(&task.key));
-    // The longest first, so that no core is left with a long one at the end.
-    missing.sort_by_key(|task| std::cmp::Reverse(task.point.weight()));
-    let done = AtomicU64::new(finished.iter().map(|task| task.point.weight()).sum());
-    let count = Mutex::new(finished.len());
-    let first = missing.first().map_or("", |task| task.experiment);
-    on_progress(Progress {
-        experiment: first,
-        done: done.load(Ordering::Relaxed),
-        total,
-        points: finished.len(),
-        points_total,
-    });
-    let failed = Mutex::new(None);
-    let outcomes = parallel::map("points", &|_, _, _| (), &missing, |task| {
-        if failed.lock().is_some() {
+/// A run at work.
+struct Run<'a> {
+    seed: u64,
+    store: &'a Store,
+    on_progress: &'a (dyn Fn(Progress<'_>) + Sync),
+    total: u64,
+    points_total: usize,
+    done: AtomicU64,
+    points: Mutex<usize>,
+    /// Why points could not be kept.
+    failed: Mutex<Option<RunError>>,
+    /// Why real-time points could not be measured.
+    warnings: Mutex<Vec<String>>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        order: &Order,
+        there: &Outcomes,
+        store: &'a Store,
+        on_progress: &'a (dyn Fn(Progress<'_>) + Sync),
+    ) -> Self {
+        let tasks = tasks(order);
+        let finished = || tasks.iter().filter(|task| there.contains_key(&task.key));
+        Self {
+            seed: order.seed,
+            store,
+            on_progress,
+            total: tasks.iter().map(Task::weight).sum(),
+            points_total: tasks.len(),
+            done: AtomicU64::new(finished().map(Task::weight).sum()),
+            points: Mutex::new(finished().count()),
+            failed: Mutex::new(None),
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// Those on modelled disks side by side, and then those in real time, one after the other and alone.
+    fn measure_missing(&self, order: &Order, there: &Outcomes) -> Result<Outcomes, RunError> {
+        let missing = tasks(order).into_iter().filter(|task| !there.contains_key(&task.key));
+        let (real_time, mut modelled): (Vec<_>, Vec<_>) = missing.partition(Task::is_real_time);
+        // The longest first, so that no core is left with a long one at the end.
+        modelled.sort_by_key(|task| std::cmp::Reverse(task.weight()));
+        let first = modelled.iter().chain(&real_time).next().map_or("", |task| task.experiment);
+        self.tell(first, *self.points.lock());
+        let mut outcomes = parallel::map("points", &|_, _, _| (), &modelled, |task| self.measure(task));
+        outcomes.extend(real_time.iter().map(|task| self.measure(task)));
+        match self.failed.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(outcomes.into_iter().flatten().collect()),
+        }
+    }
+
+    /// Measures a point and keeps it; nothing once one could not be kept.
+    fn measure(&self, task: &Task) -> Option<(String, AnyOutcome)> {
+        if self.failed.lock().is_some() {
             return None;
         }
-        let outcome = measure(&task.point, order.seed);
-        if let Err(error) = store.keep(&task.key, &outcome) {
-            *failed.lock() = Some(error);
+        let outcome = match task.measure(self.seed) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.warnings.lock().push(format!("not measured: {}: {error}", task.key));
+                return None;
+            }
+        };
+        if let Err(error) = self.store.keep(&task.key, &outcome) {
+            *self.failed.lock() = Some(error);
         }
-        let weight = task.point.weight();
-        let done = done.fetch_add(weight, Ordering::Relaxed) + weight;
-        let mut points = count.lock();
+        self.done.fetch_add(task.weight(), Ordering::Relaxed);
+        let mut points = self.points.lock();
         *points += 1;
-        on_progress(Progress { experiment: task.experiment, done, total, points: *points, points_total });
+        self.tell(task.experiment, *points);
         Some((task.key.clone(), outcome))
-    });
-    match failed.into_inner() {
-        Some(error) => Err(error),
-        None => Ok(outcomes.into_iter().flatten().collect()),
+    }
+
+    fn tell(&self, experiment: &str, points: usize) {
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total);
+        (self.on_progress)(Progress { experiment, done, total, points, points_total: self.points_total });
     }
 }
 
@@ -143,8 +209,11 @@ fn tasks(order: &Order) -> Vec<Task> {
     let mut keys = BTreeSet::new();
     let mut tasks = Vec::new();
     for experiment in &order.experiments {
-        for point in (experiment.points)(order.effort) {
-            let key = point.key();
+        let modelled = experiment.modelled(order.effort).into_iter();
+        let modelled = modelled.map(|point| (point.key(), AnyPoint::Modelled(point)));
+        let real_time = experiment.real_time(order.effort, &order.machine).into_iter();
+        let real_time = real_time.map(|point| (point.key(&order.machine), AnyPoint::RealTime(point)));
+        for (key, point) in modelled.chain(real_time) {
             if keys.insert(key.clone()) {
                 tasks.push(Task { experiment: experiment.id, point, key });
             }

@@ -93,7 +93,7 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         ],
         checks: of_largest().map(|((_, percent), value)| check(*percent, *value)).collect(),
         plots: vec![Plot {
-            name: "amplification",
+            name: "amplification".into(),
             title: "Write amplification under uniform random writes".to_owned(),
             x: Axis::from_zero("over-provisioning, % of the user's capacity"),
             y: Axis::from_zero("bytes programmed / written"),

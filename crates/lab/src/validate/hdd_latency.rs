@@ -37,7 +37,7 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         ],
         checks,
         plots: vec![Plot {
-            name: "hdd-latency",
+            name: "hdd-latency".into(),
             title: "Latency of random 4 KiB reads, queue depth 1".to_owned(),
             x: Axis::from_zero("latency, ms"),
             y: Axis::linear("share of reads, %"),

@@ -51,7 +51,7 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         ],
         checks: checks(&by_drive),
         plots: vec![Plot {
-            name: "hdd-zones",
+            name: "hdd-zones".into(),
             title: "Sequential read rate".to_owned(),
             x: Axis::linear("place on the disk, % of its sectors"),
             y: Axis::from_zero("MB/s"),

@@ -90,14 +90,14 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         ],
         plots: vec![
             Plot {
-                name: "queue-depth-hdd",
+                name: "queue-depth-hdd".into(),
                 title: "Hard disks: random 4 KiB reads".to_owned(),
                 x: Axis::log2("queue depth"),
                 y: Axis::from_zero("reads/s"),
                 series: of_hdds,
             },
             Plot {
-                name: "queue-depth-ssd",
+                name: "queue-depth-ssd".into(),
                 title: "SSDs: random 4 KiB reads".to_owned(),
                 x: Axis::log2("queue depth"),
                 y: Axis::log10("reads/s"),

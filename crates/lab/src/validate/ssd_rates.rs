@@ -60,7 +60,7 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         )],
         checks: checks(best, latency),
         plots: vec![Plot {
-            name: "ssd-rates",
+            name: "ssd-rates".into(),
             title: format!("Sequential rates by size of request, {DEPTH} under way"),
             x: Axis::log2("size of request, KiB"),
             y: Axis::log10("MB/s"),

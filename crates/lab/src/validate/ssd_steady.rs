@@ -33,14 +33,14 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
     let (halvings, windows) = effort.pick((8, 16), (6, 120));
     let drives = smaller_ssds(halvings);
     let runs = parallel::map("SSDs from fresh to steady", on_progress, &drives, |drive| run(drive, windows));
-    let plot_of = |name, title: &str, y, value: fn(&Sample) -> f64| {
+    let plot_of = |name: &'static str, title: &str, y, value: fn(&Sample) -> f64| {
         let lines = drives.iter().zip(&runs).enumerate();
         let series = lines.map(|(hue, (drive, samples))| {
             let points = samples.iter().map(|sample| (sample.capacities, value(sample))).collect();
             Series::new(drive.name, hue, Style::Line, points)
         });
         let x = Axis::from_zero("written, in capacities of the drive");
-        Plot { name, title: title.to_owned(), x, y, series: series.collect() }
+        Plot { name: name.into(), title: title.to_owned(), x, y, series: series.collect() }
     };
     Section {
         name: "ssd-steady",

@@ -147,7 +147,7 @@ fn plot(name: &'static str, title: &str, x: &str, subjects: &[Subject], lines: &
         vec![(1.0, THRESHOLD), (end, THRESHOLD)],
     ));
     let y = Axis::log10("turnaround time, contiguous = 1");
-    Plot { name, title: title.to_owned(), x: Axis::log2(x), y, series }
+    Plot { name: name.into(), title: title.to_owned(), x: Axis::log2(x), y, series }
 }
 
 /// Blocks of the workspace, `stride` from one to the next.

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use stripewise_lab::engine_bench::median;
 
 use super::{case::Case, servers::Kind};
-use crate::bench::median;
 
 /// One case with so many connections, of all servers.
 #[derive(Debug, Clone, Serialize)]

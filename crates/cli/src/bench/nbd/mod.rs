@@ -7,6 +7,7 @@
 mod blocks;
 mod case;
 mod client;
+mod cpu;
 mod figure;
 mod serve;
 mod servers;
@@ -16,6 +17,7 @@ use std::{thread, time::Duration};
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use stripewise::{Host, HostOptions, uring::RuntimeOptions};
+use stripewise_lab::engine_bench::own_processor_time;
 use tempfile::TempDir;
 
 use self::{
@@ -25,7 +27,6 @@ use self::{
     servers::{Kind, Server},
 };
 pub(crate) use self::{figure::Figure, serve::NbdServer};
-use super::cpu;
 use crate::{
     args::THREADS_MAX,
     interrupt::Interrupt,
@@ -181,14 +182,14 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<Sample> {
         ensure!(!self.interrupt.is_asked(), "interrupted");
         let turn = Turn { case, connections, size_bytes: self.options.size, seed, end };
-        let (of_server, of_client) = (cpu::of(server.pid())?, cpu::own());
+        let (of_server, of_client) = (cpu::of(server.pid())?, own_processor_time());
         let done = client::run(&self.client, &server.address, &turn).with_context(|| server.kind.name())?;
         let requests = done.requests as f64;
         let per_request = |time: Duration| time.as_nanos() as f64 / requests;
         Ok(Sample {
             requests_per_s: requests / done.elapsed.as_secs_f64(),
             cpu_ns: per_request(cpu::of(server.pid())?.saturating_sub(of_server)),
-            client_cpu_ns: per_request(cpu::own() - of_client),
+            client_cpu_ns: per_request(own_processor_time() - of_client),
         })
     }
 }

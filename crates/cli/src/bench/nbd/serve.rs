@@ -11,8 +11,7 @@ use stripewise::{
     memory::MemoryDevice,
     uring::RuntimeOptions,
 };
-
-use crate::bench::memory;
+use stripewise_lab::engine_bench::memory;
 
 /// Members: four of data, one of parity.
 const MEMBERS: u64 = 5;
@@ -40,8 +39,8 @@ impl NbdServer {
         let member =
             |i| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(format!("memory{i}"), member_bytes)) };
         let members = (0..MEMBERS).map(member).collect();
-        let array = memory::create(&host, Level::Raid5, CHUNK_BYTES, members, &PRESETS[0])?;
-        memory::touch_all(&host, &array)?;
+        let array = memory::create(host.runtime(), Level::Raid5, CHUNK_BYTES, members, &PRESETS[0])?;
+        memory::touch_all(host.runtime(), &array)?;
         let export = Export::new("", Arc::new(array.device()));
         let endpoint = Endpoint::Unix(self.socket.clone());
         let server = Server::start(host.runtime(), &endpoint, vec![export], Limits::default())?;

@@ -1,4 +1,4 @@
-//! `stripewise lab`: experiments on modelled disks.
+//! `stripewise lab`: experiments on modelled disks, and in real time.
 
 mod counters;
 mod interrupted;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use stripewise_lab::{
     experiments::{EVERY, EXPERIMENTS, chosen},
     findings::LabReport,
+    machine::Machine,
     report,
     runner::{self, Order, Progress},
     validate::{self, Effort},
@@ -40,34 +41,42 @@ struct Listed {
     id: &'static str,
     title: &'static str,
     source: &'static str,
+    real_time: bool,
     points: usize,
     quick_points: usize,
 }
 
 fn list(json: bool) -> anyhow::Result<()> {
+    let machine = Machine::here();
     let listed = EXPERIMENTS.iter().map(|experiment| Listed {
         id: experiment.id,
         title: experiment.title,
         source: experiment.source,
-        points: (experiment.points)(Effort::Full).len(),
-        quick_points: (experiment.points)(Effort::Quick).len(),
+        real_time: experiment.is_real_time(),
+        points: experiment.keys(Effort::Full, &machine).len(),
+        quick_points: experiment.keys(Effort::Quick, &machine).len(),
     });
     if json {
         return print_json(&listed.collect::<Vec<_>>());
     }
-    for Listed { id, title, source, points, .. } in listed {
-        println!("{id:<18} {title} ({points} points)\n{:<18} after {source}", "");
+    for Listed { id, title, source, real_time, points, .. } in listed {
+        let marked = if real_time { ", in real time" } else { "" };
+        println!("{id:<18} {title} ({points} points{marked})\n{:<18} after {source}", "");
     }
     println!(
         "\nRun some by their ids or by words with which ids begin. `all` is one experiment, over all arrays; '{EVERY}' is every \
-         experiment."
+         experiment. Those in real time measure this machine: nothing else should run on it meanwhile."
     );
     Ok(())
 }
 
 fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
-    let order =
-        Order { experiments: chosen(&args.experiments)?, effort: effort(args.quick), seed: args.seed };
+    let order = Order {
+        experiments: chosen(&args.experiments)?,
+        effort: effort(args.quick),
+        seed: args.seed,
+        machine: Machine::here(),
+    };
     if args.experiments == ["all"] {
         eprintln!(
             "stripewise: `all` is the experiment over all arrays; `stripewise lab run {EVERY}` runs every experiment"

@@ -10,7 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use stripewise::parts::{Part, Watched};
+use stripewise_device::parts::{Part, Watched};
 
 /// Between two looks: often enough for thousands in a turn, seldom enough to take no more than a few percent of a core.
 const INTERVAL: Duration = Duration::from_micros(200);
@@ -24,10 +24,14 @@ impl Shares {
         self.0.iter_mut().zip(other.0).for_each(|(all, one)| *all += one);
     }
 
+    /// How often somebody was found in an operation.
+    pub(super) fn looks(&self) -> u64 {
+        self.0.iter().skip(1).sum()
+    }
+
     /// Each part's share of the time within operations; none, if nobody was found in one.
     pub(super) fn of_operations(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let looks = self.0;
-        let all: u64 = looks.iter().skip(1).sum();
+        let (looks, all) = (self.0, self.looks());
         let parts = Part::ALL.into_iter().filter(move |part| all > 0 && *part != Part::Outside);
         parts.map(move |part| (part.name(), looks[part as usize] as f64 / all as f64))
     }

@@ -1,14 +1,8 @@
-//! Processor time: what this process took, and what another one did.
+//! Processor time that another process took.
 
 use std::{fs, time::Duration};
 
 use anyhow::Context;
-
-/// Processor time of this process.
-pub(super) fn own() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
 
 /// Processor time of a process, threads that have ended included, in steps of a hundredth of a second.
 pub(super) fn of(pid: u32) -> anyhow::Result<Duration> {
@@ -27,6 +21,8 @@ fn ticks(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_lab::engine_bench::own_processor_time;
+
     use super::*;
 
     #[test]
@@ -34,6 +30,6 @@ mod tests {
         let stat = "77 (a) b (c) S 1 77 77 0 -1 4194560 1 0 0 0 30 12 5 6 20 0 1 0 9 9 9";
         assert_eq!(ticks(stat), Some(42));
         assert_eq!(ticks("77 (a) S 1"), None);
-        assert!(of(std::process::id()).unwrap() <= own() + Duration::from_millis(20));
+        assert!(of(std::process::id()).unwrap() <= own_processor_time() + Duration::from_millis(20));
     }
 }

@@ -5,11 +5,14 @@ use std::thread;
 
 use fastrand::Rng;
 use memmap2::{Advice, MmapMut};
-use stripewise::{geometry::Geometry, memory, parity};
+use stripewise_device::memory;
+use stripewise_engine::geometry::Geometry;
+use stripewise_parity as parity;
 
 use super::{
     case::Work,
-    turn::{Turn, per_second, slice, source},
+    client::{slice, source},
+    turn::{Turn, per_second},
 };
 
 /// The loops of all threads, each with its part of the members.

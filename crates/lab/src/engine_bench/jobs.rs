@@ -2,60 +2,59 @@
 
 use std::time::{Duration, Instant};
 
-use stripewise::{Array, ArrayError, Host};
+use stripewise_device::uring::Runtime;
+use stripewise_engine::{Array, ArrayError};
 
 use super::{
-    EngineBench, arrays,
+    Options, arrays,
     case::Work,
     parts::Shares,
-    turn::{Done, histogram},
+    turn::{Done, Turn, histogram, own_processor_time},
 };
-use crate::bench::cpu;
 
 /// Runs a job to its end. A rebuild begins with the loss of a member, and fills a new one.
 pub(super) fn job_turn(
-    work: Work,
-    options: &EngineBench,
-    host: &Host,
+    turn: &Turn,
+    options: &Options,
+    runtime: &Runtime,
     array: &Array,
-    number: u64,
 ) -> Result<Done, ArrayError> {
-    let (elapsed, cpu) = match work {
-        Work::Rebuild => rebuild(options, host, array, number)?,
-        _ => check(host, array)?,
+    let (elapsed, cpu) = match turn.work {
+        Work::Rebuild => rebuild(options, runtime, array, turn.seed)?,
+        _ => check(runtime, array)?,
     };
     let (per_s, cpu_ns) = (1.0 / elapsed.as_secs_f64(), cpu.as_nanos() as f64);
     Ok(Done { per_s, cpu_ns, latency: histogram(), parts: Shares::default() })
 }
 
-fn check(host: &Host, array: &Array) -> Result<(Duration, Duration), ArrayError> {
+fn check(runtime: &Runtime, array: &Array) -> Result<(Duration, Duration), ArrayError> {
     let check = array.clone();
-    timed(host, array, async move { check.start_scrub(false) })
+    timed(runtime, array, async move { check.start_scrub(false) })
 }
 
 fn rebuild(
-    options: &EngineBench,
-    host: &Host,
+    options: &Options,
+    runtime: &Runtime,
     array: &Array,
     number: u64,
 ) -> Result<(Duration, Duration), ArrayError> {
-    arrays::degrade(host, array)?;
+    arrays::degrade(runtime, array)?;
     let (options, rebuilt) = (options.clone(), array.clone());
-    let spare = host.block_on(async move { arrays::new_spare(&options, number).await });
-    timed(host, array, async move { rebuilt.add(spare).await })
+    let spare = runtime.block_on(async move { arrays::new_spare(&options, number).await });
+    timed(runtime, array, async move { rebuilt.add(spare).await })
 }
 
 /// Starts a job and waits for it: real time, and processor time.
 fn timed(
-    host: &Host,
+    runtime: &Runtime,
     array: &Array,
     start: impl Future<Output = Result<(), ArrayError>> + Send + 'static,
 ) -> Result<(Duration, Duration), ArrayError> {
-    let (begun, cpu_before, array) = (Instant::now(), cpu::own(), array.clone());
-    host.block_on(async move {
+    let (begun, cpu_before, array) = (Instant::now(), own_processor_time(), array.clone());
+    runtime.block_on(async move {
         start.await?;
         array.wait_for_jobs().await;
         Ok::<_, ArrayError>(())
     })?;
-    Ok((begun.elapsed(), cpu::own() - cpu_before))
+    Ok((begun.elapsed(), own_processor_time() - cpu_before))
 }

@@ -1,20 +1,17 @@
 //! What is measured: operations of clients, and jobs.
 
-use clap::ValueEnum;
-use stripewise::geometry::Geometry;
+use stripewise_engine::geometry::Geometry;
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Case {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
     /// Sequential writes of whole stripes.
     FullStripe,
     /// Random writes of 4 KiB.
     RandomWrite,
     /// Random writes of 64 KiB.
-    #[value(name = "random-write-64k")]
     RandomWrite64K,
     /// Random writes of 128 KiB.
-    #[value(name = "random-write-128k")]
     RandomWrite128K,
     /// Random reads of 4 KiB.
     RandomRead,
@@ -45,7 +42,7 @@ pub(super) enum Work {
 
 impl Case {
     /// All, those that leave a member lost at the end.
-    pub(super) const ALL: [Self; 10] = [
+    pub const ALL: [Self; 10] = [
         Self::FullStripe,
         Self::RandomWrite,
         Self::RandomWrite64K,
@@ -58,10 +55,38 @@ impl Case {
         Self::DegradedWrite,
     ];
     /// What is measured if nothing is said.
-    pub(super) const USUAL: [Self; 3] = [Self::FullStripe, Self::RandomWrite, Self::RandomRead];
+    pub const USUAL: [Self; 3] = [Self::FullStripe, Self::RandomWrite, Self::RandomRead];
 
-    pub(super) fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    /// On the command line, and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FullStripe => "full-stripe",
+            Self::RandomWrite => "random-write",
+            Self::RandomWrite64K => "random-write-64k",
+            Self::RandomWrite128K => "random-write-128k",
+            Self::RandomRead => "random-read",
+            Self::SequentialRead => "sequential-read",
+            Self::Check => "check",
+            Self::Rebuild => "rebuild",
+            Self::DegradedRead => "degraded-read",
+            Self::DegradedWrite => "degraded-write",
+        }
+    }
+
+    /// In a sentence.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::FullStripe => "Sequential writes of whole stripes",
+            Self::RandomWrite => "Random writes of 4 KiB",
+            Self::RandomWrite64K => "Random writes of 64 KiB",
+            Self::RandomWrite128K => "Random writes of 128 KiB",
+            Self::RandomRead => "Random reads of 4 KiB",
+            Self::SequentialRead => "Sequential reads of 1 MiB",
+            Self::Check => "A check of all redundancy, in bytes of each member",
+            Self::Rebuild => "A rebuild onto a new member, in bytes of it",
+            Self::DegradedRead => "Random reads of 4 KiB with a member lost",
+            Self::DegradedWrite => "Random writes of 4 KiB with a member lost",
+        }
     }
 
     pub(super) fn is_degraded(self) -> bool {

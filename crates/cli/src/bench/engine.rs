@@ -1,0 +1,150 @@
+//! `stripewise bench engine` as it is asked for on the command line; what it does is the laboratory's
+//! ([`stripewise_lab::engine_bench`]).
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Context;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use stripewise::{
+    geometry::{Level, MEMBERS_MAX},
+    locking::{PRESETS, Preset},
+    plan::selection::{DEFAULT_POLICY, Policy},
+};
+use stripewise_lab::{
+    engine_bench::{self, BitmapMode, Case, Figure, MemberKind, Options, page},
+    machine::Machine,
+    runner::shell_line,
+};
+
+use crate::{
+    args::{THREADS_MAX, parse_level},
+    numbers::within,
+    policies::{policy_parser, preset_parser},
+    sizes::parse_size,
+    times::parse_time,
+};
+
+/// More would not make a median better.
+const TURNS_MAX: usize = 1000;
+/// More would be a load that no client makes of one thread.
+const QUEUE_MAX: usize = 1024;
+
+/// What to measure.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EngineBench {
+    /// Level: 4, 5 or 6.
+    #[arg(long, default_value = "5", value_parser = parse_level)]
+    pub(crate) level: i32,
+    /// Members: data and parity; several shapes, as 3,5,7, run one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "5", value_parser = within(2..=MEMBERS_MAX))]
+    pub(crate) raid_devices: Vec<usize>,
+    /// Chunk size.
+    #[arg(long, default_value = "64K", value_parser = parse_size)]
+    pub(crate) chunk: u64,
+    /// Size of each member; beyond the caches by default.
+    #[arg(long, default_value = "256M", value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// What members are.
+    #[arg(long, default_value = "memory", value_parser = one_of(MemberKind::ALL, MemberKind::name, MemberKind::about))]
+    pub(crate) members: MemberKind,
+    /// Worker threads, each with clients of its own and a core of its own while there are as many; several counts run
+    /// one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = within(1..=THREADS_MAX))]
+    pub(crate) threads: Vec<usize>,
+    /// Operations under way for each thread. With more than one, the time of an operation counts from when it was asked for,
+    /// so that it waits for those before it on its thread.
+    #[arg(long, default_value_t = 1, value_parser = within(1..=QUEUE_MAX))]
+    pub(crate) queue: usize,
+    /// How long each turn is: seconds, or a number with ms, s, m or h.
+    #[arg(long, default_value = "0.5", value_parser = parse_time)]
+    pub(crate) seconds: Duration,
+    /// Turns of engine and limit each.
+    #[arg(long, default_value_t = 7, value_parser = within(1..=TURNS_MAX))]
+    pub(crate) turns: usize,
+    /// This case, and those given besides; full-stripe, random-write and random-read, if left out.
+    #[arg(long, value_parser = one_of(Case::ALL, Case::name, Case::about))]
+    pub(crate) case: Vec<Case>,
+    /// Whether writes are noted in the bitmap; `internal`, if left out. Given again, both take turns, on arrays of their
+    /// own.
+    #[arg(long, value_parser = one_of(BitmapMode::ALL, BitmapMode::name, BitmapMode::about))]
+    pub(crate) bitmap: Vec<BitmapMode>,
+    /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
+    #[arg(long, value_parser = policy_parser())]
+    pub(crate) policy: Vec<&'static Policy>,
+    /// Who waits for whom; `default`, if left out. Given again, the presets take turns, on arrays of their own.
+    #[arg(long, value_parser = preset_parser())]
+    pub(crate) locking: Vec<&'static Preset>,
+    /// Take the time of each operation, too, and tell percentiles; costs some nanoseconds each.
+    #[arg(long)]
+    pub(crate) latency: bool,
+    /// Look at what the workers are at, and tell the share of each part of the time of clients' operations: locks, parity,
+    /// copies, asking members, all else. Jobs have none. Takes some percent of the workers' time.
+    #[arg(long)]
+    pub(crate) parts: bool,
+    /// Write a report into this folder, a new or an empty one or that of an earlier report: report.html, which needs nothing
+    /// else, with plots, and CSV files.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Reads one of several things by its name. Help and completions list the names.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    about: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let value = |one: T| PossibleValue::new(name(one)).help(about(one));
+    PossibleValuesParser::new(all.map(value)).map(move |given| {
+        all.into_iter().find(|one| name(*one) == given).expect("clap lets only these names through")
+    })
+}
+
+impl EngineBench {
+    fn options(&self) -> anyhow::Result<Options> {
+        let level = Level::from_number(self.level).filter(|level| level.has_parity());
+        Ok(Options {
+            level: level.with_context(|| format!("--level {}: give 4, 5 or 6", self.level))?,
+            raid_devices: self.raid_devices.clone(),
+            chunk_bytes: u32::try_from(self.chunk)?,
+            member_bytes: self.size,
+            members: self.members,
+            threads: self.threads.clone(),
+            queue: self.queue,
+            turn: self.seconds,
+            turns: self.turns,
+            cases: or_default(&self.case, &Case::USUAL),
+            bitmaps: or_default(&self.bitmap, &[BitmapMode::Internal]),
+            policies: or_default(&self.policy, &[DEFAULT_POLICY]),
+            presets: or_default(&self.locking, &[&PRESETS[0]]),
+            limit: true,
+            latency: self.latency,
+            parts: self.parts,
+        })
+    }
+}
+
+fn or_default<T: Copy>(given: &[T], default: &[T]) -> Vec<T> {
+    if given.is_empty() { default.to_vec() } else { given.to_vec() }
+}
+
+/// Runs the cases and returns their figures, calling `tell` as each is done; the report goes into the folder that was asked
+/// for.
+pub(crate) fn run_engine(bench: &EngineBench, tell: impl FnMut(&Figure)) -> anyhow::Result<Vec<Figure>> {
+    let options = bench.options()?;
+    if let Some(folder) = &bench.out {
+        // Better now than after all was measured.
+        page::take(folder)?;
+    }
+    let figures = engine_bench::run(&options, tell)?;
+    if let Some(folder) = &bench.out {
+        let command = shell_line(std::env::args_os().skip(1));
+        let (command, machine) = (format!("stripewise {command}"), Machine::here());
+        let page = page::Page { command: &command, machine: &machine, options: &options, figures: &figures };
+        page.write_to(folder)?;
+        eprintln!("{}", folder.join("report.html").display());
+    }
+    Ok(figures)
+}

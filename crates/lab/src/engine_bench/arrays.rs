@@ -1,0 +1,112 @@
+//! The arrays that are measured: over members in memory, whole or with one member lost.
+
+use std::sync::Arc;
+
+use stripewise_device::{
+    Device, ZeroFlags,
+    memory::{MemoryDevice, NullDevice},
+    uring::Runtime,
+};
+use stripewise_engine::{
+    Array, ArrayError, AssembleOptions, SpeedLimits, assemble,
+    geometry::MemberIndex,
+    locking::{CounterLocks, Locking, Preset},
+    plan::selection::Policy,
+};
+
+use super::{BenchError, BitmapMode, MemberKind, Options, memory};
+
+/// More than metadata takes of a null member.
+const METADATA_BYTES: u64 = 8 << 20;
+/// The member that is lost.
+const LOST: usize = 1;
+
+/// What is compared: an array with its locks and its bitmap, and a policy on it.
+pub(super) struct Variant {
+    pub(super) preset: &'static Preset,
+    pub(super) policy: &'static Policy,
+    pub(super) bitmap: BitmapMode,
+    pub(super) array: Array,
+}
+
+/// All that were asked for, over so many members of their own but where only the policy differs.
+pub(super) fn variants(
+    options: &Options,
+    members: usize,
+    runtime: &Runtime,
+) -> Result<Vec<Variant>, BenchError> {
+    let mut variants = Vec::new();
+    for preset in options.presets.iter().copied() {
+        for bitmap in options.bitmaps.iter().copied() {
+            let array = new_array(options, members, runtime, preset, bitmap)?;
+            let variant = |policy| Variant { preset, policy, bitmap, array: array.clone() };
+            variants.extend(options.policies.iter().copied().map(variant));
+        }
+    }
+    Ok(variants)
+}
+
+fn new_array(
+    options: &Options,
+    members: usize,
+    runtime: &Runtime,
+    preset: &'static Preset,
+    bitmap: BitmapMode,
+) -> Result<Array, BenchError> {
+    let members: Vec<_> = (0..members).map(|i| new_member(options, &i.to_string())).collect();
+    let mut array = memory::create(runtime, options.level, options.chunk_bytes, members.clone(), preset)?;
+    if bitmap == BitmapMode::None {
+        let locking = Locking { counter_locks: CounterLocks::Uncounted, ..preset.locking };
+        let open = AssembleOptions { locking: Some(locking), ..AssembleOptions::default() };
+        let env = runtime.env();
+        array = runtime.block_on(async move {
+            array.stop().await?;
+            Ok::<_, BenchError>(assemble(env, members, &open).await?)
+        })?;
+    }
+    array.set_speed_limits(SpeedLimits { min_bytes_per_s: u64::MAX, max_bytes_per_s: u64::MAX });
+    memory::touch_all(runtime, &array)?;
+    Ok(array)
+}
+
+fn new_member(options: &Options, name: &str) -> Arc<dyn Device> {
+    let bytes = options.member_bytes;
+    match options.members {
+        MemberKind::Memory => Arc::new(MemoryDevice::new(format!("memory{name}"), bytes)),
+        MemberKind::Null => Arc::new(NullDevice::new(format!("null{name}"), bytes, METADATA_BYTES)),
+    }
+}
+
+/// Chooses the policy of a variant; its array may have that of another.
+pub(super) fn choose(runtime: &Runtime, variant: &Variant) -> Result<(), ArrayError> {
+    let (array, policy) = (variant.array.clone(), variant.policy);
+    runtime.block_on(async move { array.set_policy(policy).await })
+}
+
+/// Loses a member, if none is lost yet.
+pub(super) fn degrade(runtime: &Runtime, array: &Array) -> Result<(), ArrayError> {
+    let array = array.clone();
+    runtime.block_on(async move {
+        let report = array.report().await;
+        if report.members.len() < array.geometry().members() {
+            return Ok(());
+        }
+        let lost = report
+            .members
+            .iter()
+            .filter(|member| member.slot == Some(MemberIndex(LOST)))
+            .map(|m| m.name.clone());
+        for name in lost.collect::<Vec<_>>() {
+            array.fail(&name).await?;
+            array.remove(&name).await?;
+        }
+        Ok(())
+    })
+}
+
+/// A new member in place of the lost one, all of it written once.
+pub(super) async fn new_spare(options: &Options, number: u64) -> Arc<dyn Device> {
+    let spare = new_member(options, &format!("-spare{number}"));
+    let _ = spare.write_zeroes(0, options.member_bytes, ZeroFlags::default()).await;
+    spare
+}

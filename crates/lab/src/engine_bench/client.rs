@@ -1,0 +1,152 @@
+//! A client: one of a thread's operations under way, over and over.
+//!
+//! Members in memory are done at once, so that an operation that waits for nobody ends in the call that began it. With
+//! several under way, a thread's clients take turns: each asks for its next operation, lets the others run, and has it done
+//! when its turn comes. The time of an operation is from asking to its end, as a queue of that depth has it; a client that
+//! must wait for rows or a region leaves the thread to the others.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use stripewise_device::{
+    IoBuf, SharedBuf, WriteFlags,
+    parts::{Part, within},
+};
+use stripewise_engine::Array;
+
+use super::{
+    case::Work,
+    turn::{BATCH, Latencies, Turn},
+};
+
+/// Source data of each thread's clients that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB.
+const SOURCE_BYTES: usize = 4 << 20;
+
+/// Which client it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seat {
+    pub(super) worker: usize,
+    pub(super) workers: usize,
+    /// Among those of its worker.
+    pub(super) slot: usize,
+}
+
+pub(super) struct Client {
+    turn: Turn,
+    array: Array,
+    rng: Rng,
+    source: SharedBuf,
+    latencies: Latencies,
+    /// How many bytes an operation has.
+    bytes: usize,
+    /// Among those of its worker.
+    slot: usize,
+    /// Its worker's part of the places of operations, for sequential ones.
+    first: u64,
+    places: u64,
+}
+
+impl Client {
+    pub(super) fn new(turn: Turn, array: Array, seat: Seat, source: SharedBuf, latencies: Latencies) -> Self {
+        let bytes = match turn.work {
+            Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes,
+            Work::Check | Work::Rebuild => unreachable!("jobs have no clients"),
+        };
+        let Seat { worker, workers, slot } = seat;
+        let places = array.geometry().capacity_bytes() / bytes as u64 / workers as u64;
+        let rng = Rng::with_seed(turn.seed << 32 | (worker * turn.queue + slot) as u64);
+        Self { turn, array, rng, source, latencies, bytes, slot, first: places * worker as u64, places }
+    }
+
+    /// Runs for the length of the turn: how many operations in how long.
+    pub(super) async fn run(mut self) -> (u64, Duration) {
+        let batch = BATCH.div_ceil(self.turn.queue);
+        let (mut done, mut block, start) = (0, IoBuf::with_len(self.bytes), Instant::now());
+        while start.elapsed() < self.turn.length {
+            for _ in 0..batch {
+                let begun = self.turn.latency.then(Instant::now);
+                block = if self.turn.queue > 1 {
+                    give_way().await;
+                    in_parts(self.operation(done, block)).await
+                } else {
+                    // Who waits for rows is found at the rest.
+                    let _part = within(Part::Rest);
+                    self.operation(done, block).await
+                };
+                if let Some(begun) = begun {
+                    let took = begun.elapsed().as_nanos() as u64;
+                    self.latencies.lock().saturating_record(took);
+                }
+                done += 1;
+            }
+        }
+        (done, start.elapsed())
+    }
+
+    async fn operation(&mut self, done: u64, block: IoBuf) -> IoBuf {
+        // Clients of a worker go through its part together.
+        let index = done * self.turn.queue as u64 + self.slot as u64;
+        match self.turn.work {
+            Work::Read { sequential, .. } => {
+                let at = self.place(index, sequential);
+                self.array.read(at, block).await.expect("members in memory do not fail")
+            }
+            Work::Write { sequential, .. } => {
+                let (at, data) = (self.place(index, sequential), slice(&self.source, index, self.bytes));
+                let written = self.array.write(at, data, WriteFlags::default()).await;
+                written.expect("members in memory do not fail");
+                block
+            }
+            Work::Check | Work::Rebuild => block,
+        }
+    }
+
+    /// The next in its worker's part, or anywhere.
+    fn place(&mut self, index: u64, sequential: bool) -> u64 {
+        let all = self.array.geometry().capacity_bytes() / self.bytes as u64;
+        let place = if sequential { self.first + index % self.places.max(1) } else { self.rng.u64(..all) };
+        place * self.bytes as u64
+    }
+}
+
+/// Lets the others of the thread run first.
+async fn give_way() {
+    let mut has_given = false;
+    poll_fn(|context| {
+        if has_given {
+            return Poll::Ready(());
+        }
+        has_given = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The thread is within an operation while this one runs, and not while it waits: others run then.
+async fn in_parts<T>(operation: impl Future<Output = T>) -> T {
+    let mut operation = pin!(operation);
+    poll_fn(|context| {
+        let _part = within(Part::Rest);
+        operation.as_mut().poll(context)
+    })
+    .await
+}
+
+/// The data of a thread's clients.
+pub(super) fn source() -> SharedBuf {
+    let mut source = IoBuf::with_len(SOURCE_BYTES);
+    Rng::with_seed(1).fill(&mut source);
+    source.freeze()
+}
+
+/// The data of an operation.
+pub(super) fn slice(source: &SharedBuf, index: u64, len: usize) -> SharedBuf {
+    let at = index as usize % (SOURCE_BYTES / len).max(1) * len;
+    source.slice(at..at + len)
+}

@@ -1,0 +1,185 @@
+//! What was measured, as people and programs read it.
+
+use std::{collections::BTreeMap, fmt};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::{
+    arrays::Variant,
+    case::{Case, Work},
+    parts::Shares,
+    turn::Done,
+};
+
+/// One case's figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figure {
+    /// [`Case::name`].
+    pub case: String,
+    /// The array's.
+    pub level: i32,
+    /// [`BitmapMode::name`](super::BitmapMode::name).
+    pub bitmap: &'static str,
+    /// The write selection policy.
+    pub policy: &'static str,
+    /// The preset of locks.
+    pub locking: &'static str,
+    /// Worker threads.
+    pub threads: usize,
+    /// Operations under way for each thread.
+    pub queue: usize,
+    /// Members, data and parity.
+    pub raid_devices: usize,
+    /// Of a job: the bytes of a member.
+    pub bytes_per_operation: u64,
+    /// Operations a second, all threads together: the median of the turns.
+    pub engine_per_s: f64,
+    /// Processor time of an operation, in nanoseconds.
+    pub cpu_ns_per_operation: f64,
+    /// Of the bare loops; None where there is nothing to move.
+    pub limit_per_s: Option<f64>,
+    /// Median over the turns of engine / limit.
+    pub ratio: Option<f64>,
+    /// None where it was not taken.
+    pub latency_ns: Option<Latency>,
+    /// The share of each part of the time of operations; empty, where nobody looked.
+    pub parts: BTreeMap<&'static str, f64>,
+    /// How often a worker was found in an operation: of so many looks the shares are made.
+    pub looks: u64,
+    /// Each turn for itself; those of figures that took turns have the same order.
+    pub turns: Vec<TurnFigure>,
+}
+
+/// One turn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TurnFigure {
+    /// Operations a second.
+    pub per_s: f64,
+    /// All but one of ten thousand operations were faster, in nanoseconds; None where it was not taken.
+    pub p99_99_ns: Option<u64>,
+}
+
+/// Percentiles of the time of an operation, in nanoseconds, over all turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Half of the operations were faster.
+    pub p50: u64,
+    /// All but one of ten.
+    pub p90: u64,
+    /// All but one of a hundred.
+    pub p99: u64,
+    /// All but one of a thousand.
+    pub p99_9: u64,
+    /// All but one of ten thousand.
+    pub p99_99: u64,
+    /// The slowest.
+    pub max: u64,
+    /// Of so many operations.
+    pub operations: u64,
+}
+
+impl Latency {
+    fn of(all: &Histogram<u64>) -> Option<Self> {
+        let at = |quantile| all.value_at_quantile(quantile);
+        let [p50, p90, p99, p99_9, p99_99] = [0.5, 0.9, 0.99, 0.999, 0.9999].map(at);
+        let (max, operations) = (all.max(), all.len());
+        (!all.is_empty()).then_some(Self { p50, p90, p99, p99_9, p99_99, max, operations })
+    }
+}
+
+/// The turns of one variant.
+#[derive(Default)]
+pub(super) struct Turns {
+    each: Vec<TurnFigure>,
+    cpu_ns: Vec<f64>,
+    limit: Vec<f64>,
+    latency: Option<Histogram<u64>>,
+    parts: Shares,
+}
+
+impl Turns {
+    pub(super) fn add(&mut self, done: Done, limit: Option<f64>) {
+        let p99_99_ns = Latency::of(&done.latency).map(|latency| latency.p99_99);
+        self.each.push(TurnFigure { per_s: done.per_s, p99_99_ns });
+        self.cpu_ns.push(done.cpu_ns);
+        self.limit.extend(limit);
+        self.parts.add(&done.parts);
+        match &mut self.latency {
+            None => self.latency = Some(done.latency),
+            Some(all) => all.add(done.latency).expect("histograms of one kind"),
+        }
+    }
+
+    pub(super) fn figure(self, case: Case, variant: &Variant, (threads, queue): (usize, usize)) -> Figure {
+        let engine = || self.each.iter().map(|turn| turn.per_s);
+        let ratios = engine().zip(&self.limit).map(|(engine, limit)| engine / limit).collect();
+        let geometry = variant.array.geometry();
+        let bytes_per_operation = match case.work(geometry) {
+            Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes as u64,
+            Work::Check | Work::Rebuild => geometry.member_bytes(),
+        };
+        Figure {
+            case: case.name().to_owned(),
+            level: geometry.level().number(),
+            bitmap: variant.bitmap.name(),
+            policy: variant.policy.name,
+            locking: variant.preset.name,
+            threads,
+            queue,
+            raid_devices: geometry.members(),
+            bytes_per_operation,
+            engine_per_s: median(engine().collect()).unwrap_or(0.0),
+            cpu_ns_per_operation: median(self.cpu_ns).unwrap_or(0.0),
+            limit_per_s: median(self.limit),
+            ratio: median(ratios),
+            latency_ns: self.latency.as_ref().and_then(Latency::of),
+            parts: self.parts.of_operations().collect(),
+            looks: self.parts.looks(),
+            turns: self.each,
+        }
+    }
+}
+
+/// The middle one; of an even number, the larger of the two.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+impl Figure {
+    /// What moves in a second at a rate of operations, in 10^9 bytes.
+    pub fn gb_per_s(&self, per_s: f64) -> f64 {
+        per_s * self.bytes_per_operation as f64 / 1e9
+    }
+}
+
+/// Whole operations where there are many, parts of one where there are few.
+pub(super) fn rate(per_s: f64) -> String {
+    if per_s < 100.0 { format!("{per_s:.2}") } else { format!("{per_s:.0}") }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { case, level, bitmap, policy, locking, threads, bytes_per_operation, .. } = self;
+        let operations = rate(self.engine_per_s);
+        let (members, queue) = (self.raid_devices, self.queue);
+        write!(
+            f,
+            "{case:<17} level {level}, {members} members, bitmap {bitmap:<8} {policy:<9} {locking:<7} {threads:>2} threads, \
+             queue {queue} {bytes_per_operation:>9} B  engine {operations:>10}/s {:>6.2} GB/s {:>6.0} ns of CPU",
+            self.gb_per_s(self.engine_per_s),
+            self.cpu_ns_per_operation
+        )?;
+        if let (Some(limit), Some(ratio)) = (self.limit_per_s, self.ratio) {
+            write!(f, "  limit {:>10}/s {:>6.2} GB/s  ratio {ratio:.2}", rate(limit), self.gb_per_s(limit))?;
+        }
+        if let Some(Latency { p50, p99, p99_9, p99_99, max, .. }) = &self.latency_ns {
+            write!(f, "  p50 {p50} p99 {p99} p99.9 {p99_9} p99.99 {p99_99} max {max} ns")?;
+        }
+        for (index, (part, share)) in self.parts.iter().enumerate() {
+            write!(f, "{}{part} {:.1} %", if index == 0 { "  " } else { ", " }, share * 100.0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! The engine as it runs, with real threads, over members in memory, beside the limit of bare loops that move the same
+//! bytes: what `stripewise bench engine` prints, and what real-time experiments are made of.
+//!
+//! Everything that is compared runs in turns in one process, and a ratio is the median of the turns, so a noisy machine
+//! disturbs all alike. Figures are of the machine that they were taken on, and not the same twice.
+
+mod affinity;
+mod arrays;
+mod case;
+mod client;
+mod figure;
+mod jobs;
+mod limit;
+pub mod memory;
+mod options;
+pub mod page;
+mod parts;
+mod turn;
+
+use std::io;
+
+use stripewise_device::uring::{Runtime, RuntimeOptions};
+use stripewise_engine::{ArrayError, AssembleError, CreateError};
+use thiserror::Error;
+
+use self::{
+    affinity::Pinned,
+    arrays::{Variant, choose, degrade, variants},
+    case::Work,
+    figure::Turns,
+    jobs::job_turn,
+    limit::Limit,
+    turn::{Done, Turn, engine_turn},
+};
+pub use self::{
+    case::Case,
+    figure::{Figure, Latency, TurnFigure, median},
+    options::{BitmapMode, MemberKind, Options},
+    turn::own_processor_time,
+};
+
+/// Why nothing, or no more, was measured.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// The workers did not start.
+    #[error("the workers do not start: {0}")]
+    Workers(#[from] io::Error),
+    /// An array cannot be made as it was asked for.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// An array cannot be opened with these locks.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// An array failed over members that do not.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+}
+
+/// Runs all that was asked for and returns the figures, calling `tell` as each is done: shapes, counts of threads and cases
+/// one after the other, and all else in turns.
+///
+/// # Errors
+/// [`BenchError`].
+///
+/// # Panics
+/// If members in memory fail.
+pub fn run(options: &Options, mut tell: impl FnMut(&Figure)) -> Result<Vec<Figure>, BenchError> {
+    let mut figures: Vec<Figure> = Vec::new();
+    for members in options.raid_devices.iter().copied() {
+        for threads in options.threads.iter().copied() {
+            let bench = Bench::start(options, members, threads)?;
+            figures.extend(bench.measure_all(&mut tell)?);
+        }
+    }
+    Ok(figures)
+}
+
+/// As in "2 threads".
+pub(crate) fn threads_text(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "thread" } else { "threads" })
+}
+
+/// The arrays of one shape, on so many workers. What ends first is named first.
+struct Bench<'a> {
+    options: &'a Options,
+    variants: Vec<Variant>,
+    limit: Option<Limit>,
+    runtime: Runtime,
+    _pinned: Option<Pinned>,
+}
+
+impl<'a> Bench<'a> {
+    fn start(options: &'a Options, members: usize, threads: usize) -> Result<Self, BenchError> {
+        let pinned = Pinned::to(threads);
+        let runtime = Runtime::start(&RuntimeOptions { threads, ..RuntimeOptions::default() })?;
+        let variants = variants(options, members, &runtime)?;
+        let geometry = variants[0].array.geometry();
+        let has_limit = options.limit && options.members == MemberKind::Memory;
+        let limit = has_limit.then(|| Limit::new(threads, geometry, options.member_bytes as usize));
+        Ok(Self { options, variants, limit, runtime, _pinned: pinned })
+    }
+
+    fn measure_all(mut self, tell: &mut impl FnMut(&Figure)) -> Result<Vec<Figure>, BenchError> {
+        let mut figures = Vec::new();
+        for case in self.options.cases_in_order() {
+            let measured = self.measure(case)?;
+            measured.iter().for_each(&mut *tell);
+            figures.extend(measured);
+        }
+        for Variant { array, .. } in self.variants {
+            // Variants of one preset share their array; who comes later finds it stopped.
+            let _ = self.runtime.block_on(async move { array.stop().await });
+        }
+        Ok(figures)
+    }
+
+    /// A case: in each turn all variants run, one after the other, and then the limit.
+    fn measure(&mut self, case: Case) -> Result<Vec<Figure>, BenchError> {
+        let mut turns: Vec<Turns> = self.variants.iter().map(|_| Turns::default()).collect();
+        for number in 0..=self.options.turns as u64 {
+            let turn = Turn::new(case, self.variants[0].array.geometry(), self.options, number);
+            let done: Vec<_> =
+                self.variants.iter().map(|variant| self.turn(&turn, variant)).collect::<Result<_, _>>()?;
+            let bare = self.limit.as_mut().and_then(|limit| limit.turn(&turn));
+            if number > 0 {
+                // The first turn warms all up.
+                turns.iter_mut().zip(done).for_each(|(turns, done)| turns.add(done, bare));
+            }
+        }
+        let (threads, queue) = (self.runtime.workers(), self.options.queue);
+        let figure = |(variant, turns): (&Variant, Turns)| turns.figure(case, variant, (threads, queue));
+        Ok(self.variants.iter().zip(turns).map(figure).collect())
+    }
+
+    fn turn(&self, turn: &Turn, variant: &Variant) -> Result<Done, BenchError> {
+        let (array, runtime) = (&variant.array, &self.runtime);
+        choose(runtime, variant)?;
+        if turn.is_degraded {
+            degrade(runtime, array)?;
+        }
+        match turn.work {
+            Work::Check | Work::Rebuild => Ok(job_turn(turn, self.options, runtime, array)?),
+            Work::Read { .. } | Work::Write { .. } => Ok(engine_turn(turn, runtime, array)),
+        }
+    }
+}

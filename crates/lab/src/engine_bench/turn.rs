@@ -1,0 +1,129 @@
+//! One turn of the engine: clients on each worker, that each ask for the next operation when the last is done.
+
+use std::{
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use stripewise_device::uring::Runtime;
+use stripewise_engine::{Array, geometry::Geometry};
+
+use super::{
+    Options,
+    case::{Case, Work},
+    client::{Client, Seat, source},
+    parts::{Sampler, Shares},
+};
+
+/// Operations of a thread between two looks at the clock.
+pub(super) const BATCH: usize = 64;
+
+/// What a turn does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) work: Work,
+    /// A member is lost.
+    pub(super) is_degraded: bool,
+    pub(super) length: Duration,
+    pub(super) seed: u64,
+    /// Operations under way for each thread.
+    pub(super) queue: usize,
+    /// Whether the time of each operation is taken.
+    pub(super) latency: bool,
+    /// Whether a sampler looks at what the workers are at.
+    pub(super) parts: bool,
+}
+
+impl Turn {
+    pub(super) fn new(case: Case, geometry: &Geometry, options: &Options, number: u64) -> Self {
+        Self {
+            work: case.work(geometry),
+            is_degraded: case.is_degraded(),
+            length: options.turn,
+            seed: number,
+            queue: options.queue,
+            latency: options.latency,
+            parts: options.parts,
+        }
+    }
+}
+
+/// What came of one turn.
+pub(super) struct Done {
+    pub(super) per_s: f64,
+    /// Processor time of an operation.
+    pub(super) cpu_ns: f64,
+    /// Of each operation, in nanoseconds; empty, if that was not taken.
+    pub(super) latency: Histogram<u64>,
+    /// Looks at the workers, by part; none, if nobody looked.
+    pub(super) parts: Shares,
+}
+
+/// Times of the operations of one worker's clients, which run on one thread and so never wait for one another here.
+pub(super) type Latencies = Arc<Mutex<Histogram<u64>>>;
+
+/// Runs the engine for one turn.
+pub(super) fn engine_turn(turn: &Turn, runtime: &Runtime, array: &Array) -> Done {
+    let workers = runtime.workers();
+    let (sender, receiver) = mpsc::channel();
+    let sampler = turn.parts.then(Sampler::start);
+    let cpu_before = own_processor_time();
+    let mut latencies: Vec<Latencies> = Vec::new();
+    for worker in 0..workers {
+        let (source, of_worker) = (source(), Latencies::new(Mutex::new(histogram())));
+        for slot in 0..turn.queue {
+            let seat = Seat { worker, workers, slot };
+            let client = Client::new(*turn, array.clone(), seat, source.clone(), of_worker.clone());
+            // A thread is looked at once, whoever runs on it.
+            let watch = sampler.as_ref().filter(|_| slot == 0).map(Sampler::watch);
+            let sender = sender.clone();
+            let task = Box::pin(async move {
+                watch.inspect(|watch| watch.this_thread());
+                let _ = sender.send(client.run().await);
+            });
+            runtime.spawn_on(worker, task);
+        }
+        latencies.push(of_worker);
+    }
+    drop(sender);
+    let (mut done, mut per_s) = (0, 0.0);
+    for (client_done, elapsed) in receiver {
+        done += client_done;
+        per_s += client_done as f64 / elapsed.as_secs_f64();
+    }
+    let cpu_ns = (own_processor_time() - cpu_before).as_nanos() as f64 / done as f64;
+    let parts = sampler.map(Sampler::stop).unwrap_or_default();
+    Done { per_s, cpu_ns, latency: all(&latencies), parts }
+}
+
+fn all(latencies: &[Latencies]) -> Histogram<u64> {
+    let mut all = histogram();
+    latencies.iter().for_each(|one| all.add(&*one.lock()).expect("histograms of one kind"));
+    all
+}
+
+/// Up to ten seconds, to a thousandth.
+pub(super) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are possible")
+}
+
+/// How long a loop's turn goes on, looking at the clock now and then.
+pub(super) fn per_second(length: Duration, mut operation: impl FnMut(u64)) -> f64 {
+    let (mut done, start) = (0, Instant::now());
+    while start.elapsed() < length {
+        for _ in 0..BATCH {
+            operation(done);
+            done += 1;
+        }
+    }
+    done as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Processor time of this process, all its threads together.
+pub fn own_processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
