@@ -346,7 +346,11 @@ mod tests {
         assert_eq!(cycle(1.3, 4), Cycle::Rmw);
         assert_eq!(cycle(1.1, 4), Cycle::Rmw, "kept");
         assert_eq!(cycle(1.1, 3), Cycle::Rcw, "other stripes meet other members");
-        assert_eq!(cycle(0.5, 4), Cycle::Rmw, "an idle member's speed decides nothing while another is as slow");
+        assert_eq!(
+            cycle(0.5, 4),
+            Cycle::Rmw,
+            "an idle member's speed decides nothing while another is as slow"
+        );
     }
 
     #[test]
@@ -356,7 +360,10 @@ mod tests {
         let unread = [hdd(1.0), hdd(1.0), hdd(1.0), slow, hdd(1.0)];
         let parity = [hdd(1.0), hdd(1.0), hdd(1.0), hdd(1.0), slow];
         let cycle = |costs: &[MemberCost; 5]| cycles_of(&policy, &Rotated(*costs, 4), 0, 128)[0].1;
-        assert_eq!([cycle(&unread), cycle(&parity), cycle(&[hdd(1.0); 5])], [Cycle::Rmw, Cycle::Rcw, Cycle::Rcw]);
+        assert_eq!(
+            [cycle(&unread), cycle(&parity), cycle(&[hdd(1.0); 5])],
+            [Cycle::Rmw, Cycle::Rcw, Cycle::Rcw]
+        );
     }
 
     /// RCW reads two disks where the same requests wait, RMW one of them and parity: what is taken from others does not
