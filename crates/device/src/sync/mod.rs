@@ -1,5 +1,5 @@
-//! Waiting without blocking a thread: a list of wakers under the caller's own lock, and a one-shot event; and
-//! counting without sharing.
+//! Waiting without blocking a thread: a list of wakers under the caller's own lock, a one-shot event, and a turn for the
+//! other tasks; and counting without sharing.
 
 mod barrier;
 mod cells;
@@ -15,6 +15,19 @@ use std::{
 pub use counters::Counters;
 pub use readers::{Kept, Reader, Readers, Replaced, Seen};
 use seam::{Arc, Mutex};
+
+/// Lets the thread's other tasks run first that are ready now.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that no
 /// change falls between looking and waiting.

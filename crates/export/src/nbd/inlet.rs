@@ -1,12 +1,9 @@
 //! The receiving half of a connection: a small read-ahead for headers, and payloads received in place.
 
-use stripewise_device::{IoBuf, IoError, uring::net::Stream};
+use stripewise_device::{IoBuf, IoError, sync::yield_now, uring::net::Stream};
 use thiserror::Error;
 
-use super::{
-    limits::{IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES},
-    turn::yield_now,
-};
+use super::limits::{IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES};
 
 /// Little read-ahead: a header and some more.
 const THRIFTY_BYTES: usize = 512;

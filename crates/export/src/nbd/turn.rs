@@ -1,21 +1,8 @@
 //! Turns among the tasks of a worker.
 
-use std::{future::poll_fn, task::Poll};
+use stripewise_device::sync::yield_now;
 
 use super::limits::{TURN_BYTES_MAX, TURN_REQUESTS_MAX};
-
-/// Lets the worker's other tasks run first that are ready now.
-pub(crate) async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
 
 /// What a connection has started since others had their turn.
 #[derive(Debug, Default)]

@@ -8,7 +8,6 @@
 use std::{
     future::poll_fn,
     pin::pin,
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -16,6 +15,7 @@ use fastrand::Rng;
 use stripewise_device::{
     IoBuf, SharedBuf, WriteFlags,
     parts::{Part, within},
+    sync::yield_now,
 };
 use stripewise_engine::Array;
 
@@ -71,7 +71,7 @@ impl Client {
             for _ in 0..batch {
                 let begun = self.turn.latency.then(Instant::now);
                 block = if self.turn.queue > 1 {
-                    give_way().await;
+                    yield_now().await;
                     in_parts(self.operation(done, block)).await
                 } else {
                     // Who waits for rows is found at the rest.
@@ -112,20 +112,6 @@ impl Client {
         let place = if sequential { self.first + index % self.places.max(1) } else { self.rng.u64(..all) };
         place * self.bytes as u64
     }
-}
-
-/// Lets the others of the thread run first.
-async fn give_way() {
-    let mut has_given = false;
-    poll_fn(|context| {
-        if has_given {
-            return Poll::Ready(());
-        }
-        has_given = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// The thread is within an operation while this one runs, and not while it waits: others run then.
