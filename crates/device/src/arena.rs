@@ -15,6 +15,10 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 
 /// Bytes of a slab, and the largest buffer that comes from one.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
+/// Buffers from here on are large: a slab has only one or two of them.
+const LARGE_BYTES: usize = SLAB_BYTES / 2;
+/// Slabs that are cut into large buffers, at most: else some clients with large requests would leave none for small ones.
+const LARGE_SLABS_MAX: usize = SLABS_MAX / 2;
 /// Slabs of the process: 512 MiB of address space, of which only what is used takes memory.
 pub(crate) const SLABS_MAX: usize = 256;
 
@@ -34,6 +38,8 @@ struct Free {
     /// By size: of what pages' power of two.
     buffers: [Vec<usize>; SLAB_BYTES.ilog2() as usize + 1],
     slabs_cut: usize,
+    /// Of these, into large buffers.
+    large_cut: usize,
 }
 
 impl Arena {
@@ -66,10 +72,13 @@ impl Arena {
 
 impl Free {
     fn take(&mut self, bytes: usize) -> Option<usize> {
+        let is_large = bytes >= LARGE_BYTES;
         let buffers = &mut self.buffers[bytes.ilog2() as usize];
-        if buffers.is_empty() && self.slabs_cut < SLABS_MAX {
+        let may_cut = self.slabs_cut < SLABS_MAX && !(is_large && self.large_cut == LARGE_SLABS_MAX);
+        if buffers.is_empty() && may_cut {
             let slab = self.slabs_cut * SLAB_BYTES;
             self.slabs_cut += 1;
+            self.large_cut += usize::from(is_large);
             buffers.extend((slab..slab + SLAB_BYTES).step_by(bytes).rev());
         }
         buffers.pop()
@@ -139,9 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn without_slabs_there_are_no_buffers() {
+    fn without_slabs_there_are_no_buffers_and_large_ones_leave_some_for_small_ones() {
         let mut free = Free::default();
-        assert_eq!((0..SLABS_MAX + 1).filter_map(|_| free.take(SLAB_BYTES)).count(), SLABS_MAX);
-        assert_eq!(free.take(4096), None);
+        let mut most = |bytes: usize| (0..SLABS_MAX + 1).filter_map(|_| free.take(bytes)).count();
+        assert_eq!(most(SLAB_BYTES), LARGE_SLABS_MAX);
+        assert_eq!(most(LARGE_BYTES), 0);
+        assert_eq!(most(SLAB_BYTES / 4), SLABS_MAX + 1);
+        while free.take(4096).is_some() {}
+        assert_eq!((free.slabs_cut, free.take(65536)), (SLABS_MAX, None));
     }
 }

@@ -113,27 +113,23 @@ impl Files {
         &mut self,
         file: &Arc<OpenFile>,
         inbox: &Arc<Inbox>,
-        rings: impl Iterator<Item = &'r Ring>,
+        mut rings: impl Iterator<Item = &'r Ring> + Clone,
     ) -> bool {
         let number = file.fd.as_raw_fd() as usize;
         if self.entries.len() <= number && self.can_register && number < FILES_MAX {
             self.entries.resize_with(number + 1, Entry::default);
         }
         let Some(entry) = self.entries.get_mut(number) else { return false };
-        match &entry.file {
-            Some(known) if Arc::ptr_eq(known, file) => {}
-            // Its number is that of one which was closed before its requests were done.
-            Some(_) => return false,
-            None => {
-                for ring in rings {
-                    if !ring.set_file(number as u32, file.fd.as_raw_fd()) {
-                        self.can_register = false;
-                        return false;
-                    }
-                }
-                entry.file = Some(file.clone());
-                file.homes.lock().push(inbox.clone());
+        // Who is there is this file: while it is kept open, no other has its number.
+        if entry.file.is_none() {
+            let all = rings.clone();
+            if rings.any(|ring| !ring.set_file(number as u32, file.fd.as_raw_fd())) {
+                Self::clear(entry, number, all);
+                self.can_register = false;
+                return false;
             }
+            entry.file = Some(file.clone());
+            file.homes.lock().push(inbox.clone());
         }
         entry.under_way += 1;
         true

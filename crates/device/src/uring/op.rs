@@ -4,7 +4,7 @@
 //! what makes the raw pointers in the ring sound.
 
 use std::{
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -57,9 +57,21 @@ pub(crate) enum Command {
 
 /// How a request ended.
 pub(crate) struct Outcome {
+    command: Command,
     /// The bytes moved (or the kernel's other non-negative answer).
     pub(crate) result: Result<u32, IoError>,
     pub(crate) payload: Payload,
+}
+
+impl Outcome {
+    /// Nobody wants it: a connection that was accepted is closed.
+    #[allow(unsafe_code)]
+    pub(super) fn discard(self) {
+        if let (Command::Accept, Ok(fd)) = (self.command, self.result) {
+            // SAFETY: the kernel has just made the descriptor for this request, and nobody else was told of it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+        }
+    }
 }
 
 pub(super) enum Waiting {
@@ -321,7 +333,7 @@ impl Slot {
     }
 
     pub(super) fn into_outcome(self, result: Result<u32, IoError>) -> Outcome {
-        Outcome { result, payload: self.payload }
+        Outcome { command: self.command, result, payload: self.payload }
     }
 }
 

@@ -156,7 +156,7 @@ impl Reactor {
     fn abandon(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         match slot.waiting {
-            Waiting::Done(_) => drop(self.slots.remove(index)),
+            Waiting::Done(result) => self.slots.remove(index).into_outcome(result).discard(),
             _ => slot.waiting = Waiting::Orphan,
         }
     }
@@ -192,7 +192,7 @@ impl Reactor {
                 done_files.extend(slot.registered());
                 match mem::replace(&mut slot.waiting, Waiting::Done(result)) {
                     Waiting::Task(Some(waker)) => wakers.push(waker),
-                    Waiting::Orphan => drop(self.slots.remove(index)),
+                    Waiting::Orphan => self.slots.remove(index).into_outcome(result).discard(),
                     _ => {}
                 }
             }
@@ -220,6 +220,11 @@ impl Reactor {
         }
         if self.in_kernel() > 0 {
             mem::forget(mem::take(&mut self.slots));
+        }
+        for slot in self.slots.drain() {
+            if let Waiting::Done(result) = slot.waiting {
+                slot.into_outcome(result).discard();
+            }
         }
     }
 }

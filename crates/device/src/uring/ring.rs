@@ -15,6 +15,7 @@ pub(super) struct Ring {
     slabs: Slabs,
     /// Entries that found the submission queue full.
     backlog: VecDeque<squeue::Entry>,
+    /// What the next call is for.
     unsubmitted: usize,
     /// Entries whose completions are still to come.
     under_way: usize,
@@ -101,11 +102,19 @@ impl Ring {
                     ) => {}
                 Err(e) => return Err(e),
             }
-            self.unsubmitted = self.backlog.len();
+            self.unsubmitted = self.backlog.len() + self.left_over();
             if self.backlog.is_empty() || !self.refill() {
                 return Ok(());
             }
         }
+    }
+
+    /// What the kernel is to be asked for again: entries that it did not take, and completions that found their queue full.
+    fn left_over(&mut self) -> usize {
+        let by_kernel_thread = self.ring.params().is_setup_sqpoll();
+        let queue = self.ring.submission();
+        let entries = if by_kernel_thread { 0 } else { queue.len() };
+        entries + usize::from(queue.cq_overflow())
     }
 
     fn enter(&self, wait: Option<Duration>) -> io::Result<usize> {

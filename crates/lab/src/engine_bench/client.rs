@@ -21,10 +21,12 @@ use stripewise_engine::Array;
 
 use super::{
     case::Work,
+    gate::Gate,
     turn::{BATCH, Latencies, Turn},
 };
 
-/// Source data of each thread's clients that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB.
+/// Source data of each thread's clients that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB, or an
+/// operation's data, if that is more.
 const SOURCE_BYTES: usize = 4 << 20;
 
 /// Which client it is.
@@ -63,8 +65,9 @@ impl Client {
         Self { turn, array, rng, source, latencies, bytes, slot, first: places * worker as u64, places }
     }
 
-    /// Runs for the length of the turn: how many operations in how long.
-    pub(super) async fn run(mut self) -> (u64, Duration) {
+    /// Runs for the length of the turn once all are at the gate: how many operations in how long.
+    pub(super) async fn run(mut self, gate: &Gate) -> (u64, Duration) {
+        gate.pass().await;
         let batch = BATCH.div_ceil(self.turn.queue);
         let (mut done, mut block, start) = (0, IoBuf::with_len(self.bytes), Instant::now());
         while start.elapsed() < self.turn.length {
@@ -124,15 +127,15 @@ async fn in_parts<T>(operation: impl Future<Output = T>) -> T {
     .await
 }
 
-/// The data of a thread's clients.
-pub(super) fn source() -> SharedBuf {
-    let mut source = IoBuf::with_len(SOURCE_BYTES);
+/// The data of a thread's clients, for operations of no more than so many bytes.
+pub(super) fn source(bytes_max: usize) -> SharedBuf {
+    let mut source = IoBuf::with_len(SOURCE_BYTES.max(bytes_max));
     Rng::with_seed(1).fill(&mut source);
     source.freeze()
 }
 
 /// The data of an operation.
 pub(super) fn slice(source: &SharedBuf, index: u64, len: usize) -> SharedBuf {
-    let at = index as usize % (SOURCE_BYTES / len).max(1) * len;
+    let at = index as usize % (source.len() / len) * len;
     source.slice(at..at + len)
 }

@@ -1,11 +1,11 @@
 //! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that the engine
 //! cannot avoid, on buffers of the same sizes. Jobs, and arrays with a member lost, have none.
 
-use std::thread;
+use std::{sync::Barrier, thread};
 
 use fastrand::Rng;
 use memmap2::{Advice, MmapMut};
-use stripewise_device::memory;
+use stripewise_device::{SharedBuf, memory};
 use stripewise_engine::geometry::Geometry;
 use stripewise_parity as parity;
 
@@ -29,8 +29,12 @@ impl Limit {
         if turn.is_degraded || !self.0[0].knows(turn.work) {
             return None;
         }
+        let start = Barrier::new(self.0.len());
         let per_s = thread::scope(|scope| {
-            let run = |bare: &'_ mut BareArray| bare.turn(turn);
+            let run = |bare: &'_ mut BareArray| {
+                start.wait();
+                bare.turn(turn)
+            };
             let loops: Vec<_> = self.0.iter_mut().map(|bare| scope.spawn(move || run(bare))).collect();
             loops.into_iter().map(|one| one.join().expect("a bare loop does not fail")).sum()
         });
@@ -43,6 +47,7 @@ struct BareArray {
     members: Vec<MmapMut>,
     data_columns: usize,
     chunk_bytes: usize,
+    source: SharedBuf,
     /// Old content, by column.
     old: Vec<Vec<u8>>,
 }
@@ -63,12 +68,13 @@ impl BareArray {
             members: (0..count).map(|_| member(member_bytes)).collect(),
             data_columns: geometry.data_columns(),
             chunk_bytes,
+            source: source(geometry.stripe_bytes() as usize),
             old: vec![vec![1; chunk_bytes]; count],
         }
     }
 
     fn turn(&mut self, turn: &Turn) -> f64 {
-        let (mut rng, source) = (Rng::with_seed(turn.seed), source());
+        let (mut rng, source) = (Rng::with_seed(turn.seed), self.source.clone());
         match turn.work {
             Work::Write { bytes, sequential } => per_second(turn.length, |done| {
                 let (at, first) = self.place(done, bytes, sequential, &mut rng);

@@ -9,6 +9,7 @@ mod arrays;
 mod case;
 mod client;
 mod figure;
+mod gate;
 mod jobs;
 mod limit;
 pub mod memory;
@@ -19,7 +20,10 @@ mod turn;
 
 use std::io;
 
-use stripewise_device::uring::{Runtime, RuntimeOptions};
+use stripewise_device::{
+    SharedBuf,
+    uring::{Runtime, RuntimeOptions},
+};
 use stripewise_engine::{ArrayError, AssembleError, CreateError};
 use thiserror::Error;
 
@@ -27,6 +31,7 @@ use self::{
     affinity::Pinned,
     arrays::{Variant, choose, degrade, variants},
     case::Work,
+    client::source,
     figure::Turns,
     jobs::job_turn,
     limit::Limit,
@@ -85,6 +90,8 @@ struct Bench<'a> {
     options: &'a Options,
     variants: Vec<Variant>,
     limit: Option<Limit>,
+    /// The data that each worker's clients write.
+    sources: Vec<SharedBuf>,
     runtime: Runtime,
     _pinned: Option<Pinned>,
 }
@@ -97,7 +104,8 @@ impl<'a> Bench<'a> {
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
         let limit = has_limit.then(|| Limit::new(threads, geometry, options.member_bytes as usize));
-        Ok(Self { options, variants, limit, runtime, _pinned: pinned })
+        let sources = (0..threads).map(|_| source(geometry.stripe_bytes() as usize)).collect();
+        Ok(Self { options, variants, limit, sources, runtime, _pinned: pinned })
     }
 
     fn measure_all(mut self, tell: &mut impl FnMut(&Figure)) -> Result<Vec<Figure>, BenchError> {
@@ -114,14 +122,12 @@ impl<'a> Bench<'a> {
         Ok(figures)
     }
 
-    /// A case: in each turn all variants run, one after the other, and then the limit.
+    /// A case: in each turn all variants run and the limit, one after the other; another one begins each turn.
     fn measure(&mut self, case: Case) -> Result<Vec<Figure>, BenchError> {
         let mut turns: Vec<Turns> = self.variants.iter().map(|_| Turns::default()).collect();
         for number in 0..=self.options.turns as u64 {
             let turn = Turn::new(case, self.variants[0].array.geometry(), self.options, number);
-            let done: Vec<_> =
-                self.variants.iter().map(|variant| self.turn(&turn, variant)).collect::<Result<_, _>>()?;
-            let bare = self.limit.as_mut().and_then(|limit| limit.turn(&turn));
+            let (done, bare) = self.one_turn(&turn)?;
             if number > 0 {
                 // The first turn warms all up.
                 turns.iter_mut().zip(done).for_each(|(turns, done)| turns.add(done, bare));
@@ -132,6 +138,19 @@ impl<'a> Bench<'a> {
         Ok(self.variants.iter().zip(turns).map(figure).collect())
     }
 
+    /// What came of each variant, and of the limit.
+    fn one_turn(&mut self, turn: &Turn) -> Result<(Vec<Done>, Option<f64>), BenchError> {
+        let count = self.variants.len();
+        let (mut done, mut bare): (Vec<Option<Done>>, _) = ((0..count).map(|_| None).collect(), None);
+        for place in 0..=count {
+            match (turn.seed as usize + place) % (count + 1) {
+                index if index < count => done[index] = Some(self.turn(turn, &self.variants[index])?),
+                _ => bare = self.limit.as_mut().and_then(|limit| limit.turn(turn)),
+            }
+        }
+        Ok((done.into_iter().flatten().collect(), bare))
+    }
+
     fn turn(&self, turn: &Turn, variant: &Variant) -> Result<Done, BenchError> {
         let (array, runtime) = (&variant.array, &self.runtime);
         choose(runtime, variant)?;
@@ -140,7 +159,7 @@ impl<'a> Bench<'a> {
         }
         match turn.work {
             Work::Check | Work::Rebuild => Ok(job_turn(turn, self.options, runtime, array)?),
-            Work::Read { .. } | Work::Write { .. } => Ok(engine_turn(turn, runtime, array)),
+            Work::Read { .. } | Work::Write { .. } => Ok(engine_turn(turn, runtime, array, &self.sources)),
         }
     }
 }

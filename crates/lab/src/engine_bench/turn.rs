@@ -8,13 +8,14 @@ use std::{
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
-use stripewise_device::uring::Runtime;
+use stripewise_device::{SharedBuf, uring::Runtime};
 use stripewise_engine::{Array, geometry::Geometry};
 
 use super::{
     Options,
     case::{Case, Work},
-    client::{Client, Seat, source},
+    client::{Client, Seat},
+    gate::Gate,
     parts::{Sampler, Shares},
 };
 
@@ -65,30 +66,33 @@ pub(super) struct Done {
 /// Times of the operations of one worker's clients, which run on one thread and so never wait for one another here.
 pub(super) type Latencies = Arc<Mutex<Histogram<u64>>>;
 
-/// Runs the engine for one turn.
-pub(super) fn engine_turn(turn: &Turn, runtime: &Runtime, array: &Array) -> Done {
+/// Runs the engine for one turn, its clients all at the same time, each with its worker's source of data.
+pub(super) fn engine_turn(turn: &Turn, runtime: &Runtime, array: &Array, sources: &[SharedBuf]) -> Done {
     let workers = runtime.workers();
     let (sender, receiver) = mpsc::channel();
     let sampler = turn.parts.then(Sampler::start);
-    let cpu_before = own_processor_time();
+    let gate = Arc::new(Gate::default());
     let mut latencies: Vec<Latencies> = Vec::new();
-    for worker in 0..workers {
-        let (source, of_worker) = (source(), Latencies::new(Mutex::new(histogram())));
+    for (worker, source) in sources.iter().enumerate() {
+        let of_worker = Latencies::new(Mutex::new(histogram()));
         for slot in 0..turn.queue {
             let seat = Seat { worker, workers, slot };
             let client = Client::new(*turn, array.clone(), seat, source.clone(), of_worker.clone());
             // A thread is looked at once, whoever runs on it.
             let watch = sampler.as_ref().filter(|_| slot == 0).map(Sampler::watch);
-            let sender = sender.clone();
+            let (sender, gate) = (sender.clone(), gate.clone());
             let task = Box::pin(async move {
                 watch.inspect(|watch| watch.this_thread());
-                let _ = sender.send(client.run().await);
+                let _ = sender.send(client.run(&gate).await);
             });
             runtime.spawn_on(worker, task);
         }
         latencies.push(of_worker);
     }
     drop(sender);
+    gate.wait_for(workers * turn.queue);
+    let cpu_before = own_processor_time();
+    gate.open();
     let (mut done, mut per_s) = (0, 0.0);
     for (client_done, elapsed) in receiver {
         done += client_done;

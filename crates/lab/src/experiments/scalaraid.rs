@@ -102,6 +102,11 @@ impl Ratio {
     }
 }
 
+/// The farthest that one of several figures scatters: what is said of all of them is no more certain than that one.
+pub(super) fn most_scatter(all: &[Ratio]) -> f64 {
+    all.iter().map(|ratio| ratio.scatter).fold(0.0, f64::max)
+}
+
 /// Throughput of one array over another's.
 pub(super) fn speed_up(results: &Results, point: &RealTimePoint, of: &str, over: &str) -> Option<Ratio> {
     let turns = |name| Some(&array(results, point, name)?.turn_bytes_per_s[..]);

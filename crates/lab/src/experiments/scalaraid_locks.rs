@@ -102,11 +102,12 @@ fn never_above(results: &Results) -> Claim {
     let all: Option<Vec<_>> = threads(&results.machine).into_iter().map(at).collect();
     let judged = all.and_then(|all| {
         let above = |(_, ours, orig): &(usize, Share, Share)| ours.share - orig.share;
+        let scatter = all.iter().map(|(_, ours, orig)| ours.scatter + orig.scatter).fold(0.0, f64::max);
         let worst = all.into_iter().max_by(|a, b| above(a).total_cmp(&above(b)))?;
         let (count, ours, orig) = worst;
         let text = format!("{} beside {} with {}", ours.text(), orig.text(), threads_text(count));
-        let scatter = (ours.scatter + orig.scatter) / ours.share.max(1e-6);
-        Some(Judged::at_most(ours.share, orig.share + ABOVE, text).scattering(scatter))
+        let judged = Judged::at_most(ours.share, orig.share + ABOVE, text);
+        Some(judged.scattering(scatter / ours.share.max(1e-6)))
     });
     Claim::new(
         "The default's locks never take a greater share than OrigRAID's (by more than a percent of the time).",

@@ -2,7 +2,10 @@
 
 use super::{
     Effort, Experiment, Points, Results,
-    scalaraid::{self, DEFAULT, HEMI, ORIG, Ratio, SATURATED, SCALA, array, of_the_paper, of_threads, tail},
+    scalaraid::{
+        self, DEFAULT, HEMI, ORIG, Ratio, SATURATED, SCALA, array, most_scatter, of_the_paper, of_threads,
+        tail,
+    },
 };
 use crate::{
     engine_bench::threads_text,
@@ -90,8 +93,8 @@ fn on_all(results: &Results, of: &str, over: &str) -> Option<(Vec<Ratio>, String
     Some((all, text))
 }
 
-fn largest(all: &[Ratio]) -> Option<Ratio> {
-    all.iter().copied().max_by(|a, b| a.median.total_cmp(&b.median))
+fn largest(all: &[Ratio]) -> f64 {
+    all.iter().map(|ratio| ratio.median).fold(0.0, f64::max)
 }
 
 fn hemi_is_close(results: &Results) -> Claim {
@@ -105,7 +108,7 @@ fn hemi_is_close(results: &Results) -> Claim {
         || {
             let (all, text) = found.as_ref()?;
             let mean = all.iter().map(|ratio| ratio.median).sum::<f64>() / all.len() as f64;
-            Some(Judged::near(mean, 1.0, CLOSE, text.as_str()).scattering(largest(all)?.scatter))
+            Some(Judged::near(mean, 1.0, CLOSE, text.as_str()).scattering(most_scatter(all)))
         },
     )
 }
@@ -115,16 +118,13 @@ fn left(results: &Results) -> Claim {
     let found = on_all(results, DEFAULT, ORIG);
     of_threads(results, SATURATED, (statement, ""), found.as_ref().map(|found| found.1.clone()), || {
         let (all, text) = found.as_ref()?;
-        let worst = largest(all)?;
-        Some(Judged::at_most(worst.median, LEFT, text.as_str()).scattering(worst.scatter))
+        Some(Judged::at_most(largest(all), LEFT, text.as_str()).scattering(most_scatter(all)))
     })
 }
 
 fn level(results: &Results) -> Claim {
-    let judged = on_all(results, DEFAULT, SCALA).and_then(|(all, text)| {
-        let worst = largest(&all)?;
-        Some(Judged::at_most(worst.median, LEVEL, text).scattering(worst.scatter))
-    });
+    let judged = on_all(results, DEFAULT, SCALA)
+        .map(|(all, text)| Judged::at_most(largest(&all), LEVEL, text).scattering(most_scatter(&all)));
     Claim::new("The default's 99.99th percentile is never above ScalaRAID's (by more than 10 %).", "", judged)
 }
 

@@ -3,8 +3,8 @@
 use super::{
     Effort, Experiment, Points, Results,
     scalaraid::{
-        self, DEFAULT, HEMI, ORIG, Ratio, SATURATED, SCALA, array, by_threads, of_the_paper, of_threads,
-        speed_up, threads,
+        self, DEFAULT, HEMI, ORIG, Ratio, SATURATED, SCALA, array, by_threads, most_scatter, of_the_paper,
+        of_threads, speed_up, threads,
     },
 };
 use crate::{
@@ -120,8 +120,8 @@ fn scala_over_hemi(results: &Results) -> Claim {
                 .map(|count| ratio(results, *count, SCALA, HEMI))
                 .collect::<Option<_>>()?;
             let mean = found.iter().map(|ratio| ratio.median).sum::<f64>() / found.len() as f64;
-            let scatter = found.iter().map(|ratio| ratio.scatter).fold(0.0, f64::max);
-            Some(Judged::near(mean, SCALA_OVER_HEMI, NEAR, format!("{mean:.2}x")).scattering(scatter))
+            let text = format!("{mean:.2}x");
+            Some(Judged::near(mean, SCALA_OVER_HEMI, NEAR, text).scattering(most_scatter(&found)))
         },
     )
 }
@@ -146,15 +146,16 @@ fn scala_over_orig(results: &Results) -> Claim {
 fn saturation(results: &Results) -> Claim {
     let statement = "OrigRAID saturates at 9 threads: more gain at most 10 %.";
     let most = results.machine.cores;
-    let rate = |count| Some(array(results, &of_unit(results, count), ORIG)?.bytes_per_s());
-    let here = rate(1)
-        .zip(rate(most))
-        .map(|(one, all)| format!("{:.2}x from 1 to {}", all / one, threads_text(most)));
+    let turns = |count| Some(&array(results, &of_unit(results, count), ORIG)?.turn_bytes_per_s[..]);
+    let gain = |from: usize, to: usize| Ratio::of(turns(to)?, turns(from)?);
+    let here = gain(1, most).map(|gain| format!("{} from 1 to {}", gain.text(), threads_text(most)));
     let needed = TOLD_APART;
     of_threads(results, needed, (statement, "saturates at 9 threads"), here, || {
-        let rates: Vec<_> = many(results).into_iter().map(rate).collect::<Option<_>>()?;
-        let gain = rates.into_iter().fold(0.0, f64::max) / rate(SATURATED)?;
-        Some(Judged::at_most(gain, SATURATES, format!("{gain:.2}x from 9 threads on")))
+        let to = |count| gain(SATURATED, count);
+        let gains: Vec<_> = many(results).into_iter().map(to).collect::<Option<_>>()?;
+        let most = gains.iter().map(|gain| gain.median).fold(0.0, f64::max);
+        let text = format!("{most:.2}x from 9 threads on");
+        Some(Judged::at_most(most, SATURATES, text).scattering(most_scatter(&gains)))
     })
 }
 
@@ -173,11 +174,12 @@ fn level(results: &Results) -> Claim {
     let at = |point: &RealTimePoint| Some((*point, speed_up(results, point, DEFAULT, SCALA)?));
     let all: Option<Vec<_>> = points(results.effort, &results.machine).iter().map(at).collect();
     let judged = all.and_then(|all| {
+        let scatter = most_scatter(&all.iter().map(|(_, found)| *found).collect::<Vec<_>>());
         let (point, worst) = all.into_iter().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
         let (chunk, count) = (point.chunk_bytes >> 10, point.threads);
         let text =
             format!("at worst {}, with {} and chunks of {chunk} KiB", worst.text(), threads_text(count));
-        Some(Judged::above(worst.median, LEVEL, text).scattering(worst.scatter))
+        Some(Judged::above(worst.median, LEVEL, text).scattering(scatter))
     });
     Claim::new("The default is never behind ScalaRAID (by more than 5 %).", "", judged)
 }

@@ -5,7 +5,7 @@ use std::{future::Future, ops::Range, sync::Arc};
 use smallvec::smallvec;
 use stripewise_device::{
     Device, Extent, IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteBufs, WriteFlags,
-    ZeroFlags,
+    ZeroFlags, sync::yield_now,
 };
 
 use super::{budget::Ticket, connection::Connection};
@@ -132,7 +132,8 @@ async fn trim_durably(device: &dyn Device, offset_bytes: u64, len_bytes: u64) ->
     device.flush().await
 }
 
-/// Zeroes in steps, so that a request for 4 GiB does not keep a device busy with one call.
+/// Zeroes in steps, so that a request for 4 GiB does not keep a device busy with one call, nor the worker where the device
+/// is done at once.
 async fn zero(
     device: &dyn Device,
     offset_bytes: u64,
@@ -145,6 +146,7 @@ async fn zero(
         let now = ZEROES_STEP_BYTES.min(len_bytes - done);
         device.write_zeroes(offset_bytes + done, now, flags).await?;
         done += now;
+        yield_now().await;
     }
     if fua { device.flush().await } else { Ok(()) }
 }

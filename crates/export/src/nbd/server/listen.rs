@@ -10,8 +10,11 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
+use rustix::fs::FlockOperation;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::ServerError;
@@ -48,6 +51,7 @@ fn listen_tcp(host: &str, port: u16) -> io::Result<Bound> {
 fn listen_unix(path: &Path) -> Result<Bound, ServerError> {
     let endpoint = Endpoint::Unix(path.to_owned());
     let fail = |source: io::Error| os(&endpoint, source);
+    let _alone = lock_folder(path);
     let fd = match bind_unix(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             remove_stale(path)?;
@@ -58,6 +62,21 @@ fn listen_unix(path: &Path) -> Result<Bound, ServerError> {
     let file = SocketFile::note(path).map_err(fail)?;
     rustix::net::listen(&fd, BACKLOG).map_err(|error| fail(error.into()))?;
     Ok(Bound { fd, endpoint, file: Some(file) })
+}
+
+/// Keeps other servers that are just starting in the same folder out: between its bind and its listen, one would look dead
+/// to them. Where that cannot be had within a second, somebody else has locked the folder for other reasons.
+fn lock_folder(path: &Path) -> Option<fs::File> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = fs::File::open(parent.unwrap_or(Path::new("."))).ok()?;
+    let is_locked = (0..100).any(|_| {
+        let locked = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if !locked {
+            thread::sleep(Duration::from_millis(10));
+        }
+        locked
+    });
+    is_locked.then_some(folder)
 }
 
 /// Linux makes the socket file with the mode of the socket's own inode, so there is no moment in which others could
@@ -107,4 +126,33 @@ impl Drop for SocketFile {
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn of_servers_that_start_at_once_after_a_dead_one_the_first_has_the_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        for _ in 0..50 {
+            drop(bind_unix(&path).unwrap());
+            let start = Barrier::new(4);
+            let begin = || {
+                start.wait();
+                listen_unix(&path).ok()
+            };
+            let bound: Vec<_> = thread::scope(|scope| {
+                let servers: Vec<_> = (0..4).map(|_| scope.spawn(begin)).collect();
+                servers.into_iter().filter_map(|server| server.join().unwrap()).collect()
+            });
+            assert_eq!(bound.len(), 1);
+            UnixStream::connect(&path).unwrap();
+            drop(bound);
+            assert!(!path.exists());
+        }
+    }
 }
