@@ -2,30 +2,61 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, task::Waker};
 
+use smallvec::SmallVec;
 use stripewise_device::Timestamp;
 
 /// A thing in the world that changes by itself at known times, such as a disk.
 pub(crate) trait EventSource: Send + Sync {
-    /// Its next event is due.
-    fn fire(&self, now: Timestamp);
+    /// Its next event is due. Who waits for what comes of that is added to `wakers`.
+    fn fire(&self, now: Timestamp, wakers: &mut Wakers) -> Fired;
+}
+
+/// Tasks to be woken, in order.
+pub(crate) type Wakers = SmallVec<[Waker; 8]>;
+
+/// What came of a source's event.
+pub(crate) struct Fired {
+    /// A word of it for the trace.
+    pub(crate) event: u64,
+    /// When its next event is.
+    pub(crate) next: Option<Timestamp>,
 }
 
 /// Timers and events, in the order of time, then of their being set.
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(Timestamp, u64, Alarm)>>,
+    /// Wakers by slot.
+    heap: BinaryHeap<Reverse<(Turn, usize)>>,
     next_order: u64,
     /// By slot. A slot is reused only when its heap entry has come up.
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
-    /// By source: when its next event is, and which heap entry stands for it. Others of it are out of date.
-    armed: Vec<Option<(Timestamp, u64)>>,
+    /// By source: its next event. To look through these few takes less than to keep a heap in which most entries go out of
+    /// date.
+    armed: Vec<Turn>,
+    /// The source that comes first, if there is one.
+    first_source: usize,
 }
 
+/// When something is due: the time in the upper half, the order of being set in the lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    Waker(usize),
-    Event(usize),
+struct Turn(u128);
+
+impl Turn {
+    const NEVER: Self = Self(u128::MAX);
+
+    fn new(time: Timestamp, order: u64) -> Self {
+        Self(u128::from(time.0) << 64 | u128::from(order))
+    }
+
+    fn time(self) -> Timestamp {
+        Timestamp((self.0 >> 64) as u64)
+    }
+
+    /// The time, unless it is never.
+    fn known(self) -> Option<Timestamp> {
+        (self != Self::NEVER).then(|| self.time())
+    }
 }
 
 /// Something due.
@@ -43,7 +74,8 @@ impl Timers {
             self.wakers.len() - 1
         });
         self.wakers[slot] = Some(waker);
-        self.push(deadline, Alarm::Waker(slot));
+        let turn = self.turn(deadline);
+        self.heap.push(Reverse((turn, slot)));
         slot
     }
 
@@ -53,59 +85,69 @@ impl Timers {
     }
 
     pub(crate) fn add_source(&mut self) -> usize {
-        self.armed.push(None);
+        self.armed.push(Turn::NEVER);
         self.armed.len() - 1
     }
 
     /// A source's next event is at that time, or never.
     pub(crate) fn arm(&mut self, source: usize, time: Option<Timestamp>) {
-        if self.armed[source].map(|(time, _)| time) == time {
-            return;
+        if self.armed[source].known() != time {
+            let turn = time.map_or(Turn::NEVER, |time| self.turn(time));
+            self.set_event(source, turn);
         }
-        self.armed[source] = time.map(|time| (time, self.push(time, Alarm::Event(source))));
     }
 
-    fn push(&mut self, time: Timestamp, alarm: Alarm) -> u64 {
+    fn set_event(&mut self, source: usize, turn: Turn) {
+        self.armed[source] = turn;
+        if source == self.first_source {
+            self.first_source = (0..self.armed.len()).min_by_key(|source| self.armed[*source]).unwrap_or(0);
+        } else if turn < self.armed[self.first_source] {
+            self.first_source = source;
+        }
+    }
+
+    /// The turn of what is set now.
+    fn turn(&mut self, time: Timestamp) -> Turn {
         self.next_order += 1;
-        self.heap.push(Reverse((time, self.next_order, alarm)));
-        self.next_order
+        Turn::new(time, self.next_order)
     }
 
-    /// When the next thing is due, if anything is.
-    pub(crate) fn next(&mut self) -> Option<Timestamp> {
-        while let Some(&Reverse((time, order, alarm))) = self.heap.peek() {
-            let current = match alarm {
-                Alarm::Waker(slot) => self.wakers[slot].is_some(),
-                Alarm::Event(source) => self.armed[source] == Some((time, order)),
-            };
-            if current {
-                return Some(time);
+    /// The next event's turn.
+    fn first_event(&self) -> Turn {
+        self.armed.get(self.first_source).copied().unwrap_or(Turn::NEVER)
+    }
+
+    /// The turn of the next waker, if one comes before the next event.
+    fn first_waker(&mut self) -> Option<Turn> {
+        while let Some(&Reverse((turn, slot))) = self.heap.peek()
+            && turn < self.first_event()
+        {
+            if self.wakers[slot].is_some() {
+                return Some(turn);
             }
+            // It was taken back.
             self.heap.pop();
-            self.retire(alarm);
+            self.free.push(slot);
         }
         None
     }
 
-    /// Takes the next thing that is due at `now`.
-    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
-        if self.next()? > now {
-            return None;
-        }
-        let Reverse((.., alarm)) = self.heap.pop()?;
-        let due = match alarm {
-            Alarm::Waker(slot) => self.wakers[slot].take().map(Due::Waker),
-            Alarm::Event(source) => self.armed[source].take().map(|_| Due::Event(source)),
-        };
-        self.retire(alarm);
-        due
+    /// When the next thing is due, if anything is.
+    pub(crate) fn next(&mut self) -> Option<Timestamp> {
+        self.first_waker().unwrap_or(self.first_event()).known()
     }
 
-    /// The heap entry is gone.
-    fn retire(&mut self, alarm: Alarm) {
-        if let Alarm::Waker(slot) = alarm {
+    /// Takes the next thing that is due at `now`.
+    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
+        if let Some(turn) = self.first_waker() {
+            let Reverse((_, slot)) = (turn.time() <= now).then(|| self.heap.pop())??;
             self.free.push(slot);
+            return self.wakers[slot].take().map(Due::Waker);
         }
+        let source = self.first_source;
+        self.first_event().known().filter(|time| *time <= now)?;
+        self.set_event(source, Turn::NEVER);
+        Some(Due::Event(source))
     }
 
     /// Takes all wakers, for tasks that end. Events stay.

@@ -86,7 +86,7 @@ impl World {
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
         let slot = self.start(future);
         loop {
-            if let Some(value) = slot.lock().take() {
+            if let Some(value) = take_from(&slot) {
                 return value;
             }
             assert!(self.executor.step(None), "deadlock: every task waits and no timer is set");
@@ -101,7 +101,7 @@ impl World {
     ) -> Option<T> {
         let slot = self.start(future);
         for _ in 0..steps {
-            if let Some(value) = slot.lock().take() {
+            if let Some(value) = take_from(&slot) {
                 return Some(value);
             }
             if !self.executor.step(None) {
@@ -180,6 +180,12 @@ impl World {
     pub fn now(&self) -> Timestamp {
         self.executor.now()
     }
+}
+
+/// The result of a task that was started. It lets go of the slot when it ends, and looking into that before is not worth a
+/// lock at each step.
+fn take_from<T>(slot: &Arc<Mutex<Option<T>>>) -> Option<T> {
+    if Arc::strong_count(slot) > 1 { None } else { slot.lock().take() }
 }
 
 impl Drop for World {
