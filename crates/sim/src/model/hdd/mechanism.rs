@@ -94,20 +94,28 @@ impl Mechanism {
         if let Some(at) = self.goes_on(moment, target) {
             return at + u64::from(self.wait_ns(self.moment(at).phase_ns, target.angle_ns));
         }
-        let moved = moment.now + u64::from(self.setup_ns + self.move_ns(target));
+        let away_ns = self.setup_ns + self.move_ns(target);
+        let moved = moment.now + u64::from(away_ns);
+        if target.earliest <= moved {
+            // A short division instead of a long one.
+            let phase_ns = (moment.phase_ns + away_ns) % self.revolution_ns;
+            return moved + u64::from(self.wait_ns(phase_ns, target.angle_ns));
+        }
         // Data that many others precede on the wire may come much later.
-        let ready = moved.max(target.earliest);
-        ready + u64::from(self.wait_ns(self.moment(ready).phase_ns, target.angle_ns))
+        target.earliest + u64::from(self.wait_ns(self.moment(target.earliest).phase_ns, target.angle_ns))
     }
 
     /// If the target lies where the head goes on, or on the rest of the track that it is reading ahead: since when
     /// the head has been going on.
     pub(super) fn goes_on(&self, moment: &Moment, target: &Target) -> Option<u64> {
-        let stream = self.stream?;
-        let same_track = (target.place.cylinder, target.place.head) == (self.cylinder, self.head);
-        let in_the_way =
-            stream.lba == target.lba || (stream.lba..stream.through).contains(&target.lba) && same_track;
-        (in_the_way && stream.write == target.write && target.earliest <= moment.now).then_some(stream.at)
+        let stream = self.stream.filter(|stream| stream.write == target.write)?;
+        let in_the_way = stream.lba == target.lba
+            || (stream.lba..stream.through).contains(&target.lba) && self.is_on_track_of(target);
+        (in_the_way && target.earliest <= moment.now).then_some(stream.at)
+    }
+
+    fn is_on_track_of(&self, target: &Target) -> bool {
+        (target.place.cylinder, target.place.head) == (self.cylinder, self.head)
     }
 
     /// The read that just ended goes on up to a sector.
@@ -124,13 +132,13 @@ impl Mechanism {
     /// Seek or head switch, with settling.
     fn move_ns(&self, target: &Target) -> u32 {
         let distance = target.place.cylinder.abs_diff(self.cylinder);
-        match (distance, target.write) {
-            (0, write) if target.place.head != self.head => {
-                self.head_switch_ns + if write { self.write_settle_ns } else { 0 }
-            }
-            (0, _) => 0,
-            (_, true) => self.write_curve.time_ns(distance),
-            (_, false) => self.read_curve.time_ns(distance),
+        if distance > 0 {
+            let curve = if target.write { &self.write_curve } else { &self.read_curve };
+            curve.time_ns(distance)
+        } else if target.place.head != self.head {
+            self.head_switch_ns + if target.write { self.write_settle_ns } else { 0 }
+        } else {
+            0
         }
     }
 
