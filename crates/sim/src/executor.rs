@@ -13,7 +13,7 @@ use async_task::{Runnable, Task};
 use fastrand::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use stripewise_device::{BoxFuture, Timestamp};
 
 use crate::timers::{Due, EventSource, Fired, Timers, Wakers};
@@ -123,54 +123,60 @@ impl Executor {
         state.timers.arm(source, next);
     }
 
-    /// Runs one ready task, chosen by the seed, or lets time pass to the next timer. False: nothing is left.
-    pub(crate) fn step(&self, until: Option<Timestamp>) -> bool {
+    /// Takes steps while `go_on`, in each of which one ready task runs, chosen by the seed, or time passes to the next
+    /// timer. False: nothing is left until then.
+    pub(crate) fn run(&self, until: Timestamp, mut go_on: impl FnMut() -> bool) -> bool {
+        // Between steps the lock is kept: to take it again takes longer than much of what is done under it.
         let mut state = self.state.lock();
+        while go_on() {
+            if !self.step(&mut state, until) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn step(&self, state: &mut MutexGuard<'_, State>, until: Timestamp) -> bool {
         state.steps += 1;
         assert!(state.steps < state.steps_max, "the simulation does not come to an end");
         if !state.ready.is_empty() {
             let count = state.ready.len();
             let chosen = state.rng.usize(..count);
             let runnable = state.ready.swap_remove(chosen);
-            drop(state);
-            runnable.run();
+            MutexGuard::unlocked(state, || runnable.run());
             return true;
         }
-        let Some(deadline) = state.timers.next() else { return false };
-        if until.is_some_and(|until| deadline > until) {
-            return false;
-        }
-        let now = self.now().max(deadline);
+        let Some((time, first)) = state.timers.pop_due(until) else { return false };
+        let now = self.now().max(time);
         self.now.store(now.0, Ordering::Relaxed);
-        self.set_off(state, now);
+        self.set_off(state, now, first);
         true
     }
 
-    /// All that is due happens. The lock is not held while sources are fired and tasks are woken.
-    fn set_off(&self, mut state: MutexGuard<'_, State>, now: Timestamp) {
-        let mut due: SmallVec<[Due; 8]> = SmallVec::new();
-        while let Some(one) = state.timers.pop_due(now) {
-            due.push(one);
+    /// All that is due happens, in order.
+    fn set_off(&self, state: &mut MutexGuard<'_, State>, now: Timestamp, first: Due) {
+        let mut due: SmallVec<[Due; 4]> = smallvec![first];
+        while let Some((_, next)) = state.timers.pop_due(now) {
+            due.push(next);
         }
         let sources = std::mem::take(&mut state.sources);
-        drop(state);
-        let mut wakers = Wakers::new();
-        let mut fired: SmallVec<[(usize, Fired); 8]> = SmallVec::new();
-        for due in due {
-            match due {
-                Due::Waker(waker) => wakers.push(waker),
-                Due::Event(source) => fired.push((source, sources[source].fire(now, &mut wakers))),
+        let mut fired: SmallVec<[(usize, Fired); 4]> = SmallVec::new();
+        MutexGuard::unlocked(state, || {
+            let mut wakers = Wakers::new();
+            for due in due {
+                match due {
+                    Due::Waker(waker) => wakers.push(waker),
+                    Due::Event(source) => fired.push((source, sources[source].fire(now, &mut wakers))),
+                }
             }
-        }
-        let mut state = self.state.lock();
+            wakers.into_iter().for_each(Waker::wake);
+        });
         state.sources = sources;
         for (source, Fired { event, next }) in fired {
             state.note(now.0);
             state.note(event);
             state.timers.arm(source, next);
         }
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn advance_to(&self, time: Timestamp) {

@@ -12,7 +12,7 @@ pub(crate) trait EventSource: Send + Sync {
 }
 
 /// Tasks to be woken, in order.
-pub(crate) type Wakers = SmallVec<[Waker; 8]>;
+pub(crate) type Wakers = SmallVec<[Waker; 4]>;
 
 /// What came of a source's event.
 pub(crate) struct Fired {
@@ -132,22 +132,17 @@ impl Timers {
         None
     }
 
-    /// When the next thing is due, if anything is.
-    pub(crate) fn next(&mut self) -> Option<Timestamp> {
-        self.first_waker().unwrap_or(self.first_event()).known()
-    }
-
-    /// Takes the next thing that is due at `now`.
-    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
+    /// Takes the next thing that is due by a time, and tells when it is.
+    pub(crate) fn pop_due(&mut self, by: Timestamp) -> Option<(Timestamp, Due)> {
         if let Some(turn) = self.first_waker() {
-            let Reverse((_, slot)) = (turn.time() <= now).then(|| self.heap.pop())??;
+            let Reverse((_, slot)) = (turn.time() <= by).then(|| self.heap.pop())??;
             self.free.push(slot);
-            return self.wakers[slot].take().map(Due::Waker);
+            return self.wakers[slot].take().map(|waker| (turn.time(), Due::Waker(waker)));
         }
         let source = self.first_source;
-        self.first_event().known().filter(|time| *time <= now)?;
+        let time = self.first_event().known().filter(|time| *time <= by)?;
         self.set_event(source, Turn::NEVER);
-        Some(Due::Event(source))
+        Some((time, Due::Event(source)))
     }
 
     /// Takes all wakers, for tasks that end. Events stay.
@@ -162,11 +157,11 @@ mod tests {
 
     use super::*;
 
-    fn due(timers: &mut Timers, now: u64) -> Vec<&'static str> {
-        std::iter::from_fn(|| timers.pop_due(Timestamp(now)))
-            .map(|due| match due {
-                Due::Waker(_) => "waker",
-                Due::Event(_) => "event",
+    fn due(timers: &mut Timers, by: u64) -> Vec<(u64, &'static str)> {
+        std::iter::from_fn(|| timers.pop_due(Timestamp(by)))
+            .map(|(time, due)| match due {
+                Due::Waker(_) => (time.0, "waker"),
+                Due::Event(_) => (time.0, "event"),
             })
             .collect()
     }
@@ -176,12 +171,10 @@ mod tests {
         let mut timers = Timers::default();
         let early = timers.add_waker(Timestamp(10), noop_waker());
         timers.add_waker(Timestamp(30), noop_waker());
-        assert_eq!(timers.next(), Some(Timestamp(10)));
         *timers.waker_mut(early) = None;
-        assert_eq!(timers.next(), Some(Timestamp(30)));
         assert!(due(&mut timers, 29).is_empty());
-        assert_eq!(due(&mut timers, 30), ["waker"]);
-        assert_eq!(timers.next(), None);
+        assert_eq!(due(&mut timers, 30), [(30, "waker")]);
+        assert!(due(&mut timers, 100).is_empty());
     }
 
     #[test]
@@ -192,11 +185,29 @@ mod tests {
         timers.arm(source, Some(Timestamp(10)));
         timers.add_waker(Timestamp(10), noop_waker());
         timers.arm(source, Some(Timestamp(10)));
-        assert_eq!(due(&mut timers, 10), ["event", "waker"]);
-        assert_eq!(timers.next(), None, "the event at 20 is out of date");
+        assert_eq!(due(&mut timers, 100), [(10, "event"), (10, "waker")], "the event at 20 is out of date");
         timers.arm(source, Some(Timestamp(20)));
         timers.arm(source, None);
         assert!(due(&mut timers, 100).is_empty());
+    }
+
+    #[test]
+    fn all_comes_in_the_order_of_time_and_of_being_set() {
+        let mut timers = Timers::default();
+        let sources: Vec<_> = (0..3).map(|_| timers.add_source()).collect();
+        timers.add_waker(Timestamp(7), noop_waker());
+        timers.arm(sources[2], Some(Timestamp(5)));
+        timers.arm(sources[0], Some(Timestamp(7)));
+        timers.arm(sources[1], Some(Timestamp(5)));
+        timers.add_waker(Timestamp(5), noop_waker());
+        // What comes first is put off.
+        timers.arm(sources[2], Some(Timestamp(7)));
+        let came = std::iter::from_fn(|| timers.pop_due(Timestamp(7))).map(|(time, due)| match due {
+            Due::Waker(_) => (time.0, None),
+            Due::Event(source) => (time.0, Some(source)),
+        });
+        let came: Vec<_> = came.collect();
+        assert_eq!(came, [(5, Some(1)), (5, None), (7, None), (7, Some(0)), (7, Some(2))]);
     }
 
     #[test]
@@ -206,6 +217,6 @@ mod tests {
         timers.arm(source, Some(Timestamp(5)));
         timers.add_waker(Timestamp(1), noop_waker());
         assert_eq!(timers.take_wakers().len(), 1);
-        assert_eq!(timers.next(), Some(Timestamp(5)));
+        assert_eq!(due(&mut timers, 100), [(5, "event")]);
     }
 }

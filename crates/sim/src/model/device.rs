@@ -118,7 +118,7 @@ impl ModelledDisk {
         if !inside {
             return Err(IoError::new(IoErrorKind::Truncated));
         }
-        if !offset_bytes.is_multiple_of(block) || !len_bytes.is_multiple_of(block) {
+        if !(offset_bytes | len_bytes).is_multiple_of(block) {
             return Err(IoError::new(IoErrorKind::Refused));
         }
         Ok(())

@@ -32,8 +32,8 @@ struct Stream {
     /// When the sector before `lba` had passed.
     at: u64,
     write: bool,
-    /// It goes on by itself up to here, as read-ahead.
-    through: u64,
+    /// From `lba` on, so many sectors are in its way: the next one, or more if it goes on by itself as read-ahead.
+    span: u64,
 }
 
 /// The arm, the heads and the turning discs.
@@ -108,10 +108,13 @@ impl Mechanism {
     /// If the target lies where the head goes on, or on the rest of the track that it is reading ahead: since when
     /// the head has been going on.
     pub(super) fn goes_on(&self, moment: &Moment, target: &Target) -> Option<u64> {
-        let stream = self.stream.filter(|stream| stream.write == target.write)?;
-        let in_the_way = stream.lba == target.lba
-            || (stream.lba..stream.through).contains(&target.lba) && self.is_on_track_of(target);
-        (in_the_way && target.earliest <= moment.now).then_some(stream.at)
+        let stream = self.stream.as_ref()?;
+        // Asked of every candidate, and most are elsewhere: one comparison for both bounds.
+        if target.lba.wrapping_sub(stream.lba) >= stream.span {
+            return None;
+        }
+        let in_the_way = stream.lba == target.lba || self.is_on_track_of(target);
+        (in_the_way && stream.write == target.write && target.earliest <= moment.now).then_some(stream.at)
     }
 
     fn is_on_track_of(&self, target: &Target) -> bool {
@@ -121,7 +124,7 @@ impl Mechanism {
     /// The read that just ended goes on up to a sector.
     pub(super) fn read_through(&mut self, through: u64) {
         if let Some(stream) = &mut self.stream {
-            stream.through = through;
+            stream.span = through.saturating_sub(stream.lba).max(1);
         }
     }
 
@@ -174,7 +177,7 @@ impl Mechanism {
     fn settle_at(&mut self, last: &Place, lba: u64, at: u64, write: bool) {
         self.cylinder = last.cylinder;
         self.head = last.head;
-        self.stream = Some(Stream { lba, at, write, through: lba });
+        self.stream = Some(Stream { lba, at, write, span: 1 });
     }
 
     /// The head goes on reading since its last access: how many more sectors have passed by `now`, at most `max`.
@@ -190,7 +193,7 @@ impl Mechanism {
         if count > 0 {
             let last = self.geometry.locate(stream.lba + count - 1);
             self.settle_at(&last, stream.lba + count, stream.at + u64::from(crossing) + spent, false);
-            self.read_through(stream.through);
+            self.read_through(stream.lba + stream.span);
         }
         count
     }

@@ -12,6 +12,8 @@ use crate::model::epochs::Epochs;
 /// the disk has come. All of a full buffer (thousands) would cost too much to compare; a drive's firmware has limits
 /// of the same kind.
 const WINDOW: usize = 16;
+/// Enough to tell the places in the window apart.
+const PLACE_BITS: u32 = WINDOW.ilog2();
 /// The most that is written at once, so that a read need not wait for long: about a track.
 const ACCESS_SECTORS_MAX: u64 = 2048;
 
@@ -141,20 +143,17 @@ impl WriteCache {
 
     /// The run to write next, cheapest within the window; but the window's first no later than after as many others.
     pub(super) fn cheapest(&self, mechanism: &Mechanism, moment: &Moment) -> Option<Choice<NextRun>> {
-        let mut best: Option<Choice<NextRun>> = None;
-        for (place, target) in self.window.iter().enumerate() {
-            if target.earliest > moment.now {
-                continue;
-            }
-            let price_ns = price_ns(mechanism, moment, target, moment.now);
-            if best.is_none_or(|best| price_ns < best.price_ns) {
-                best = Some(Choice { what: NextRun(place), price_ns });
-            }
-            if self.passed_over >= WINDOW {
-                break;
-            }
-        }
-        best
+        let ready = self.window.iter().enumerate().filter(|(_, target)| target.earliest <= moment.now);
+        let choices = if self.passed_over < WINDOW { WINDOW } else { 1 };
+        // The price in the upper bits, the place in the lower: the least of one number is found without branches, which
+        // nobody could foresee.
+        let priced = ready.take(choices).map(|(place, target)| {
+            price_ns(mechanism, moment, target, moment.now) << PLACE_BITS | place as i64
+        });
+        priced.min().map(|best| Choice {
+            what: NextRun((best & ((1 << PLACE_BITS) - 1)) as usize),
+            price_ns: best >> PLACE_BITS,
+        })
     }
 
     /// When the first run of the window has arrived.
