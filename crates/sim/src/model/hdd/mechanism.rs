@@ -89,7 +89,9 @@ impl Mechanism {
         Moment { now, phase_ns: (now % u64::from(self.revolution_ns)) as u32 }
     }
 
-    /// When the target's first sector can come under the head, if the mechanism sets out now.
+    /// When the target's first sector can come under the head, if the mechanism sets out now. Inlined, since every choice asks
+    /// it of a dozen targets, between which the mechanism stays as it is.
+    #[inline(always)]
     pub(super) fn reach(&self, moment: &Moment, target: &Target) -> u64 {
         if let Some(at) = self.goes_on(moment, target) {
             return at + u64::from(self.wait_ns(self.moment(at).phase_ns, target.angle_ns));

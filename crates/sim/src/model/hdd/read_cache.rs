@@ -68,7 +68,7 @@ impl ReadCache {
 
     /// A host read ended: its data goes to the segment it continues, or to a new one.
     pub(super) fn store(&mut self, lba: u64, end: u64) -> Stored {
-        let goes_on = |segment: &Segment| segment.end() > 0 && lba.wrapping_sub(segment.start) <= segment.len;
+        let goes_on = |segment: &Segment| lba.wrapping_sub(segment.start) <= segment.len && segment.end() > 0;
         let continued = self.segments.iter().position(goes_on);
         match continued {
             Some(segment) => {
