@@ -11,11 +11,12 @@ use std::{
 
 use async_task::{Runnable, Task};
 use fastrand::Rng;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
+use smallvec::{SmallVec, smallvec};
 use stripewise_device::{BoxFuture, Timestamp};
 
-use crate::timers::{Due, EventSource, Timers};
+use crate::timers::{Due, EventSource, Fired, Timers, Wakers};
 
 /// The largest number of steps one run may take unless told otherwise: a bound against tasks that never sleep.
 const STEPS_MAX: u64 = 500_000_000;
@@ -31,13 +32,12 @@ struct State {
     ready: Vec<Runnable>,
     timers: Timers,
     sources: Vec<Arc<dyn EventSource>>,
-    tasks: Slab<(u64, Option<Task<()>>)>,
+    /// With the order of their being started.
+    tasks: Slab<(u64, Task<()>)>,
     next_task: u64,
     steps: u64,
     steps_max: u64,
     trace: u64,
-    /// Room for what is due at one time.
-    due: Vec<Due>,
 }
 
 impl Executor {
@@ -54,7 +54,6 @@ impl Executor {
                 steps: 0,
                 steps_max: STEPS_MAX,
                 trace: 0xcbf2_9ce4_8422_2325,
-                due: Vec::new(),
             }),
         })
     }
@@ -81,22 +80,19 @@ impl Executor {
     }
 
     pub(crate) fn spawn(self: &Arc<Self>, task: BoxFuture<()>) {
-        let key = {
-            let mut state = self.state.lock();
-            state.next_task += 1;
-            let order = state.next_task;
-            state.tasks.insert((order, None))
-        };
         let (registry, ready) = (self.clone(), self.clone());
+        let mut state = self.state.lock();
+        let key = state.tasks.vacant_key();
         let wrapped = async move {
             task.await;
             let own = registry.state.lock().tasks.try_remove(key);
-            own.and_then(|(_, task)| task).into_iter().for_each(Task::detach);
+            own.into_iter().for_each(|(_, task)| task.detach());
         };
         let (runnable, task) =
             async_task::spawn(wrapped, move |runnable| ready.state.lock().ready.push(runnable));
-        let mut state = self.state.lock();
-        state.tasks[key].1 = Some(task);
+        state.next_task += 1;
+        let order = state.next_task;
+        state.tasks.insert((order, task));
         state.ready.push(runnable);
     }
 
@@ -118,47 +114,68 @@ impl Executor {
         state.sources.push(source(number));
     }
 
-    /// Notes what happened at a source, and when its next event is.
-    pub(crate) fn arm(&self, source: usize, next: Option<Timestamp>, events: &[u64]) {
+    /// Notes what was asked of a source, and when its next event is.
+    pub(crate) fn arm(&self, source: usize, next: Option<Timestamp>, asked: u64) {
+        let now = self.now();
         let mut state = self.state.lock();
-        events.iter().for_each(|event| state.note(*event));
+        state.note(now.0);
+        state.note(asked);
         state.timers.arm(source, next);
     }
 
-    /// Runs one ready task, chosen by the seed, or lets time pass to the next timer. False: nothing is left.
-    pub(crate) fn step(&self, until: Option<Timestamp>) -> bool {
+    /// Takes steps while `go_on`, in each of which one ready task runs, chosen by the seed, or time passes to the next
+    /// timer. False: nothing is left until then.
+    pub(crate) fn run(&self, until: Timestamp, mut go_on: impl FnMut() -> bool) -> bool {
+        // Between steps the lock is kept: to take it again takes longer than much of what is done under it.
         let mut state = self.state.lock();
+        while go_on() {
+            if !self.step(&mut state, until) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn step(&self, state: &mut MutexGuard<'_, State>, until: Timestamp) -> bool {
         state.steps += 1;
         assert!(state.steps < state.steps_max, "the simulation does not come to an end");
         if !state.ready.is_empty() {
             let count = state.ready.len();
             let chosen = state.rng.usize(..count);
             let runnable = state.ready.swap_remove(chosen);
-            drop(state);
-            runnable.run();
+            MutexGuard::unlocked(state, || runnable.run());
             return true;
         }
-        let Some(deadline) = state.timers.next() else { return false };
-        if until.is_some_and(|until| deadline > until) {
-            return false;
-        }
-        let now = self.now().max(deadline);
+        let Some((time, first)) = state.timers.pop_due(until) else { return false };
+        let now = self.now().max(time);
         self.now.store(now.0, Ordering::Relaxed);
-        let mut due = std::mem::take(&mut state.due);
-        due.extend(std::iter::from_fn(|| state.timers.pop_due(now)));
-        drop(state);
-        due.drain(..).for_each(|due| self.set_off(due, now));
-        self.state.lock().due = due;
+        self.set_off(state, now, first);
         true
     }
 
-    fn set_off(&self, due: Due, now: Timestamp) {
-        match due {
-            Due::Waker(waker) => waker.wake(),
-            Due::Event(source) => {
-                let source = self.state.lock().sources[source].clone();
-                source.fire(now);
+    /// All that is due happens, in order.
+    fn set_off(&self, state: &mut MutexGuard<'_, State>, now: Timestamp, first: Due) {
+        let mut due: SmallVec<[Due; 4]> = smallvec![first];
+        while let Some((_, next)) = state.timers.pop_due(now) {
+            due.push(next);
+        }
+        let sources = std::mem::take(&mut state.sources);
+        let mut fired: SmallVec<[(usize, Fired); 4]> = SmallVec::new();
+        MutexGuard::unlocked(state, || {
+            let mut wakers = Wakers::new();
+            for due in due {
+                match due {
+                    Due::Waker(waker) => wakers.push(waker),
+                    Due::Event(source) => fired.push((source, sources[source].fire(now, &mut wakers))),
+                }
             }
+            wakers.into_iter().for_each(Waker::wake);
+        });
+        state.sources = sources;
+        for (source, Fired { event, next }) in fired {
+            state.note(now.0);
+            state.note(event);
+            state.timers.arm(source, next);
         }
     }
 

@@ -2,30 +2,61 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, task::Waker};
 
+use smallvec::SmallVec;
 use stripewise_device::Timestamp;
 
 /// A thing in the world that changes by itself at known times, such as a disk.
 pub(crate) trait EventSource: Send + Sync {
-    /// Its next event is due.
-    fn fire(&self, now: Timestamp);
+    /// Its next event is due. Who waits for what comes of that is added to `wakers`.
+    fn fire(&self, now: Timestamp, wakers: &mut Wakers) -> Fired;
+}
+
+/// Tasks to be woken, in order.
+pub(crate) type Wakers = SmallVec<[Waker; 4]>;
+
+/// What came of a source's event.
+pub(crate) struct Fired {
+    /// A word of it for the trace.
+    pub(crate) event: u64,
+    /// When its next event is.
+    pub(crate) next: Option<Timestamp>,
 }
 
 /// Timers and events, in the order of time, then of their being set.
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(Timestamp, u64, Alarm)>>,
+    /// Wakers by slot.
+    heap: BinaryHeap<Reverse<(Turn, usize)>>,
     next_order: u64,
     /// By slot. A slot is reused only when its heap entry has come up.
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
-    /// By source: when its next event is, and which heap entry stands for it. Others of it are out of date.
-    armed: Vec<Option<(Timestamp, u64)>>,
+    /// By source: its next event. To look through these few takes less than to keep a heap in which most entries go out of
+    /// date.
+    armed: Vec<Turn>,
+    /// The source that comes first, if there is one.
+    first_source: usize,
 }
 
+/// When something is due: the time in the upper half, the order of being set in the lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    Waker(usize),
-    Event(usize),
+struct Turn(u128);
+
+impl Turn {
+    const NEVER: Self = Self(u128::MAX);
+
+    fn new(time: Timestamp, order: u64) -> Self {
+        Self(u128::from(time.0) << 64 | u128::from(order))
+    }
+
+    fn time(self) -> Timestamp {
+        Timestamp((self.0 >> 64) as u64)
+    }
+
+    /// The time, unless it is never.
+    fn known(self) -> Option<Timestamp> {
+        (self != Self::NEVER).then(|| self.time())
+    }
 }
 
 /// Something due.
@@ -43,7 +74,8 @@ impl Timers {
             self.wakers.len() - 1
         });
         self.wakers[slot] = Some(waker);
-        self.push(deadline, Alarm::Waker(slot));
+        let turn = self.turn(deadline);
+        self.heap.push(Reverse((turn, slot)));
         slot
     }
 
@@ -53,59 +85,64 @@ impl Timers {
     }
 
     pub(crate) fn add_source(&mut self) -> usize {
-        self.armed.push(None);
+        self.armed.push(Turn::NEVER);
         self.armed.len() - 1
     }
 
     /// A source's next event is at that time, or never.
     pub(crate) fn arm(&mut self, source: usize, time: Option<Timestamp>) {
-        if self.armed[source].map(|(time, _)| time) == time {
-            return;
+        if self.armed[source].known() != time {
+            let turn = time.map_or(Turn::NEVER, |time| self.turn(time));
+            self.set_event(source, turn);
         }
-        self.armed[source] = time.map(|time| (time, self.push(time, Alarm::Event(source))));
     }
 
-    fn push(&mut self, time: Timestamp, alarm: Alarm) -> u64 {
+    fn set_event(&mut self, source: usize, turn: Turn) {
+        self.armed[source] = turn;
+        if source == self.first_source {
+            self.first_source = (0..self.armed.len()).min_by_key(|source| self.armed[*source]).unwrap_or(0);
+        } else if turn < self.armed[self.first_source] {
+            self.first_source = source;
+        }
+    }
+
+    /// The turn of what is set now.
+    fn turn(&mut self, time: Timestamp) -> Turn {
         self.next_order += 1;
-        self.heap.push(Reverse((time, self.next_order, alarm)));
-        self.next_order
+        Turn::new(time, self.next_order)
     }
 
-    /// When the next thing is due, if anything is.
-    pub(crate) fn next(&mut self) -> Option<Timestamp> {
-        while let Some(&Reverse((time, order, alarm))) = self.heap.peek() {
-            let current = match alarm {
-                Alarm::Waker(slot) => self.wakers[slot].is_some(),
-                Alarm::Event(source) => self.armed[source] == Some((time, order)),
-            };
-            if current {
-                return Some(time);
+    /// The next event's turn.
+    fn first_event(&self) -> Turn {
+        self.armed.get(self.first_source).copied().unwrap_or(Turn::NEVER)
+    }
+
+    /// The turn of the next waker, if one comes before the next event.
+    fn first_waker(&mut self) -> Option<Turn> {
+        while let Some(&Reverse((turn, slot))) = self.heap.peek()
+            && turn < self.first_event()
+        {
+            if self.wakers[slot].is_some() {
+                return Some(turn);
             }
+            // It was taken back.
             self.heap.pop();
-            self.retire(alarm);
+            self.free.push(slot);
         }
         None
     }
 
-    /// Takes the next thing that is due at `now`.
-    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
-        if self.next()? > now {
-            return None;
-        }
-        let Reverse((.., alarm)) = self.heap.pop()?;
-        let due = match alarm {
-            Alarm::Waker(slot) => self.wakers[slot].take().map(Due::Waker),
-            Alarm::Event(source) => self.armed[source].take().map(|_| Due::Event(source)),
-        };
-        self.retire(alarm);
-        due
-    }
-
-    /// The heap entry is gone.
-    fn retire(&mut self, alarm: Alarm) {
-        if let Alarm::Waker(slot) = alarm {
+    /// Takes the next thing that is due by a time, and tells when it is.
+    pub(crate) fn pop_due(&mut self, by: Timestamp) -> Option<(Timestamp, Due)> {
+        if let Some(turn) = self.first_waker() {
+            let Reverse((_, slot)) = (turn.time() <= by).then(|| self.heap.pop())??;
             self.free.push(slot);
+            return self.wakers[slot].take().map(|waker| (turn.time(), Due::Waker(waker)));
         }
+        let source = self.first_source;
+        let time = self.first_event().known().filter(|time| *time <= by)?;
+        self.set_event(source, Turn::NEVER);
+        Some((time, Due::Event(source)))
     }
 
     /// Takes all wakers, for tasks that end. Events stay.
@@ -120,11 +157,11 @@ mod tests {
 
     use super::*;
 
-    fn due(timers: &mut Timers, now: u64) -> Vec<&'static str> {
-        std::iter::from_fn(|| timers.pop_due(Timestamp(now)))
-            .map(|due| match due {
-                Due::Waker(_) => "waker",
-                Due::Event(_) => "event",
+    fn due(timers: &mut Timers, by: u64) -> Vec<(u64, &'static str)> {
+        std::iter::from_fn(|| timers.pop_due(Timestamp(by)))
+            .map(|(time, due)| match due {
+                Due::Waker(_) => (time.0, "waker"),
+                Due::Event(_) => (time.0, "event"),
             })
             .collect()
     }
@@ -134,12 +171,10 @@ mod tests {
         let mut timers = Timers::default();
         let early = timers.add_waker(Timestamp(10), noop_waker());
         timers.add_waker(Timestamp(30), noop_waker());
-        assert_eq!(timers.next(), Some(Timestamp(10)));
         *timers.waker_mut(early) = None;
-        assert_eq!(timers.next(), Some(Timestamp(30)));
         assert!(due(&mut timers, 29).is_empty());
-        assert_eq!(due(&mut timers, 30), ["waker"]);
-        assert_eq!(timers.next(), None);
+        assert_eq!(due(&mut timers, 30), [(30, "waker")]);
+        assert!(due(&mut timers, 100).is_empty());
     }
 
     #[test]
@@ -150,11 +185,29 @@ mod tests {
         timers.arm(source, Some(Timestamp(10)));
         timers.add_waker(Timestamp(10), noop_waker());
         timers.arm(source, Some(Timestamp(10)));
-        assert_eq!(due(&mut timers, 10), ["event", "waker"]);
-        assert_eq!(timers.next(), None, "the event at 20 is out of date");
+        assert_eq!(due(&mut timers, 100), [(10, "event"), (10, "waker")], "the event at 20 is out of date");
         timers.arm(source, Some(Timestamp(20)));
         timers.arm(source, None);
         assert!(due(&mut timers, 100).is_empty());
+    }
+
+    #[test]
+    fn all_comes_in_the_order_of_time_and_of_being_set() {
+        let mut timers = Timers::default();
+        let sources: Vec<_> = (0..3).map(|_| timers.add_source()).collect();
+        timers.add_waker(Timestamp(7), noop_waker());
+        timers.arm(sources[2], Some(Timestamp(5)));
+        timers.arm(sources[0], Some(Timestamp(7)));
+        timers.arm(sources[1], Some(Timestamp(5)));
+        timers.add_waker(Timestamp(5), noop_waker());
+        // What comes first is put off.
+        timers.arm(sources[2], Some(Timestamp(7)));
+        let came = std::iter::from_fn(|| timers.pop_due(Timestamp(7))).map(|(time, due)| match due {
+            Due::Waker(_) => (time.0, None),
+            Due::Event(source) => (time.0, Some(source)),
+        });
+        let came: Vec<_> = came.collect();
+        assert_eq!(came, [(5, Some(1)), (5, None), (7, None), (7, Some(0)), (7, Some(2))]);
     }
 
     #[test]
@@ -164,6 +217,6 @@ mod tests {
         timers.arm(source, Some(Timestamp(5)));
         timers.add_waker(Timestamp(1), noop_waker());
         assert_eq!(timers.take_wakers().len(), 1);
-        assert_eq!(timers.next(), Some(Timestamp(5)));
+        assert_eq!(due(&mut timers, 100), [(5, "event")]);
     }
 }

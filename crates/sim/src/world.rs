@@ -21,6 +21,9 @@ use crate::{
 /// Civil time at the start of every world: 2026-01-01.
 const EPOCH_US: u64 = 1_767_225_600_000_000;
 
+/// As far as time goes.
+const FOREVER: Timestamp = Timestamp(u64::MAX);
+
 /// A simulated world.
 pub struct World {
     executor: Arc<Executor>,
@@ -85,12 +88,10 @@ impl World {
     /// If everything waits and nothing can happen any more.
     pub fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
         let slot = self.start(future);
-        loop {
-            if let Some(value) = slot.lock().take() {
-                return value;
-            }
-            assert!(self.executor.step(None), "deadlock: every task waits and no timer is set");
-        }
+        let ended = self.executor.run(FOREVER, || is_awaited(&slot));
+        assert!(ended, "deadlock: every task waits and no timer is set");
+        let result = slot.lock().take();
+        result.expect("a task that ends leaves its result")
     }
 
     /// As [`World::run`], with a bound: None if so many steps were not enough, or everything waits.
@@ -100,15 +101,9 @@ impl World {
         future: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let slot = self.start(future);
-        for _ in 0..steps {
-            if let Some(value) = slot.lock().take() {
-                return Some(value);
-            }
-            if !self.executor.step(None) {
-                return None;
-            }
-        }
-        None
+        let mut steps = 0..steps;
+        self.executor.run(FOREVER, || is_awaited(&slot) && steps.next().is_some());
+        slot.lock().take()
     }
 
     /// Starts a future; its result will be in the slot.
@@ -128,17 +123,14 @@ impl World {
     /// Lets time pass, with whatever happens in it.
     pub fn run_for(&self, duration: Duration) {
         let until = self.executor.after(duration);
-        while self.executor.step(Some(until)) {}
+        self.executor.run(until, || true);
         self.executor.advance_to(until);
     }
 
     /// Runs a number of steps of the scheduler: the way to a crash in the middle of anything.
     pub fn run_steps(&self, steps: u64) {
-        for _ in 0..steps {
-            if !self.executor.step(None) {
-                return;
-            }
-        }
+        let mut steps = 0..steps;
+        self.executor.run(FOREVER, || steps.next().is_some());
     }
 
     /// Power fails: every task ends where it is, and each member keeps what it must of its unflushed writes and what
@@ -180,6 +172,11 @@ impl World {
     pub fn now(&self) -> Timestamp {
         self.executor.now()
     }
+}
+
+/// Whether the task that was started with this slot has not ended: then it lets go of the slot.
+fn is_awaited<T>(slot: &Arc<Mutex<Option<T>>>) -> bool {
+    Arc::strong_count(slot) > 1
 }
 
 impl Drop for World {

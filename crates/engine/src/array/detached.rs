@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use futures_util::task::noop_waker_ref;
+use futures_util::{FutureExt, task::noop_waker_ref};
 use parking_lot::Mutex;
 use stripewise_device::{BoxFuture, EnvHandle};
 
@@ -68,14 +68,16 @@ impl<T> Promise<T> {
 
 impl<T: Send + Unpin + 'static> Detached<T> {
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
-        let mut request: BoxFuture<T> = Box::pin(request);
+        let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
+        let promise = Promise(outcome.clone());
+        let mut task: BoxFuture<()> = Box::pin(request.map(|value| promise.keep(value)));
         // The waker of this first step goes nowhere; the task polls again with its own.
-        if let Poll::Ready(value) = request.as_mut().poll(&mut Context::from_waker(noop_waker_ref())) {
-            return Self::done(value);
+        if task.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_ready() {
+            let value = outcome.lock().value.take();
+            return Self(State::Done(value));
         }
-        let (promise, outcome) = Promise::new();
-        env.spawn(Box::pin(async move { promise.keep(request.await) }));
-        outcome
+        env.spawn(task);
+        Self(State::Running(outcome))
     }
 }
 

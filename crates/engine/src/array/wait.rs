@@ -17,43 +17,29 @@ pub(super) fn are_ready<T>(requested: &Requested<T>, is_well: fn(&T) -> bool) ->
     requested.iter().all(|io| io.peek().is_some_and(is_well))
 }
 
-/// Waits for all. `watched` says that members are metered: each request is then looked at whenever one of them wakes
-/// the task, so that its end is seen when it happens; else one after the other, which is less work.
-pub(super) async fn wait_all<T: Unpin>(requested: Requested<T>, watched: bool) -> SmallVec<[T; 8]> {
-    let mut results = SmallVec::new();
-    if !watched {
-        for io in requested {
-            results.push(io.await);
-        }
-        return results;
+/// Waits for all, and leaves them as if they had been done at once. `watched` says that members are metered: each request is
+/// then looked at whenever one of them wakes the task, so that its end is seen when it happens; else one after the other,
+/// which is less work.
+pub(super) async fn wait_all<T: Unpin>(requested: &mut Requested<T>, watched: bool) {
+    if watched {
+        return poll_fn(|cx| {
+            let left = requested.iter_mut().filter_map(|io| is_pending(io, cx).then_some(())).count();
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
-    let mut waited: SmallVec<[Waited<T>; 8]> = requested.into_iter().map(Waited::For).collect();
-    poll_fn(|cx| {
-        let left = waited.iter_mut().filter_map(|one| one.is_pending(cx).then_some(())).count();
-        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    results.extend(waited.into_iter().filter_map(|one| match one {
-        Waited::Done(result) => Some(result),
-        Waited::For(_) => None,
-    }));
-    results
+    for io in requested {
+        poll_fn(|cx| if is_pending(io, cx) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
 }
 
-enum Waited<T> {
-    For(IoFuture<T>),
-    Done(T),
-}
-
-impl<T: Unpin> Waited<T> {
-    fn is_pending(&mut self, cx: &mut Context<'_>) -> bool {
-        let Self::For(io) = self else { return false };
-        match Pin::new(io).poll(cx) {
-            Poll::Ready(result) => {
-                *self = Self::Done(result);
-                false
-            }
-            Poll::Pending => true,
+/// Polls a request, unless it is done. What it results in stays in it.
+fn is_pending<T: Unpin>(io: &mut IoFuture<T>, cx: &mut Context<'_>) -> bool {
+    if io.peek().is_none() {
+        match Pin::new(&mut *io).poll(cx) {
+            Poll::Ready(result) => *io = IoFuture::ready(result),
+            Poll::Pending => return true,
         }
     }
+    false
 }

@@ -61,6 +61,20 @@ impl Reads {
         let planned = plan.columns.iter().enumerate().flat_map(of);
         self.planned.iter().map(|read| (read.column, read.rows.clone())).eq(planned)
     }
+
+    /// Takes what was read into `fetched`, once all is done, and names the columns that could not be read.
+    fn take_in(&mut self, fetched: &mut Fetched) -> Vec<(usize, IoError)> {
+        let mut failed = Vec::new();
+        let done = self.requested.iter_mut().filter_map(IoFuture::take_ready);
+        for (PlannedRead { column, rows }, done) in self.planned.drain(..).zip(done) {
+            match done.into_one() {
+                Ok(buf) => fetched.push(Run { column, rows, buf }),
+                Err(error) => failed.push((column, error)),
+            }
+        }
+        self.requested.clear();
+        failed
+    }
 }
 
 /// Writes under way, and to whom.
@@ -262,8 +276,7 @@ impl Shared {
             return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new((planned, reads))));
         }
         let mut fetched = Fetched::new();
-        let done = reads.requested.iter_mut().filter_map(IoFuture::take_ready);
-        let failed = take_in(&mut fetched, reads.planned, done);
+        let failed = reads.take_in(&mut fetched);
         debug_assert!(failed.is_empty(), "all could be read");
         self.request_planned(&topology, write, &planned, fetched, &mut writes);
         self.end_at_once(request, topology, (rows, intent), writes)
@@ -305,9 +318,9 @@ impl Shared {
             }
             Rest::Plan(write, held) => (write, self.resume(held), None),
             Rest::Reads(write, held, topology, begun) => (write, self.resume(held), Some((topology, begun))),
-            Rest::Writes(held, topology, requested, members) => {
+            Rest::Writes(held, topology, mut requested, members) => {
                 let (_rows, _intent) = self.resume(held);
-                return self.end_writes(&topology, members.iter(), *requested).await;
+                return self.end_writes(&topology, members.iter(), &mut requested).await;
             }
         };
         let (_rows, _intent) = held;
@@ -336,7 +349,8 @@ impl Shared {
                             // Bad blocks of several members in different rows: mended block by block, then tried once
                             // more.
                             let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
-                            self.heal_rows(&topology, stripe, &unreadable, rows).await?;
+                            // In a box: rarely wanted, and so large that it would make up most of every write.
+                            Box::pin(self.heal_rows(&topology, stripe, &unreadable, rows)).await?;
                             unreadable.clear();
                             continue;
                         }
@@ -345,17 +359,18 @@ impl Shared {
                 }
             };
             let (planned, reads) = &mut *begun;
-            let done = wait_all(std::mem::take(&mut reads.requested), self.is_metered()).await;
+            wait_all(&mut reads.requested, self.is_metered()).await;
             let mut fetched = Fetched::new();
-            let failed = take_in(&mut fetched, std::mem::take(&mut reads.planned), done);
+            let failed = reads.take_in(&mut fetched);
             if !failed.is_empty() {
+                drop(fetched);
                 self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
                 continue;
             }
             let mut writes = Writes::default();
             self.request_planned(&topology, write, planned, fetched, &mut writes);
-            let Writes { requested, members } = writes;
-            return self.end_writes(&topology, members.into_iter(), requested).await;
+            let Writes { mut requested, members } = writes;
+            return self.end_writes(&topology, members.into_iter(), &mut requested).await;
         }
     }
 
@@ -449,8 +464,8 @@ impl Shared {
         let how = How { flags: WriteFlags::default(), after_read: &|_| true, cause: Cause::Job };
         let mut writes = Writes::default();
         self.request_writes(topology, stripe, &mut extents, how, &mut writes);
-        let Writes { requested, members } = writes;
-        self.end_writes(topology, members.into_iter(), requested).await
+        let Writes { mut requested, members } = writes;
+        self.end_writes(topology, members.into_iter(), &mut requested).await
     }
 
     /// Asks for all writes at once.
@@ -487,10 +502,10 @@ impl Shared {
         &self,
         topology: &Topology,
         members: impl Iterator<Item = &Arc<Member>>,
-        requested: Requested<Result<(), IoError>>,
+        requested: &mut Requested<Result<(), IoError>>,
     ) -> Result<(), ArrayError> {
-        let results = wait_all(requested, self.is_metered()).await;
-        let failed = members.zip(results);
+        wait_all(requested, self.is_metered()).await;
+        let failed = members.zip(requested.iter_mut().filter_map(IoFuture::take_ready));
         let failed = failed.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect();
         self.settle(topology, failed).await
     }
@@ -508,22 +523,6 @@ impl Shared {
         // The array may have failed while that was being written down: then nothing was.
         if self.topology.look(|now| now.failed) { Err(ArrayError::Failed) } else { Ok(()) }
     }
-}
-
-/// Takes what was read for a plan into `fetched`, and names the columns that could not be read.
-fn take_in(
-    fetched: &mut Fetched,
-    planned: SmallVec<[PlannedRead; 8]>,
-    done: impl IntoIterator<Item = ReadDone>,
-) -> Vec<(usize, IoError)> {
-    let mut failed = Vec::new();
-    for (PlannedRead { column, rows }, done) in planned.into_iter().zip(done) {
-        match done.into_one() {
-            Ok(buf) => fetched.push(Run { column, rows, buf }),
-            Err(error) => failed.push((column, error)),
-        }
-    }
-    failed
 }
 
 /// The rows of a stripe that a span touches, in any column.

@@ -5,7 +5,7 @@ use std::{
     marker::PhantomData,
     pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use parking_lot::Mutex;
@@ -19,7 +19,10 @@ use super::{
     contents::{Contents, Pages},
     requests::{Data, Outcome, RequestId, Requests},
 };
-use crate::{executor::Executor, timers::EventSource};
+use crate::{
+    executor::Executor,
+    timers::{EventSource, Fired, Wakers},
+};
 
 /// How a modelled disk is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +62,6 @@ struct State {
     requests: Requests,
     /// Room for what completes at one time.
     done: Vec<(u64, Timestamp)>,
-    wakers: Vec<Waker>,
 }
 
 impl ModelledDisk {
@@ -83,7 +85,6 @@ impl ModelledDisk {
             pages: Pages::new(options.contents),
             requests: Requests::default(),
             done: Vec::new(),
-            wakers: Vec::new(),
         };
         let mut added = None;
         executor.add_source(|source| {
@@ -117,7 +118,7 @@ impl ModelledDisk {
         if !inside {
             return Err(IoError::new(IoErrorKind::Truncated));
         }
-        if !offset_bytes.is_multiple_of(block) || !len_bytes.is_multiple_of(block) {
+        if !(offset_bytes | len_bytes).is_multiple_of(block) {
             return Err(IoError::new(IoErrorKind::Refused));
         }
         Ok(())
@@ -130,7 +131,7 @@ impl ModelledDisk {
         state.model.submit(now, ModelRequest { id, op, offset_bytes, len_bytes });
         let next = state.model.next_event();
         drop(state);
-        self.executor.arm(self.source, next, &[now.0, trace_word(op, offset_bytes, len_bytes)]);
+        self.executor.arm(self.source, next, trace_word(op, offset_bytes, len_bytes));
         let disk = self.me.upgrade().expect("a disk that is asked exists");
         Pending { disk, id, told: false, result: PhantomData }
     }
@@ -155,20 +156,17 @@ fn trace_word(op: ModelOp, offset_bytes: u64, len_bytes: u64) -> u64 {
 }
 
 impl EventSource for ModelledDisk {
-    fn fire(&self, now: Timestamp) {
+    fn fire(&self, now: Timestamp, wakers: &mut Wakers) -> Fired {
         let mut state = self.state.lock();
-        let mut done = std::mem::take(&mut state.done);
-        let mut wakers = std::mem::take(&mut state.wakers);
-        state.model.advance(now, &mut done);
-        let State { requests, pages, .. } = &mut *state;
-        wakers.extend(done.iter().filter_map(|(id, _)| requests.complete(*id, pages)));
-        let (next, last) = (state.model.next_event(), done.last().map_or(0, |(id, _)| *id));
-        drop(state);
-        self.executor.arm(self.source, next, &[now.0, last]);
-        wakers.drain(..).for_each(Waker::wake);
-        done.clear();
-        let mut state = self.state.lock();
-        (state.done, state.wakers) = (done, wakers);
+        let State { model, pages, requests, done } = &mut *state;
+        model.advance(now, done);
+        let event = done.last().map_or(0, |(id, _)| *id);
+        for (id, _) in done.drain(..) {
+            if let Some(waker) = requests.complete(id, pages) {
+                wakers.push(waker);
+            }
+        }
+        Fired { event, next: model.next_event() }
     }
 }
 

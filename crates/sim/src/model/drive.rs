@@ -88,10 +88,17 @@ pub(super) fn accept_waiting(drive: &mut impl Drive, now: u64) {
     }
 }
 
+/// The earlier of two times, of which there may be one or none.
+pub(super) fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// [`DiskModel::next_event`].
 pub(super) fn next_event(drive: &impl Drive) -> Option<Timestamp> {
-    let both = [drive.commands().next_end(), drive.next_step()];
-    both.into_iter().flatten().min().map(Timestamp)
+    earlier(drive.commands().next_end(), drive.next_step()).map(Timestamp)
 }
 
 /// [`DiskModel::advance`]: all that is due by `now`, in the order of time; of what is due at one time, ends come first.

@@ -32,8 +32,8 @@ struct Stream {
     /// When the sector before `lba` had passed.
     at: u64,
     write: bool,
-    /// It goes on by itself up to here, as read-ahead.
-    through: u64,
+    /// From `lba` on, so many sectors are in its way: the next one, or more if it goes on by itself as read-ahead.
+    span: u64,
 }
 
 /// The arm, the heads and the turning discs.
@@ -89,31 +89,44 @@ impl Mechanism {
         Moment { now, phase_ns: (now % u64::from(self.revolution_ns)) as u32 }
     }
 
-    /// When the target's first sector can come under the head, if the mechanism sets out now.
+    /// When the target's first sector can come under the head, if the mechanism sets out now. Inlined, since every choice asks
+    /// it of a dozen targets, between which the mechanism stays as it is.
+    #[inline(always)]
     pub(super) fn reach(&self, moment: &Moment, target: &Target) -> u64 {
         if let Some(at) = self.goes_on(moment, target) {
             return at + u64::from(self.wait_ns(self.moment(at).phase_ns, target.angle_ns));
         }
-        let moved = moment.now + u64::from(self.setup_ns + self.move_ns(target));
+        let away_ns = self.setup_ns + self.move_ns(target);
+        let moved = moment.now + u64::from(away_ns);
+        if target.earliest <= moved {
+            // A short division instead of a long one.
+            let phase_ns = (moment.phase_ns + away_ns) % self.revolution_ns;
+            return moved + u64::from(self.wait_ns(phase_ns, target.angle_ns));
+        }
         // Data that many others precede on the wire may come much later.
-        let ready = moved.max(target.earliest);
-        ready + u64::from(self.wait_ns(self.moment(ready).phase_ns, target.angle_ns))
+        target.earliest + u64::from(self.wait_ns(self.moment(target.earliest).phase_ns, target.angle_ns))
     }
 
     /// If the target lies where the head goes on, or on the rest of the track that it is reading ahead: since when
     /// the head has been going on.
     pub(super) fn goes_on(&self, moment: &Moment, target: &Target) -> Option<u64> {
-        let stream = self.stream?;
-        let same_track = (target.place.cylinder, target.place.head) == (self.cylinder, self.head);
-        let in_the_way =
-            stream.lba == target.lba || (stream.lba..stream.through).contains(&target.lba) && same_track;
+        let stream = self.stream.as_ref()?;
+        // Asked of every candidate, and most are elsewhere: one comparison for both bounds.
+        if target.lba.wrapping_sub(stream.lba) >= stream.span {
+            return None;
+        }
+        let in_the_way = stream.lba == target.lba || self.is_on_track_of(target);
         (in_the_way && stream.write == target.write && target.earliest <= moment.now).then_some(stream.at)
+    }
+
+    fn is_on_track_of(&self, target: &Target) -> bool {
+        (target.place.cylinder, target.place.head) == (self.cylinder, self.head)
     }
 
     /// The read that just ended goes on up to a sector.
     pub(super) fn read_through(&mut self, through: u64) {
         if let Some(stream) = &mut self.stream {
-            stream.through = through;
+            stream.span = through.saturating_sub(stream.lba).max(1);
         }
     }
 
@@ -124,13 +137,13 @@ impl Mechanism {
     /// Seek or head switch, with settling.
     fn move_ns(&self, target: &Target) -> u32 {
         let distance = target.place.cylinder.abs_diff(self.cylinder);
-        match (distance, target.write) {
-            (0, write) if target.place.head != self.head => {
-                self.head_switch_ns + if write { self.write_settle_ns } else { 0 }
-            }
-            (0, _) => 0,
-            (_, true) => self.write_curve.time_ns(distance),
-            (_, false) => self.read_curve.time_ns(distance),
+        if distance > 0 {
+            let curve = if target.write { &self.write_curve } else { &self.read_curve };
+            curve.time_ns(distance)
+        } else if target.place.head != self.head {
+            self.head_switch_ns + if target.write { self.write_settle_ns } else { 0 }
+        } else {
+            0
         }
     }
 
@@ -166,7 +179,7 @@ impl Mechanism {
     fn settle_at(&mut self, last: &Place, lba: u64, at: u64, write: bool) {
         self.cylinder = last.cylinder;
         self.head = last.head;
-        self.stream = Some(Stream { lba, at, write, through: lba });
+        self.stream = Some(Stream { lba, at, write, span: 1 });
     }
 
     /// The head goes on reading since its last access: how many more sectors have passed by `now`, at most `max`.
@@ -182,7 +195,7 @@ impl Mechanism {
         if count > 0 {
             let last = self.geometry.locate(stream.lba + count - 1);
             self.settle_at(&last, stream.lba + count, stream.at + u64::from(crossing) + spent, false);
-            self.read_through(stream.through);
+            self.read_through(stream.lba + stream.span);
         }
         count
     }

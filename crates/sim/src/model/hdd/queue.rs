@@ -67,7 +67,8 @@ impl Queue {
     }
 }
 
-/// What going to a target costs.
+/// What going to a target costs. Inlined, as [`Mechanism::reach`].
+#[inline(always)]
 pub(super) fn price_ns(mechanism: &Mechanism, moment: &Moment, target: &Target, since: u64) -> i64 {
     let reach = mechanism.reach(moment, target) as i64 - moment.now as i64;
     let age = moment.now.saturating_sub(since) >> AGE_SHIFT;

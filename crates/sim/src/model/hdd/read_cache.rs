@@ -10,8 +10,31 @@ pub(super) struct ReadCache {
 #[derive(Debug, Clone, Copy, Default)]
 struct Segment {
     start: u64,
-    end: u64,
+    len: u64,
     used: u64,
+}
+
+// One comparison for both bounds, here and below: of all segments hardly any holds a sector, but which bound it is beyond
+// is chance, and a processor guesses that wrong.
+impl Segment {
+    fn end(&self) -> u64 {
+        self.start + self.len
+    }
+
+    fn holds(&self, lba: u64) -> bool {
+        lba.wrapping_sub(self.start) < self.len
+    }
+
+    fn overlaps(&self, lba: u64, end: u64) -> bool {
+        self.holds(lba) || self.start.wrapping_sub(lba) < end - lba
+    }
+
+    /// What lies before a sector is held no more.
+    fn drop_before(&mut self, lba: u64) {
+        if lba > self.start {
+            (self.start, self.len) = (lba, self.end() - lba);
+        }
+    }
 }
 
 /// What a read left behind.
@@ -28,9 +51,9 @@ impl ReadCache {
 
     /// The segment that holds the sector, and where it ends.
     pub(super) fn find(&mut self, lba: u64) -> Option<(usize, u64)> {
-        let index = self.segments.iter().position(|segment| segment.start <= lba && lba < segment.end)?;
+        let index = self.segments.iter().position(|segment| segment.holds(lba))?;
         self.touch(index);
-        Some((index, self.segments[index].end))
+        Some((index, self.segments[index].end()))
     }
 
     /// Where a segment's run begins.
@@ -40,15 +63,13 @@ impl ReadCache {
 
     /// Where a segment's run ends.
     pub(super) fn end_of(&self, segment: usize) -> u64 {
-        self.segments[segment].end
+        self.segments[segment].end()
     }
 
     /// A host read ended: its data goes to the segment it continues, or to a new one.
     pub(super) fn store(&mut self, lba: u64, end: u64) -> Stored {
-        let continued = self
-            .segments
-            .iter()
-            .position(|segment| segment.start <= lba && lba <= segment.end && segment.end > 0);
+        let goes_on = |segment: &Segment| lba.wrapping_sub(segment.start) <= segment.len && segment.end() > 0;
+        let continued = self.segments.iter().position(goes_on);
         match continued {
             Some(segment) => {
                 self.extend_to(segment, end);
@@ -57,7 +78,7 @@ impl ReadCache {
             }
             None => {
                 let segment = self.oldest();
-                self.segments[segment] = Segment { start: lba, end: lba, used: 0 };
+                self.segments[segment] = Segment { start: lba, len: 0, used: 0 };
                 self.extend_to(segment, end);
                 self.touch(segment);
                 Stored { segment, sequential: false }
@@ -68,18 +89,18 @@ impl ReadCache {
     /// The segment's run reaches up to `end` now; its beginning makes room.
     pub(super) fn extend_to(&mut self, segment: usize, end: u64) {
         let segment = &mut self.segments[segment];
-        segment.end = segment.end.max(end);
-        segment.start = segment.start.max(segment.end.saturating_sub(self.segment_sectors));
+        segment.len = segment.len.max(end.saturating_sub(segment.start));
+        segment.drop_before(segment.end().saturating_sub(self.segment_sectors));
     }
 
     /// The range is being overwritten. What lies before it stays, or if that is nothing, what lies behind.
     pub(super) fn overwrite(&mut self, lba: u64, end: u64) {
         for segment in &mut self.segments {
-            if segment.start < end && lba < segment.end {
+            if segment.overlaps(lba, end) {
                 if lba > segment.start {
-                    segment.end = lba;
+                    segment.len = lba - segment.start;
                 } else {
-                    segment.start = end.min(segment.end);
+                    segment.drop_before(end.min(segment.end()));
                 }
             }
         }

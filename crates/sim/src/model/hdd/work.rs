@@ -34,7 +34,7 @@ pub(super) struct Ahead {
 impl Hdd {
     /// The idle mechanism looks for work at a time, or before.
     pub(super) fn wake_by(&mut self, time: u64) {
-        self.wake = Some(self.wake.map_or(time, |wake| wake.min(time)));
+        self.wake = drive::earlier(self.wake, Some(time));
     }
 
     pub(super) fn mechanism_event(&self) -> Option<u64> {
@@ -162,7 +162,7 @@ impl Hdd {
 
     /// Nothing is ready: until something will be.
     fn sleep(&mut self) {
-        self.wake = [self.queue.next_ready(), self.writes.next_ready()].into_iter().flatten().min();
+        self.wake = drive::earlier(self.queue.next_ready(), self.writes.next_ready());
     }
 
     /// Reads whose data was read ahead meanwhile need the medium no longer, or for their end only.

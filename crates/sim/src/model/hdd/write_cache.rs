@@ -12,12 +12,18 @@ use crate::model::epochs::Epochs;
 /// the disk has come. All of a full buffer (thousands) would cost too much to compare; a drive's firmware has limits
 /// of the same kind.
 const WINDOW: usize = 16;
+/// Enough to tell the places in the window apart.
+const PLACE_BITS: u32 = WINDOW.ilog2();
 /// The most that is written at once, so that a read need not wait for long: about a track.
 const ACCESS_SECTORS_MAX: u64 = 2048;
 
 /// Buffered writes.
 pub(super) struct WriteCache {
+    /// By their first sectors.
     runs: BTreeMap<u64, Run>,
+    /// The first of the runs, as many as [`WINDOW`], in the order in which the sweep comes to them. Kept, since it changes
+    /// little from one choice to the next.
+    window: Vec<Target>,
     limit_sectors: u64,
     /// Sectors buffered, those being written included.
     sectors: u64,
@@ -30,16 +36,15 @@ pub(super) struct WriteCache {
     epochs: Epochs,
 }
 
-/// A run chosen to be written.
+/// A run chosen to be written, by its place in the window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NextRun {
-    lba: u64,
-    /// It is the first that the sweep has not passed.
-    first: bool,
-}
+pub(super) struct NextRun(usize);
 
+/// A run, of which more is known once it is in the window. A full buffer has thousands, so they are kept small.
 struct Run {
-    target: Target,
+    end: u64,
+    /// When its beginning is in the buffer.
+    earliest: u64,
     /// The epoch of its oldest data.
     epoch: u64,
 }
@@ -48,6 +53,7 @@ impl WriteCache {
     pub(super) fn new(limit_sectors: u64) -> Self {
         Self {
             runs: BTreeMap::new(),
+            window: Vec::with_capacity(WINDOW + 1),
             limit_sectors,
             sectors: 0,
             being_written: None,
@@ -73,9 +79,8 @@ impl WriteCache {
 
     /// Whether all of the range is buffered in one run.
     pub(super) fn holds(&self, lba: u64, end: u64) -> bool {
-        let inside = |target: &Target| target.lba <= lba && end <= target.end;
-        self.being_written.as_ref().is_some_and(|(target, _)| inside(target))
-            || self.runs.range(..=lba).next_back().is_some_and(|(_, run)| inside(&run.target))
+        self.being_written.as_ref().is_some_and(|(target, _)| target.lba <= lba && end <= target.end)
+            || self.runs.range(..=lba).next_back().is_some_and(|(_, run)| end <= run.end)
     }
 
     /// Data arrives in the buffer at a time; runs it touches or overlaps become one with it.
@@ -83,71 +88,94 @@ impl WriteCache {
         let (mut start, mut stop, mut earliest) = (lba, end, arrives);
         let mut epoch = self.epochs.current();
         while let Some((&key, run)) = self.runs.range(..=stop).next_back()
-            && run.target.end >= start
+            && run.end >= start
         {
             // Writing goes forward: what counts is when the beginning is here.
             if key <= start {
-                (start, earliest) = (key, run.target.earliest);
+                (start, earliest) = (key, run.earliest);
             }
-            (stop, epoch) = (stop.max(run.target.end), epoch.min(run.epoch));
-            self.sectors -= run.target.sectors();
-            let run = self.runs.remove(&key).expect("it was just found");
+            (stop, epoch) = (stop.max(run.end), epoch.min(run.epoch));
+            let run = self.remove(mechanism, key);
+            self.sectors -= run.end - key;
             self.epochs.remove(run.epoch);
         }
         self.sectors += stop - start;
-        self.add(mechanism.target(start, stop, true, earliest), epoch);
+        self.epochs.add(epoch);
+        self.add(mechanism, start, Run { end: stop, earliest, epoch });
         self.epochs.retire();
     }
 
-    fn add(&mut self, target: Target, epoch: u64) {
-        self.epochs.add(epoch);
-        self.runs.insert(target.lba, Run { target, epoch });
+    fn add(&mut self, mechanism: &Mechanism, lba: u64, run: Run) {
+        let all_in_window = self.window.len() == self.runs.len();
+        if all_in_window || self.window.last().is_some_and(|last| self.way_to(lba) < self.way_to(last.lba)) {
+            let place = self.window.partition_point(|other| self.way_to(other.lba) < self.way_to(lba));
+            self.window.insert(place, mechanism.target(lba, run.end, true, run.earliest));
+            self.window.truncate(WINDOW);
+        }
+        self.runs.insert(lba, run);
+    }
+
+    fn remove(&mut self, mechanism: &Mechanism, lba: u64) -> Run {
+        let run = self.runs.remove(&lba).expect("it was just found");
+        if let Some(place) = self.window.iter().position(|target| target.lba == lba) {
+            self.window.remove(place);
+            if let Some((lba, run)) = self.behind_window() {
+                self.window.push(mechanism.target(lba, run.end, true, run.earliest));
+            }
+        }
+        run
+    }
+
+    /// How far the sweep has to go to a sector; from the disk's end it goes on at its beginning.
+    fn way_to(&self, lba: u64) -> u64 {
+        lba.wrapping_sub(self.sweep)
+    }
+
+    /// The run to which the sweep comes after those of the window, if there is one.
+    fn behind_window(&self) -> Option<(u64, &Run)> {
+        if self.window.len() == self.runs.len() {
+            return None;
+        }
+        let from = self.window.last().map_or(self.sweep, |last| last.lba + 1);
+        let next = self.runs.range(from..).next().or_else(|| self.runs.first_key_value());
+        next.map(|(lba, run)| (*lba, run))
     }
 
     /// The run to write next, cheapest within the window; but the window's first no later than after as many others.
     pub(super) fn cheapest(&self, mechanism: &Mechanism, moment: &Moment) -> Option<Choice<NextRun>> {
-        let mut best: Option<Choice<NextRun>> = None;
-        for (place, (lba, run)) in self.window().enumerate() {
-            if run.target.earliest > moment.now {
-                continue;
-            }
-            let price_ns = price_ns(mechanism, moment, &run.target, moment.now);
-            if best.is_none_or(|best| price_ns < best.price_ns) {
-                best = Some(Choice { what: NextRun { lba: *lba, first: place == 0 }, price_ns });
-            }
-            if self.passed_over >= WINDOW {
-                break;
-            }
-        }
-        best
-    }
-
-    fn window(&self) -> impl Iterator<Item = (&u64, &Run)> {
-        // The beginning is looked up only if the end does not fill the window.
-        let beginning = std::iter::once_with(|| self.runs.range(..self.sweep)).flatten();
-        self.runs.range(self.sweep..).chain(beginning).take(WINDOW)
+        let ready = self.window.iter().enumerate().filter(|(_, target)| target.earliest <= moment.now);
+        let choices = if self.passed_over < WINDOW { WINDOW } else { 1 };
+        // The price in the upper bits, the place in the lower: the least of one number is found without branches, which
+        // nobody could foresee.
+        let priced = ready.take(choices).map(|(place, target)| {
+            price_ns(mechanism, moment, target, moment.now) << PLACE_BITS | place as i64
+        });
+        priced.min().map(|best| Choice {
+            what: NextRun((best & ((1 << PLACE_BITS) - 1)) as usize),
+            price_ns: best >> PLACE_BITS,
+        })
     }
 
     /// When the first run of the window has arrived.
     pub(super) fn next_ready(&self) -> Option<u64> {
-        self.window().map(|(_, run)| run.target.earliest).min()
+        self.window.iter().map(|target| target.earliest).min()
     }
 
     /// Begins to write a run, or its beginning if it is long.
-    pub(super) fn begin(&mut self, mechanism: &Mechanism, next: NextRun) -> Target {
+    pub(super) fn begin(&mut self, mechanism: &Mechanism, NextRun(place): NextRun) -> Target {
         assert!(self.being_written.is_none(), "one write at a time");
-        let Run { mut target, epoch } =
-            self.runs.remove(&next.lba).expect("a run that was chosen is buffered");
-        let cut = target.end.min(target.lba + ACCESS_SECTORS_MAX);
-        if cut < target.end {
-            self.add(mechanism.target(cut, target.end, true, target.earliest), epoch);
+        let mut target = self.window[place];
+        let Run { end, earliest, epoch } = self.remove(mechanism, target.lba);
+        target.end = end.min(target.lba + ACCESS_SECTORS_MAX);
+        if target.end < end {
+            self.epochs.add(epoch);
+            self.add(mechanism, target.end, Run { end, earliest, epoch });
         }
-        if next.first {
-            (self.sweep, self.passed_over) = (cut, 0);
+        if place == 0 {
+            (self.sweep, self.passed_over) = (target.end, 0);
         } else {
             self.passed_over += 1;
         }
-        target.end = cut;
         self.being_written = Some((target, epoch));
         target
     }
@@ -169,5 +197,41 @@ impl WriteCache {
     /// Whether all data of an epoch and of those before is on the medium.
     pub(super) fn is_settled(&self, epoch: u64) -> bool {
         self.epochs.is_settled(epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fastrand::Rng;
+
+    use super::*;
+    use crate::model::hdd::HddParams;
+
+    /// The window as it is defined.
+    fn window_anew(cache: &WriteCache) -> Vec<(u64, u64)> {
+        let runs = cache.runs.range(cache.sweep..).chain(cache.runs.range(..cache.sweep));
+        runs.take(WINDOW).map(|(lba, run)| (*lba, run.end)).collect()
+    }
+
+    #[test]
+    fn the_window_is_what_the_sweep_comes_to_next() {
+        let mechanism = Mechanism::new(&HddParams::seagate_cheetah_15k4_73());
+        let mut rng = Rng::with_seed(1);
+        // Few sectors, so that runs become one; and writes longer than what is written at once.
+        for (sectors, longest) in [(400, 8), (4000, 8), (100_000, 6000)] {
+            let mut cache = WriteCache::new(u64::MAX);
+            for _ in 0..4000 {
+                let lba = rng.u64(..sectors);
+                cache.insert(&mechanism, lba, lba + rng.u64(1..=longest), 0);
+                if rng.u8(..100) < 45 || cache.runs.len() > 40 {
+                    cache.begin(&mechanism, NextRun(rng.usize(..cache.window.len())));
+                    cache.end();
+                }
+                let window: Vec<_> = cache.window.iter().map(|target| (target.lba, target.end)).collect();
+                assert_eq!(window, window_anew(&cache));
+                let buffered: u64 = cache.runs.iter().map(|(lba, run)| run.end - lba).sum();
+                assert_eq!(buffered, cache.sectors);
+            }
+        }
     }
 }
