@@ -1,9 +1,9 @@
 //! How many device I/Os are simulated in a second of real time, on one core: level 5 of 4+1 modelled hard disks,
-//! random writes of 4 KiB, 32 under way.
+//! random writes of 4 KiB and then reads, 32 under way.
 //!
 //! `cargo run --release -p stripewise-sim --example io_rate [client writes] [wd|cheetah|exos]`
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use stripewise_device::Device;
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
@@ -35,30 +35,33 @@ fn main() {
         (0..5).map(|i| world.add_disk(format!("disk{i}"), Hdd::new(params.clone()), options)).collect();
     let array = create(&world, &disks);
     let device: Arc<dyn Device> = Arc::new(array.device());
-    run(&world, &device, writes / 10); // warms up caches and marks regions
-    let clock_before = clock_hz();
-    let before = device_ios(&disks);
-    let (start, cpu_start, virtual_start) = (Instant::now(), cpu_seconds(), world.now());
-    let report = run(&world, &device, writes);
-    let (seconds, core_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu_start);
-    let ios = device_ios(&disks) - before;
-    let per_s = ios as f64 / core_seconds;
-    println!("{report}");
+    run(&world, &device, writes / 10, 0); // warms up caches and marks regions
+    let rates = [("writes", writes, 0), ("reads", 4 * writes, 100)].map(|(name, requests, read_percent)| {
+        let (clock_before, ios_before, virtual_start) = (clock_hz(), device_ios(&disks), world.now());
+        let start = cpu_seconds();
+        let report = run(&world, &device, requests, read_percent);
+        let core_seconds = cpu_seconds() - start;
+        let ios = device_ios(&disks) - ios_before;
+        let per_s = ios as f64 / core_seconds;
+        let clock = f64::midpoint(clock_before, clock_hz());
+        println!("random {name} of 4 KiB: {report}");
+        println!(
+            "virtual: {:.1} s; trace {:016x}",
+            world.now().since(virtual_start).as_secs_f64(),
+            world.trace_hash()
+        );
+        println!(
+            "{ios} device I/Os in {core_seconds:.2} s of a core that gave {:.2} GHz: {per_s:.0} a second, {:.0} cycles each",
+            clock / 1e9,
+            clock / per_s
+        );
+        per_s
+    });
     println!("{}", disks[0].counters());
     println!(
-        "virtual: {:.1} s; trace {:016x}",
-        world.now().since(virtual_start).as_secs_f64(),
-        world.trace_hash()
-    );
-    println!("real: {seconds:.2} s, {core_seconds:.2} s of them on a core");
-    println!("{ios} device I/Os: {:.0} a second, {per_s:.0} a second of a core", ios as f64 / seconds);
-    println!("{:.2} of the goal of {GOAL_PER_S:.0}", per_s / GOAL_PER_S);
-    let clock = f64::midpoint(clock_before, clock_hz());
-    let cycles = clock / per_s;
-    println!(
-        "{cycles:.0} cycles each of a core that gave {:.2} GHz: the goal takes one of {:.2} GHz",
-        clock / 1e9,
-        cycles * GOAL_PER_S / 1e9
+        "{:.2} of the goal of {GOAL_PER_S:.0} with writes, {:.2} with reads",
+        rates[0] / GOAL_PER_S,
+        rates[1] / GOAL_PER_S
     );
 }
 
@@ -95,8 +98,8 @@ fn create(world: &World, disks: &[Arc<ModelledDisk>]) -> Array {
     world.run(async move { Array::create(env, options).await }).expect("the disks are as an array needs them")
 }
 
-fn run(world: &World, device: &Arc<dyn Device>, writes: u64) -> load::LoadReport {
-    let load = Load { depth: 32, stop: Stop::Requests(writes), ..Load::default() };
+fn run(world: &World, device: &Arc<dyn Device>, requests: u64, read_percent: u8) -> load::LoadReport {
+    let load = Load { depth: 32, stop: Stop::Requests(requests), read_percent, ..Load::default() };
     let (env, device) = (world.env(), device.clone());
     world.run(async move { load::run(env, device, load).await })
 }
