@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{Fixture, MIB, export, optional_tool, peek, succeed, tool};
-use stripewise_device::memory::MemoryDevice;
-use stripewise_export::nbd::Export;
+use stripewise_device::{memory::MemoryDevice, uring::Runtime, wrap};
+use stripewise_export::nbd::{Endpoint, Export, Limits};
 
 /// A file of random and zero pieces.
 fn image(dir: &std::path::Path, size_bytes: u64) -> std::path::PathBuf {
@@ -122,7 +122,11 @@ fn qemu_io_writes_zeroes_discards_and_sees_errors() {
 #[test]
 fn fio_verifies_what_it_wrote() {
     let Some(mut fio) = tool("fio") else { return };
-    let fixture = Fixture::unix(vec![export("disk", 32 * MIB)]);
+    let slow = |runtime: &Runtime| {
+        let memory = MemoryDevice::new("disk", 32 * MIB);
+        vec![Export::new("disk", Arc::new(wrap::Delay::new(memory, runtime.env(), Duration::from_millis(1))))]
+    };
+    let fixture = Fixture::build(1, Limits::default(), slow, |dir| Endpoint::Unix(dir.join("nbd.sock")));
     let uri = format!("--uri={}", fixture.uri("disk"));
     succeed(fio.args([
         "--name=verify",

@@ -122,6 +122,9 @@ impl Files {
         let Some(entry) = self.entries.get_mut(number) else { return false };
         // Who is there is this file: while it is kept open, no other has its number.
         if entry.file.is_none() {
+            if !self.can_register {
+                return false;
+            }
             let all = rings.clone();
             if rings.any(|ring| !ring.set_file(number as u32, file.fd.as_raw_fd())) {
                 Self::clear(entry, number, all);

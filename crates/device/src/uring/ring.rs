@@ -139,8 +139,9 @@ impl Ring {
         moved
     }
 
-    /// Takes all completions.
+    /// Takes all completions. Those that found their queue full come with the next [`Ring::submit`].
     pub(super) fn completions(&mut self) -> impl Iterator<Item = cqueue::Entry> {
+        self.unsubmitted = self.unsubmitted.max(usize::from(self.ring.submission().cq_overflow()));
         let under_way = &mut self.under_way;
         self.ring.completion().inspect(|_| *under_way -= 1)
     }

@@ -142,8 +142,9 @@ impl<'a> Bench<'a> {
     fn one_turn(&mut self, turn: &Turn) -> Result<(Vec<Done>, Option<f64>), BenchError> {
         let count = self.variants.len();
         let (mut done, mut bare): (Vec<Option<Done>>, _) = ((0..count).map(|_| None).collect(), None);
-        for place in 0..=count {
-            match (turn.seed as usize + place) % (count + 1) {
+        let places = count + usize::from(self.limit.is_some());
+        for place in 0..places {
+            match (turn.seed as usize + place) % places {
                 index if index < count => done[index] = Some(self.turn(turn, &self.variants[index])?),
                 _ => bare = self.limit.as_mut().and_then(|limit| limit.turn(turn)),
             }

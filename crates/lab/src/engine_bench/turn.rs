@@ -69,6 +69,7 @@ pub(super) type Latencies = Arc<Mutex<Histogram<u64>>>;
 /// Runs the engine for one turn, its clients all at the same time, each with its worker's source of data.
 pub(super) fn engine_turn(turn: &Turn, runtime: &Runtime, array: &Array, sources: &[SharedBuf]) -> Done {
     let workers = runtime.workers();
+    assert_eq!(sources.len(), workers, "every worker has clients, for whom all wait");
     let (sender, receiver) = mpsc::channel();
     let sampler = turn.parts.then(Sampler::start);
     let gate = Arc::new(Gate::default());

@@ -102,7 +102,7 @@ impl Ratio {
     }
 }
 
-/// The farthest that one of several figures scatters: what is said of all of them is no more certain than that one.
+/// The farthest that one of several figures scatters: their average scatters no farther.
 pub(super) fn most_scatter(all: &[Ratio]) -> f64 {
     all.iter().map(|ratio| ratio.scatter).fold(0.0, f64::max)
 }

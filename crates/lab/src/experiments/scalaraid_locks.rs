@@ -96,23 +96,19 @@ fn of_orig(results: &Results, (needed, expected, near, paper): (usize, f64, f64,
     })
 }
 
-/// The count of threads at which ours is farthest above OrigRAID's.
+/// At every count of threads.
 fn never_above(results: &Results) -> Claim {
-    let at = |count: usize| Some((count, locks(results, count, DEFAULT)?, locks(results, count, ORIG)?));
-    let all: Option<Vec<_>> = threads(&results.machine).into_iter().map(at).collect();
-    let judged = all.and_then(|all| {
-        let above = |(_, ours, orig): &(usize, Share, Share)| ours.share - orig.share;
-        let scatter = all.iter().map(|(_, ours, orig)| ours.scatter + orig.scatter).fold(0.0, f64::max);
-        let worst = all.into_iter().max_by(|a, b| above(a).total_cmp(&above(b)))?;
-        let (count, ours, orig) = worst;
+    let at = |count: usize| {
+        let (ours, orig) = (locks(results, count, DEFAULT)?, locks(results, count, ORIG)?);
         let text = format!("{} beside {} with {}", ours.text(), orig.text(), threads_text(count));
-        let judged = Judged::at_most(ours.share, orig.share + ABOVE, text);
-        Some(judged.scattering(scatter / ours.share.max(1e-6)))
-    });
+        let scatter = (ours.scatter + orig.scatter) / ours.share.max(1e-6);
+        Some(Judged::at_most(ours.share, orig.share + ABOVE, text).scattering(scatter))
+    };
+    let all: Option<Vec<_>> = threads(&results.machine).into_iter().map(at).collect();
     Claim::new(
         "The default's locks never take a greater share than OrigRAID's (by more than a percent of the time).",
         "",
-        judged,
+        all.and_then(Judged::of_all),
     )
 }
 

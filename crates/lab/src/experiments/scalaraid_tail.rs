@@ -93,8 +93,10 @@ fn on_all(results: &Results, of: &str, over: &str) -> Option<(Vec<Ratio>, String
     Some((all, text))
 }
 
-fn largest(all: &[Ratio]) -> f64 {
-    all.iter().map(|ratio| ratio.median).fold(0.0, f64::max)
+/// At most this much on every shape.
+fn at_most_on_all((all, text): &(Vec<Ratio>, String), most: f64) -> Option<Judged> {
+    let on = |ratio: &Ratio| Judged::at_most(ratio.median, most, text.as_str()).scattering(ratio.scatter);
+    Judged::of_all(all.iter().map(on))
 }
 
 fn hemi_is_close(results: &Results) -> Claim {
@@ -117,14 +119,12 @@ fn left(results: &Results) -> Claim {
     let statement = "The default leaves at most 15 % of OrigRAID's 99.99th percentile, on every shape.";
     let found = on_all(results, DEFAULT, ORIG);
     of_threads(results, SATURATED, (statement, ""), found.as_ref().map(|found| found.1.clone()), || {
-        let (all, text) = found.as_ref()?;
-        Some(Judged::at_most(largest(all), LEFT, text.as_str()).scattering(most_scatter(all)))
+        at_most_on_all(found.as_ref()?, LEFT)
     })
 }
 
 fn level(results: &Results) -> Claim {
-    let judged = on_all(results, DEFAULT, SCALA)
-        .map(|(all, text)| Judged::at_most(largest(&all), LEVEL, text).scattering(most_scatter(&all)));
+    let judged = on_all(results, DEFAULT, SCALA).and_then(|found| at_most_on_all(&found, LEVEL));
     Claim::new("The default's 99.99th percentile is never above ScalaRAID's (by more than 10 %).", "", judged)
 }
 

@@ -1,5 +1,7 @@
 //! A claim beside what was measured.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 use crate::experiments::Effort;
@@ -110,6 +112,22 @@ impl Judged {
     /// The figure was found to scatter by so much of it from turn to turn: nothing that is nearer is decided, by any run.
     pub fn scattering(self, part: f64) -> Self {
         Self { margin: self.margin.map(|margin| Margin { scatter: Some(part), ..margin }), ..self }
+    }
+
+    /// Of points at each of which something must hold, the one that decides: that clearly does not, or else may not, or else does
+    /// by the least. None of none.
+    pub fn of_all(points: impl IntoIterator<Item = Self>) -> Option<Self> {
+        points.into_iter().min_by(|a, b| a.standing().partial_cmp(&b.standing()).unwrap_or(Ordering::Equal))
+    }
+
+    /// Whether it clearly does not hold (0), is too near (1) or holds (2), and by how much.
+    fn standing(&self) -> (u8, f64) {
+        let clear = self.margin.map_or(f64::MAX, |margin| margin.part - margin.scatter.unwrap_or(0.0));
+        match (self.holds, clear >= 0.0) {
+            (false, true) => (0, -clear),
+            (_, false) => (1, clear),
+            (true, true) => (2, clear),
+        }
     }
 
     /// The figure is the same for all seeds.
@@ -231,6 +249,22 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_all_points_the_one_that_decides_is_told() {
+        let at = |figure, scatter| Judged::at_most(figure, 1.0, format!("{figure}")).scattering(scatter);
+        let told = |points: &[(f64, f64)]| {
+            let points: Vec<_> = points.iter().map(|(figure, scatter)| at(*figure, *scatter)).collect();
+            let claim = Claim::new("", "", Judged::of_all(points)).weighed(Effort::Full);
+            (claim.verdict, claim.measured)
+        };
+        let noise = (0.2, 8.0);
+        assert_eq!(told(&[(0.5, 0.1), (1.5, 0.1), (0.9, 0.5)]), (ClaimVerdict::NotReproduced, "1.5".into()));
+        assert_eq!(told(&[(0.5, 0.1), (0.9, 0.5)]), (ClaimVerdict::Undecided, "0.9".into()));
+        assert_eq!(told(&[(0.5, 0.1), (0.8, 0.1)]), (ClaimVerdict::Reproduced, "0.8".into()));
+        assert_eq!(told(&[(1.5, 0.1), noise]).0, ClaimVerdict::NotReproduced);
+        assert_eq!(told(&[]).0, ClaimVerdict::Open);
+    }
 
     #[test]
     fn verdicts_follow_from_points() {

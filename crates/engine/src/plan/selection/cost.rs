@@ -96,10 +96,14 @@ mod tests {
     }
 
     fn state_of(start_kib: usize, len_kib: usize) -> StripeState {
+        state_with(start_kib, len_kib, |_| Presence::Present)
+    }
+
+    fn state_with(start_kib: usize, len_kib: usize, presence: impl Fn(usize) -> Presence) -> StripeState {
         let geometry = Geometry::new(Level::Raid4, 5, 64 << 10, 1 << 20, 512).unwrap();
         let (start, len) = (start_kib << 10, len_kib << 10);
         let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
-        StripeState::for_write(&geometry, &span, true, |_| Presence::Present)
+        StripeState::for_write(&geometry, &span, true, presence)
     }
 
     fn bands_by(policy: &dyn WriteSelection, costs: &dyn ColumnCosts, state: &StripeState) -> Vec<Band> {
@@ -120,15 +124,25 @@ mod tests {
     fn a_stripe_of_one_band_is_weighed_as_one_of_several_is() {
         let mut rng = fastrand::Rng::with_seed(1);
         let (one, several) = (Cost::default(), Left::default());
-        for _ in 0..2000 {
+        let mut compared = 0;
+        for _ in 0..20_000 {
             let costs = Rotated(std::array::from_fn(|_| any_cost(&mut rng)), rng.usize(..5));
-            let state = state_of(0, rng.usize(1..4) * 64);
+            let (unit_kib, missing) = ([1, 4, 64][rng.usize(..3)], rng.usize(..8));
+            let start = rng.usize(..256 / unit_kib);
+            let len = rng.usize(1..=256 / unit_kib - start);
+            let presence = |column| if column == missing { Presence::Missing } else { Presence::Present };
+            let state = state_with(start * unit_kib, len * unit_kib, presence);
             let mut bands = bands_by(&Classic, &costs, &state);
+            if !matches!(&bands[..], [band] if band.free) {
+                continue;
+            }
+            compared += 1;
             let mut weighing = Weighing::default();
             weighing.take_in(&state, &costs, &bands);
             weighing.choose(&mut bands, &several, costs.parity_member());
             assert_eq!(bands_by(&one, &costs, &state), bands);
         }
+        assert!(compared > 1000, "{compared}");
     }
 
     /// Where the drive's write cache makes rewrites fast, as it does in the paper's arrays.

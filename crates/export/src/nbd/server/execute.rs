@@ -146,7 +146,9 @@ async fn zero(
         let now = ZEROES_STEP_BYTES.min(len_bytes - done);
         device.write_zeroes(offset_bytes + done, now, flags).await?;
         done += now;
-        yield_now().await;
+        if done < len_bytes {
+            yield_now().await;
+        }
     }
     if fua { device.flush().await } else { Ok(()) }
 }

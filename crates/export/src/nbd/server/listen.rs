@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::FlockOperation;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::{fs::FlockOperation, io::Errno};
 
 use super::ServerError;
 use crate::nbd::Endpoint;
@@ -64,19 +64,21 @@ fn listen_unix(path: &Path) -> Result<Bound, ServerError> {
     Ok(Bound { fd, endpoint, file: Some(file) })
 }
 
-/// Keeps other servers that are just starting in the same folder out: between its bind and its listen, one would look dead
-/// to them. Where that cannot be had within a second, somebody else has locked the folder for other reasons.
+/// Keeps other servers of the same folder from starting or ending meanwhile: one that has bound and does not listen yet looks
+/// dead to them, as does one that is about to remove its file. Where that cannot be had within a second, somebody else has
+/// locked the folder for other reasons.
 fn lock_folder(path: &Path) -> Option<fs::File> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = fs::File::open(parent.unwrap_or(Path::new("."))).ok()?;
-    let is_locked = (0..100).any(|_| {
-        let locked = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if !locked {
-            thread::sleep(Duration::from_millis(10));
+    for _ in 0..100 {
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(Duration::from_millis(10)),
+            // Some file systems have no such locks.
+            Err(_) => return None,
         }
-        locked
-    });
-    is_locked.then_some(folder)
+    }
+    None
 }
 
 /// Linux makes the socket file with the mode of the socket's own inode, so there is no moment in which others could
@@ -118,6 +120,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        let _alone = lock_folder(&self.path);
         if identity(&self.path).is_ok_and(|now| now == self.identity) {
             let _ = fs::remove_file(&self.path);
         }

@@ -66,11 +66,11 @@ pub enum ServerError {
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
+    /// Held for its drop: before the socket goes, with which the file's identity could become another's.
+    _file: Option<SocketFile>,
     listener: Listener,
     env: EnvHandle,
     endpoint: Endpoint,
-    /// Held for its drop.
-    _file: Option<SocketFile>,
 }
 
 impl Server {
