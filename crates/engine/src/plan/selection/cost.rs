@@ -28,8 +28,9 @@ pub(super) static POLICY: Policy = Policy {
 ///
 /// What counts is when the write would finish, plus what it takes from others: the work that it gives each member,
 /// for as many requests as wait there, less what the same requests wait for elsewhere. So a busy member's time is dear and
-/// an idle one's is nearly free, which is what makes parity on an SSD cheap. The rows of a stripe are looked at together: two bands of one stripe that choose
-/// alike read the same columns in one run, which is why `modified` is ahead of `modthresh` just past half a stripe.
+/// an idle one's is nearly free, which is what makes parity on an SSD cheap. The rows of a stripe are looked at together:
+/// two bands of one stripe that choose alike read the same columns in one run, which is why `modified` is ahead of
+/// `modthresh` just past half a stripe.
 ///
 /// It keeps to what it left that for as long as that is cheaper at all.
 #[derive(Debug, Default)]
