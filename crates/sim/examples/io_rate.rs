@@ -36,33 +36,39 @@ fn main() {
     let array = create(&world, &disks);
     let device: Arc<dyn Device> = Arc::new(array.device());
     run(&world, &device, writes / 10, 0); // warms up caches and marks regions
-    let rates = [("writes", writes, 0), ("reads", 4 * writes, 100)].map(|(name, requests, read_percent)| {
-        let (clock_before, ios_before, virtual_start) = (clock_hz(), device_ios(&disks), world.now());
-        let start = cpu_seconds();
-        let report = run(&world, &device, requests, read_percent);
-        let core_seconds = cpu_seconds() - start;
-        let ios = device_ios(&disks) - ios_before;
-        let per_s = ios as f64 / core_seconds;
-        let clock = f64::midpoint(clock_before, clock_hz());
-        println!("random {name} of 4 KiB: {report}");
-        println!(
-            "virtual: {:.1} s; trace {:016x}",
-            world.now().since(virtual_start).as_secs_f64(),
-            world.trace_hash()
-        );
-        println!(
-            "{ios} device I/Os in {core_seconds:.2} s of a core that gave {:.2} GHz: {per_s:.0} a second, {:.0} cycles each",
-            clock / 1e9,
-            clock / per_s
-        );
-        per_s
-    });
+    let writes_per_s = measure(&world, &device, &disks, writes, 0);
+    let reads_per_s = measure(&world, &device, &disks, 4 * writes, 100);
     println!("{}", disks[0].counters());
     println!(
         "{:.2} of the goal of {GOAL_PER_S:.0} with writes, {:.2} with reads",
-        rates[0] / GOAL_PER_S,
-        rates[1] / GOAL_PER_S
+        writes_per_s / GOAL_PER_S,
+        reads_per_s / GOAL_PER_S
     );
+}
+
+/// Device I/Os in a second of a core.
+fn measure(
+    world: &World,
+    device: &Arc<dyn Device>,
+    disks: &[Arc<ModelledDisk>],
+    requests: u64,
+    read_percent: u8,
+) -> f64 {
+    let (clock_before, ios_before, virtual_start) = (clock_hz(), device_ios(disks), world.now());
+    let start = cpu_seconds();
+    let report = run(world, device, requests, read_percent);
+    let core_seconds = cpu_seconds() - start;
+    let ios = device_ios(disks) - ios_before;
+    let (per_s, clock) = (ios as f64 / core_seconds, f64::midpoint(clock_before, clock_hz()));
+    println!("{report}");
+    let virtual_s = world.now().since(virtual_start).as_secs_f64();
+    println!("virtual: {virtual_s:.1} s; trace {:016x}", world.trace_hash());
+    println!(
+        "{ios} device I/Os in {core_seconds:.2} s of a core of {:.2} GHz: {per_s:.0} a second, {:.0} cycles each",
+        clock / 1e9,
+        clock / per_s
+    );
+    per_s
 }
 
 /// What this thread had of a core so far; on a machine with other work, wall time says less.
@@ -71,9 +77,9 @@ fn cpu_seconds() -> f64 {
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
-/// The cycles of a core that this thread had in a second, by a chain of instructions of which each waits for the one
-/// before: a shift, an exclusive or and a multiplication take five cycles on all of today's cores. Beside a neighbour on
-/// the same core, or on a shared machine, these are fewer than its clock makes.
+/// The clock of this thread's core, by a chain of instructions of which each waits for the one before: a shift, an exclusive
+/// or and a multiplication take five cycles on all of today's cores. How much of the core a neighbour on its other thread
+/// takes does not show in it.
 fn clock_hz() -> f64 {
     const STEPS: u64 = 40_000_000;
     let cpu_start = cpu_seconds();
