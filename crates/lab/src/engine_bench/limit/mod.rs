@@ -1,5 +1,10 @@
 //! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that the engine
-//! cannot avoid, on buffers of the same sizes. Jobs, and arrays with a member lost, have none.
+//! cannot avoid, on buffers of the same sizes. What a member holds is copied to be looked at, as a device gives it.
+
+mod degraded;
+mod jobs;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Barrier, thread};
 
@@ -21,12 +26,12 @@ pub(super) struct Limit(Vec<BareArray>);
 impl Limit {
     pub(super) fn new(threads: usize, geometry: &Geometry, member_bytes: usize) -> Self {
         let part = (member_bytes / threads).max(geometry.chunk_bytes());
-        Self((0..threads).map(|_| BareArray::new(geometry, part)).collect())
+        Self((0..threads).map(|_| BareArray::new(geometry, part, member_bytes)).collect())
     }
 
     /// Operations a second of one turn; none for what the loops do not know.
     pub(super) fn turn(&mut self, turn: &Turn) -> Option<f64> {
-        if turn.is_degraded || !self.0[0].knows(turn.work) {
+        if !self.0[0].knows(turn) {
             return None;
         }
         let start = Barrier::new(self.0.len());
@@ -44,32 +49,39 @@ impl Limit {
 
 /// Members as plain memory, and the working buffers of one writer.
 struct BareArray {
+    /// Data columns, then redundant ones: which is on which member is the same for a bare loop.
     members: Vec<MmapMut>,
     data_columns: usize,
     chunk_bytes: usize,
+    /// Of a member of the whole array, of which this has a part.
+    whole_member_bytes: usize,
     source: SharedBuf,
     /// Old content, by column.
     old: Vec<Vec<u8>>,
+    /// What is made of it, by redundant column.
+    made: [Vec<u8>; 2],
 }
 
 /// Memory with pages of the same size as a memory member's. Written once, so that no page fault falls into the
-/// measurement.
+/// measurement; zeros, of which parity is zeros.
 fn member(bytes: usize) -> MmapMut {
     let mut memory = MmapMut::map_anon(bytes).expect("address space for a member");
     let _ = memory.advise(Advice::HugePage);
-    memory.fill(1);
+    memory.fill(0);
     memory
 }
 
 impl BareArray {
-    fn new(geometry: &Geometry, member_bytes: usize) -> Self {
+    fn new(geometry: &Geometry, member_bytes: usize, whole_member_bytes: usize) -> Self {
         let (chunk_bytes, count) = (geometry.chunk_bytes(), geometry.members());
         Self {
             members: (0..count).map(|_| member(member_bytes)).collect(),
             data_columns: geometry.data_columns(),
             chunk_bytes,
+            whole_member_bytes,
             source: source(geometry.stripe_bytes() as usize),
             old: vec![vec![1; chunk_bytes]; count],
+            made: [vec![1; chunk_bytes], vec![1; chunk_bytes]],
         }
     }
 
@@ -78,31 +90,44 @@ impl BareArray {
         match turn.work {
             Work::Write { bytes, sequential } => per_second(turn.length, |done| {
                 let (at, first) = self.place(done, bytes, sequential, &mut rng);
-                self.write(at, first, &slice(&source, done, bytes));
+                let data = slice(&source, done, bytes);
+                match turn.is_degraded {
+                    true => self.write_without(rng.usize(..self.members.len()), at, first, &data),
+                    false => self.write(at, first, &data),
+                }
             }),
             Work::Read { bytes, sequential } => {
                 let mut block = vec![0; bytes];
                 let per_s = per_second(turn.length, |done| {
                     let (at, first) = self.place(done, bytes, sequential, &mut rng);
-                    self.read(at, first, &mut block);
+                    match turn.is_degraded {
+                        true => self.read_without(rng.usize(..self.members.len()), at, first, &mut block),
+                        false => self.read(at, first, &mut block),
+                    }
                 });
                 std::hint::black_box(&block);
                 per_s
             }
-            Work::Check | Work::Rebuild => 0.0,
+            Work::Check => self.all_stripes_per_second(turn.length, |bare, stripe| {
+                std::hint::black_box(bare.check(stripe));
+            }),
+            Work::Rebuild => self.all_stripes_per_second(turn.length, |bare, stripe| bare.rebuild(stripe)),
         }
     }
 
-    /// Whether an operation is of whole chunks, or fits into one, and into a stripe.
-    fn knows(&self, work: Work) -> bool {
-        match work {
+    /// Whether an operation is of whole chunks, or fits into one, and into a stripe; with a member lost, into one chunk.
+    fn knows(&self, turn: &Turn) -> bool {
+        match turn.work {
+            Work::Write { bytes, .. } | Work::Read { bytes, .. } if turn.is_degraded => {
+                self.chunk_bytes.is_multiple_of(bytes)
+            }
             Work::Write { bytes, .. } => {
                 let fits = bytes <= self.chunk_bytes * self.data_columns;
                 fits && (self.chunk_bytes.is_multiple_of(bytes) || bytes.is_multiple_of(self.chunk_bytes))
             }
             // A read of several stripes needs as many.
             Work::Read { bytes, .. } => bytes <= self.members[0].len(),
-            Work::Check | Work::Rebuild => false,
+            Work::Check | Work::Rebuild => true,
         }
     }
 
@@ -126,7 +151,7 @@ impl BareArray {
         for column in 0..self.members.len() {
             let is_read = if column >= k { is_rmw } else { columns.contains(&column) == is_rmw };
             if is_read {
-                self.old[column][..len].copy_from_slice(&self.members[column][at..at + len]);
+                self.load(column, at, len);
             }
         }
         let new: Vec<&[u8]> = data.chunks(len).collect();
@@ -148,6 +173,11 @@ impl BareArray {
         for (column, parity) in self.old.iter().enumerate().skip(k) {
             store(&parity[..len], &mut self.members[column][at..at + len]);
         }
+    }
+
+    /// Copies what a column holds.
+    fn load(&mut self, column: usize, at: usize, len: usize) {
+        self.old[column][..len].copy_from_slice(&self.members[column][at..at + len]);
     }
 
     /// Chunk by chunk, from one column to the next.
