@@ -29,8 +29,8 @@ pub(crate) struct TraceArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     name: String,
-    /// Only stripe writes with rows written by this cycle. Can be given again.
-    #[arg(long, value_enum)]
+    /// Only stripe writes with rows written by these cycles, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
     cycle: Vec<TraceCycle>,
     /// Only of these stripes, from the first to before the second.
     #[arg(long, value_name = "FIRST..END", value_parser = parse_stripes)]
@@ -152,7 +152,8 @@ fn band_text(band: &BandStatus, policy: &str) -> String {
     }
     if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
         let margin = if band.is_by_margin() { ", within the margin" } else { "" };
-        text += &format!(" ({} or {}{margin})", format_nanoseconds(rmw_ns), format_nanoseconds(rcw_ns));
+        let [rmw, rcw] = [rmw_ns, rcw_ns].map(format_nanoseconds);
+        text += &format!(" (RMW {rmw}, RCW {rcw}{margin})");
     }
     text
 }

@@ -50,10 +50,10 @@ pub(crate) struct ExplainArgs {
     /// How partly written rows are written; if left out, the array's own, or what a new array would have.
     #[arg(long, value_parser = policy_parser())]
     policy: Option<&'static Policy>,
-    /// A column of the stripe that has no member: data columns count from 0, then parity. Can be given again.
-    #[arg(long, value_name = "COLUMN", value_parser = within(0..=MEMBERS_MAX - 1))]
+    /// Columns of the stripe that have no member, separated by commas: data columns count from 0, then parity.
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = within(0..=MEMBERS_MAX - 1))]
     missing: Vec<usize>,
-    /// What the disks are, for `--policy cost`: hdd or ssd for each, as typical ones of their kind.
+    /// What the disks are, for `--policy cost`: hdd or ssd for each, separated by commas, as typical ones of their kind.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "name")]
     classes: Vec<ClassChoice>,
 }

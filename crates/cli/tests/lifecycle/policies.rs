@@ -315,7 +315,8 @@ fn a_trace_tells_when_the_margin_decided() {
     let said = String::from_utf8(said.stdout).unwrap();
     let lines: Vec<_> = said.lines().collect();
     assert!(
-        lines[0].contains(" RCW rows 2-15 rmw=4 rcw=1 by cost (25.43 ms or 25.81 ms, within the margin)"),
+        lines[0]
+            .contains(" RCW rows 2-15 rmw=4 rcw=1 by cost (RMW 25.43 ms, RCW 25.81 ms, within the margin)"),
         "{said}"
     );
     assert!(!lines[1].contains("margin"), "{said}");

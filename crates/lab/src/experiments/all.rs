@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use stripewise_engine::plan::selection::POLICIES;
+
 use super::{
     Effort, Experiment, Points, Results,
     lines::{self, Line, Sizes},
@@ -37,11 +39,21 @@ const ARRAYS: [&Shape; 8] = [
     &shapes::RAID6_HYBRID,
     &shapes::RAID5_STEADY,
 ];
-const OTHERS: [&str; 3] = ["classic", "modthresh", "modified"];
+const COST: &str = "cost";
 /// What `cost` may be behind.
 const BEHIND: f64 = 0.97;
 /// What counts as ahead.
 const AHEAD: f64 = 1.03;
+
+/// All policies of the engine but `cost`.
+fn others() -> Vec<&'static str> {
+    POLICIES.iter().map(|policy| policy.name).filter(|name| *name != COST).collect()
+}
+
+/// The same, and `cost`.
+fn names() -> impl Iterator<Item = &'static str> {
+    others().into_iter().chain([COST])
+}
 
 fn sizes_kib(effort: Effort) -> Vec<u64> {
     let few = vec![4, 32, 64, 96, 128, 144, 192, 224];
@@ -58,7 +70,7 @@ fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64) -> Point {
 fn points(effort: Effort) -> Vec<Point> {
     let mut points = Vec::new();
     for shape in ARRAYS {
-        for name in OTHERS.into_iter().chain(["cost"]) {
+        for name in names() {
             points.extend(sizes_kib(effort).into_iter().map(|kib| point(effort, shape, name, kib)));
         }
     }
@@ -76,14 +88,15 @@ fn findings(results: &Results) -> Findings {
     let line = |(hue, name): (usize, &'static str)| {
         Line::new(name, hue, &sizes, |kib| point(results.effort, &shapes::RAID4S, name, kib))
     };
-    let raid4s: Vec<_> = OTHERS.into_iter().chain(["cost"]).enumerate().map(line).collect();
+    let raid4s: Vec<_> = names().enumerate().map(line).collect();
+    let cost = raid4s.last().expect("`cost` is among them");
     let evenly = Sizes::Even;
     Findings {
         claims,
         plots: vec![
             gains(&found),
             lines::throughput(("all-raid4s-throughput", "RAID4S"), evenly, &raid4s, results),
-            lines::latency(("all-raid4s-latency", "Latency of a write, RAID4S"), evenly, &raid4s[3], results),
+            lines::latency(("all-raid4s-latency", "Latency of a write, RAID4S"), evenly, cost, results),
             lines::utilisation(
                 ("all-raid4s-utilisation", "Members at work, RAID4S"),
                 evenly,
@@ -102,7 +115,7 @@ fn rate(results: &Results, shape: &'static Shape, name: &str, kib: u64) -> Optio
 /// `cost` over the best of the others at each size.
 fn gains_of(results: &Results, shape: &'static Shape) -> Option<Vec<(u64, f64)>> {
     let rate = |name: &str, kib| rate(results, shape, name, kib);
-    over_best(&sizes_kib(results.effort), "cost", &OTHERS, rate)
+    over_best(&sizes_kib(results.effort), COST, &others(), rate)
 }
 
 fn percent(ratio: f64) -> String {
@@ -139,10 +152,8 @@ fn ahead_somewhere(hybrids: &[&'static Shape], found: &BTreeMap<&str, Vec<(u64, 
 }
 
 fn summary(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Table {
-    let mut table = Table::new(
-        "cost against the best of classic, modthresh and modified",
-        &["array", "worst", "at KiB", "best", "at KiB"],
-    );
+    let title = format!("cost against the best of {}", others().join(", "));
+    let mut table = Table::new(title, &["array", "worst", "at KiB", "best", "at KiB"]);
     for shape in ARRAYS {
         let Some(ratios) = found.get(shape.id) else { continue };
         let (worst, best) = (smallest(ratios), largest(ratios));
@@ -154,13 +165,14 @@ fn summary(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Table {
 
 fn table(results: &Results, shape: &'static Shape) -> Table {
     let title = format!("{}: {}; MB/s", shape.name, shape.what);
-    let mut table = Table::new(title, &["KiB", "classic", "modthresh", "modified", "cost", "to the best"]);
+    let head: Vec<_> = ["KiB"].into_iter().chain(names()).chain(["to the best"]).collect();
+    let mut table = Table::new(title, &head);
     for kib in sizes_kib(results.effort) {
-        let rates = OTHERS.into_iter().chain(["cost"]).map(|name| rate(results, shape, name, kib));
+        let rates = names().map(|name| rate(results, shape, name, kib));
         let Some(rates) = rates.collect::<Option<Vec<_>>>() else { continue };
-        let best = rates[..OTHERS.len()].iter().copied().fold(0.0, f64::max);
-        let cells =
-            rates.iter().map(|rate| format!("{rate:.2}")).chain([percent(rates[OTHERS.len()] / best)]);
+        let Some((cost, others)) = rates.split_last() else { continue };
+        let best = others.iter().copied().fold(0.0, f64::max);
+        let cells = rates.iter().map(|rate| format!("{rate:.2}")).chain([percent(cost / best)]);
         table.rows.push(std::iter::once(kib.to_string()).chain(cells).collect());
     }
     table

@@ -7,11 +7,11 @@ use std::{
     path::Path,
 };
 
-use super::{Order, RunError, at, store};
+use super::{Order, RunError, at, shell_word, store};
 
 /// Makes the folder if it is not there. It is ours if it is empty, or if our setting or points are in it.
 pub(super) fn take(folder: &Path) -> Result<(), RunError> {
-    fs::create_dir_all(folder).map_err(at(folder))?;
+    make(folder)?;
     match Order::read(folder) {
         // Of experiments that this version does not have: ours all the same.
         Ok(_) | Err(RunError::Unknown(_)) => return Ok(()),
@@ -32,6 +32,33 @@ pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     Err(RunError::Occupied { folder: folder.to_owned(), lacks })
 }
 
+/// Makes a folder if it is not there.
+fn make(folder: &Path) -> Result<(), RunError> {
+    fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => RunError::NotAFolder { path: folder.to_owned() },
+        _ => at(folder)(error),
+    })
+}
+
+/// How a folder stands in which our setting is not.
+pub(super) fn without_results(folder: &Path) -> RunError {
+    let names = match names(folder) {
+        Err(RunError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return error,
+        Ok(names) => Some(names),
+    };
+    let run = format!("`stripewise lab run EXPERIMENT --out {}`", shell_word(&folder.display().to_string()));
+    let state = match names {
+        None => format!("is not there; {run} makes it"),
+        Some(names) if names.is_empty() => format!("holds no results of the laboratory yet; {run} puts some there"),
+        Some(names) if names.iter().any(|name| name == store::FILE) => {
+            "has points but no setting.json, which says of what they are; the command of that run writes it again".to_owned()
+        }
+        Some(_) => "holds other things, and no results of the laboratory; give the folder of a run".to_owned(),
+    };
+    RunError::NoResults { folder: folder.to_owned(), state }
+}
+
 /// What says of other folders whose they are.
 pub(crate) struct Mark {
     /// A file.
@@ -44,7 +71,7 @@ pub(crate) struct Mark {
 
 /// Makes a folder if it is not there. It is ours if it is empty, or if a file with our mark is in it.
 pub(crate) fn take_marked(folder: &Path, mark: &Mark) -> Result<(), RunError> {
-    fs::create_dir_all(folder).map_err(at(folder))?;
+    make(folder)?;
     // What an interruption may have left.
     let unfinished = Path::new(mark.file).with_extension("new");
     let is_free = names(folder)?.iter().all(|name| name == unfinished.as_os_str());

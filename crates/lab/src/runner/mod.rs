@@ -22,7 +22,7 @@ pub(crate) use files::replace;
 pub(crate) use files::{plot_file, points_file};
 pub(crate) use folder::{Mark, take_marked};
 pub(crate) use order::shell_word;
-pub use order::{Order, shell_line};
+pub use order::{Order, report_command, shell_line};
 pub use work::{Progress, program, report, run};
 
 use crate::experiments::{AnyOutcome, UnknownExperiment};
@@ -66,13 +66,26 @@ pub enum RunError {
         folder: PathBuf,
     },
     /// There is nothing to report.
-    #[error(
-        "{folder} holds no results of the laboratory (setting.json is not there); `stripewise lab run EXPERIMENT --out \
-         {folder}` puts some there"
-    )]
+    #[error("{folder} {state}")]
     NoResults {
         /// The folder.
         folder: PathBuf,
+        /// How it stands, and what can be done.
+        state: String,
+    },
+    /// A file, or something within one.
+    #[error("{path} is not in a folder, or is no folder; give a new or an empty one")]
+    NotAFolder {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Written by another version.
+    #[error(
+        "{path} is of another version of the laboratory; use that one for this folder, or give another folder"
+    )]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
     },
     /// Of a later version, or written by hand.
     #[error(transparent)]
@@ -82,5 +95,8 @@ pub enum RunError {
 /// An error of the file system at a path.
 pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
     let path = path.into();
-    move |source| RunError::Io { path, source }
+    move |source| match source.kind() {
+        io::ErrorKind::NotADirectory => RunError::NotAFolder { path },
+        _ => RunError::Io { path, source },
+    }
 }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunError, at, files::replace};
+use super::{RunError, at, files::replace, folder::without_results};
 use crate::{
     experiments::{Effort, Experiment, with_id},
     machine::Machine,
@@ -41,6 +41,12 @@ struct Written {
     machine: Machine,
 }
 
+/// What every version of the file has.
+#[derive(Deserialize)]
+struct Versioned {
+    stripewise_lab: u32,
+}
+
 impl Order {
     /// The command that runs it, but for the folder.
     pub fn command(&self) -> String {
@@ -73,19 +79,21 @@ impl Order {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(RunError::NoResults { folder: folder.to_owned() });
+                return Err(without_results(folder));
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(RunError::Foreign { path });
             }
             Err(error) => return Err(at(path)(error)),
         };
+        match serde_json::from_str(&text) {
+            Ok(Versioned { stripewise_lab: VERSION }) => {}
+            Ok(_) => return Err(RunError::OtherVersion { path }),
+            Err(_) => return Err(RunError::Foreign { path }),
+        }
         let Ok(written) = serde_json::from_str::<Written>(&text) else {
             return Err(RunError::Foreign { path });
         };
-        if written.stripewise_lab != VERSION {
-            return Err(RunError::Foreign { path });
-        }
         let order = Self {
             experiments: written.experiments.iter().map(|id| with_id(id)).collect::<Result<_, _>>()?,
             effort: if written.quick { Effort::Quick } else { Effort::Full },
@@ -94,6 +102,11 @@ impl Order {
         };
         Ok((order, written.program))
     }
+}
+
+/// The command that makes the report of a folder.
+pub fn report_command(folder: &Path) -> String {
+    format!("stripewise lab report {}", shell_word(&folder.display().to_string()))
 }
 
 /// Words as a shell takes them for a command's.

@@ -2,7 +2,7 @@
 //!
 //! The first line says whose file it is. Every other is a point with the fingerprint of everything that makes its outcome what
 //! it is: its key, the seed, and the program that measured it. A line without its end is what an interruption or a full
-//! disk leaves, and is cut off. A line that is no point is passed over, with a warning: its point is measured anew.
+//! disk leaves, and is cut off. A line that is no point is passed over, with a warning: a run measures its point anew.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -93,7 +93,7 @@ fn found(path: &Path, lines: &[u8], seed: u64, program: &str) -> Result<Found, R
             Ok(None) => {}
             // The header is line 1.
             Err(error) => found.warnings.push(format!(
-                "{}, line {}: passed over, it is damaged ({error}); its point is measured anew, and the line may be removed",
+                "{}, line {}: passed over, it is damaged ({error}); a run measures its point, if that is missing; the line may be removed",
                 path.display(),
                 index + 2
             )),

@@ -242,7 +242,15 @@ fn a_report_needs_a_folder_with_results() {
     let folder = tempfile::tempdir().unwrap();
     let told = |folder: &Path| report(folder).map(|_| ()).unwrap_err().to_string();
     assert!(told(folder.path()).contains("lab run EXPERIMENT --out"));
-    assert!(told(&folder.path().join("nowhere")).contains("holds no results"));
+    assert!(told(&folder.path().join("nowhere")).contains("nowhere is not there; `stripewise lab run"));
+    fs::write(folder.path().join("notes"), "").unwrap();
+    assert!(told(folder.path()).contains("holds other things"));
+    assert!(told(&folder.path().join("notes")).contains("no folder"));
+    fs::remove_file(folder.path().join("notes")).unwrap();
+    fs::write(folder.path().join("points.jsonl"), "").unwrap();
+    assert!(told(folder.path()).contains("has points but no setting.json"));
+    fs::write(folder.path().join("setting.json"), "{\"stripewise_lab\": 9}").unwrap();
+    assert!(told(folder.path()).contains("of another version"));
     fs::write(folder.path().join("setting.json"), "{}").unwrap();
     assert!(told(folder.path()).contains("not a file of the laboratory's"));
     fs::remove_file(folder.path().join("setting.json")).unwrap();

@@ -25,6 +25,14 @@ struct Kept {
     percent: u64,
 }
 
+/// The commands that follow an interruption.
+pub(super) struct After {
+    /// Goes on.
+    pub(super) resume: String,
+    /// Shows what there is.
+    pub(super) report: String,
+}
+
 /// Watches a run.
 #[derive(Clone)]
 pub(super) struct Watch(Arc<Mutex<Kept>>);
@@ -32,7 +40,7 @@ pub(super) struct Watch(Arc<Mutex<Kept>>);
 impl Watch {
     /// From now on a signal ends the program, with a word on what is kept. Finished points are in the folder already: one that
     /// is just being written down is there as a whole afterwards, or is cut off by the next run.
-    pub(super) fn begin(resume: String, clear: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
+    pub(super) fn begin(after: After, clear: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
         let interrupt = Interrupt::watch().context("signals cannot be watched for")?;
         let watch = Self(Arc::default());
         let watched = watch.clone();
@@ -41,7 +49,7 @@ impl Watch {
                 thread::sleep(LOOK_EVERY);
             }
             clear();
-            eprintln!("stripewise: {}", told(watched.kept(), &resume));
+            eprintln!("stripewise: {}", told(watched.kept(), &after));
             process::exit(INTERRUPTED);
         });
         Ok(watch)
@@ -59,10 +67,10 @@ impl Watch {
     }
 }
 
-fn told(Kept { points, points_total, percent }: Kept, resume: &str) -> String {
+fn told(Kept { points, points_total, percent }: Kept, After { resume, report }: &After) -> String {
     format!(
         "interrupted at {percent} % of the work: {points} of {points_total} points are finished and kept; `{resume}` goes \
-         on with the others, and `stripewise lab report` shows what there is"
+         on with the others, and `{report}` shows what there is"
     )
 }
 
@@ -73,8 +81,12 @@ mod tests {
     #[test]
     fn what_is_told_has_how_far_it_came_and_how_it_goes_on() {
         let kept = Kept { points: 3, points_total: 20, percent: 12 };
-        let text = told(kept, "stripewise lab run all --seed 1 --out results");
+        let [resume, report] =
+            ["stripewise lab run all --seed 1 --out results", "stripewise lab report results"];
+        let after = After { resume: resume.to_owned(), report: report.to_owned() };
+        let text = told(kept, &after);
         assert!(text.starts_with("interrupted at 12 % of the work: 3 of 20 points are finished and kept"));
         assert!(text.contains("`stripewise lab run all --seed 1 --out results` goes on"), "{text}");
+        assert!(text.contains("`stripewise lab report results` shows"), "{text}");
     }
 }

@@ -12,11 +12,11 @@ use stripewise_lab::{
     findings::LabReport,
     machine::Machine,
     report,
-    runner::{self, Order, Progress},
+    runner::{self, Order, Progress, report_command},
     validate::{self, Effort},
 };
 
-use self::interrupted::Watch;
+use self::interrupted::{After, Watch};
 use super::print_json;
 use crate::{
     args::{LabCommand, LabReportArgs, LabRunArgs, ValidateArgs},
@@ -59,9 +59,12 @@ fn list(json: bool) -> anyhow::Result<()> {
     if json {
         return print_json(&listed.collect::<Vec<_>>());
     }
-    for Listed { id, title, source, real_time, points, .. } in listed {
+    for Listed { id, title, source, real_time, points, quick_points } in listed {
         let marked = if real_time { ", in real time" } else { "" };
-        println!("{id:<18} {title} ({points} points{marked})\n{:<18} after {source}", "");
+        println!(
+            "{id:<18} {title} ({points} points{marked}; {quick_points} with --quick)\n{:<18} after {source}",
+            ""
+        );
     }
     println!(
         "\nRun some by their ids or by words with which ids begin. `all` is one experiment, over all arrays; '{EVERY}' is every \
@@ -85,7 +88,8 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
     let program = runner::program().context("the program's own file")?;
     let bar = Arc::new(progress::work_bar());
     let to_clear = bar.clone();
-    let watch = Watch::begin(order.command_in(&args.out), move || to_clear.finish_and_clear())?;
+    let after = After { resume: order.command_in(&args.out), report: report_command(&args.out) };
+    let watch = Watch::begin(after, move || to_clear.finish_and_clear())?;
     let report = runner::run(&order, &args.out, &program, &|progress| {
         watch.note(progress);
         move_on(&bar, progress);
