@@ -95,7 +95,7 @@ fn an_experiment_in_real_time_names_its_machine_and_is_taken_up_again() {
     };
     assert!(is_real_time("scalaraid-tail") && !is_real_time("raid4s-seq"), "{listed}");
     let text = String::from_utf8(lab(&["list"]).stdout).unwrap();
-    assert!(text.contains("in real time)"), "{text}");
+    assert!(text.contains("in real time; 3 with --quick)"), "{text}");
 
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();

@@ -9,6 +9,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     task::Poll,
     time::{Duration, Instant},
@@ -125,7 +126,7 @@ fn a_member_that_was_dropped_can_be_opened_again_at_once() {
     let runtime = Runtime::start(&RuntimeOptions { threads: 2, ..RuntimeOptions::default() }).unwrap();
     let (file, mut device) = file_device(MIB);
     for round in 0..50 {
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for worker in 0..2 {
             let (device, sender) = (device.clone(), sender.clone());
             let task = async move {
@@ -220,6 +221,29 @@ fn timers_and_other_workers_wake_tasks() {
     );
     assert_eq!(runtime.block_on(async move { event.wait().await }), 7);
     assert!(started.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
+fn a_task_that_sleeps_is_dropped_with_its_runtime() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let held = Arc::new(());
+    let seen = Arc::downgrade(&held);
+    let env = runtime.env();
+    let (sleeps, asleep) = mpsc::channel();
+    runtime.spawn_on(
+        0,
+        Box::pin(async move {
+            let sleep = env.sleep(Duration::from_secs(3600));
+            sleeps.send(()).unwrap();
+            sleep.await;
+            drop(held);
+        }),
+    );
+    asleep.recv().unwrap();
+    // What comes after it on this worker is done: it sleeps.
+    runtime.block_on(async {});
+    drop(runtime);
+    assert!(seen.upgrade().is_none(), "its memory is left");
 }
 
 #[test]
@@ -334,6 +358,8 @@ fn a_task_that_is_always_ready_lets_others_have_their_io() {
     let echo = std::thread::spawn(move || {
         let mut byte = [0];
         while theirs.read_exact(&mut byte).is_ok() {
+            // An answer that is there at once is taken at once, and nobody else has a turn.
+            std::thread::sleep(Duration::from_micros(200));
             theirs.write_all(&byte).unwrap();
         }
     });

@@ -152,8 +152,10 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     };
     let unfinished = LOCAL.take();
     reactor::remove();
-    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none.
+    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none. Who sleeps
+    // comes there too, once nobody has its waker; that must not be left to the end of the thread, when nobody looks.
     drop(unfinished);
+    drop(timer::take_all());
     loop {
         let woken = std::mem::take(&mut *inbox.runnables.lock());
         if woken.is_empty() {

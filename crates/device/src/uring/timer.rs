@@ -47,6 +47,11 @@ pub(super) fn expire(now: Instant, wakers: &mut Vec<Waker>) {
     });
 }
 
+/// Takes the wakers of all who still sleep on this thread, which ends.
+pub(super) fn take_all() -> Vec<Waker> {
+    TIMERS.take().wakers.into_values().collect()
+}
+
 /// Waits for a deadline on the worker that first polls it.
 pub(super) struct Sleep {
     deadline: Instant,
