@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use smallvec::smallvec;
 use stripewise_device::{
     Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags,
@@ -228,22 +229,23 @@ fn a_task_that_sleeps_is_dropped_with_its_runtime() {
     let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
     let held = Arc::new(());
     let seen = Arc::downgrade(&held);
-    let env = runtime.env();
-    let (sleeps, asleep) = mpsc::channel();
-    runtime.spawn_on(
-        0,
-        Box::pin(async move {
-            let sleep = env.sleep(Duration::from_secs(3600));
-            sleeps.send(()).unwrap();
-            sleep.await;
-            drop(held);
-        }),
-    );
-    asleep.recv().unwrap();
-    // What comes after it on this worker is done: it sleeps.
+    // Several at once have a queue of the task's own between it and the timers.
+    for sleeps in [1, 3] {
+        let (env, held) = (runtime.env(), held.clone());
+        runtime.spawn_on(
+            0,
+            Box::pin(async move {
+                let hour = |_| env.sleep(Duration::from_secs(3600));
+                (0..sleeps).map(hour).collect::<FuturesUnordered<_>>().collect::<Vec<_>>().await;
+                drop(held);
+            }),
+        );
+    }
+    drop(held);
+    // What comes after them on this worker is done: they sleep.
     runtime.block_on(async {});
     drop(runtime);
-    assert!(seen.upgrade().is_none(), "its memory is left");
+    assert!(seen.upgrade().is_none(), "their memory is left");
 }
 
 #[test]

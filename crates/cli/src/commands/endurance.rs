@@ -60,7 +60,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
                 warranty_margin_days: args.margin,
             },
         )?;
-        let said = args.warranty.and_then(past_warranty).into_iter().chain(spent_rating(name, args)?);
+        let said = args.warranty.and_then(past_warranty).into_iter().chain(spent_rating(name, args));
         client::tell(name, &said.collect::<Vec<_>>());
         return Ok(ExitCode::SUCCESS);
     }
@@ -89,20 +89,19 @@ fn past_warranty(end_s: u64) -> Option<String> {
 }
 
 /// What is to be said of a rating that allows no more than was written already.
-fn spent_rating(name: &str, args: &EnduranceArgs) -> anyhow::Result<Option<String>> {
-    let Some(rated) = args.tbw.filter(|rated| *rated > 0) else { return Ok(None) };
-    let status = client::status(name)?;
-    let written =
-        chosen(&status, args.device.as_deref())?.iter().map(|member| member.endurance.written_bytes).max();
-    let spent = written.filter(|written| *written >= rated);
-    Ok(spent.map(|written| {
+fn spent_rating(name: &str, args: &EnduranceArgs) -> Option<String> {
+    let rated = args.tbw.filter(|rated| *rated > 0)?;
+    // What was asked for is done: that this cannot be told is no error.
+    let status = client::status(name).ok()?;
+    let written = chosen(&status, args.device.as_deref()).ok()?.first()?.endurance.written_bytes;
+    (written >= rated).then(|| {
         format!(
             "{} were written to it already, so by a rating of {} it is worn out; if that is not meant, give the rating \
              with its unit, such as 600T",
             format_decimal_size(written),
             format_decimal_size(rated)
         )
-    }))
+    })
 }
 
 fn print_table(members: &[&MemberStatus]) {

@@ -176,7 +176,10 @@ mod tests {
     #[test]
     fn the_papers_figures_come_out() {
         let votes = |said: &str| -> Vec<String> {
-            said.lines().map(|line| line.trim().to_owned()).filter(|line| line.starts_with("disk")).collect()
+            said.lines()
+                .map(|line| line.trim().to_owned())
+                .filter(|line| line.starts_with("disk") && line.contains(" -> "))
+                .collect()
         };
         let figure7 = said("--level 4 --geometry 4+1 --policy modthresh --write 0:64K");
         let expected = ["disk 4 -> RMW", "disk 3 -> RCW", "disk 2 -> RCW", "disk 1 -> RCW", "disk 0 -> RMW"];

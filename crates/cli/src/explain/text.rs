@@ -52,14 +52,17 @@ fn draw_band(text: &mut String, stripe: &ExplainedStripe, explained: &ExplainedB
     let band = &explained.band;
     let partial = if band.partial { ", some blocks only in part" } else { "" };
     let _ = writeln!(text, "\n  rows {}{partial}", rows_text(&band.rows));
-    // The paper's loop counts down. Where nothing is to be read, nobody is asked.
-    let asked = if matches!(band.cycle.as_str(), "rmw" | "rcw") { &explained.votes[..] } else { &[] };
+    // The paper's loop counts down. Where there is nothing to count, nobody is asked.
+    let asked = if matches!(band.cycle.as_str(), "full" | "direct") { &[] } else { &explained.votes[..] };
     let mut votes: Vec<_> = asked.iter().zip(&stripe.columns).collect();
     votes.sort_by_key(|(vote, _)| std::cmp::Reverse(vote.disk));
     for (vote, column) in votes {
         if let Some(line) = vote_line(vote, column) {
             let _ = writeln!(text, "    {line}");
         }
+    }
+    if !asked.is_empty() {
+        let _ = writeln!(text, "    (disk -> RMW: RMW would read it; disk -> RCW: RCW would)");
     }
     let _ = writeln!(text, "    {}", chosen(explained, policy));
     if let (Some(rmw_ns), Some(rcw_ns)) = (band.rmw_ns, band.rcw_ns) {
@@ -125,8 +128,7 @@ fn draw_matrix(text: &mut String, stripe: &ExplainedStripe) {
     }
     let _ = writeln!(
         text,
-        "  (r read, t read beside the new, x into the XOR, xx old and new, _ its result, w write;\n  \
-         above, disk -> RMW: RMW would read it, disk -> RCW: RCW would)"
+        "  (r read, t read beside the new, x into the XOR, xx old and new, _ its result, w write)"
     );
 }
 

@@ -457,7 +457,8 @@ fn members_that_wear_out_too_early_are_told() {
     let words = "days before it should: 90 days after its warranty ends, on 2099-12-31.";
     assert!(status.contains(words), "{status}");
     // Less than was written already.
-    sandbox.ok("endurance a --tbw 1K", &members[1..2]);
+    let said = sandbox.run("endurance a --tbw 1K", &members[1..2]);
+    assert!(said.code == Some(0) && said.err.contains("already, so by a rating of 1"), "{said:?}");
     let status = sandbox.done("status");
     assert!(
         status.contains("m1 has been written ") && status.contains("% of what it is rated for"),

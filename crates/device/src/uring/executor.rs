@@ -152,10 +152,10 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     };
     let unfinished = LOCAL.take();
     reactor::remove();
-    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none. Who sleeps
-    // comes there too, once nobody has its waker; that must not be left to the end of the thread, when nobody looks.
+    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none. Who sleeps is
+    // woken into it, too: that its waker is dropped would not end a task that holds another one of its own.
     drop(unfinished);
-    drop(timer::take_all());
+    timer::take_all().into_iter().for_each(Waker::wake);
     loop {
         let woken = std::mem::take(&mut *inbox.runnables.lock());
         if woken.is_empty() {

@@ -226,5 +226,7 @@ impl Reactor {
                 slot.into_outcome(result).discard();
             }
         }
+        // To the worker's inbox, which drops them.
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

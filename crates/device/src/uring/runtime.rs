@@ -40,8 +40,8 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// Running workers. Dropping it stops and joins them; tasks that wait for I/O, time or a turn are dropped. One that waits for
-/// another task, and holds what its own waker is kept in, is left in memory: end those first (`Array::stop`).
+/// Running workers. Dropping it stops and joins them; tasks that wait for I/O, for time or for their turn are dropped. One
+/// that waits for another task alone may be left in memory: end those first (`Array::stop`).
 pub struct Runtime {
     env: Arc<UringEnv>,
     threads: Vec<JoinHandle<()>>,

@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
     future::Future,
     pin::Pin,
+    sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -18,14 +19,15 @@ thread_local! {
 struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
     wakers: BTreeMap<u64, Waker>,
-    next_id: u64,
 }
 
 impl Timers {
     fn add(&mut self, deadline: Instant) -> u64 {
-        self.next_id += 1;
-        self.heap.push(Reverse((deadline, self.next_id)));
-        self.next_id
+        // Of all threads: one that is dropped on another worker must not take that one's.
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        self.heap.push(Reverse((deadline, id)));
+        id
     }
 }
 

@@ -35,7 +35,9 @@ pub(super) fn take(folder: &Path) -> Result<(), RunError> {
 /// Makes a folder if it is not there.
 fn make(folder: &Path) -> Result<(), RunError> {
     fs::create_dir_all(folder).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => RunError::NotAFolder { path: folder.to_owned() },
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            RunError::NotAFolder { path: folder.to_owned() }
+        }
         _ => at(folder)(error),
     })
 }
@@ -50,8 +52,8 @@ pub(super) fn without_results(folder: &Path) -> RunError {
     let run = format!("`stripewise lab run EXPERIMENT --out {}`", shell_word(&folder.display().to_string()));
     let state = match names {
         None => format!("is not there; {run} makes it"),
-        Some(names) if names.is_empty() => format!("holds no results of the laboratory yet; {run} puts some there"),
-        Some(names) if names.iter().any(|name| name == store::FILE) => {
+        Some(names) if names.iter().all(|name| name == "setting.new") => format!("holds no results of the laboratory yet; {run} puts some there"),
+        Some(names) if names.iter().any(|name| name == store::FILE) && store::is_ours(folder).unwrap_or(false) => {
             "has points but no setting.json, which says of what they are; the command of that run writes it again".to_owned()
         }
         Some(_) => "holds other things, and no results of the laboratory; give the folder of a run".to_owned(),

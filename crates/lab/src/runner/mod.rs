@@ -73,8 +73,8 @@ pub enum RunError {
         /// How it stands, and what can be done.
         state: String,
     },
-    /// A file, or something within one.
-    #[error("{path} is not in a folder, or is no folder; give a new or an empty one")]
+    /// Nothing can be put there.
+    #[error("{path} is a file, or lies in one; give a new or an empty folder")]
     NotAFolder {
         /// As given.
         path: PathBuf,
@@ -95,8 +95,5 @@ pub enum RunError {
 /// An error of the file system at a path.
 pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RunError {
     let path = path.into();
-    move |source| match source.kind() {
-        io::ErrorKind::NotADirectory => RunError::NotAFolder { path },
-        _ => RunError::Io { path, source },
-    }
+    move |source| RunError::Io { path, source }
 }

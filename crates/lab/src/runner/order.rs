@@ -81,6 +81,10 @@ impl Order {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(without_results(folder));
             }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let state = "is no folder; give the folder of a run".to_owned();
+                return Err(RunError::NoResults { folder: folder.to_owned(), state });
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(RunError::Foreign { path });
             }

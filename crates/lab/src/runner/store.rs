@@ -93,7 +93,7 @@ fn found(path: &Path, lines: &[u8], seed: u64, program: &str) -> Result<Found, R
             Ok(None) => {}
             // The header is line 1.
             Err(error) => found.warnings.push(format!(
-                "{}, line {}: passed over, it is damaged ({error}); a run measures its point, if that is missing; the line may be removed",
+                "{}, line {}: passed over, it is damaged ({error}); the next run measures its point if no other line has it; the line may be removed",
                 path.display(),
                 index + 2
             )),

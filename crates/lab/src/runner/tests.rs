@@ -247,7 +247,7 @@ fn a_report_needs_a_folder_with_results() {
     assert!(told(folder.path()).contains("holds other things"));
     assert!(told(&folder.path().join("notes")).contains("no folder"));
     fs::remove_file(folder.path().join("notes")).unwrap();
-    fs::write(folder.path().join("points.jsonl"), "").unwrap();
+    fs::write(folder.path().join("points.jsonl"), "{\"stripewise_lab_points\":1}\n").unwrap();
     assert!(told(folder.path()).contains("has points but no setting.json"));
     fs::write(folder.path().join("setting.json"), "{\"stripewise_lab\": 9}").unwrap();
     assert!(told(folder.path()).contains("of another version"));

@@ -1,10 +1,17 @@
 //! Bare loops with a member lost, for operations within one column.
 
+use fastrand::Rng;
+use stripewise_device::memory;
 use stripewise_parity as parity;
 
 use super::{BareArray, generate};
 
 impl BareArray {
+    /// The column of an operation that the lost member holds.
+    pub(super) fn lost_column(&self, rng: &mut Rng) -> usize {
+        if self.fixed_parity { 0 } else { rng.usize(..self.members.len()) }
+    }
+
     /// Reads a column, or recovers it from the others and P.
     pub(super) fn read_without(&mut self, lost: usize, at: usize, column: usize, into: &mut [u8]) {
         if column != lost {
@@ -33,8 +40,14 @@ impl BareArray {
             self.update_around(lost, column, data);
             self.members[column][at..at + len].copy_from_slice(data);
         }
+        // Past the caches, where what is overwritten was not read.
+        let store = if column == lost {
+            memory::copy_uncached
+        } else {
+            |from: &[u8], to: &mut [u8]| to.copy_from_slice(from)
+        };
         for parity in (k..self.members.len()).filter(|parity| *parity != lost) {
-            self.members[parity][at..at + len].copy_from_slice(&self.old[parity][..len]);
+            store(&self.old[parity][..len], &mut self.members[parity][at..at + len]);
         }
     }
 

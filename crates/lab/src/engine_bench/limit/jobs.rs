@@ -16,7 +16,7 @@ impl BareArray {
     ) -> f64 {
         let stripes = (self.members[0].len() / self.chunk_bytes) as u64;
         let per_s = per_second(length, |done| one(self, (done % stripes) as usize));
-        per_s * self.chunk_bytes as f64 / self.whole_member_bytes as f64
+        per_s * self.chunk_bytes as f64 / self.job_bytes as f64
     }
 
     /// Reads all columns, makes the redundant ones anew, and tells whether they are the same.

@@ -1,5 +1,6 @@
 //! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that the engine
-//! cannot avoid, on buffers of the same sizes. What a member holds is copied to be looked at, as a device gives it.
+//! cannot avoid, on buffers of the same sizes. What a member holds is copied to be looked at, as a device gives it. With
+//! several threads all of them check or rebuild, where the engine has one task for a job.
 
 mod degraded;
 mod jobs;
@@ -11,7 +12,7 @@ use std::{sync::Barrier, thread};
 use fastrand::Rng;
 use memmap2::{Advice, MmapMut};
 use stripewise_device::{SharedBuf, memory};
-use stripewise_engine::geometry::Geometry;
+use stripewise_engine::geometry::{Geometry, Level};
 use stripewise_parity as parity;
 
 use super::{
@@ -26,7 +27,7 @@ pub(super) struct Limit(Vec<BareArray>);
 impl Limit {
     pub(super) fn new(threads: usize, geometry: &Geometry, member_bytes: usize) -> Self {
         let part = (member_bytes / threads).max(geometry.chunk_bytes());
-        Self((0..threads).map(|_| BareArray::new(geometry, part, member_bytes)).collect())
+        Self((0..threads).map(|_| BareArray::new(geometry, part)).collect())
     }
 
     /// Operations a second of one turn; none for what the loops do not know.
@@ -49,12 +50,14 @@ impl Limit {
 
 /// Members as plain memory, and the working buffers of one writer.
 struct BareArray {
-    /// Data columns, then redundant ones: which is on which member is the same for a bare loop.
+    /// Data columns, then redundant ones: which is on which member makes no difference to a bare loop.
     members: Vec<MmapMut>,
     data_columns: usize,
     chunk_bytes: usize,
-    /// Of a member of the whole array, of which this has a part.
-    whole_member_bytes: usize,
+    /// What a job goes over on each member of the whole array, of which this has a part.
+    job_bytes: usize,
+    /// Whether the member that is lost always holds data.
+    fixed_parity: bool,
     source: SharedBuf,
     /// Old content, by column.
     old: Vec<Vec<u8>>,
@@ -72,13 +75,14 @@ fn member(bytes: usize) -> MmapMut {
 }
 
 impl BareArray {
-    fn new(geometry: &Geometry, member_bytes: usize, whole_member_bytes: usize) -> Self {
+    fn new(geometry: &Geometry, member_bytes: usize) -> Self {
         let (chunk_bytes, count) = (geometry.chunk_bytes(), geometry.members());
         Self {
             members: (0..count).map(|_| member(member_bytes)).collect(),
             data_columns: geometry.data_columns(),
             chunk_bytes,
-            whole_member_bytes,
+            job_bytes: geometry.member_bytes() as usize,
+            fixed_parity: geometry.level() == Level::Raid4,
             source: source(geometry.stripe_bytes() as usize),
             old: vec![vec![1; chunk_bytes]; count],
             made: [vec![1; chunk_bytes], vec![1; chunk_bytes]],
@@ -92,7 +96,7 @@ impl BareArray {
                 let (at, first) = self.place(done, bytes, sequential, &mut rng);
                 let data = slice(&source, done, bytes);
                 match turn.is_degraded {
-                    true => self.write_without(rng.usize(..self.members.len()), at, first, &data),
+                    true => self.write_without(self.lost_column(&mut rng), at, first, &data),
                     false => self.write(at, first, &data),
                 }
             }),
@@ -101,7 +105,7 @@ impl BareArray {
                 let per_s = per_second(turn.length, |done| {
                     let (at, first) = self.place(done, bytes, sequential, &mut rng);
                     match turn.is_degraded {
-                        true => self.read_without(rng.usize(..self.members.len()), at, first, &mut block),
+                        true => self.read_without(self.lost_column(&mut rng), at, first, &mut block),
                         false => self.read(at, first, &mut block),
                     }
                 });
