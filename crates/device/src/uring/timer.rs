@@ -15,19 +15,26 @@ thread_local! {
     static TIMERS: RefCell<Timers> = RefCell::default();
 }
 
-#[derive(Default)]
 struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
     wakers: BTreeMap<u64, Waker>,
+    next_id: u64,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        // Of no other thread's ids: a sleep that is dropped on another worker must not take one of that worker's.
+        static THREADS: AtomicU64 = AtomicU64::new(0);
+        let next_id = THREADS.fetch_add(1, Ordering::Relaxed) << 40;
+        Self { heap: BinaryHeap::new(), wakers: BTreeMap::new(), next_id }
+    }
 }
 
 impl Timers {
     fn add(&mut self, deadline: Instant) -> u64 {
-        // Of all threads: one that is dropped on another worker must not take that one's.
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        self.heap.push(Reverse((deadline, id)));
-        id
+        self.next_id += 1;
+        self.heap.push(Reverse((deadline, self.next_id)));
+        self.next_id
     }
 }
 

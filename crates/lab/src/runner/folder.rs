@@ -12,24 +12,47 @@ use super::{Order, RunError, at, shell_word, store};
 /// Makes the folder if it is not there. It is ours if it is empty, or if our setting or points are in it.
 pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     make(folder)?;
-    match Order::read(folder) {
+    match Order::find(folder) {
         // Of experiments that this version does not have: ours all the same.
-        Ok(_) | Err(RunError::Unknown(_)) => return Ok(()),
-        Err(RunError::NoResults { .. }) => {}
+        Ok(Some(_)) | Err(RunError::Unknown(_)) => return Ok(()),
+        Ok(None) => {}
         Err(error) => return Err(error),
     }
+    match without_setting(folder)? {
+        Held::Nothing | Held::Points => Ok(()),
+        Held::Others => {
+            let lacks = "results of the laboratory (setting.json is not there)";
+            Err(RunError::Occupied { folder: folder.to_owned(), lacks })
+        }
+    }
+}
+
+/// What a folder holds in which our setting is not.
+enum Held {
+    Nothing,
+    Points,
+    Others,
+}
+
+fn without_setting(folder: &Path) -> Result<Held, RunError> {
     let names = names(folder)?;
-    let has_points = names.iter().any(|name| name == store::FILE);
-    // An interruption may have come before the setting was there.
-    let is_free = names.iter().all(|name| name == "setting.new" || name == store::FILE);
-    if is_free || (has_points && store::is_ours(folder)?) {
-        return Ok(());
+    let are_all = |ours: &[&str]| names.iter().all(|name| ours.iter().any(|own| name == own));
+    // An interruption may have come before the setting was there, or anything in the file of the points.
+    if are_all(&["setting.new"]) {
+        return Ok(Held::Nothing);
     }
-    if has_points {
-        return Err(RunError::Foreign { path: folder.join(store::FILE) });
+    if !names.iter().any(|name| name == store::FILE) {
+        return Ok(Held::Others);
     }
-    let lacks = "results of the laboratory (setting.json is not there)";
-    Err(RunError::Occupied { folder: folder.to_owned(), lacks })
+    if store::is_ours(folder)? {
+        return Ok(Held::Points);
+    }
+    let path = folder.join(store::FILE);
+    let is_empty = fs::metadata(&path).map_err(at(&path))?.len() == 0;
+    if is_empty && are_all(&["setting.new", store::FILE]) {
+        return Ok(Held::Nothing);
+    }
+    Err(RunError::Foreign { path })
 }
 
 /// Makes a folder if it is not there.
@@ -42,21 +65,26 @@ fn make(folder: &Path) -> Result<(), RunError> {
     })
 }
 
-/// How a folder stands in which our setting is not.
-pub(super) fn without_results(folder: &Path) -> RunError {
-    let names = match names(folder) {
-        Err(RunError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return error,
-        Ok(names) => Some(names),
-    };
+/// What is to be said of a folder in which our setting is not.
+pub(super) fn no_results(folder: &Path) -> RunError {
     let run = format!("`stripewise lab run EXPERIMENT --out {}`", shell_word(&folder.display().to_string()));
-    let state = match names {
-        None => format!("is not there; {run} makes it"),
-        Some(names) if names.iter().all(|name| name == "setting.new") => format!("holds no results of the laboratory yet; {run} puts some there"),
-        Some(names) if names.iter().any(|name| name == store::FILE) && store::is_ours(folder).unwrap_or(false) => {
-            "has points but no setting.json, which says of what they are; the command of that run writes it again".to_owned()
+    let state = match without_setting(folder) {
+        Err(RunError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            format!("is not there; {run} makes it")
         }
-        Some(_) => "holds other things, and no results of the laboratory; give the folder of a run".to_owned(),
+        Err(RunError::Io { source, .. }) if source.kind() == io::ErrorKind::NotADirectory => {
+            "is no folder; give the folder of a run".to_owned()
+        }
+        Err(error) => return error,
+        Ok(Held::Nothing) => format!("holds no results of the laboratory yet; {run} puts some there"),
+        Ok(Held::Points) => {
+            "has points but no setting.json, which says of what they are; the command of that run \
+                             writes it again"
+                .to_owned()
+        }
+        Ok(Held::Others) => {
+            "holds other things, and no results of the laboratory; give the folder of a run".to_owned()
+        }
     };
     RunError::NoResults { folder: folder.to_owned(), state }
 }

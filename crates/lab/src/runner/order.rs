@@ -4,7 +4,7 @@ use std::{ffi::OsString, fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{RunError, at, files::replace, folder::without_results};
+use super::{RunError, at, files::replace};
 use crate::{
     experiments::{Effort, Experiment, with_id},
     machine::Machine,
@@ -73,17 +73,13 @@ impl Order {
         replace(&folder.join(FILE), &(serde_json::to_string_pretty(&written).expect("plain fields") + "\n"))
     }
 
-    /// The order of a folder, and the program that ran it.
-    pub(super) fn read(folder: &Path) -> Result<(Self, String), RunError> {
+    /// The order of a folder, if it has one, and the program that ran it.
+    pub(super) fn find(folder: &Path) -> Result<Option<(Self, String)>, RunError> {
         let path = folder.join(FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(without_results(folder));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                let state = "is no folder; give the folder of a run".to_owned();
-                return Err(RunError::NoResults { folder: folder.to_owned(), state });
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(RunError::Foreign { path });
@@ -104,7 +100,7 @@ impl Order {
             seed: written.seed,
             machine: written.machine,
         };
-        Ok((order, written.program))
+        Ok(Some((order, written.program)))
     }
 }
 

@@ -107,7 +107,7 @@ pub fn run(
 /// # Errors
 /// As [`run`], and [`RunError::NoResults`].
 pub fn report(folder: &Path) -> Result<LabReport, RunError> {
-    let (order, program) = Order::read(folder)?;
+    let (order, program) = Order::find(folder)?.ok_or_else(|| folder::no_results(folder))?;
     report_of(&order, folder, &program)
 }
 
