@@ -184,7 +184,7 @@ impl Bytes {
     fn copy_out(&self, offset: usize, to: &mut [u8]) {
         let _part = within(Part::Copy);
         // SAFETY: both ranges are valid, and `to`, being exclusive, is not in the mapping.
-        unsafe { racing::copy(self.at(offset, to.len()), to.as_mut_ptr(), to.len()) }
+        unsafe { racing::copy_out(self.at(offset, to.len()), to.as_mut_ptr(), to.len()) }
     }
 
     fn copy_in(&self, offset: usize, from: &[u8]) {
@@ -215,12 +215,29 @@ pub fn copy_uncached(from: &[u8], to: &mut [u8]) {
     unsafe { racing::copy_uncached(from.as_ptr(), to.as_mut_ptr(), from.len()) }
 }
 
+/// Copies as [`MemoryDevice`] does what is read from it; for who measures beside it.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn copy_out(from: &[u8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len(), "a copy is as long as what it is of");
+    // SAFETY: both ranges are valid, and `to`, being exclusive, is apart from `from`.
+    unsafe { racing::copy_out(from.as_ptr(), to.as_mut_ptr(), from.len()) }
+}
+
 /// Copies that may run against each other. In Rust's own terms that would be a data race, which is undefined; so they are
 /// made by the C library behind the compiler's back, as the kernel or a controller would make them.
 mod racing {
     use std::hint::black_box;
 
     use libc::{c_int, c_void, size_t};
+
+    /// A line of the processor's caches.
+    #[cfg(target_arch = "x86_64")]
+    const LINE_BYTES: usize = 64;
+
+    #[cfg(target_arch = "x86_64")]
+    const PAGE_BYTES: usize = 4096;
 
     pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, size_t) -> *mut c_void;
@@ -236,7 +253,6 @@ mod racing {
     pub(super) unsafe fn copy_uncached(from: *const u8, to: *mut u8, len: usize) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
-        const LINE_BYTES: usize = 64;
         let lines = if to.addr().is_multiple_of(LINE_BYTES) { len / LINE_BYTES } else { 0 };
         for line in 0..lines {
             let at = line * LINE_BYTES;
@@ -257,6 +273,63 @@ mod racing {
         let done = lines * LINE_BYTES;
         // SAFETY: what is left of both ranges.
         unsafe { copy(from.add(done), to.add(done), len - done) };
+    }
+
+    /// Copies what may not be in a cache. A processor fetches ahead within a page, not past its end: one page after the other
+    /// takes a third longer than some side by side. That is so with registers of a whole line; with narrower ones, what is in a
+    /// cache would lose as much.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
+        const BLOCK_BYTES: usize = 4 * PAGE_BYTES;
+        let is_possible = to.addr().is_multiple_of(LINE_BYTES) && is_x86_feature_detected!("avx512f");
+        let blocks = if is_possible { len / BLOCK_BYTES } else { 0 };
+        for at in (0..blocks).map(|block| block * BLOCK_BYTES) {
+            // SAFETY: the block lies in both ranges, `to` is aligned, and the processor has what it takes.
+            unsafe { copy_four_pages(from.add(at), to.add(at)) };
+        }
+        let done = blocks * BLOCK_BYTES;
+        // SAFETY: what is left of both ranges.
+        unsafe { copy(from.add(done), to.add(done), len - done) };
+    }
+
+    /// Copies a line of each page, then the next of each. `to` is aligned to a line.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn copy_four_pages(from: *const u8, to: *mut u8) {
+        // SAFETY: the caller vouches for four pages at either address; the loop goes through the first, and the others lie
+        // at their distances.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "vmovdqu64 {a}, [{from} + {at}]",
+                "vmovdqu64 {b}, [{from} + {at} + {page}]",
+                "vmovdqu64 {c}, [{from} + {at} + 2 * {page}]",
+                "vmovdqu64 {d}, [{from} + {at} + 3 * {page}]",
+                "vmovdqa64 [{to} + {at}], {a}",
+                "vmovdqa64 [{to} + {at} + {page}], {b}",
+                "vmovdqa64 [{to} + {at} + 2 * {page}], {c}",
+                "vmovdqa64 [{to} + {at} + 3 * {page}], {d}",
+                "add {at}, {line}",
+                "cmp {at}, {page}",
+                "jne 2b",
+                from = in(reg) from,
+                to = in(reg) to,
+                at = inout(reg) 0_usize => _,
+                page = const PAGE_BYTES,
+                line = const LINE_BYTES,
+                a = out(zmm_reg) _,
+                b = out(zmm_reg) _,
+                c = out(zmm_reg) _,
+                d = out(zmm_reg) _,
+                options(nostack),
+            );
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { copy(from, to, len) };
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -314,6 +387,22 @@ mod tests {
         }
         let past = smallvec![IoBuf::zeroed(64).freeze()];
         assert!(block_on(device.write_uncached(1 << 16, past, WriteFlags::default())).is_err());
+    }
+
+    #[test]
+    fn long_reads_are_of_their_place_and_as_long_as_asked_for() {
+        let device = MemoryDevice::with_block_bytes("m", 1 << 17, 1);
+        let data: Vec<u8> = (0..1_u32 << 17).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        block_on(device.write(0, smallvec![IoBuf::copy_of(&data).freeze()], WriteFlags::default())).unwrap();
+        for (offset, len) in [(0, 16 << 10), (4096, 64 << 10), (1, 16 << 10), (63, 50_001), (0, 1 << 17)] {
+            let whole =
+                block_on(device.read(offset as u64, smallvec![IoBuf::with_len(len)])).into_one().unwrap();
+            assert!(whole[..] == data[offset..offset + len], "{len} bytes at {offset}");
+            let mut apart = vec![0; len + 3];
+            copy_out(&data[offset..offset + len], &mut apart[2..len + 2]);
+            assert!(apart[2..len + 2] == data[offset..offset + len], "{len} bytes at {offset}, not aligned");
+            assert!(apart[..2] == [0; 2] && apart[len + 2] == 0, "and nothing around them");
+        }
     }
 
     #[test]

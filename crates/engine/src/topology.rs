@@ -121,8 +121,8 @@ impl Member {
         let (bytes, at) = (bufs_len(&from), self.data_offset_bytes + offset_bytes);
         self.stats.count_write(cause, bytes as u64);
         let io = match class {
-            IoClass::Write => self.device.write_uncached(at, from, flags),
-            _ => self.device.write(at, from, flags),
+            IoClass::Rewrite => self.device.write(at, from, flags),
+            _ => self.device.write_uncached(at, from, flags),
         };
         self.meter.watch(class, bytes, io, Result::is_ok)
     }

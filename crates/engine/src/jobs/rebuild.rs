@@ -55,7 +55,7 @@ impl Shared {
         Ok(Filled { stripes, _rows: rows })
     }
 
-    /// The batch's content from one large read of each member. None if one of them failed.
+    /// The batch's content from one large read of each member that it takes. None if one of them failed.
     async fn fill_at_once(
         &self,
         topology: &Topology,
@@ -71,18 +71,27 @@ impl Shared {
                 .into_one()
                 .ok();
         }
-        let (chunks, failed) = self.read_chunks(topology, stripes.clone(), |member| member != slot).await;
+        // Which columns give the one that is filled, of those that are there.
+        let sources = |stripe: StripeIndex| {
+            let is_there = |c| topology.slots[self.geometry.member_of(stripe, c).0].primary.is_some();
+            Sources::choose(&self.geometry, self.geometry.column_of(stripe, slot), is_there)
+        };
+        let sources = stripes.clone().map(StripeIndex).map(sources).collect::<Option<Vec<_>>>()?;
+        let is_wanted = |stripe: StripeIndex, member| {
+            let sources = &sources[(stripe.0 - stripes.start) as usize];
+            sources.read.contains(&self.geometry.column_of(stripe, member))
+        };
+        let (chunks, failed) = self.read_chunks(topology, stripes.clone(), is_wanted).await;
         if !failed.is_empty() {
             return None;
         }
         let mut content = IoBuf::with_len(len);
         let chunk_bytes = self.geometry.chunk_bytes();
-        for (stripe, out) in stripes.clone().map(StripeIndex).zip(content.chunks_mut(chunk_bytes)) {
-            let column = |c: usize| chunks.of_member(stripe, self.geometry.member_of(stripe, c));
-            let wanted = self.geometry.column_of(stripe, slot);
-            let sources = Sources::choose(&self.geometry, wanted, |c| column(c).is_some())?;
-            let read: Vec<&[u8]> = sources.read.iter().filter_map(|c| column(*c)).collect();
-            recovery::solve(&self.geometry, wanted, &sources, &read, out);
+        let chunks_out = content.chunks_mut(chunk_bytes);
+        for ((stripe, sources), out) in stripes.clone().map(StripeIndex).zip(&sources).zip(chunks_out) {
+            let column = |c: &usize| chunks.of_member(stripe, self.geometry.member_of(stripe, *c));
+            let read = sources.read.iter().map(column).collect::<Option<Vec<_>>>()?;
+            recovery::solve(&self.geometry, self.geometry.column_of(stripe, slot), sources, &read, out);
         }
         Some(content)
     }

@@ -55,19 +55,24 @@ impl Batching {
     }
 }
 
-/// The chunks of some consecutive stripes, by member; members that are missing or could not be read have none.
+/// Chunks of some consecutive stripes, by member; members that are missing, or could not be read, have none.
 pub(super) struct Chunks {
-    pub(super) stripes: Range<u64>,
     chunk_bytes: usize,
-    bufs: Vec<Option<IoBuf>>,
+    members: Vec<Option<Run>>,
+}
+
+/// Consecutive chunks of one member.
+struct Run {
+    first_stripe: u64,
+    content: IoBuf,
 }
 
 impl Chunks {
     /// A member's chunk of a stripe.
     pub(super) fn of_member(&self, stripe: StripeIndex, member: MemberIndex) -> Option<&[u8]> {
-        let start = (stripe.0 - self.stripes.start) as usize * self.chunk_bytes;
-        let buf = self.bufs[member.0].as_ref()?;
-        Some(&buf[start..buf.len().min(start + self.chunk_bytes)])
+        let run = self.members[member.0].as_ref()?;
+        let start = stripe.0.checked_sub(run.first_stripe)? as usize * self.chunk_bytes;
+        run.content.get(start..run.content.len().min(start + self.chunk_bytes))
     }
 }
 
@@ -89,40 +94,37 @@ impl Shared {
         start..self.geometry.chunk_start(last) + self.geometry.chunk_len(last) as u64
     }
 
-    /// Reads the chunks of some consecutive stripes from every member for which `wanted`, all at once. Members that
-    /// fail come back as errors, by role.
+    /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to the last, so
+    /// that no member has more than one read. Members that fail come back as errors, by role.
     pub(super) async fn read_chunks(
         &self,
         topology: &Topology,
         stripes: Range<u64>,
-        wanted: impl Fn(MemberIndex) -> bool,
+        is_wanted: impl Fn(StripeIndex, MemberIndex) -> bool,
     ) -> (Chunks, Vec<(MemberIndex, IoError)>) {
-        let range = self.member_range(&stripes);
-        let len = (range.end - range.start) as usize;
         let reads: Vec<_> = (0..self.geometry.members())
             .map(|member| {
-                let primary =
-                    topology.slots[member].primary.as_ref().filter(|_| wanted(MemberIndex(member)))?;
-                Some(primary.read_as(IoClass::Other, range.start, smallvec![IoBuf::with_len(len)]))
+                let primary = topology.slots[member].primary.as_ref()?;
+                let mut wanted =
+                    stripes.clone().filter(|stripe| is_wanted(StripeIndex(*stripe), MemberIndex(member)));
+                let first_stripe = wanted.next()?;
+                let range = self.member_range(&(first_stripe..wanted.last().unwrap_or(first_stripe) + 1));
+                let into = smallvec![IoBuf::with_len((range.end - range.start) as usize)];
+                Some((first_stripe, primary.read_as(IoClass::Other, range.start, into)))
             })
             .collect();
-        let mut bufs = Vec::with_capacity(reads.len());
+        let mut members = Vec::with_capacity(reads.len());
         let mut failed = Vec::new();
         for (member, read) in reads.into_iter().enumerate() {
-            let result = match read {
-                None => None,
-                Some(read) => Some(read.await.into_one()),
+            let Some((first_stripe, read)) = read else {
+                members.push(None);
+                continue;
             };
-            bufs.push(match result {
-                Some(Err(error)) => {
-                    failed.push((MemberIndex(member), error));
-                    None
-                }
-                Some(Ok(buf)) => Some(buf),
-                None => None,
-            });
+            let content = read.await.into_one();
+            failed.extend(content.as_ref().err().map(|error| (MemberIndex(member), *error)));
+            members.push(content.ok().map(|content| Run { first_stripe, content }));
         }
-        (Chunks { stripes, chunk_bytes: self.geometry.chunk_bytes(), bufs }, failed)
+        (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, failed)
     }
 }
 

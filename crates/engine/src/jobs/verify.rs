@@ -105,7 +105,7 @@ impl Shared {
     pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Result<Vec<Mismatch>, ArrayError> {
         let _rows = self.lock_stripes(stripes.clone()).await;
         let topology = self.topology.load();
-        let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_| true).await;
+        let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_, _| true).await;
         let mut mismatches = Vec::new();
         for stripe in stripes.map(StripeIndex) {
             let found = match failed.is_empty() {
@@ -155,7 +155,7 @@ impl Shared {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
         let columns: SmallVec<[usize; 8]> = (0..self.geometry.members()).collect();
         let topology = self.topology.load();
-        let (_, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_| true).await;
+        let (_, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
         for (member, error) in &failed {
             if let Some(reader) = topology.slots[member.0].primary.clone() {
                 let column = self.geometry.column_of(stripe, *member);
@@ -167,7 +167,7 @@ impl Shared {
         if !failed.is_empty() && !self.read_only {
             self.heal_rows(&topology, stripe, &columns, rows).await?;
         }
-        let (chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_| true).await;
+        let (chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
         if !failed.is_empty() {
             return Err(ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() });
         }

@@ -30,7 +30,7 @@ impl BareArray {
             [_] => parity::p_gen(&data, p),
             _ => parity::pq_gen(&data, p, q),
         }
-        redundant.iter().zip(&self.made).all(|(found, made)| found == made)
+        redundant.iter().zip(&self.made).all(|(found, made)| found[..] == made[..])
     }
 
     /// Makes one column, another one in each stripe, of as few others as it takes.

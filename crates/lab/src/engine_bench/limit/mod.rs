@@ -11,7 +11,7 @@ use std::{sync::Barrier, thread};
 
 use fastrand::Rng;
 use memmap2::{Advice, MmapMut};
-use stripewise_device::{SharedBuf, memory};
+use stripewise_device::{IoBuf, SharedBuf, memory};
 use stripewise_engine::geometry::{Geometry, Level};
 use stripewise_parity as parity;
 
@@ -60,9 +60,9 @@ struct BareArray {
     fixed_parity: bool,
     source: SharedBuf,
     /// Old content, by column.
-    old: Vec<Vec<u8>>,
+    old: Vec<IoBuf>,
     /// What is made of it, by redundant column.
-    made: [Vec<u8>; 2],
+    made: [IoBuf; 2],
 }
 
 /// Memory with pages of the same size as a memory member's. Written once, so that no page fault falls into the
@@ -84,8 +84,8 @@ impl BareArray {
             job_bytes: geometry.member_bytes() as usize,
             fixed_parity: geometry.level() == Level::Raid4,
             source: source(geometry.stripe_bytes() as usize),
-            old: vec![vec![1; chunk_bytes]; count],
-            made: [vec![1; chunk_bytes], vec![1; chunk_bytes]],
+            old: (0..count).map(|_| IoBuf::zeroed(chunk_bytes)).collect(),
+            made: [IoBuf::zeroed(chunk_bytes), IoBuf::zeroed(chunk_bytes)],
         }
     }
 
@@ -101,7 +101,7 @@ impl BareArray {
                 }
             }),
             Work::Read { bytes, sequential } => {
-                let mut block = vec![0; bytes];
+                let mut block = IoBuf::zeroed(bytes);
                 let per_s = per_second(turn.length, |done| {
                     let (at, first) = self.place(done, bytes, sequential, &mut rng);
                     match turn.is_degraded {
@@ -181,7 +181,7 @@ impl BareArray {
 
     /// Copies what a column holds.
     fn load(&mut self, column: usize, at: usize, len: usize) {
-        self.old[column][..len].copy_from_slice(&self.members[column][at..at + len]);
+        memory::copy_out(&self.members[column][at..at + len], &mut self.old[column][..len]);
     }
 
     /// Chunk by chunk, from one column to the next.
@@ -189,7 +189,7 @@ impl BareArray {
         for (index, part) in into.chunks_mut(self.chunk_bytes).enumerate() {
             let (column, stripe) = ((first + index) % self.data_columns, (first + index) / self.data_columns);
             let at = at + stripe * self.chunk_bytes;
-            part.copy_from_slice(&self.members[column][at..at + part.len()]);
+            memory::copy_out(&self.members[column][at..at + part.len()], part);
         }
     }
 }
@@ -197,7 +197,7 @@ impl BareArray {
 type Columns = std::ops::Range<usize>;
 
 /// Read-modify-write of the parity.
-fn update(redundant: &mut [Vec<u8>], old: &[Vec<u8>], new: &[&[u8]], columns: Columns, len: usize) {
+fn update(redundant: &mut [IoBuf], old: &[IoBuf], new: &[&[u8]], columns: Columns, len: usize) {
     for (column, new) in columns.zip(new) {
         let old = &old[column][..len];
         match redundant {
@@ -209,7 +209,7 @@ fn update(redundant: &mut [Vec<u8>], old: &[Vec<u8>], new: &[&[u8]], columns: Co
 }
 
 /// Parity of all data, old and new.
-fn generate(redundant: &mut [Vec<u8>], old: &[Vec<u8>], new: &[&[u8]], columns: Columns, len: usize) {
+fn generate(redundant: &mut [IoBuf], old: &[IoBuf], new: &[&[u8]], columns: Columns, len: usize) {
     let content = |column: usize| match column.checked_sub(columns.start).and_then(|index| new.get(index)) {
         Some(new) => *new,
         None => &old[column][..len],
