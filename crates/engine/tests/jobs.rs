@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use common::{Lab, Shape};
 use stripewise_device::Device;
 use stripewise_engine::{
-    AssembleOptions, JobKind, JobOutcome, MemberStatsReport, SpeedLimits, geometry::Level,
+    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberStatsReport, SpeedLimits, geometry::Level,
 };
 use stripewise_sim::SimMember;
 
@@ -78,6 +78,28 @@ fn what_a_rebuild_writes_is_counted_apart() {
     let (clients, jobs, _) = written(&lab);
     assert!(before > 0, "clients wrote");
     assert_eq!((clients, jobs), (before, member_bytes));
+}
+
+/// With two parities one member more than needed is there: in each stripe it is another one, and stays unread.
+#[test]
+fn a_rebuild_reads_as_few_members_as_it_takes() {
+    const RAID6: Shape = Shape { level: Level::Raid6, members: 6, chunk_bytes: 64 << 10 };
+    let mut lab = Lab::with_member_bytes(11, RAID6, MEMBER_BYTES);
+    lab.run_clients(2, 20);
+    let spare: Arc<dyn Device> = lab.world.add_member("spare", MEMBER_BYTES);
+    let array = lab.array.clone();
+    let before = lab.world.run(async move {
+        array.fail("m2").await.unwrap();
+        let before = array.report().await;
+        array.add(spare).await.unwrap();
+        before
+    });
+    lab.wait_for_jobs();
+    let array = lab.array.clone();
+    let after = lab.world.run(async move { array.report().await });
+    let read = |report: &ArrayReport| -> u64 { report.members.iter().map(|m| m.stats.read_bytes).sum() };
+    assert_eq!(read(&after) - read(&before), 4 * after.geometry.member_bytes());
+    lab.check_all();
 }
 
 #[test]

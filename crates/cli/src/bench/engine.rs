@@ -31,6 +31,8 @@ use crate::{
 const TURNS_MAX: usize = 1000;
 /// More would be a load that no client makes of one thread.
 const QUEUE_MAX: usize = 1024;
+/// More would be no more out of the caches.
+const SOURCE_BYTES_MAX: u64 = 1 << 30;
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -58,6 +60,10 @@ pub(crate) struct EngineBench {
     /// so that it waits for those before it on its thread.
     #[arg(long, default_value_t = 1, value_parser = within(1..=QUEUE_MAX))]
     pub(crate) queue: usize,
+    /// Data that each thread's writes are taken from, one part after the other, and no less than a stripe: by default neither
+    /// all in cache nor the bottleneck.
+    #[arg(long, default_value = "4M", value_parser = parse_source)]
+    pub(crate) source: u64,
     /// How long each turn is: seconds, or a number with ms, s, m or h.
     #[arg(long, default_value = "0.5", value_parser = parse_time)]
     pub(crate) seconds: Duration,
@@ -90,6 +96,12 @@ pub(crate) struct EngineBench {
     pub(crate) out: Option<PathBuf>,
 }
 
+fn parse_source(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    let fits = (1..=SOURCE_BYTES_MAX).contains(&bytes);
+    fits.then_some(bytes).ok_or_else(|| format!("'{text}': give from 1 to 1G"))
+}
+
 /// Reads one of several things by its name. Help and completions list the names.
 fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [T; N],
@@ -113,6 +125,7 @@ impl EngineBench {
             members: self.members,
             threads: self.threads.clone(),
             queue: self.queue,
+            source_bytes: self.source,
             turn: self.seconds,
             turns: self.turns,
             cases: or_default(&self.case, &Case::USUAL),

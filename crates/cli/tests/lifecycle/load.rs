@@ -262,7 +262,7 @@ fn a_load_ends_with_its_command_or_its_array() {
 #[test]
 fn the_engine_benchmark_writes_a_report_of_all_that_was_asked_for() {
     let sandbox = Sandbox::new();
-    let asked = "bench engine --size 32M --seconds 20ms --turns 1 --raid-devices 3,5 --threads 1,2 --queue 4 --locking orig \
+    let asked = "bench engine --size 32M --seconds 20ms --turns 1 --raid-devices 3,5 --threads 1,2 --queue 4 --source 1M --locking orig \
                  --locking default --latency --parts --case full-stripe --out";
     let folder = tempfile::tempdir().unwrap();
     let theirs = folder.path().join("report.html");
@@ -297,7 +297,14 @@ fn the_engine_benchmark_writes_a_report_of_all_that_was_asked_for() {
     assert_eq!(keys, [of(3), of(5)].concat());
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     let page = read("report.html");
-    for told in ["2+1, 4+1", "1, 2, each with 4 under way", "--queue 4", "GiB", "cores to use"] {
+    for told in [
+        "2+1, 4+1",
+        "1, 2, each with 4 under way",
+        "from 1024 KiB of data",
+        "--queue 4",
+        "GiB",
+        "cores to use",
+    ] {
         assert!(page.contains(told), "{told}: {page}");
     }
     assert!(page.matches("<svg").count() == 12 && !page.contains("NaN"), "{page}");
@@ -317,6 +324,7 @@ fn with_several_under_way_an_operation_waits_for_those_before_it() {
     // Each of 32 is asked for together with 31 others of its thread.
     assert!(of_queue(32) > 4 * of_queue(1));
     sandbox.fails(2, "bench engine --queue 0", &[""; 0], &["from 1 to 1024"]);
+    sandbox.fails(2, "bench engine --source 2G", &[""; 0], &["from 1 to 1G"]);
 }
 
 #[test]

@@ -25,10 +25,6 @@ use super::{
     turn::{BATCH, Latencies, Turn},
 };
 
-/// Source data of each thread's clients that rotates, so that it is neither all in cache nor the bottleneck: 4 MiB, or an
-/// operation's data, if that is more.
-const SOURCE_BYTES: usize = 4 << 20;
-
 /// Which client it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seat {
@@ -127,9 +123,9 @@ async fn in_parts<T>(operation: impl Future<Output = T>) -> T {
     .await
 }
 
-/// The data of a thread's clients, for operations of no more than so many bytes.
-pub(super) fn source(bytes_max: usize) -> SharedBuf {
-    let mut source = IoBuf::with_len(SOURCE_BYTES.max(bytes_max));
+/// The data of a thread's clients.
+pub(super) fn source(bytes: usize) -> SharedBuf {
+    let mut source = IoBuf::with_len(bytes);
     Rng::with_seed(1).fill(&mut source);
     source.freeze()
 }

@@ -103,8 +103,10 @@ impl<'a> Bench<'a> {
         let variants = variants(options, members, &runtime)?;
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
-        let limit = has_limit.then(|| Limit::new(threads, geometry, options.member_bytes as usize));
-        let sources = (0..threads).map(|_| source(geometry.stripe_bytes() as usize)).collect();
+        let source_bytes = options.source_bytes.max(geometry.stripe_bytes()) as usize;
+        let limit =
+            has_limit.then(|| Limit::new(threads, geometry, options.member_bytes as usize, source_bytes));
+        let sources = (0..threads).map(|_| source(source_bytes)).collect();
         Ok(Self { options, variants, limit, sources, runtime, _pinned: pinned })
     }
 

@@ -28,6 +28,8 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Operations under way for each thread.
     pub queue: usize,
+    /// Bytes of the data that each thread's clients write from, one part after the other; no less than an operation's.
+    pub source_bytes: u64,
     /// How long each turn is.
     pub turn: Duration,
     /// Turns that count, of each that is compared and of the limit; one before them warms all up.
@@ -59,6 +61,7 @@ impl Default for Options {
             members: MemberKind::Memory,
             threads: vec![1],
             queue: 1,
+            source_bytes: 4 << 20,
             turn: Duration::from_millis(500),
             turns: 7,
             cases: Case::USUAL.to_vec(),

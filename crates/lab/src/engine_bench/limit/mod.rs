@@ -25,9 +25,9 @@ use super::{
 pub(super) struct Limit(Vec<BareArray>);
 
 impl Limit {
-    pub(super) fn new(threads: usize, geometry: &Geometry, member_bytes: usize) -> Self {
+    pub(super) fn new(threads: usize, geometry: &Geometry, member_bytes: usize, source_bytes: usize) -> Self {
         let part = (member_bytes / threads).max(geometry.chunk_bytes());
-        Self((0..threads).map(|_| BareArray::new(geometry, part)).collect())
+        Self((0..threads).map(|_| BareArray::new(geometry, part, source_bytes)).collect())
     }
 
     /// Operations a second of one turn; none for what the loops do not know.
@@ -75,7 +75,7 @@ fn member(bytes: usize) -> MmapMut {
 }
 
 impl BareArray {
-    fn new(geometry: &Geometry, member_bytes: usize) -> Self {
+    fn new(geometry: &Geometry, member_bytes: usize, source_bytes: usize) -> Self {
         let (chunk_bytes, count) = (geometry.chunk_bytes(), geometry.members());
         Self {
             members: (0..count).map(|_| member(member_bytes)).collect(),
@@ -83,7 +83,7 @@ impl BareArray {
             chunk_bytes,
             job_bytes: geometry.member_bytes() as usize,
             fixed_parity: geometry.level() == Level::Raid4,
-            source: source(geometry.stripe_bytes() as usize),
+            source: source(source_bytes),
             old: (0..count).map(|_| IoBuf::zeroed(chunk_bytes)).collect(),
             made: [IoBuf::zeroed(chunk_bytes), IoBuf::zeroed(chunk_bytes)],
         }

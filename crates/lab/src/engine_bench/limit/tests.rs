@@ -12,7 +12,7 @@ const STRIPES: usize = 4;
 fn bare(level: Level, members: usize) -> BareArray {
     let member_bytes = STRIPES * CHUNK_BYTES;
     let geometry = Geometry::new(level, members, CHUNK_BYTES as u32, member_bytes as u64, 512);
-    BareArray::new(&geometry.expect("a possible shape"), member_bytes)
+    BareArray::new(&geometry.expect("a possible shape"), member_bytes, CHUNK_BYTES)
 }
 
 fn block(rng: &mut Rng, len: usize) -> Vec<u8> {
