@@ -60,8 +60,8 @@ pub(crate) struct EngineBench {
     /// so that it waits for those before it on its thread.
     #[arg(long, default_value_t = 1, value_parser = within(1..=QUEUE_MAX))]
     pub(crate) queue: usize,
-    /// Data that each thread's writes are taken from, one part after the other, and no less than a stripe: by default neither
-    /// all in cache nor the bottleneck.
+    /// Data that each thread's writes are taken from, one part after the other: by default neither all in cache nor
+    /// the bottleneck. No less than a write has.
     #[arg(long, default_value = "4M", value_parser = parse_source)]
     pub(crate) source: u64,
     /// How long each turn is: seconds, or a number with ms, s, m or h.

@@ -40,6 +40,16 @@ pub(super) enum Work {
     Rebuild,
 }
 
+impl Work {
+    /// What a client writes at once.
+    pub(super) fn written_bytes(self) -> Option<usize> {
+        match self {
+            Self::Write { bytes, .. } => Some(bytes),
+            Self::Read { .. } | Self::Check | Self::Rebuild => None,
+        }
+    }
+}
+
 impl Case {
     /// All, those that leave a member lost at the end.
     pub const ALL: [Self; 10] = [

@@ -103,7 +103,8 @@ impl<'a> Bench<'a> {
         let variants = variants(options, members, &runtime)?;
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
-        let source_bytes = options.source_bytes.max(geometry.stripe_bytes()) as usize;
+        let largest = options.cases.iter().filter_map(|case| case.work(geometry).written_bytes()).max();
+        let source_bytes = largest.unwrap_or(0).max(options.source_bytes as usize);
         let limit =
             has_limit.then(|| Limit::new(threads, geometry, options.member_bytes as usize, source_bytes));
         let sources = (0..threads).map(|_| source(source_bytes)).collect();
