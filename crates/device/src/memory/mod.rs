@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)]
 
+mod racing;
+
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::{
@@ -223,127 +225,6 @@ pub fn copy_out(from: &[u8], to: &mut [u8]) {
     assert_eq!(from.len(), to.len(), "a copy is as long as what it is of");
     // SAFETY: both ranges are valid, and `to`, being exclusive, is apart from `from`.
     unsafe { racing::copy_out(from.as_ptr(), to.as_mut_ptr(), from.len()) }
-}
-
-/// Copies that may run against each other. In Rust's own terms that would be a data race, which is undefined; so they are
-/// made by the C library behind the compiler's back, as the kernel or a controller would make them.
-mod racing {
-    use std::hint::black_box;
-
-    use libc::{c_int, c_void, size_t};
-
-    /// A line of the processor's caches.
-    #[cfg(target_arch = "x86_64")]
-    const LINE_BYTES: usize = 64;
-
-    #[cfg(target_arch = "x86_64")]
-    const PAGE_BYTES: usize = 4096;
-
-    pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-        type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, size_t) -> *mut c_void;
-        let copy: Copy = black_box(libc::memcpy);
-        // SAFETY: the caller vouches for both ranges, and that they are apart.
-        unsafe { copy(to.cast(), from.cast(), len) };
-    }
-
-    /// Copies past the caches, with stores that are machine code of the library's own: as [`copy`] in what they may race
-    /// with. Memory that is not in a cache need not be read before it is overwritten then, which makes a copy to it
-    /// faster by a quarter to a half; one to memory that is in a cache gets slower by as much.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) unsafe fn copy_uncached(from: *const u8, to: *mut u8, len: usize) {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-
-        let lines = if to.addr().is_multiple_of(LINE_BYTES) { len / LINE_BYTES } else { 0 };
-        for line in 0..lines {
-            let at = line * LINE_BYTES;
-            // SAFETY: the line lies in both ranges, and `to` is aligned.
-            unsafe {
-                let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
-                let quarters = [0, 1, 2, 3].map(|quarter| _mm_loadu_si128(from.add(quarter)));
-                quarters
-                    .into_iter()
-                    .enumerate()
-                    .for_each(|(i, quarter)| _mm_stream_si128(to.add(i), quarter));
-            }
-        }
-        if lines > 0 {
-            // SAFETY: part of every such processor. Whoever learns that the copy is done sees it.
-            unsafe { _mm_sfence() };
-        }
-        let done = lines * LINE_BYTES;
-        // SAFETY: what is left of both ranges.
-        unsafe { copy(from.add(done), to.add(done), len - done) };
-    }
-
-    /// Copies what may not be in a cache. A processor fetches ahead within a page, not past its end: one page after the other
-    /// takes a third longer than some side by side. That is so with registers of a whole line; with narrower ones, what is in a
-    /// cache would lose as much.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
-        const BLOCK_BYTES: usize = 4 * PAGE_BYTES;
-        let is_possible = to.addr().is_multiple_of(LINE_BYTES) && is_x86_feature_detected!("avx512f");
-        let blocks = if is_possible { len / BLOCK_BYTES } else { 0 };
-        for at in (0..blocks).map(|block| block * BLOCK_BYTES) {
-            // SAFETY: the block lies in both ranges, `to` is aligned, and the processor has what it takes.
-            unsafe { copy_four_pages(from.add(at), to.add(at)) };
-        }
-        let done = blocks * BLOCK_BYTES;
-        // SAFETY: what is left of both ranges.
-        unsafe { copy(from.add(done), to.add(done), len - done) };
-    }
-
-    /// Copies a line of each page, then the next of each. `to` is aligned to a line.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn copy_four_pages(from: *const u8, to: *mut u8) {
-        // SAFETY: the caller vouches for four pages at either address; the loop goes through the first, and the others lie
-        // at their distances.
-        unsafe {
-            std::arch::asm!(
-                "2:",
-                "vmovdqu64 {a}, [{from} + {at}]",
-                "vmovdqu64 {b}, [{from} + {at} + {page}]",
-                "vmovdqu64 {c}, [{from} + {at} + 2 * {page}]",
-                "vmovdqu64 {d}, [{from} + {at} + 3 * {page}]",
-                "vmovdqa64 [{to} + {at}], {a}",
-                "vmovdqa64 [{to} + {at} + {page}], {b}",
-                "vmovdqa64 [{to} + {at} + 2 * {page}], {c}",
-                "vmovdqa64 [{to} + {at} + 3 * {page}], {d}",
-                "add {at}, {line}",
-                "cmp {at}, {page}",
-                "jne 2b",
-                from = in(reg) from,
-                to = in(reg) to,
-                at = inout(reg) 0_usize => _,
-                page = const PAGE_BYTES,
-                line = const LINE_BYTES,
-                a = out(zmm_reg) _,
-                b = out(zmm_reg) _,
-                c = out(zmm_reg) _,
-                d = out(zmm_reg) _,
-                options(nostack),
-            );
-        }
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(super) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: as the caller vouches.
-        unsafe { copy(from, to, len) };
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(super) unsafe fn copy_uncached(from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: as the caller vouches.
-        unsafe { copy(from, to, len) };
-    }
-
-    pub(super) unsafe fn zero(to: *mut u8, len: usize) {
-        type Set = unsafe extern "C" fn(*mut c_void, c_int, size_t) -> *mut c_void;
-        let set: Set = black_box(libc::memset);
-        // SAFETY: the caller vouches for the range.
-        unsafe { set(to.cast(), 0, len) };
-    }
 }
 
 #[cfg(test)]
