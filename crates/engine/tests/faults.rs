@@ -280,6 +280,43 @@ fn a_second_latent_error_during_rebuild_does_not_write_garbage() {
     assert_eq!(bench.in_sync(), [true, false, true, true], "the half-filled member is not taken for whole");
 }
 
+/// Sectors of several members, in rows of their own: some are of chunks that the rebuild wants, some of those that it can do
+/// without.
+#[test]
+fn a_rebuild_goes_around_blocks_that_cannot_be_read() {
+    let level6 = |chunk_bytes| Shape { level: Level::Raid6, members: 6, chunk_bytes };
+    let mirrors = Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 };
+    for shape in [level6(16 << 10), level6(32 << 10), level6(64 << 10), mirrors] {
+        let mut bench = bench(17, shape);
+        let capacity = bench.array.geometry().capacity_bytes() as usize;
+        for block in 0..capacity / 4096 {
+            bench.write(block as u64 * 4096, (block % 251) as u8 + 1, 4096).unwrap();
+        }
+        let content = bench.read(0, capacity).unwrap();
+        bench.faults[2].set_gone(true);
+        bench.write(0, content[0], 4096).unwrap();
+        let others = (0..shape.members).filter(|member| *member != 2);
+        for (index, member) in others.enumerate() {
+            for at in (index as u64 * 4096..1 << 20).step_by(220 << 10) {
+                bench.faults[member].add(latent_error((1 << 20) + at..(1 << 20) + at + 512));
+            }
+        }
+        let (spare, sim, _) = bench.spare("spare");
+        let array = bench.array.clone();
+        bench.world.run(async move {
+            array.add(spare).await.unwrap();
+            array.wait_for_jobs().await;
+        });
+        let job = bench.array.last_job().unwrap();
+        assert_eq!(job.outcome, Some(stripewise_engine::JobOutcome::Done), "{shape:?}: {job:?}");
+        // What could not be read is mended in passing; unmended, each further read of it would count against its member.
+        bench.world.run_for(std::time::Duration::from_secs(3));
+        assert!(bench.read(0, capacity).unwrap() == content, "{shape:?}");
+        bench.sims[2] = sim;
+        common::check_parity(bench.array.geometry(), &bench.sims);
+    }
+}
+
 #[test]
 fn scrub_finds_and_mends_what_was_changed_behind_its_back() {
     for shape in [RAID5, RAID6, Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 }] {

@@ -1,7 +1,7 @@
 //! `stripewise bench engine` as it is asked for on the command line; what it does is the laboratory's
 //! ([`stripewise_lab::engine_bench`]).
 
-use std::{path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::{
@@ -31,8 +31,8 @@ use crate::{
 const TURNS_MAX: usize = 1000;
 /// More would be a load that no client makes of one thread.
 const QUEUE_MAX: usize = 1024;
-/// More would be no more out of the caches.
-const SOURCE_BYTES_MAX: u64 = 1 << 30;
+/// Less would be no write; more is for each thread, too, and should leave room for members.
+const SOURCE_BYTES: RangeInclusive<u64> = 4 << 10..=256 << 20;
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -60,8 +60,8 @@ pub(crate) struct EngineBench {
     /// so that it waits for those before it on its thread.
     #[arg(long, default_value_t = 1, value_parser = within(1..=QUEUE_MAX))]
     pub(crate) queue: usize,
-    /// Data that each thread's writes are taken from, one part after the other: by default neither all in cache nor
-    /// the bottleneck. No less than a write has.
+    /// Data that each thread's writes are taken from, one part after the other; raised to the largest write. By
+    /// default neither all in cache nor the bottleneck.
     #[arg(long, default_value = "4M", value_parser = parse_source)]
     pub(crate) source: u64,
     /// How long each turn is: seconds, or a number with ms, s, m or h.
@@ -98,8 +98,8 @@ pub(crate) struct EngineBench {
 
 fn parse_source(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
-    let fits = (1..=SOURCE_BYTES_MAX).contains(&bytes);
-    fits.then_some(bytes).ok_or_else(|| format!("'{text}': give from 1 to 1G"))
+    let fits = SOURCE_BYTES.contains(&bytes);
+    fits.then_some(bytes).ok_or_else(|| format!("'{text}': give from 4K to 256M"))
 }
 
 /// Reads one of several things by its name. Help and completions list the names.

@@ -326,9 +326,9 @@ fn with_several_under_way_an_operation_waits_for_those_before_it() {
     sandbox.fails(2, "bench engine --queue 0", &[""; 0], &["from 1 to 1024"]);
     // A source is as large as what is written, whatever was asked for.
     sandbox.json(
-        "bench engine --size 32M --seconds 20ms --turns 1 --chunk 4K --source 1 --case random-write-128k",
+        "bench engine --size 32M --seconds 20ms --turns 1 --chunk 4K --source 4K --case random-write-128k",
     );
-    sandbox.fails(2, "bench engine --source 2G", &[""; 0], &["from 1 to 1G"]);
+    sandbox.fails(2, "bench engine --source 2G", &[""; 0], &["from 4K to 256M"]);
 }
 
 #[test]

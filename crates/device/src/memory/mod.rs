@@ -279,10 +279,18 @@ mod tests {
             let whole =
                 block_on(device.read(offset as u64, smallvec![IoBuf::with_len(len)])).into_one().unwrap();
             assert!(whole[..] == data[offset..offset + len], "{len} bytes at {offset}");
-            let mut apart = vec![0; len + 3];
-            copy_out(&data[offset..offset + len], &mut apart[2..len + 2]);
-            assert!(apart[2..len + 2] == data[offset..offset + len], "{len} bytes at {offset}, not aligned");
-            assert!(apart[..2] == [0; 2] && apart[len + 2] == 0, "and nothing around them");
+            // In the middle of other bytes, aligned to lines and not.
+            for before in [64, 2] {
+                let mut apart = IoBuf::zeroed(before + len + 64);
+                copy_out(&data[offset..offset + len], &mut apart[before..before + len]);
+                let (head, rest) = apart.split_at(before);
+                let (copied, tail) = rest.split_at(len);
+                assert!(*copied == data[offset..offset + len], "{len} bytes at {offset}, to {before}");
+                assert!(
+                    head.iter().chain(tail).all(|byte| *byte == 0),
+                    "{len} bytes to {before}, and no others"
+                );
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, WriteFlags};
 
+use super::sweep::is_flash;
 use crate::{
     array::Shared,
     error::ArrayError,
@@ -55,7 +56,8 @@ impl Shared {
         Ok(Filled { stripes, _rows: rows })
     }
 
-    /// The batch's content from one large read of each member that it takes. None if one of them failed.
+    /// The batch's content from one large read of each member that it takes. None if one of them failed, or too many are
+    /// missing.
     async fn fill_at_once(
         &self,
         topology: &Topology,
@@ -72,14 +74,20 @@ impl Shared {
                 .ok();
         }
         // Which columns give the one that is filled, of those that are there.
-        let sources = |stripe: StripeIndex| {
+        let choose = |stripe: StripeIndex| {
             let is_there = |c| topology.slots[self.geometry.member_of(stripe, c).0].primary.is_some();
             Sources::choose(&self.geometry, self.geometry.column_of(stripe, slot), is_there)
         };
-        let sources = stripes.clone().map(StripeIndex).map(sources).collect::<Option<Vec<_>>>()?;
-        let is_wanted = |stripe: StripeIndex, member| {
-            let sources = &sources[(stripe.0 - stripes.start) as usize];
-            sources.read.contains(&self.geometry.column_of(stripe, member))
+        let sources = stripes.clone().map(StripeIndex).map(choose).collect::<Option<Vec<_>>>()?;
+        let is_source = |stripe: u64, member| {
+            let of_stripe = &sources[(stripe - stripes.start) as usize];
+            of_stripe.read.contains(&self.geometry.column_of(StripeIndex(stripe), member))
+        };
+        // What is left out at the ends of a batch is a gap between a member's reads, and disks stream better than they skip.
+        let leaves_gaps = is_flash(topology);
+        let is_wanted = |stripe: StripeIndex, member| match leaves_gaps {
+            true => is_source(stripe.0, member),
+            false => stripes.clone().any(|stripe| is_source(stripe, member)),
         };
         let (chunks, failed) = self.read_chunks(topology, stripes.clone(), is_wanted).await;
         if !failed.is_empty() {

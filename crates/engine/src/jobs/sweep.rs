@@ -37,8 +37,7 @@ const FLASH_BATCH_BYTES: u64 = 128 << 10;
 impl Batching {
     /// What suits these members.
     pub(super) fn of(topology: &Topology, chunk_bytes: usize) -> Self {
-        let is_flash = topology.members().all(|member| member.class() == MemberClass::Ssd);
-        Self::new(if is_flash { FLASH_BATCH_BYTES } else { DISK_BATCH_BYTES }, chunk_bytes as u64)
+        Self::new(if is_flash(topology) { FLASH_BATCH_BYTES } else { DISK_BATCH_BYTES }, chunk_bytes as u64)
     }
 
     /// Batches of so many bytes of each member, or of a stripe if that is more.
@@ -55,7 +54,12 @@ impl Batching {
     }
 }
 
-/// Chunks of some consecutive stripes, by member; members that are missing, or could not be read, have none.
+/// Whether nothing rotates.
+pub(super) fn is_flash(topology: &Topology) -> bool {
+    topology.members().all(|member| member.class() == MemberClass::Ssd)
+}
+
+/// Chunks of some consecutive stripes, by member; members that are missing, not wanted, or could not be read have none.
 pub(super) struct Chunks {
     chunk_bytes: usize,
     members: Vec<Option<Run>>,
@@ -63,16 +67,16 @@ pub(super) struct Chunks {
 
 /// Consecutive chunks of one member.
 struct Run {
-    first_stripe: u64,
+    stripes: Range<u64>,
     content: IoBuf,
 }
 
 impl Chunks {
     /// A member's chunk of a stripe.
     pub(super) fn of_member(&self, stripe: StripeIndex, member: MemberIndex) -> Option<&[u8]> {
-        let run = self.members[member.0].as_ref()?;
-        let start = stripe.0.checked_sub(run.first_stripe)? as usize * self.chunk_bytes;
-        run.content.get(start..run.content.len().min(start + self.chunk_bytes))
+        let run = self.members[member.0].as_ref().filter(|run| run.stripes.contains(&stripe.0))?;
+        let start = (stripe.0 - run.stripes.start) as usize * self.chunk_bytes;
+        Some(&run.content[start..run.content.len().min(start + self.chunk_bytes)])
     }
 }
 
@@ -94,8 +98,8 @@ impl Shared {
         start..self.geometry.chunk_start(last) + self.geometry.chunk_len(last) as u64
     }
 
-    /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to the last, so
-    /// that no member has more than one read. Members that fail come back as errors, by role.
+    /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to the last, those
+    /// between them too, so that no member has more than one read. Members that fail come back as errors, by role.
     pub(super) async fn read_chunks(
         &self,
         topology: &Topology,
@@ -107,22 +111,23 @@ impl Shared {
                 let primary = topology.slots[member].primary.as_ref()?;
                 let mut wanted =
                     stripes.clone().filter(|stripe| is_wanted(StripeIndex(*stripe), MemberIndex(member)));
-                let first_stripe = wanted.next()?;
-                let range = self.member_range(&(first_stripe..wanted.last().unwrap_or(first_stripe) + 1));
+                let first = wanted.next()?;
+                let run = first..wanted.last().unwrap_or(first) + 1;
+                let range = self.member_range(&run);
                 let into = smallvec![IoBuf::with_len((range.end - range.start) as usize)];
-                Some((first_stripe, primary.read_as(IoClass::Other, range.start, into)))
+                Some((run, primary.read_as(IoClass::Other, range.start, into)))
             })
             .collect();
         let mut members = Vec::with_capacity(reads.len());
         let mut failed = Vec::new();
         for (member, read) in reads.into_iter().enumerate() {
-            let Some((first_stripe, read)) = read else {
+            let Some((stripes, read)) = read else {
                 members.push(None);
                 continue;
             };
             let content = read.await.into_one();
             failed.extend(content.as_ref().err().map(|error| (MemberIndex(member), *error)));
-            members.push(content.ok().map(|content| Run { first_stripe, content }));
+            members.push(content.ok().map(|content| Run { stripes, content }));
         }
         (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, failed)
     }
@@ -131,6 +136,15 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_has_the_chunks_of_its_stripes_and_no_others() {
+        let content = IoBuf::copy_of(&[[1; 8], [2; 8]].concat()[..13]);
+        let chunks = Chunks { chunk_bytes: 8, members: vec![None, Some(Run { stripes: 5..7, content })] };
+        let of = |member, stripe| chunks.of_member(StripeIndex(stripe), MemberIndex(member));
+        assert_eq!([4, 7, 8].map(|stripe| of(1, stripe)), [None; 3]);
+        assert_eq!((of(1, 5), of(1, 6), of(0, 5)), (Some(&[1; 8][..]), Some(&[2; 5][..]), None));
+    }
 
     #[test]
     fn as_much_is_on_its_way_whatever_the_chunk() {

@@ -104,10 +104,9 @@ impl<'a> Bench<'a> {
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
         let largest = options.cases.iter().filter_map(|case| case.work(geometry).written_bytes()).max();
-        let source_bytes = largest.unwrap_or(0).max(options.source_bytes as usize);
-        let limit =
-            has_limit.then(|| Limit::new(threads, geometry, options.member_bytes as usize, source_bytes));
-        let sources = (0..threads).map(|_| source(source_bytes)).collect();
+        let source_bytes = largest.map_or(0, |bytes| bytes.max(options.source_bytes as usize));
+        let sources: Vec<_> = (0..threads).map(|_| source(source_bytes)).collect();
+        let limit = has_limit.then(|| Limit::new(geometry, options.member_bytes as usize, &sources));
         Ok(Self { options, variants, limit, sources, runtime, _pinned: pinned })
     }
 

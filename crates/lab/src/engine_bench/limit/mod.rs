@@ -17,7 +17,7 @@ use stripewise_parity as parity;
 
 use super::{
     case::Work,
-    client::{slice, source},
+    client::slice,
     turn::{Turn, per_second},
 };
 
@@ -25,9 +25,10 @@ use super::{
 pub(super) struct Limit(Vec<BareArray>);
 
 impl Limit {
-    pub(super) fn new(threads: usize, geometry: &Geometry, member_bytes: usize, source_bytes: usize) -> Self {
-        let part = (member_bytes / threads).max(geometry.chunk_bytes());
-        Self((0..threads).map(|_| BareArray::new(geometry, part, source_bytes)).collect())
+    /// A loop for each source of data.
+    pub(super) fn new(geometry: &Geometry, member_bytes: usize, sources: &[SharedBuf]) -> Self {
+        let part = (member_bytes / sources.len()).max(geometry.chunk_bytes());
+        Self(sources.iter().map(|source| BareArray::new(geometry, part, source.clone())).collect())
     }
 
     /// Operations a second of one turn; none for what the loops do not know.
@@ -74,8 +75,14 @@ fn member(bytes: usize) -> MmapMut {
     memory
 }
 
+/// A working buffer. Each begins with another line of its page, so that they do not fall into the same sets of a cache.
+fn working(bytes: usize, place: usize) -> IoBuf {
+    let apart = 64 * (place + 1);
+    IoBuf::zeroed(apart + bytes).split_off(apart)
+}
+
 impl BareArray {
-    fn new(geometry: &Geometry, member_bytes: usize, source_bytes: usize) -> Self {
+    fn new(geometry: &Geometry, member_bytes: usize, source: SharedBuf) -> Self {
         let (chunk_bytes, count) = (geometry.chunk_bytes(), geometry.members());
         Self {
             members: (0..count).map(|_| member(member_bytes)).collect(),
@@ -83,9 +90,9 @@ impl BareArray {
             chunk_bytes,
             job_bytes: geometry.member_bytes() as usize,
             fixed_parity: geometry.level() == Level::Raid4,
-            source: source(source_bytes),
-            old: (0..count).map(|_| IoBuf::zeroed(chunk_bytes)).collect(),
-            made: [IoBuf::zeroed(chunk_bytes), IoBuf::zeroed(chunk_bytes)],
+            source,
+            old: (0..count).map(|column| working(chunk_bytes, column)).collect(),
+            made: [count, count + 1].map(|place| working(chunk_bytes, place)),
         }
     }
 
@@ -101,7 +108,7 @@ impl BareArray {
                 }
             }),
             Work::Read { bytes, sequential } => {
-                let mut block = IoBuf::zeroed(bytes);
+                let mut block = working(bytes, 0);
                 let per_s = per_second(turn.length, |done| {
                     let (at, first) = self.place(done, bytes, sequential, &mut rng);
                     match turn.is_degraded {

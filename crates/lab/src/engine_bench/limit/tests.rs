@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use stripewise_engine::geometry::{Geometry, Level};
 
-use super::BareArray;
+use super::{super::client::source, BareArray};
 
 const CHUNK_BYTES: usize = 16 << 10;
 const BLOCK_BYTES: usize = 4 << 10;
@@ -12,7 +12,7 @@ const STRIPES: usize = 4;
 fn bare(level: Level, members: usize) -> BareArray {
     let member_bytes = STRIPES * CHUNK_BYTES;
     let geometry = Geometry::new(level, members, CHUNK_BYTES as u32, member_bytes as u64, 512);
-    BareArray::new(&geometry.expect("a possible shape"), member_bytes, CHUNK_BYTES)
+    BareArray::new(&geometry.expect("a possible shape"), member_bytes, source(CHUNK_BYTES))
 }
 
 fn block(rng: &mut Rng, len: usize) -> Vec<u8> {
