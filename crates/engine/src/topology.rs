@@ -108,8 +108,8 @@ impl Member {
         self.write_as(IoClass::Write, Cause::Client, offset_bytes, from, flags)
     }
 
-    /// As [`Member::write`], and says what for. Where the same plan has just read, the range is in a cache, if members are
-    /// memory; else it is not to come there.
+    /// As [`Member::write`], and says what for. A rewrite goes to what has just been read, so through the processor's caches, if
+    /// members are memory; all else goes past them.
     pub(crate) fn write_as(
         &self,
         class: IoClass,
@@ -122,8 +122,8 @@ impl Member {
         let (bytes, at) = (bufs_len(&from), self.data_offset_bytes + offset_bytes);
         self.stats.count_write(cause, bytes as u64);
         let io = match class {
-            IoClass::Write | IoClass::Other => self.device.write_uncached(at, from, flags),
-            IoClass::Read | IoClass::Rewrite => self.device.write(at, from, flags),
+            IoClass::Rewrite => self.device.write(at, from, flags),
+            _ => self.device.write_uncached(at, from, flags),
         };
         self.meter.watch(class, bytes, io, Result::is_ok)
     }

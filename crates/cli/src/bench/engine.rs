@@ -31,7 +31,7 @@ use crate::{
 const TURNS_MAX: usize = 1000;
 /// More would be a load that no client makes of one thread.
 const QUEUE_MAX: usize = 1024;
-/// Less would be no write; more is for each thread, too, and should leave room for members.
+/// From the smallest write on; each thread has as much, beside the members.
 const SOURCE_BYTES: RangeInclusive<u64> = 4 << 10..=256 << 20;
 
 /// What to measure.

@@ -79,15 +79,11 @@ impl Shared {
             Sources::choose(&self.geometry, self.geometry.column_of(stripe, slot), is_there)
         };
         let sources = stripes.clone().map(StripeIndex).map(choose).collect::<Option<Vec<_>>>()?;
-        let is_source = |stripe: u64, member| {
-            let of_stripe = &sources[(stripe - stripes.start) as usize];
-            of_stripe.read.contains(&self.geometry.column_of(StripeIndex(stripe), member))
-        };
-        // What is left out at the ends of a batch is a gap between a member's reads, and disks stream better than they skip.
-        let leaves_gaps = is_flash(topology);
-        let is_wanted = |stripe: StripeIndex, member| match leaves_gaps {
-            true => is_source(stripe.0, member),
-            false => stripes.clone().any(|stripe| is_source(stripe, member)),
+        // One that is left out is another one in each stripe, and disks stream better than they skip.
+        let reads_on = self.geometry.has_parity() && !is_flash(topology);
+        let is_wanted = |stripe: StripeIndex, member| {
+            let of_stripe = &sources[(stripe.0 - stripes.start) as usize];
+            reads_on || of_stripe.read.contains(&self.geometry.column_of(stripe, member))
         };
         let (chunks, failed) = self.read_chunks(topology, stripes.clone(), is_wanted).await;
         if !failed.is_empty() {

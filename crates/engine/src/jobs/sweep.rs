@@ -54,7 +54,7 @@ impl Batching {
     }
 }
 
-/// Whether nothing rotates.
+/// Whether all members, those that are being filled too, are known to be flash.
 pub(super) fn is_flash(topology: &Topology) -> bool {
     topology.members().all(|member| member.class() == MemberClass::Ssd)
 }

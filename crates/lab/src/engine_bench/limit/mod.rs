@@ -1,5 +1,5 @@
 //! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that the engine
-//! cannot avoid, on buffers of the same sizes. What a member holds is copied to be looked at, as a device gives it. With
+//! cannot avoid, on buffers of the same sizes; each at a line of its page of its own, where the engine's all begin with a page. What a member holds is copied to be looked at, as a device gives it. With
 //! several threads all of them check or rebuild, where the engine has one task for a job.
 
 mod degraded;
@@ -75,9 +75,10 @@ fn member(bytes: usize) -> MmapMut {
     memory
 }
 
-/// A working buffer. Each begins with another line of its page, so that they do not fall into the same sets of a cache.
+/// A working buffer. Each of some dozens begins with another line of its page, so that they do not fall into the same sets of a
+/// cache.
 fn working(bytes: usize, place: usize) -> IoBuf {
-    let apart = 64 * (place + 1);
+    let apart = 64 * (place % 63 + 1);
     IoBuf::zeroed(apart + bytes).split_off(apart)
 }
 
@@ -108,7 +109,7 @@ impl BareArray {
                 }
             }),
             Work::Read { bytes, sequential } => {
-                let mut block = working(bytes, 0);
+                let mut block = working(bytes, self.members.len() + 2);
                 let per_s = per_second(turn.length, |done| {
                     let (at, first) = self.place(done, bytes, sequential, &mut rng);
                     match turn.is_degraded {

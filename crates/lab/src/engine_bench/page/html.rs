@@ -64,7 +64,13 @@ fn run_facts(options: &Options) -> Vec<(&'static str, String)> {
         ("arrays", format!("level {level}, {}, chunk {} KiB", shapes.join(", "), options.chunk_bytes >> 10)),
         ("members", format!("{members}; {} MiB each", options.member_bytes >> 20)),
         ("threads", format!("{threads}, each with {queue} under way")),
-        ("writes", format!("from {} KiB of data for each thread, or a write's", options.source_bytes >> 10)),
+        (
+            "writes",
+            format!(
+                "from {} KiB of data for each thread, or one write's if that is more",
+                options.source_bytes >> 10
+            ),
+        ),
         ("turns", format!("{} of {} ms each", options.turns, options.turn.as_millis())),
     ]
 }
