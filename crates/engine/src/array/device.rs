@@ -2,13 +2,14 @@
 
 use std::future::Future;
 
+use futures_util::FutureExt;
 use smallvec::SmallVec;
 use stripewise_device::{
     Completion, Device, DeviceInfo, Extent, IoBuf, IoError, IoFuture, MediaKind, ReadBufs, ReadDone,
     SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::{Array, detached::Detached};
+use super::{Array, asked::Started, detached::Detached};
 use crate::error::ArrayError;
 
 /// An array as a [`Device`].
@@ -18,7 +19,8 @@ pub struct ArrayDevice {
 }
 
 impl Array {
-    /// The array as a device, for exports and stacking. Requests go to their end even if their future is dropped.
+    /// The array as a device, for exports and stacking. Requests that change anything go to their end even if their future
+    /// is dropped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {
@@ -61,9 +63,10 @@ impl ArrayDevice {
                 ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
             }
         };
-        match self.array.shared.start_read(offset_bytes, buf).try_done() {
-            Ok(read) => IoFuture::ready(done(read)),
-            Err(running) => IoFuture::boxed(async move { done(running.await) }),
+        match self.array.shared.start_read(offset_bytes, buf) {
+            Started::Done(read) => IoFuture::ready(done(read)),
+            Started::Asked(read) => IoFuture::boxed(read.map(done)),
+            Started::Runs(read) => IoFuture::boxed(read.map(done)),
         }
     }
 }
@@ -92,7 +95,7 @@ impl Device for ArrayDevice {
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         match self.array.shared.start_write(offset_bytes, into_one(from), flags).try_done() {
             Ok(result) => IoFuture::ready(result.map_err(IoError::from)),
-            Err(running) => IoFuture::boxed(async move { running.await.map_err(IoError::from) }),
+            Err(running) => IoFuture::boxed(running.map(|result| result.map_err(IoError::from))),
         }
     }
 

@@ -38,7 +38,7 @@ impl Shared {
     }
 
     fn spawn_writer_of_gathered(&self, stripe: StripeIndex) {
-        let shared = self.me.upgrade().expect("who calls it holds it");
+        let shared = self.handle();
         let kept = self.requests.enter().keep();
         self.env.spawn(Box::pin(async move {
             let _request = shared.requests.resume(kept);

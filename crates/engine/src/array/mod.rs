@@ -4,6 +4,7 @@
 //! failed members recorded -> done. One direction, no stepping back; a read that fails before anything is written
 //! starts the plan anew with what is left.
 
+mod asked;
 mod closed_form;
 mod control;
 mod detached;
@@ -144,6 +145,11 @@ impl Array {
 }
 
 impl Shared {
+    /// Itself, for what outlives its caller.
+    fn handle(&self) -> Arc<Self> {
+        self.me.upgrade().expect("who calls it holds it")
+    }
+
     /// Checks that a request lies in the array and that the array takes requests.
     pub(crate) fn check_request(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
         if self.closing.load(Ordering::SeqCst) {

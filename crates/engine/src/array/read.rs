@@ -5,7 +5,11 @@ use std::{ops::Range, sync::Arc};
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
 
-use super::{Array, Shared, detached::Detached};
+use super::{
+    Array, Shared,
+    asked::{Asked, Started},
+    detached::Detached,
+};
 use crate::{
     error::ArrayError,
     geometry::{Level, StripeIndex},
@@ -14,11 +18,11 @@ use crate::{
 };
 
 /// The part of a read that lies in one chunk.
-struct Piece {
+pub(super) struct Piece {
     stripe: StripeIndex,
     column: usize,
     /// In the chunk.
-    bytes: Range<usize>,
+    pub(super) bytes: Range<usize>,
 }
 
 /// One read of one member: pieces that lie side by side there.
@@ -72,19 +76,22 @@ impl Array {
 }
 
 impl Shared {
-    /// Serves a read request, as far as that goes without waiting; what is left goes on by itself.
-    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Detached<Result<IoBuf, ArrayError>> {
+    /// Serves a read request, as far as that goes without waiting.
+    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Started {
         let request = self.requests.enter();
         let left = match self.begin_read(&request, offset_bytes, buf) {
+            Ok(Progress::Done(buf)) => return Started::Done(Ok(buf)),
+            Err(error) => return Started::Done(Err(error)),
+            Ok(Progress::Waits(Left::Piece(piece, member, io))) => {
+                return Started::Asked(Asked::of(self.handle(), offset_bytes, piece, member, io));
+            }
             Ok(Progress::Waits(left)) => left,
-            Ok(Progress::Done(buf)) => return Detached::done(Ok(buf)),
-            Err(error) => return Detached::done(Err(error)),
         };
-        let (shared, kept) = (self.me.upgrade().expect("who calls it holds it"), request.keep());
-        Detached::start(&self.env, async move {
+        let (shared, kept) = (self.handle(), request.keep());
+        Started::Runs(Detached::start(&self.env, async move {
             let request = shared.requests.resume(kept);
             shared.finish_read(&request, offset_bytes, left).await
-        })
+        }))
     }
 
     /// Begins a read; one that is one piece of one member is asked for.
@@ -178,7 +185,7 @@ impl Shared {
     }
 
     /// What a member's read of a piece brought; what it failed is recovered.
-    async fn take_read(
+    pub(super) async fn take_read(
         &self,
         member: &Arc<Member>,
         piece: &Piece,

@@ -189,7 +189,7 @@ impl Shared {
                 Progress::Waits(rest) => Left::Stripe(rest),
             }
         };
-        let (shared, kept) = (self.me.upgrade().expect("who calls it holds it"), request.keep());
+        let (shared, kept) = (self.handle(), request.keep());
         Detached::start(&self.env, async move {
             let _request = shared.requests.resume(kept);
             match left {
