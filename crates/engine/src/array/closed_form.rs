@@ -2,28 +2,33 @@
 //!
 //! Its plan is known without being drawn up. A read-modify-write reads the old blocks and their parity, and brings the
 //! parity up to date; a reconstruct-write reads the other columns, and makes parity anew. Both write the column and
-//! parity. Where members are done at once, as memory is, that halves the engine's own part of the work. Where they are
-//! not, the plan is drawn up while they read, and everything goes on as usual.
+//! parity. That halves the engine's own part of the work where members are done at once, as memory is. If something cannot
+//! be read, the write is planned as any other.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    IoBuf, IoFuture, SharedBuf,
+    IoBuf, IoError, ReadDone, SharedBuf,
     parts::{Part, within},
 };
 use stripewise_parity as parity;
 
 use super::{
     Shared,
-    wait::are_ready,
-    write::{PlannedRead, Reads, StripeWrite, Writes},
+    selection::StripeCosts,
+    wait::{Requested, wait_all},
+    write::{StripeWrite, Unreadable, Writes},
 };
 use crate::{
+    error::ArrayError,
     geometry::StripeSpan,
     meter::IoClass,
     mutants,
-    plan::{Cycle, WriteSelection},
+    plan::{
+        Cycle, WriteSelection,
+        selection::{OneColumn, cycle_by},
+    },
     rows::BLOCK_BYTES,
     stats::Cause,
     topology::{Member, Topology},
@@ -38,12 +43,19 @@ pub(super) struct ClosedForm<'t> {
     /// In each member's data.
     offset_bytes: u64,
     len: usize,
-    rows: Range<usize>,
     data: &'t Arc<Member>,
     /// P, or P and Q.
     parity: SmallVec<[&'t Arc<Member>; 2]>,
     /// Of a reconstruct-write, who has the other data columns, in their order.
     others: SmallVec<[&'t Arc<Member>; 8]>,
+}
+
+/// A write in closed form whose reads are under way.
+pub(super) struct Formed {
+    write: StripeWrite,
+    topology: Arc<Topology>,
+    cycle: Cycle,
+    requested: Requested<ReadDone>,
 }
 
 /// What was read: the old blocks and their parity, or the other columns.
@@ -61,29 +73,83 @@ impl Shared {
         span: &StripeSpan,
     ) -> Option<ClosedForm<'t>> {
         let geometry = &self.geometry;
-        let (chunk_bytes, k) = (geometry.chunk_bytes(), geometry.data_columns());
-        let (column, start) = (span.start / chunk_bytes, span.start % chunk_bytes);
+        let (chunk_bytes, data_columns) = (geometry.chunk_bytes(), geometry.data_columns());
+        let start = span.start % chunk_bytes;
         let is_of_blocks = (span.start | span.len).is_multiple_of(BLOCK_BYTES);
-        if !geometry.has_parity() || !is_of_blocks || start + span.len > chunk_bytes || k < 2 {
+        if !geometry.has_parity() || !is_of_blocks || start + span.len > chunk_bytes || data_columns < 2 {
             return None;
         }
-        let is_rmw = selection.rule()?(1 + geometry.parity_columns() as u32, k as u32 - 1);
         if !self.is_trusted(span.stripe) || self.tracer.is_on() || mutants::any_lives() {
             return None;
         }
+        let one = OneColumn {
+            column: span.start / chunk_bytes,
+            data_columns,
+            parity_columns: geometry.parity_columns(),
+            rows: start / BLOCK_BYTES..(start + span.len) / BLOCK_BYTES,
+        };
+        let is_there = |column| topology.only_writer(geometry, span.stripe, column).is_some();
+        let cycle = match selection.rule() {
+            Some(rule) => cycle_by(rule, one.counts()),
+            None if !(0..geometry.members()).all(is_there) => return None,
+            None => {
+                selection.of_one_column(&one, &StripeCosts { topology, geometry, stripe: span.stripe })?
+            }
+        };
+        self.formed_by(cycle, topology, span)
+    }
+
+    /// The write in closed form by a cycle, if all that take part in it are there.
+    fn formed_by<'t>(
+        &self,
+        cycle: Cycle,
+        topology: &'t Topology,
+        span: &StripeSpan,
+    ) -> Option<ClosedForm<'t>> {
+        let geometry = &self.geometry;
+        let (chunk_bytes, k) = (geometry.chunk_bytes(), geometry.data_columns());
+        let (column, start) = (span.start / chunk_bytes, span.start % chunk_bytes);
         let only_writer = |column| topology.only_writer(geometry, span.stripe, column);
-        let others = (0..k).filter(|other| !is_rmw && *other != column).map(only_writer);
+        let others = (0..k).filter(|other| cycle != Cycle::Rmw && *other != column).map(only_writer);
         Some(ClosedForm {
-            cycle: if is_rmw { Cycle::Rmw } else { Cycle::Rcw },
+            cycle,
             column,
             data_columns: k,
             offset_bytes: geometry.chunk_start(span.stripe) + start as u64,
             len: span.len,
-            rows: start / BLOCK_BYTES..(start + span.len) / BLOCK_BYTES,
             data: only_writer(column)?,
             parity: (k..geometry.members()).map(only_writer).collect::<Option<_>>()?,
             others: others.collect::<Option<_>>()?,
         })
+    }
+
+    /// Goes on with a write whose reads are under way, to its end. The caller holds its rows and its region.
+    pub(super) async fn finish_formed(&self, mut formed: Box<Formed>) -> Result<(), ArrayError> {
+        wait_all(&mut formed.requested, self.is_metered()).await;
+        let Formed { write, topology, cycle, mut requested } = *formed;
+        let form = self.formed_by(cycle, &topology, &write.span).expect("all were there when it began");
+        match form.take(&mut requested) {
+            Ok(old) => {
+                let mut writes = Writes::default();
+                self.request_closed_form(&form, write, old, &mut writes);
+                let Writes { mut requested, members } = writes;
+                self.end_writes(&topology, members.into_iter(), &mut requested).await
+            }
+            // In a box: rarely wanted, and large.
+            Err(failed) => Box::pin(self.plan_around(write, &topology, failed)).await,
+        }
+    }
+
+    /// Plans a write some of whose reads failed.
+    async fn plan_around(
+        &self,
+        write: StripeWrite,
+        topology: &Topology,
+        failed: Vec<(usize, IoError)>,
+    ) -> Result<(), ArrayError> {
+        let mut unreadable = Unreadable::new();
+        self.note_unreadable(topology, write.span.stripe, failed, &mut unreadable).await;
+        self.write_planned(write, None, unreadable).await
     }
 
     /// Computes parity, and asks for what is to be written.
@@ -99,7 +165,7 @@ impl Shared {
             Cycle::Rmw => (IoClass::Rewrite, form.updated_parity(old, &data)),
             _ => (IoClass::Write, form.parity_anew(&old, &data)),
         };
-        let rows = form.rows.len() as u64;
+        let rows = (form.len / BLOCK_BYTES) as u64;
         self.stats.count_rows(form.cycle, rows);
         let bufs = std::iter::once(data).chain(parity.into_iter().map(SharedBuf::from));
         for (member, buf) in form.writers().zip(bufs) {
@@ -134,22 +200,37 @@ impl<'t> ClosedForm<'t> {
         })
     }
 
-    /// Asks for what it reads. None if that is not there at once: then the plan's reads are under way.
-    pub(super) fn read(&self, reads: &mut Reads) -> Option<Old> {
+    /// Asks for what it reads.
+    pub(super) fn ask(&self, requested: &mut Requested<ReadDone>) {
         let mut ask = |member: &Member| {
-            reads.requested.push(member.read(self.offset_bytes, smallvec![IoBuf::with_len(self.len)]));
+            requested.push(member.read(self.offset_bytes, smallvec![IoBuf::with_len(self.len)]));
         };
         match self.cycle {
             Cycle::Rmw => self.writers().for_each(|member| ask(member)),
             _ => self.others.iter().for_each(|member| ask(member)),
         }
-        if !are_ready(&reads.requested, |done| done.result.is_ok()) {
-            let planned = |column| PlannedRead { column, rows: self.rows.clone() };
-            reads.planned = self.columns_read().map(planned).collect();
-            return None;
+    }
+
+    /// Takes what was read, once all is done; else the columns that could not be read.
+    pub(super) fn take(&self, requested: &mut Requested<ReadDone>) -> Result<Old, Vec<(usize, IoError)>> {
+        let (mut old, mut failed) = (Old::new(), Vec::new());
+        for (io, column) in requested.iter_mut().zip(self.columns_read()) {
+            match io.take_ready().expect("all is done").into_one() {
+                Ok(buf) => old.push(buf),
+                Err(error) => failed.push((column, error)),
+            }
         }
-        let done = reads.requested.iter_mut().filter_map(IoFuture::take_ready);
-        Some(done.filter_map(|done| done.into_one().ok()).collect())
+        if failed.is_empty() { Ok(old) } else { Err(failed) }
+    }
+
+    /// Its reads are under way: what is needed to go on with it.
+    pub(super) fn keep(
+        self,
+        write: StripeWrite,
+        topology: Arc<Topology>,
+        requested: Requested<ReadDone>,
+    ) -> Box<Formed> {
+        Box::new(Formed { write, topology, cycle: self.cycle, requested })
     }
 
     /// Brings the old parity up to date.

@@ -67,6 +67,14 @@ impl<T> Promise<T> {
 }
 
 impl<T: Send + Unpin + 'static> Detached<T> {
+    /// A request that has been begun as far as that goes, and waits.
+    pub(crate) fn go_on(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
+        let (promise, outcome) = Promise::new();
+        env.spawn(Box::pin(request.map(|value| promise.keep(value))));
+        outcome
+    }
+
+    /// A request that nobody has begun.
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
         let promise = Promise(outcome.clone());

@@ -58,10 +58,10 @@ impl Array {
 }
 
 /// What the members of a stripe cost now.
-struct StripeCosts<'a> {
-    topology: &'a Topology,
-    geometry: &'a Geometry,
-    stripe: StripeIndex,
+pub(super) struct StripeCosts<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) geometry: &'a Geometry,
+    pub(super) stripe: StripeIndex,
 }
 
 impl ColumnCosts for StripeCosts<'_> {

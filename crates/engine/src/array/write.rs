@@ -11,6 +11,7 @@ use stripewise_device::{
 
 use super::{
     Array, Shared,
+    closed_form::Formed,
     detached::Detached,
     wait::{Requested, are_ready, wait_all},
 };
@@ -22,7 +23,7 @@ use crate::{
     locks::{Entry, KeptRows, Place, RowGuard},
     meter::IoClass,
     mutants::{Mutant, lives},
-    plan::{ColumnOps, Plan, Presence, StripeState},
+    plan::{Plan, Presence, StripeState},
     rows::RowSet,
     stats::Cause,
     topology::{Member, Topology},
@@ -39,7 +40,7 @@ pub(super) struct PlannedRead {
 }
 
 /// Columns whose old content could not be read in this write.
-type Unreadable = SmallVec<[usize; 2]>;
+pub(super) type Unreadable = SmallVec<[usize; 2]>;
 
 /// What is known of a stripe, and how it is to be written. Large, so it is made in its place.
 #[derive(Default)]
@@ -56,12 +57,6 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    fn are_of(&self, plan: &Plan) -> bool {
-        let of = |(column, ops): (usize, &ColumnOps)| ops.reads().runs().map(move |rows| (column, rows));
-        let planned = plan.columns.iter().enumerate().flat_map(of);
-        self.planned.iter().map(|read| (read.column, read.rows.clone())).eq(planned)
-    }
-
     /// Takes what was read into `fetched`, once all is done, and names the columns that could not be read.
     fn take_in(&mut self, fetched: &mut Fetched) -> Vec<(usize, IoError)> {
         let mut failed = Vec::new();
@@ -114,6 +109,9 @@ pub(super) enum Progress {
     Waits(Rest),
 }
 
+/// Rows and region, as they are held by who goes on.
+type Guards<'a> = (RowGuard<'a>, Option<IntentGuard<'a>>);
+
 /// What is left of a stripe's write that must wait for something, by what it has got hold of.
 pub(super) enum Rest {
     /// Nothing: it is gathered with others, and somebody else writes them.
@@ -122,12 +120,23 @@ pub(super) enum Rest {
     Rows(StripeWrite),
     /// Its rows; its region is to be marked.
     Region(StripeWrite, KeptRows),
-    /// Rows and region; it is to be planned, and that is not simple.
-    Plan(StripeWrite, Held),
+    /// Rows and region.
+    Begun(Held, Begun),
+}
+
+/// A plan whose reads are under way, and where it was made.
+type Reading = (Arc<Topology>, Box<(Planned, Reads)>);
+
+/// How far a stripe's write came that has its rows and its region.
+pub(super) enum Begun {
+    /// It is to be planned, and that is not simple.
+    Plan(StripeWrite),
     /// All that the plan reads is asked for.
-    Reads(StripeWrite, Held, Arc<Topology>, Box<(Planned, Reads)>),
+    Reads(StripeWrite, Reading),
+    /// It has no plan, but a closed form; all that this reads is asked for.
+    Formed(Box<Formed>),
     /// All that it writes is asked for.
-    Writes(Held, Arc<Topology>, Box<Requested<Result<(), IoError>>>, Vec<Arc<Member>>),
+    Writes(Arc<Topology>, Box<Requested<Result<(), IoError>>>, Vec<Arc<Member>>),
 }
 
 /// What is left of a request.
@@ -145,9 +154,14 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn keep(rows: RowGuard<'_>, intent: Option<IntentGuard<'_>>) -> Self {
+    fn keep((rows, intent): Guards<'_>) -> Self {
         Self { rows: rows.keep(), intent: intent.map(IntentGuard::keep) }
     }
+}
+
+/// The rest of a write that holds its rows and its region.
+fn waits(guards: Guards<'_>, begun: Begun) -> Progress {
+    Progress::Waits(Rest::Begun(Held::keep(guards), begun))
 }
 
 impl Array {
@@ -189,14 +203,17 @@ impl Shared {
                 Progress::Waits(rest) => Left::Stripe(rest),
             }
         };
-        let (shared, kept) = (self.handle(), request.keep());
-        Detached::start(&self.env, async move {
-            let _request = shared.requests.resume(kept);
-            match left {
-                Left::Stripe(rest) => shared.finish_stripe(rest).await,
-                Left::All(data) => shared.write_spans(offset_bytes, &data, flags).await,
-            }
-        })
+        let (shared, kept, env) = (self.handle(), request.keep(), &self.env);
+        match left {
+            Left::Stripe(rest) => Detached::go_on(env, async move {
+                let _request = shared.requests.resume(kept);
+                shared.finish_stripe(rest).await
+            }),
+            Left::All(data) => Detached::start(env, async move {
+                let _request = shared.requests.resume(kept);
+                shared.write_spans(offset_bytes, &data, flags).await
+            }),
+        }
     }
 
     /// Writes a range that has been checked, a bounded number of stripes at the same time.
@@ -250,36 +267,41 @@ impl Shared {
                 marked => marked,
             },
         };
+        self.begin_held(request, write, (rows, intent))
+    }
+
+    /// Writes a stripe whose rows and region are held, as far as that goes without waiting.
+    fn begin_held(&self, request: &Reader<'_>, write: StripeWrite, guards: Guards<'_>) -> Progress {
         let topology = self.topology.get(request);
         if topology.failed {
             return Progress::Done(Err(ArrayError::Failed));
         }
         let selection = &**self.selection.get(request).value();
-        let (mut reads, mut writes) = (Reads::default(), Writes::default());
-        if let Some(form) = self.closed_form(&topology, selection, &write.span)
-            && let Some(old) = form.read(&mut reads)
-        {
+        let mut writes = Writes::default();
+        if let Some(form) = self.closed_form(&topology, selection, &write.span) {
+            let mut requested = Requested::new();
+            form.ask(&mut requested);
+            if !are_ready(&requested, |done| done.result.is_ok()) {
+                return waits(guards, Begun::Formed(form.keep(write, topology.to_arc(), requested)));
+            }
+            let old = form.take(&mut requested).expect("all could be read");
             self.request_closed_form(&form, write, old, &mut writes);
-            return self.end_at_once(request, topology, (rows, intent), writes);
+            return self.end_at_once(request, topology, guards, writes);
         }
-        let mut planned = Planned::default();
+        let (mut planned, mut reads) = (Planned::default(), Reads::default());
         self.look(&topology, &write.span, &Unreadable::new(), &mut planned.state);
         if self.plan(selection, &topology, &write.span, &mut planned).is_err() {
-            return Progress::Waits(Rest::Plan(write, Held::keep(rows, intent)));
+            return waits(guards, Begun::Plan(write));
         }
-        if reads.requested.is_empty() {
-            self.request_reads(&topology, stripe, &planned.plan, &mut reads);
-        }
-        debug_assert!(reads.are_of(&planned.plan), "what was asked for beforehand is what the plan reads");
+        self.request_reads(&topology, write.span.stripe, &planned.plan, &mut reads);
         if !are_ready(&reads.requested, |done| done.result.is_ok()) {
-            let held = Held::keep(rows, intent);
-            return Progress::Waits(Rest::Reads(write, held, topology.to_arc(), Box::new((planned, reads))));
+            return waits(guards, Begun::Reads(write, (topology.to_arc(), Box::new((planned, reads)))));
         }
         let mut fetched = Fetched::new();
         let failed = reads.take_in(&mut fetched);
         debug_assert!(failed.is_empty(), "all could be read");
         self.request_planned(&topology, write, &planned, fetched, &mut writes);
-        self.end_at_once(request, topology, (rows, intent), writes)
+        self.end_at_once(request, topology, guards, writes)
     }
 
     /// Ends a stripe's write whose writes are asked for, if they are done.
@@ -287,7 +309,7 @@ impl Shared {
         &self,
         request: &Reader<'_>,
         topology: Seen<'t, Topology>,
-        held: (RowGuard<'_>, Option<IntentGuard<'_>>),
+        guards: Guards<'_>,
         writes: Writes<'t>,
     ) -> Progress {
         let Writes { requested, members } = writes;
@@ -297,35 +319,58 @@ impl Shared {
             return Progress::Done(Ok(()));
         }
         let members = members.into_iter().cloned().collect();
-        let held = Held::keep(held.0, held.1);
-        Progress::Waits(Rest::Writes(held, topology.to_arc(), Box::new(requested), members))
+        waits(guards, Begun::Writes(topology.to_arc(), Box::new(requested), members))
     }
 
     /// Goes on with a stripe's write to its end.
     pub(super) async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
-        let (write, held, mut begun) = match rest {
+        let (held, begun) = match rest {
+            Rest::Begun(held, begun) => (held, begun),
             Rest::Gathered(outcome) => return outcome.await,
+            // In a box, as all is here that not every write comes to: the task of a write is as large as that.
+            waits => match Box::pin(self.begin_later(waits)).await? {
+                Progress::Waits(Rest::Begun(held, begun)) => (held, begun),
+                Progress::Waits(_) => unreachable!("rows and region are held"),
+                Progress::Done(result) => return result,
+            },
+        };
+        let _guards = self.resume(held);
+        match begun {
+            Begun::Formed(formed) => self.finish_formed(formed).await,
+            Begun::Plan(write) => Box::pin(self.write_planned(write, None, Unreadable::new())).await,
+            Begun::Reads(write, reading) => {
+                Box::pin(self.write_planned(write, Some(reading), Unreadable::new())).await
+            }
+            Begun::Writes(topology, mut requested, members) => {
+                self.end_writes(&topology, members.iter(), &mut requested).await
+            }
+        }
+    }
+
+    /// Waits for rows, or for the region to be marked, and begins then.
+    async fn begin_later(&self, rest: Rest) -> Result<Progress, ArrayError> {
+        let (write, rows) = match rest {
             Rest::Rows(write) => {
                 let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
                 let rows = self.locks.lock_write(&write.place(false), rows).await;
-                let intent = self.begin_intent(write.span.stripe).await?;
-                (write, (rows, intent), None)
+                (write, rows)
             }
-            Rest::Region(write, rows) => {
-                let rows = self.locks.resume(rows);
-                let intent = self.begin_intent(write.span.stripe).await?;
-                (write, (rows, intent), None)
-            }
-            Rest::Plan(write, held) => (write, self.resume(held), None),
-            Rest::Reads(write, held, topology, begun) => (write, self.resume(held), Some((topology, begun))),
-            Rest::Writes(held, topology, mut requested, members) => {
-                let (_rows, _intent) = self.resume(held);
-                return self.end_writes(&topology, members.iter(), &mut requested).await;
-            }
+            Rest::Region(write, rows) => (write, self.locks.resume(rows)),
+            rest => return Ok(Progress::Waits(rest)),
         };
-        let (_rows, _intent) = held;
+        let intent = self.begin_intent(write.span.stripe).await?;
+        Ok(self.begin_held(&self.requests.enter(), write, (rows, intent)))
+    }
+
+    /// Writes a stripe by its plan, which may have been begun, around columns that could not be read. The caller holds its
+    /// rows and its region.
+    pub(super) async fn write_planned(
+        &self,
+        write: StripeWrite,
+        mut begun: Option<Reading>,
+        mut unreadable: Unreadable,
+    ) -> Result<(), ArrayError> {
         let stripe = write.span.stripe;
-        let mut unreadable = Unreadable::new();
         let mut healed = false;
         loop {
             let (topology, mut begun) = match begun.take() {
@@ -374,7 +419,7 @@ impl Shared {
         }
     }
 
-    fn resume(&self, held: Held) -> (RowGuard<'_>, Option<IntentGuard<'_>>) {
+    fn resume(&self, held: Held) -> Guards<'_> {
         let intent = self.intent.as_ref().zip(held.intent).map(|(intent, kept)| intent.resume(kept));
         (self.locks.resume(held.rows), intent)
     }
@@ -433,7 +478,7 @@ impl Shared {
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
-    async fn note_unreadable(
+    pub(super) async fn note_unreadable(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
@@ -498,7 +543,7 @@ impl Shared {
     }
 
     /// Waits for writes, and settles what came of them.
-    async fn end_writes(
+    pub(super) async fn end_writes(
         &self,
         topology: &Topology,
         members: impl Iterator<Item = &Arc<Member>>,

@@ -11,8 +11,8 @@ use self::{
     left::Left,
     several::{BandSet, Weighing},
 };
-use super::{Policy, WriteSelection, by_counts};
-use crate::plan::{Band, StripeState, costs::ColumnCosts};
+use super::{OneColumn, Policy, WriteSelection, by_counts};
+use crate::plan::{Band, Cycle, StripeState, costs::ColumnCosts};
 
 pub(super) static POLICY: Policy = Policy {
     name: "cost",
@@ -47,6 +47,10 @@ impl WriteSelection for Cost {
         true
     }
 
+    fn of_one_column(&self, write: &OneColumn, costs: &dyn ColumnCosts) -> Option<Cycle> {
+        Some(one::cycle_of(write, costs, &self.left))
+    }
+
     fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]) {
         if let [band] = bands {
             if band.free {
@@ -76,7 +80,7 @@ mod tests {
     use crate::{
         geometry::{Geometry, Level, StripeIndex, StripeSpan},
         plan::{
-            Cycle, Presence, build,
+            Presence, build,
             costs::{MemberCost, ServiceTime},
         },
     };
@@ -144,6 +148,22 @@ mod tests {
             assert_eq!(bands_by(&one, &costs, &state), bands);
         }
         assert!(compared > 1000, "{compared}");
+    }
+
+    #[test]
+    fn a_write_to_one_column_is_chosen_as_its_band_is() {
+        let mut rng = fastrand::Rng::with_seed(2);
+        let (by_band, by_write) = (Cost::default(), Cost::default());
+        for _ in 0..20_000 {
+            let costs = Rotated(std::array::from_fn(|_| any_cost(&mut rng)), rng.usize(..5));
+            let (column, first) = (rng.usize(..4), rng.usize(..16));
+            let rows = first..rng.usize(first..16) + 1;
+            let state = state_of(column * 64 + 4 * rows.start, 4 * rows.len());
+            let bands = bands_by(&by_band, &costs, &state);
+            let write = OneColumn { column, data_columns: 4, parity_columns: 1, rows };
+            assert_eq!(write.counts(), (bands[0].rmw, bands[0].rcw));
+            assert_eq!(by_write.of_one_column(&write, &costs), Some(bands[0].cycle));
+        }
     }
 
     /// Where the drive's write cache makes rewrites fast, as it does in the paper's arrays.

@@ -5,26 +5,25 @@
 
 mod by_counts;
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, ops::Range, sync::Arc};
 
 use stripewise_format::extension::MemberClass;
 use thiserror::Error;
 
-pub use by_counts::{Rule, by_counts};
+pub use by_counts::{Rule, by_counts, cycle_by};
 pub use classic::Classic;
 pub use cost::Cost;
 pub use modified::Modified;
 pub use modthresh::ModThresh;
 
-use super::{Band, StripeState, costs::ColumnCosts};
+use super::{Band, Cycle, StripeState, costs::ColumnCosts};
 
 /// Chooses how partly written rows are written.
 pub trait WriteSelection: Debug + Send + Sync {
     /// The policy's entry in [`POLICIES`].
     fn policy(&self) -> &'static Policy;
 
-    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or
-    /// [`Cycle::Rcw`](super::Cycle::Rcw). The other bands are what they are.
+    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`] or [`Cycle::Rcw`]. The other bands are what they are.
     fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]);
 
     /// The policy's rule, if it looks at nothing but the two counts of a row: whether RMW is to be chosen.
@@ -32,9 +31,36 @@ pub trait WriteSelection: Debug + Send + Sync {
         None
     }
 
+    /// The cycle of a write to one column alone, if it can be told without a plan. A policy with a [rule](Self::rule) is not
+    /// asked.
+    fn of_one_column(&self, _: &OneColumn, _: &dyn ColumnCosts) -> Option<Cycle> {
+        None
+    }
+
     /// Whether the policy looks at what members cost: else nobody measures that.
     fn needs_costs(&self) -> bool {
         false
+    }
+}
+
+/// The commonest small write: whole blocks of one column, in a stripe of two data columns or more of which nothing is in hand
+/// and all can be read.
+#[derive(Debug, Clone)]
+pub struct OneColumn {
+    /// The column that is written.
+    pub column: usize,
+    /// How many columns are data.
+    pub data_columns: usize,
+    /// How many are parity, behind those.
+    pub parity_columns: usize,
+    /// The rows that are written.
+    pub rows: Range<usize>,
+}
+
+impl OneColumn {
+    /// The blocks of a row that RMW and RCW would read.
+    pub fn counts(&self) -> (u32, u32) {
+        (1 + self.parity_columns as u32, self.data_columns as u32 - 1)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::plan::Band;
-
 /// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each, for each place of
 /// parity, since stripes whose parity lies elsewhere meet other members. Without this memory, what is cheaper by about a tenth
 /// would be chosen now and not the next time, and requests of both kinds would get in each other's way.
@@ -16,21 +14,21 @@ const COUNTS_MAX: usize = 16;
 const PARITIES_MAX: usize = 8;
 
 impl Left {
-    /// The word and the bit of a band.
-    fn place(&self, parity: usize, band: &Band) -> Option<(&AtomicU64, u64)> {
-        let (rmw, rcw) = (band.rmw as usize, band.rcw as usize);
+    /// The word and the bit of what reads so many blocks by RMW and by RCW.
+    fn place(&self, parity: usize, (rmw, rcw): (u32, u32)) -> Option<(&AtomicU64, u64)> {
+        let (rmw, rcw) = (rmw as usize, rcw as usize);
         let place = rmw * COUNTS_MAX + rcw;
         let words = &self.0[parity % PARITIES_MAX];
         (rmw.max(rcw) < COUNTS_MAX).then(|| (&words[place / 64], 1 << (place % 64)))
     }
 
-    pub(super) fn is_left(&self, parity: usize, band: &Band) -> bool {
-        self.place(parity, band).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    pub(super) fn is_left(&self, parity: usize, counts: (u32, u32)) -> bool {
+        self.place(parity, counts).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
     /// Written only where it changes: all writers read it.
-    pub(super) fn note(&self, parity: usize, band: &Band, is_left: bool) {
-        let Some((word, bit)) = self.place(parity, band) else { return };
+    pub(super) fn note(&self, parity: usize, counts: (u32, u32), is_left: bool) {
+        let Some((word, bit)) = self.place(parity, counts) else { return };
         match (word.load(Relaxed) & bit != 0, is_left) {
             (false, true) => drop(word.fetch_or(bit, Relaxed)),
             (true, false) => drop(word.fetch_and(!bit, Relaxed)),

@@ -82,7 +82,7 @@ impl Weighing {
     /// wrong: all bands alike, then each by itself.
     pub(super) fn choose(&mut self, bands: &mut [Band], left: &Left, parity: usize) {
         let fewest = Self::set_of(bands, |band| band.rmw < band.rcw);
-        let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(parity, band));
+        let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(parity, (band.rmw, band.rcw)));
         let mut best = self.price_ns(rmw);
         for alike in [self.free, 0] {
             if !self.free.is_power_of_two() && alike != rmw {
@@ -101,7 +101,7 @@ impl Weighing {
                 (rmw, best) = (rmw ^ bit, other);
             }
             band.cycle = if rmw & bit != 0 { Cycle::Rmw } else { Cycle::Rcw };
-            left.note(parity, band, (rmw ^ fewest) & bit != 0);
+            left.note(parity, (band.rmw, band.rcw), (rmw ^ fewest) & bit != 0);
         }
     }
 
