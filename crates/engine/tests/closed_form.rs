@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use smallvec::smallvec;
 use stripewise_device::{
     Device, IoBuf, IoErrorKind, WriteFlags,
     memory::MemoryDevice,
-    wrap::{Fault, FaultRule, Faults, Operation},
+    wrap::{Delay, Fault, FaultRule, Faults, Operation},
 };
 use stripewise_engine::{
     Array, ArrayReport, CreateOptions, MemberState, MemberStatsReport, StatsReport, TraceFilter,
@@ -20,6 +20,8 @@ use stripewise_sim::World;
 
 const MEMBER_BYTES: u64 = 4 << 20;
 const BLOCK: usize = 4096;
+/// What a member takes that is not done at once.
+const WHILE: Duration = Duration::from_micros(100);
 /// Of the array, that are written.
 const BLOCKS: usize = 96;
 
@@ -31,18 +33,29 @@ struct Bench {
     content: Vec<u8>,
 }
 
-fn bench(level: Level, members: usize, chunk_bytes: u32, policy: &'static Policy) -> Bench {
+/// Members that are done at once, or after a while.
+fn bench(
+    level: Level,
+    members: usize,
+    chunk_bytes: u32,
+    policy: &'static Policy,
+    delay: Option<Duration>,
+) -> Bench {
     let world = World::new(1);
     let memory = |i| Arc::new(MemoryDevice::new(format!("memory{i}"), MEMBER_BYTES));
     let members: Vec<_> = (0..members).map(memory).collect();
     let (devices, faults): (Vec<_>, Vec<_>) =
         members.iter().map(|member| Fault::new(member.clone() as Arc<dyn Device>)).unzip();
-    let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
+    let env = world.env();
+    let devices = devices.into_iter().map(|device| match delay {
+        Some(delay) => Arc::new(Delay::new(device, env.clone(), delay)) as Arc<dyn Device>,
+        None => Arc::new(device),
+    });
+    let devices = devices.collect();
     let mut options = CreateOptions::new("sim:closed-form", level, devices);
     options.chunk_bytes = chunk_bytes;
     options.assume_clean = true;
     options.policy = Some(policy);
-    let env = world.env();
     let array = world.run(async move { Array::create(env, options).await }).unwrap();
     Bench { world, array, members, faults, content: vec![0; BLOCKS * BLOCK] }
 }
@@ -95,14 +108,19 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
     for (level, members) in shapes {
         for policy in POLICIES {
             for chunk_bytes in [4096, 16384] {
-                // Whoever traces sees plans, so there are plans.
-                let [mut formed, mut planned] = [(); 2].map(|()| bench(level, members, chunk_bytes, policy));
-                planned.array.trace_decisions(TraceFilter::default(), 1);
-                formed.write(7, 300);
-                planned.write(7, 300);
-                let what = format!("{level:?}, {members} members, {}, {chunk_bytes}", policy.name);
-                assert!(formed.data() == planned.data(), "{what}");
-                assert_eq!(formed.counters(), planned.counters(), "{what}");
+                for delay in [None, Some(WHILE)] {
+                    // Whoever traces sees plans, so there are plans.
+                    let make = || bench(level, members, chunk_bytes, policy, delay);
+                    let (mut formed, mut planned) = (make(), make());
+                    planned.array.trace_decisions(TraceFilter::default(), 1);
+                    formed.write(7, 300);
+                    planned.write(7, 300);
+                    let what =
+                        format!("{level:?}, {members} members, {}, {chunk_bytes}, {delay:?}", policy.name);
+                    assert!(formed.data() == planned.data(), "{what}");
+                    assert_eq!(formed.counters(), planned.counters(), "{what}");
+                    assert_eq!(formed.world.now(), planned.world.now(), "{what}");
+                }
             }
         }
     }
@@ -113,21 +131,42 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
 fn the_closed_form_gives_way_to_faults() {
     // The middle one by reconstruct-write.
     for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)] {
-        let mut bench = bench(level, members, 16384, POLICIES[0]);
-        bench.write(1, 50);
-        for faults in bench.faults.clone() {
-            faults.add(FaultRule {
-                operation: Operation::Read,
-                range_bytes: (1 << 20)..(1 << 20) + 16384,
-                kind: IoErrorKind::Medium,
-                times: u32::MAX,
-                healed_by_write: true,
-            });
-            bench.write(2, 50);
+        for delay in [None, Some(WHILE)] {
+            let mut bench = bench(level, members, 16384, POLICIES[0], delay);
+            bench.write(1, 50);
+            for faults in bench.faults.clone() {
+                faults.add(FaultRule {
+                    operation: Operation::Read,
+                    range_bytes: (1 << 20)..(1 << 20) + 16384,
+                    kind: IoErrorKind::Medium,
+                    times: u32::MAX,
+                    healed_by_write: true,
+                });
+                bench.write(2, 50);
+            }
+            bench.faults[1].set_gone(true);
+            bench.write(3, 100);
+            let in_sync = bench.report().members.iter().filter(|m| m.state == MemberState::InSync).count();
+            assert_eq!(in_sync, members - 1, "the one that has gone, and nobody else, was dropped");
         }
-        bench.faults[1].set_gone(true);
-        bench.write(3, 100);
-        let in_sync = bench.report().members.iter().filter(|m| m.state == MemberState::InSync).count();
-        assert_eq!(in_sync, members - 1, "the one that has gone, and nobody else, was dropped");
     }
+}
+
+/// What waits goes on by itself, and keeps its rows and its region until it is done.
+#[test]
+fn a_write_that_is_forgotten_is_written() {
+    let bench = bench(Level::Raid5, 5, 16384, POLICIES[0], Some(WHILE));
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        for block in 0..8 {
+            let data = IoBuf::copy_of(&[block as u8 + 1; BLOCK]).freeze();
+            drop(array.write((block * BLOCK) as u64, data, WriteFlags::default()));
+        }
+        // It waits for their rows.
+        let last = IoBuf::copy_of(&[9; 8 * BLOCK]).freeze();
+        array.write(0, last, WriteFlags::default()).await.unwrap();
+        let found = array.read(0, IoBuf::with_len(8 * BLOCK)).await.unwrap();
+        assert!(found.iter().all(|byte| *byte == 9));
+        array.stop().await.unwrap();
+    });
 }

@@ -13,7 +13,6 @@ use async_task::{Runnable, Task};
 use fastrand::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
-use smallvec::{SmallVec, smallvec};
 use stripewise_device::{BoxFuture, Timestamp};
 
 use crate::timers::{Due, EventSource, Fired, Timers, Wakers};
@@ -155,28 +154,17 @@ impl Executor {
 
     /// All that is due happens, in order.
     fn set_off(&self, state: &mut MutexGuard<'_, State>, now: Timestamp, first: Due) {
-        let mut due: SmallVec<[Due; 4]> = smallvec![first];
-        while let Some((_, next)) = state.timers.pop_due(now) {
-            due.push(next);
-        }
-        let sources = std::mem::take(&mut state.sources);
-        let mut fired: SmallVec<[(usize, Fired); 4]> = SmallVec::new();
-        MutexGuard::unlocked(state, || {
-            let mut wakers = Wakers::new();
-            for due in due {
-                match due {
-                    Due::Waker(waker) => wakers.push(waker),
-                    Due::Event(source) => fired.push((source, sources[source].fire(now, &mut wakers))),
-                }
+        let mut wakers = Wakers::new();
+        // Hardly ever is more due at one time.
+        match state.timers.pop_due(now) {
+            None => state.happen(now, first, &mut wakers),
+            Some((_, second)) => {
+                let mut due = vec![first, second];
+                due.extend(std::iter::from_fn(|| state.timers.pop_due(now)).map(|(_, due)| due));
+                state.happen_all(now, due, &mut wakers);
             }
-            wakers.into_iter().for_each(Waker::wake);
-        });
-        state.sources = sources;
-        for (source, Fired { event, next }) in fired {
-            state.note(now.0);
-            state.note(event);
-            state.timers.arm(source, next);
         }
+        MutexGuard::unlocked(state, || wakers.into_iter().for_each(Waker::wake));
     }
 
     pub(crate) fn advance_to(&self, time: Timestamp) {
@@ -218,6 +206,35 @@ impl Executor {
 }
 
 impl State {
+    #[inline]
+    fn happen(&mut self, now: Timestamp, due: Due, wakers: &mut Wakers) {
+        match due {
+            Due::Waker(waker) => wakers.push(waker),
+            Due::Event(source) => {
+                let fired = self.sources[source].fire(now, wakers);
+                self.note_fired(now, source, fired);
+            }
+        }
+    }
+
+    /// What a source does next is noted when all that is due now has happened, though it be due now, too.
+    fn happen_all(&mut self, now: Timestamp, all: Vec<Due>, wakers: &mut Wakers) {
+        let mut fired = Vec::with_capacity(all.len());
+        for due in all {
+            match due {
+                Due::Waker(waker) => wakers.push(waker),
+                Due::Event(source) => fired.push((source, self.sources[source].fire(now, wakers))),
+            }
+        }
+        fired.into_iter().for_each(|(source, fired)| self.note_fired(now, source, fired));
+    }
+
+    fn note_fired(&mut self, now: Timestamp, source: usize, Fired { event, next }: Fired) {
+        self.note(now.0);
+        self.note(event);
+        self.timers.arm(source, next);
+    }
+
     fn note(&mut self, event: u64) {
         // A word-wise FNV: the rotation brings high bits back down, where the multiplication spreads them.
         self.trace = (self.trace ^ event).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);

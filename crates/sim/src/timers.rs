@@ -7,7 +7,8 @@ use stripewise_device::Timestamp;
 
 /// A thing in the world that changes by itself at known times, such as a disk.
 pub(crate) trait EventSource: Send + Sync {
-    /// Its next event is due. Who waits for what comes of that is added to `wakers`.
+    /// Its next event is due. Who waits for what comes of that is added to `wakers`. It must not ask the executor for
+    /// anything meanwhile.
     fn fire(&self, now: Timestamp, wakers: &mut Wakers) -> Fired;
 }
 
