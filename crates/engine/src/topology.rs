@@ -34,7 +34,7 @@ pub(crate) struct Member {
     pub(crate) times: ServiceTimes,
     /// Bytes written to it before it was opened.
     pub(crate) written_before: u64,
-    /// Failed reads since the member was opened.
+    /// Failed reads that count since the member was opened: of a chunk that waits to be healed, the first.
     pub(crate) read_errors: AtomicU32,
     pub(crate) stats: MemberStats,
     pub(crate) meter: Arc<Meter>,

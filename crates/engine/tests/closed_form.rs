@@ -155,18 +155,26 @@ fn the_closed_form_gives_way_to_faults() {
 /// What waits goes on by itself, and keeps its rows and its region until it is done.
 #[test]
 fn a_write_that_is_forgotten_is_written() {
-    let bench = bench(Level::Raid5, 5, 16384, POLICIES[0], Some(WHILE));
-    let array = bench.array.clone();
-    bench.world.run(async move {
-        for block in 0..8 {
-            let data = IoBuf::copy_of(&[block as u8 + 1; BLOCK]).freeze();
-            drop(array.write((block * BLOCK) as u64, data, WriteFlags::default()));
-        }
-        // It waits for their rows.
-        let last = IoBuf::copy_of(&[9; 8 * BLOCK]).freeze();
-        array.write(0, last, WriteFlags::default()).await.unwrap();
-        let found = array.read(0, IoBuf::with_len(8 * BLOCK)).await.unwrap();
-        assert!(found.iter().all(|byte| *byte == 9));
-        array.stop().await.unwrap();
+    let [forgotten, awaited] = [true, false].map(|is_forgotten| {
+        let bench = bench(Level::Raid5, 5, 16384, POLICIES[0], Some(WHILE));
+        let array = bench.array.clone();
+        bench.world.run(async move {
+            // A block of every other chunk: two of the same rows in each stripe.
+            for chunk in (0..24).step_by(2) {
+                let data = IoBuf::copy_of(&[chunk as u8 + 1; BLOCK]).freeze();
+                let write = array.write(chunk * 16384, data, WriteFlags::default());
+                if is_forgotten {
+                    drop(write);
+                } else {
+                    write.await.unwrap();
+                }
+            }
+            array.stop().await.unwrap();
+        });
+        bench
     });
+    assert!(forgotten.data() == awaited.data());
+    let stats = forgotten.array.stats().report();
+    assert_eq!(stats, awaited.array.stats().report());
+    assert_eq!(stats.rows_rmw, 12);
 }

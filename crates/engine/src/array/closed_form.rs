@@ -107,18 +107,19 @@ impl Shared {
         span: &StripeSpan,
     ) -> Option<ClosedForm<'t>> {
         let geometry = &self.geometry;
-        let (chunk_bytes, k) = (geometry.chunk_bytes(), geometry.data_columns());
+        let (chunk_bytes, data_columns) = (geometry.chunk_bytes(), geometry.data_columns());
         let (column, start) = (span.start / chunk_bytes, span.start % chunk_bytes);
         let only_writer = |column| topology.only_writer(geometry, span.stripe, column);
-        let others = (0..k).filter(|other| cycle != Cycle::Rmw && *other != column).map(only_writer);
+        let others =
+            (0..data_columns).filter(|other| cycle != Cycle::Rmw && *other != column).map(only_writer);
         Some(ClosedForm {
             cycle,
             column,
-            data_columns: k,
+            data_columns,
             offset_bytes: geometry.chunk_start(span.stripe) + start as u64,
             len: span.len,
             data: only_writer(column)?,
-            parity: (k..geometry.members()).map(only_writer).collect::<Option<_>>()?,
+            parity: (data_columns..geometry.members()).map(only_writer).collect::<Option<_>>()?,
             others: others.collect::<Option<_>>()?,
         })
     }
@@ -224,7 +225,7 @@ impl<'t> ClosedForm<'t> {
     }
 
     /// Its reads are under way: what is needed to go on with it.
-    pub(super) fn keep(
+    pub(super) fn pending(
         self,
         write: StripeWrite,
         topology: Arc<Topology>,

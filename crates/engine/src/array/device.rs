@@ -9,7 +9,7 @@ use stripewise_device::{
     SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::{Array, asked::Started, detached::Detached};
+use super::{Array, detached::Detached, pending_read::ReadStart};
 use crate::error::ArrayError;
 
 /// An array as a [`Device`].
@@ -20,7 +20,8 @@ pub struct ArrayDevice {
 
 impl Array {
     /// The array as a device, for exports and stacking. Requests that change anything go to their end even if their future
-    /// is dropped.
+    /// is dropped. A read's future is to be polled, or dropped, by the worker that asked; until it is, the array is not
+    /// stopped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {
@@ -64,9 +65,9 @@ impl ArrayDevice {
             }
         };
         match self.array.shared.start_read(offset_bytes, buf) {
-            Started::Done(read) => IoFuture::ready(done(read)),
-            Started::Asked(read) => IoFuture::boxed(read.map(done)),
-            Started::Runs(read) => IoFuture::boxed(read.map(done)),
+            ReadStart::Done(read) => IoFuture::ready(done(read)),
+            ReadStart::Pending(read) => IoFuture::boxed(read.map(done)),
+            ReadStart::Runs(read) => IoFuture::boxed(read.map(done)),
         }
     }
 }

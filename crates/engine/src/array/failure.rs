@@ -15,8 +15,8 @@ use crate::{
     topology::{Member, Place, Recorded, Topology},
 };
 
-/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20). The count is halved
-/// every hour.
+/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20); of a chunk that waits to be
+/// healed, the first. The count is halved every hour.
 const READ_ERRORS_MAX: u32 = 20;
 
 /// What to do when the array cannot do without the members that are to be dropped.
@@ -224,15 +224,21 @@ impl Shared {
         if error.kind == IoErrorKind::Refused {
             return; // our request was wrong, not the member
         }
-        let errors = member.read_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        if is_member_gone(&error) || errors > READ_ERRORS_MAX {
-            // On the level's last legs the member stays: what it can still read is all there is.
-            let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;
-            return;
+        let chunk = (stripe.0, column);
+        if !is_member_gone(&error) {
+            // A chunk that waits to be healed counts once, however many want it meanwhile.
+            if self.healing.lock().contains(&chunk) {
+                return;
+            }
+            if member.read_errors.fetch_add(1, Ordering::Relaxed) < READ_ERRORS_MAX {
+                if !self.read_only {
+                    self.healing.lock().insert(chunk);
+                }
+                return;
+            }
         }
-        if !self.read_only {
-            self.healing.lock().insert((stripe.0, column));
-        }
+        // On the level's last legs the member stays: what it can still read is all there is.
+        let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;
     }
 }
 

@@ -4,7 +4,6 @@
 //! failed members recorded -> done. One direction, no stepping back; a read that fails before anything is written
 //! starts the plan anew with what is left.
 
-mod asked;
 mod closed_form;
 mod control;
 mod detached;
@@ -14,6 +13,7 @@ mod failure;
 mod flush;
 mod gathered;
 mod kept;
+mod pending_read;
 mod read;
 mod recover;
 mod report;
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
     pub(crate) holders_changed: AtomicBool,
     /// A member was dropped since the last job began: a rebuild may be due.
     pub(crate) member_dropped: AtomicBool,
-    /// Blocks that failed to be read and await healing, as (stripe, column).
+    /// Chunks some of which failed to be read and that await healing, as (stripe, column).
     pub(crate) healing: Mutex<std::collections::BTreeSet<(u64, usize)>>,
 }
 

@@ -7,8 +7,8 @@ use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
 
 use super::{
     Array, Shared,
-    asked::{Asked, Started},
     detached::Detached,
+    pending_read::{PendingRead, ReadStart},
 };
 use crate::{
     error::ArrayError,
@@ -22,7 +22,7 @@ pub(super) struct Piece {
     stripe: StripeIndex,
     column: usize,
     /// In the chunk.
-    pub(super) bytes: Range<usize>,
+    bytes: Range<usize>,
 }
 
 /// One read of one member: pieces that lie side by side there.
@@ -77,18 +77,19 @@ impl Array {
 
 impl Shared {
     /// Serves a read request, as far as that goes without waiting.
-    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Started {
+    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> ReadStart {
         let request = self.requests.enter();
         let left = match self.begin_read(&request, offset_bytes, buf) {
-            Ok(Progress::Done(buf)) => return Started::Done(Ok(buf)),
-            Err(error) => return Started::Done(Err(error)),
+            Ok(Progress::Done(buf)) => return ReadStart::Done(Ok(buf)),
+            Err(error) => return ReadStart::Done(Err(error)),
             Ok(Progress::Waits(Left::Piece(piece, member, io))) => {
-                return Started::Asked(Asked::of(self.handle(), offset_bytes, piece, member, io));
+                let read = PendingRead::new(self.handle(), request.keep(), piece, member, io);
+                return ReadStart::Pending(read);
             }
             Ok(Progress::Waits(left)) => left,
         };
         let (shared, kept) = (self.handle(), request.keep());
-        Started::Runs(Detached::start(&self.env, async move {
+        ReadStart::Runs(Detached::start(&self.env, async move {
             let request = shared.requests.resume(kept);
             shared.finish_read(&request, offset_bytes, left).await
         }))

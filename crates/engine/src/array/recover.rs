@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, ReadDone};
+use stripewise_device::{IoBuf, IoError, IoErrorKind, IoFuture, ReadDone};
 
-use super::Shared;
+use super::{Shared, failure::Limit};
 use crate::{
     compute::WriteExtent,
     error::ArrayError,
@@ -169,6 +169,14 @@ impl Shared {
         self.heal_rows(&topology, stripe, &[column], rows).await
     }
 
+    /// A block cannot be read although it was just written: the medium does not keep what it takes, and the member is dropped,
+    /// as md does; unless what it can still read is all there is.
+    async fn fail_unmended(&self, topology: &Topology, stripe: StripeIndex, column: usize) {
+        let Some(member) = topology.reader(&self.geometry, stripe, column) else { return };
+        let failed = vec![(member.clone(), IoError::new(IoErrorKind::Medium))];
+        let _ = self.fail_within(failed, Limit::Refuse).await;
+    }
+
     /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their members can
     /// remap the sectors. The caller holds the rows.
     pub(crate) async fn heal_rows(
@@ -195,7 +203,11 @@ impl Shared {
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
             self.write_out(topology, stripe, extents).await?;
-            self.stats.count_healed();
+            if self.own(topology, stripe, column, &bytes).await.is_some() {
+                self.stats.count_healed();
+            } else {
+                self.fail_unmended(topology, stripe, column).await;
+            }
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ pub struct MemberReport {
     pub endurance: Endurance,
     /// How much of what was written is noted on the member: all that is known of it after a crash.
     pub noted_written_bytes: u64,
-    /// Failed reads since the array was opened.
+    /// Failed reads that count since the array was opened: of a chunk that waits to be healed, the first. Halved every hour.
     pub read_errors: u32,
     /// What was read and written since the member was attached.
     pub stats: MemberStatsReport,

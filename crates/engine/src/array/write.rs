@@ -205,7 +205,12 @@ impl Shared {
         };
         let (shared, kept, env) = (self.handle(), request.keep(), &self.env);
         match left {
-            Left::Stripe(rest) => Detached::go_on(env, async move {
+            Left::Stripe(rest @ Rest::Begun(..)) => Detached::go_on(env, async move {
+                let _request = shared.requests.resume(kept);
+                shared.finish_stripe(rest).await
+            }),
+            // Its place among those that wait is taken by the first step.
+            Left::Stripe(rest) => Detached::start(env, async move {
                 let _request = shared.requests.resume(kept);
                 shared.finish_stripe(rest).await
             }),
@@ -282,7 +287,7 @@ impl Shared {
             let mut requested = Requested::new();
             form.ask(&mut requested);
             if !are_ready(&requested, |done| done.result.is_ok()) {
-                return waits(guards, Begun::Formed(form.keep(write, topology.to_arc(), requested)));
+                return waits(guards, Begun::Formed(form.pending(write, topology.to_arc(), requested)));
             }
             let old = form.take(&mut requested).expect("all could be read");
             self.request_closed_form(&form, write, old, &mut writes);

@@ -152,17 +152,25 @@ mod tests {
 
     #[test]
     fn a_write_to_one_column_is_chosen_as_its_band_is() {
-        let mut rng = fastrand::Rng::with_seed(2);
-        let (by_band, by_write) = (Cost::default(), Cost::default());
-        for _ in 0..20_000 {
-            let costs = Rotated(std::array::from_fn(|_| any_cost(&mut rng)), rng.usize(..5));
-            let (column, first) = (rng.usize(..4), rng.usize(..16));
-            let rows = first..rng.usize(first..16) + 1;
-            let state = state_of(column * 64 + 4 * rows.start, 4 * rows.len());
-            let bands = bands_by(&by_band, &costs, &state);
-            let write = OneColumn { column, data_columns: 4, parity_columns: 1, rows };
-            assert_eq!(write.counts(), (bands[0].rmw, bands[0].rcw));
-            assert_eq!(by_write.of_one_column(&write, &costs), Some(bands[0].cycle));
+        for (level, data_columns, parity_columns) in
+            [(Level::Raid4, 4, 1), (Level::Raid5, 2, 1), (Level::Raid6, 3, 2)]
+        {
+            let members = data_columns + parity_columns;
+            let geometry = Geometry::new(level, members, 64 << 10, 1 << 20, 512).unwrap();
+            let mut rng = fastrand::Rng::with_seed(2);
+            let (by_band, by_write) = (Cost::default(), Cost::default());
+            for _ in 0..10_000 {
+                let costs = Rotated(std::array::from_fn(|_| any_cost(&mut rng)), rng.usize(..members));
+                let (column, first) = (rng.usize(..data_columns), rng.usize(..16));
+                let rows = first..rng.usize(first..16) + 1;
+                let (start, len) = (column * (64 << 10) + 4096 * rows.start, 4096 * rows.len());
+                let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+                let state = StripeState::for_write(&geometry, &span, true, |_| Presence::Present);
+                let bands = bands_by(&by_band, &costs, &state);
+                let write = OneColumn { column, data_columns, parity_columns, rows };
+                assert_eq!(write.counts(), (bands[0].rmw, bands[0].rcw));
+                assert_eq!(by_write.of_one_column(&write, &costs), Some(bands[0].cycle));
+            }
         }
     }
 

@@ -39,11 +39,8 @@ pub(super) fn cycle_of(write: &OneColumn, costs: &dyn ColumnCosts, left: &Left) 
 fn cheaper((rmw, rcw): (u32, u32), (rmw_ns, rcw_ns): (f32, f32), left: &Left, parity: usize) -> Cycle {
     let fewest_is_rmw = rmw < rcw;
     let (fewest_ns, other_ns) = if fewest_is_rmw { (rmw_ns, rcw_ns) } else { (rcw_ns, rmw_ns) };
-    let is_left = if left.is_left(parity, (rmw, rcw)) {
-        fewest_ns >= other_ns
-    } else {
-        other_ns < fewest_ns * MARGIN
-    };
+    let is_left =
+        if left.is_left(parity, (rmw, rcw)) { fewest_ns >= other_ns } else { other_ns < fewest_ns * MARGIN };
     left.note(parity, (rmw, rcw), is_left);
     if fewest_is_rmw != is_left { Cycle::Rmw } else { Cycle::Rcw }
 }
