@@ -156,13 +156,12 @@ impl Executor {
     fn set_off(&self, state: &mut MutexGuard<'_, State>, now: Timestamp, first: Due) {
         let mut wakers = Wakers::new();
         // Hardly ever is more due at one time.
-        match state.timers.pop_due(now) {
-            None => state.happen(now, first, &mut wakers),
-            Some((_, second)) => {
-                let mut due = vec![first, second];
-                due.extend(std::iter::from_fn(|| state.timers.pop_due(now)).map(|(_, due)| due));
-                state.happen_all(now, due, &mut wakers);
-            }
+        if state.timers.may_be_due(now) {
+            let mut due = vec![first];
+            due.extend(std::iter::from_fn(|| state.timers.pop_due(now)).map(|(_, due)| due));
+            state.happen_all(now, due, &mut wakers);
+        } else {
+            state.happen(now, first, &mut wakers);
         }
         MutexGuard::unlocked(state, || wakers.into_iter().for_each(Waker::wake));
     }

@@ -133,6 +133,13 @@ impl Timers {
         None
     }
 
+    /// Whether something may be due by a time, at a glance.
+    #[inline]
+    pub(crate) fn may_be_due(&self, by: Timestamp) -> bool {
+        let is_due = |turn: Turn| turn.time() <= by;
+        is_due(self.first_event()) || self.heap.peek().is_some_and(|Reverse((turn, _))| is_due(*turn))
+    }
+
     /// Takes the next thing that is due by a time, and tells when it is.
     pub(crate) fn pop_due(&mut self, by: Timestamp) -> Option<(Timestamp, Due)> {
         if let Some(turn) = self.first_waker() {
