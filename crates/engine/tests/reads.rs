@@ -4,13 +4,13 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use common::{
     Shape,
     faulty::{bench, latent_error},
 };
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoFuture, ReadDone};
 use stripewise_engine::{Array, geometry::Level};
@@ -27,11 +27,15 @@ fn stopping_waits_for_a_read_that_a_member_is_at() {
     let bench = bench(1, RAID5);
     bench.fill(7);
     bench.faults[0].add(latent_error(1 << 20..(1 << 20) + 512));
-    let array = bench.array.clone();
+    let (array, env) = (bench.array.clone(), bench.world.env());
     bench.world.run(async move {
-        // The first block cannot be read, and is recovered all the same.
-        let reads = join_all([0, 16384].map(|at| start(&array, at)));
-        let (stopped, read) = join(array.stop(), reads).await;
+        // The first of them cannot be read, and is recovered all the same.
+        let reads = [0, 16384].map(|at| start(&array, at));
+        let stop = pin!(array.stop());
+        let Either::Right((_, stop)) = select(stop, env.sleep(Duration::from_secs(5))).await else {
+            panic!("nobody has taken what was read");
+        };
+        let (stopped, read) = join(stop, join_all(reads)).await;
         stopped.unwrap();
         for done in read {
             assert!(done.result.is_ok());

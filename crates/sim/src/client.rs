@@ -183,7 +183,7 @@ impl Client {
         let ticket = self.desk.sectors.lock().begin_read();
         let (offset, buf) = ((first * SECTOR_BYTES) as u64, IoBuf::with_len(count * SECTOR_BYTES));
         // Both ways lead to the same bytes.
-        let content = if (first / 8).is_multiple_of(2) {
+        let content = if (first / 8 + count).is_multiple_of(2) {
             self.array.read(offset, buf).await?
         } else {
             self.read_device(offset, buf).await?

@@ -50,12 +50,15 @@ pub(super) struct ClosedForm<'t> {
     others: SmallVec<[&'t Arc<Member>; 8]>,
 }
 
-/// A write in closed form whose reads are under way.
+/// A write in closed form that is under way.
 pub(super) struct Formed {
-    write: StripeWrite,
+    span: StripeSpan,
+    /// None once it was taken.
+    write: Option<StripeWrite>,
     topology: Arc<Topology>,
     cycle: Cycle,
-    requested: Requested<ReadDone>,
+    reads: Requested<ReadDone>,
+    writes: Requested<Result<(), IoError>>,
 }
 
 /// What was read: the old blocks and their parity, or the other columns.
@@ -126,18 +129,33 @@ impl Shared {
 
     /// Goes on with a write whose reads are under way, to its end. The caller holds its rows and its region.
     pub(super) async fn finish_formed(&self, mut formed: Box<Formed>) -> Result<(), ArrayError> {
-        wait_all(&mut formed.requested, self.is_metered()).await;
-        let Formed { write, topology, cycle, mut requested } = *formed;
-        let form = self.formed_by(cycle, &topology, &write.span).expect("all were there when it began");
-        match form.take(&mut requested) {
-            Ok(old) => {
-                let mut writes = Writes::default();
-                self.request_closed_form(&form, write, old, &mut writes);
-                let Writes { mut requested, members } = writes;
-                self.end_writes(&topology, members.into_iter(), &mut requested).await
-            }
+        wait_all(&mut formed.reads, self.is_metered()).await;
+        let failed = self.write_formed(&mut formed);
+        let Formed { span, write, topology, writes, .. } = &mut *formed;
+        if let Some(write) = write.take() {
             // In a box: rarely wanted, and large.
-            Err(failed) => Box::pin(self.plan_around(write, &topology, failed)).await,
+            return Box::pin(self.plan_around(write, topology, failed)).await;
+        }
+        let written = std::iter::once(span.start / self.geometry.chunk_bytes())
+            .chain(self.geometry.data_columns()..self.geometry.members());
+        let writers = written.filter_map(|column| topology.only_writer(&self.geometry, span.stripe, column));
+        self.end_writes(topology, writers, writes).await
+    }
+
+    /// Asks for what a write in closed form writes, once its reads are done. If some failed it names their columns, and the
+    /// write stays.
+    fn write_formed(&self, formed: &mut Formed) -> Vec<(usize, IoError)> {
+        let Formed { span, write, topology, cycle, reads, writes } = formed;
+        let form = self.formed_by(*cycle, topology, span).expect("all were there when it began");
+        match form.take(reads) {
+            Ok(old) => {
+                let write = write.take().expect("it is written once");
+                let mut asked = Writes::default();
+                self.request_closed_form(&form, write, old, &mut asked);
+                *writes = asked.requested;
+                Vec::new()
+            }
+            Err(failed) => failed,
         }
     }
 
@@ -229,9 +247,10 @@ impl<'t> ClosedForm<'t> {
         self,
         write: StripeWrite,
         topology: Arc<Topology>,
-        requested: Requested<ReadDone>,
+        reads: Requested<ReadDone>,
     ) -> Box<Formed> {
-        Box::new(Formed { write, topology, cycle: self.cycle, requested })
+        let (span, cycle, writes) = (write.span, self.cycle, Requested::new());
+        Box::new(Formed { span, write: Some(write), topology, cycle, reads, writes })
     }
 
     /// Brings the old parity up to date.

@@ -15,8 +15,8 @@ use crate::{
     topology::{Member, Place, Recorded, Topology},
 };
 
-/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20); of a chunk that waits to be
-/// healed, the first. The count is halved every hour.
+/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20): of a chunk that waits to be
+/// healed, the first, and each block that cannot be read back when it was rewritten. The count is halved every hour.
 const READ_ERRORS_MAX: u32 = 20;
 
 /// What to do when the array cannot do without the members that are to be dropped.
@@ -227,15 +227,11 @@ impl Shared {
         let chunk = (stripe.0, column);
         if !is_member_gone(&error) {
             // A chunk that waits to be healed counts once, however many want it meanwhile.
-            if self.healing.lock().contains(&chunk) {
+            let waits = !self.read_only && !self.healing.lock().insert(chunk);
+            if waits || member.read_errors.fetch_add(1, Ordering::Relaxed) < READ_ERRORS_MAX {
                 return;
             }
-            if member.read_errors.fetch_add(1, Ordering::Relaxed) < READ_ERRORS_MAX {
-                if !self.read_only {
-                    self.healing.lock().insert(chunk);
-                }
-                return;
-            }
+            self.healing.lock().remove(&chunk);
         }
         // On the level's last legs the member stays: what it can still read is all there is.
         let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;

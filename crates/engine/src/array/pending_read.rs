@@ -22,8 +22,8 @@ pub(super) enum ReadStart {
     Runs(Detached<Result<IoBuf, ArrayError>>),
 }
 
-/// The outcome of a read that a member was asked for. It holds no rows, so that nobody waits for it but who stops the array, and
-/// needs no task of its own: who loses interest drops it.
+/// The outcome of a read that a member was asked for. It holds no rows, so that nobody waits for it but who stops the array or
+/// removes a member, and needs no task of its own: who loses interest drops it.
 pub(super) struct PendingRead(State);
 
 enum State {
@@ -34,10 +34,11 @@ enum State {
 }
 
 struct Asked {
-    request: Request,
     piece: Piece,
     member: Arc<Member>,
     io: IoFuture<ReadDone>,
+    /// The last: who waits for it relies on the member's being let go of.
+    request: Request,
 }
 
 /// A request under way that has the array in hand.
@@ -61,7 +62,7 @@ impl PendingRead {
         io: IoFuture<ReadDone>,
     ) -> Self {
         let request = Request { shared, kept: Some(kept) };
-        Self(State::Waits(Asked { request, piece, member, io }))
+        Self(State::Waits(Asked { piece, member, io, request }))
     }
 }
 
@@ -70,7 +71,11 @@ impl Asked {
     fn recover(self, done: ReadDone) -> Detached<Result<IoBuf, ArrayError>> {
         let Self { request, piece, member, .. } = self;
         let env = request.shared.env.clone();
-        Detached::start(&env, async move { request.shared.take_read(&member, &piece, done).await })
+        Detached::start(&env, async move {
+            // In this order they are let go of backwards.
+            let (request, member) = (request, member);
+            request.shared.take_read(&member, &piece, done).await
+        })
     }
 }
 

@@ -1,11 +1,11 @@
 //! Content of one column from the others, and healing of blocks that failed to be read.
 
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoError, IoErrorKind, IoFuture, ReadDone};
+use stripewise_device::{IoBuf, IoFuture, ReadDone};
 
-use super::{Shared, failure::Limit};
+use super::Shared;
 use crate::{
     compute::WriteExtent,
     error::ArrayError,
@@ -169,14 +169,6 @@ impl Shared {
         self.heal_rows(&topology, stripe, &[column], rows).await
     }
 
-    /// A block cannot be read although it was just written: the medium does not keep what it takes, and the member is dropped,
-    /// as md does; unless what it can still read is all there is.
-    async fn fail_unmended(&self, topology: &Topology, stripe: StripeIndex, column: usize) {
-        let Some(member) = topology.reader(&self.geometry, stripe, column) else { return };
-        let failed = vec![(member.clone(), IoError::new(IoErrorKind::Medium))];
-        let _ = self.fail_within(failed, Limit::Refuse).await;
-    }
-
     /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their members can
     /// remap the sectors. The caller holds the rows.
     pub(crate) async fn heal_rows(
@@ -205,8 +197,14 @@ impl Shared {
             self.write_out(topology, stripe, extents).await?;
             if self.own(topology, stripe, column, &bytes).await.is_some() {
                 self.stats.count_healed();
-            } else {
-                self.fail_unmended(topology, stripe, column).await;
+            } else if let Some(member) = topology.reader(&self.geometry, stripe, column) {
+                // It does not keep what it takes. Who reads of it next finds whether that was once too often.
+                tracing::warn!(
+                    member = member.name(),
+                    stripe = stripe.0,
+                    "a block was rewritten and cannot be read"
+                );
+                member.read_errors.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(())

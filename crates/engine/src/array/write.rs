@@ -205,9 +205,9 @@ impl Shared {
         };
         let (shared, kept, env) = (self.handle(), request.keep(), &self.env);
         match left {
-            Left::Stripe(rest @ Rest::Begun(..)) => Detached::go_on(env, async move {
+            Left::Stripe(Rest::Begun(held, begun)) => Detached::go_on(env, async move {
                 let _request = shared.requests.resume(kept);
-                shared.finish_stripe(rest).await
+                shared.finish_begun(held, begun).await
             }),
             // Its place among those that wait is taken by the first step.
             Left::Stripe(rest) => Detached::start(env, async move {
@@ -332,13 +332,18 @@ impl Shared {
         let (held, begun) = match rest {
             Rest::Begun(held, begun) => (held, begun),
             Rest::Gathered(outcome) => return outcome.await,
-            // In a box, as all is here that not every write comes to: the task of a write is as large as that.
             waits => match Box::pin(self.begin_later(waits)).await? {
                 Progress::Waits(Rest::Begun(held, begun)) => (held, begun),
                 Progress::Waits(_) => unreachable!("rows and region are held"),
                 Progress::Done(result) => return result,
             },
         };
+        self.finish_begun(held, begun).await
+    }
+
+    /// Goes on with a write that has its rows and its region. What not every write comes to is in boxes: the task of a write is
+    /// as large as the rest.
+    async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
         let _guards = self.resume(held);
         match begun {
             Begun::Formed(formed) => self.finish_formed(formed).await,
@@ -567,9 +572,12 @@ impl Shared {
         failed: Vec<(Arc<Member>, IoError)>,
     ) -> Result<(), ArrayError> {
         if !failed.is_empty() {
-            self.fail_all(failed).await?;
+            // In a box, as the next: rarely wanted, and room in every write.
+            Box::pin(self.fail_all(failed)).await?;
         }
-        topology.recorded.wait().await;
+        if !topology.recorded.is_done() {
+            Box::pin(topology.recorded.wait()).await;
+        }
         // The array may have failed while that was being written down: then nothing was.
         if self.topology.look(|now| now.failed) { Err(ArrayError::Failed) } else { Ok(()) }
     }
