@@ -13,12 +13,16 @@ use async_task::{Runnable, Task};
 use fastrand::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use slab::Slab;
+use smallvec::SmallVec;
 use stripewise_device::{BoxFuture, Timestamp};
 
 use crate::timers::{Due, EventSource, Fired, Timers, Wakers};
 
 /// The largest number of steps one run may take unless told otherwise: a bound against tasks that never sleep.
 const STEPS_MAX: u64 = 500_000_000;
+
+/// What is due at one time, in order.
+type DueNow = SmallVec<[Due; 4]>;
 
 pub(crate) struct Executor {
     /// Nanoseconds. Outside of the lock, because it is looked at so often; only the executor's thread changes it.
@@ -155,9 +159,10 @@ impl Executor {
     /// All that is due happens, in order.
     fn set_off(&self, state: &mut MutexGuard<'_, State>, now: Timestamp, first: Due) {
         let mut wakers = Wakers::new();
-        // Hardly ever is more due at one time.
+        // Mostly nothing else is due at that time.
         if state.timers.may_be_due(now) {
-            let mut due = vec![first];
+            let mut due = DueNow::new();
+            due.push(first);
             due.extend(std::iter::from_fn(|| state.timers.pop_due(now)).map(|(_, due)| due));
             state.happen_all(now, due, &mut wakers);
         } else {
@@ -217,8 +222,8 @@ impl State {
     }
 
     /// What a source does next is noted when all that is due now has happened, though it be due now, too.
-    fn happen_all(&mut self, now: Timestamp, all: Vec<Due>, wakers: &mut Wakers) {
-        let mut fired = Vec::with_capacity(all.len());
+    fn happen_all(&mut self, now: Timestamp, all: DueNow, wakers: &mut Wakers) {
+        let mut fired: SmallVec<[(usize, Fired); 4]> = SmallVec::new();
         for due in all {
             match due {
                 Due::Waker(waker) => wakers.push(waker),
