@@ -130,33 +130,31 @@ impl Shared {
     /// Goes on with a write whose reads are under way, to its end. The caller holds its rows and its region.
     pub(super) async fn finish_formed(&self, mut formed: Box<Formed>) -> Result<(), ArrayError> {
         wait_all(&mut formed.reads, self.is_metered()).await;
-        let failed = self.write_formed(&mut formed);
-        let Formed { span, write, topology, writes, .. } = &mut *formed;
-        if let Some(write) = write.take() {
+        if let Err((write, failed)) = self.write_formed(&mut formed) {
             // In a box: rarely wanted, and large.
-            return Box::pin(self.plan_around(write, topology, failed)).await;
+            return Box::pin(self.plan_around(write, &formed.topology, failed)).await;
         }
+        let Formed { span, topology, writes, .. } = &mut *formed;
         let written = std::iter::once(span.start / self.geometry.chunk_bytes())
             .chain(self.geometry.data_columns()..self.geometry.members());
         let writers = written.filter_map(|column| topology.only_writer(&self.geometry, span.stripe, column));
         self.end_writes(topology, writers, writes).await
     }
 
-    /// Asks for what a write in closed form writes, once its reads are done. If some failed it names their columns, and the
-    /// write stays.
-    fn write_formed(&self, formed: &mut Formed) -> Vec<(usize, IoError)> {
+    /// Asks for what a write in closed form writes, once its reads are done; else gives the write back, with the columns that
+    /// could not be read.
+    fn write_formed(&self, formed: &mut Formed) -> Result<(), (StripeWrite, Vec<(usize, IoError)>)> {
         let Formed { span, write, topology, cycle, reads, writes } = formed;
         let form = self.formed_by(*cycle, topology, span).expect("all were there when it began");
-        match form.take(reads) {
-            Ok(old) => {
-                let write = write.take().expect("it is written once");
-                let mut asked = Writes::default();
-                self.request_closed_form(&form, write, old, &mut asked);
-                *writes = asked.requested;
-                Vec::new()
-            }
-            Err(failed) => failed,
-        }
+        let write = write.take().expect("it is written once");
+        let old = match form.take(reads) {
+            Ok(old) => old,
+            Err(failed) => return Err((write, failed)),
+        };
+        let mut asked = Writes::default();
+        self.request_closed_form(&form, write, old, &mut asked);
+        *writes = asked.requested;
+        Ok(())
     }
 
     /// Plans a write some of whose reads failed.

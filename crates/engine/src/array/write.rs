@@ -210,13 +210,12 @@ impl Shared {
                 shared.finish_begun(held, begun).await
             }),
             // Its place among those that wait is taken by the first step.
-            Left::Stripe(rest) => Detached::start(env, async move {
+            left => Detached::start(env, async move {
                 let _request = shared.requests.resume(kept);
-                shared.finish_stripe(rest).await
-            }),
-            Left::All(data) => Detached::start(env, async move {
-                let _request = shared.requests.resume(kept);
-                shared.write_spans(offset_bytes, &data, flags).await
+                match left {
+                    Left::Stripe(rest) => shared.finish_stripe(rest).await,
+                    Left::All(data) => shared.write_spans(offset_bytes, &data, flags).await,
+                }
             }),
         }
     }
