@@ -32,40 +32,56 @@ enum Guards {
     Atomic,
 }
 
-/// Words that many writers change.
+/// Words of a line of a processor's cache: as far apart no two of them are in the same one.
+const LINE_WORDS: usize = if cfg!(feature = "loom") { 1 } else { 16 };
+/// So many words may lie there for all counters to be apart: a megabyte.
+const WORDS_MAX: usize = 1 << 18;
+
+/// Words that many writers change, apart as far as there are few: two cores whose counters share a line wait for each other
+/// as if they shared a counter.
 pub(crate) struct Words {
     words: Box<[AtomicU32]>,
+    /// Each counter is the first of so many words.
+    apart: usize,
     guards: Guards,
 }
 
 impl Words {
-    pub(crate) fn new(values: impl Iterator<Item = u32>, locks: CounterLocks) -> Self {
-        let words: Box<[_]> = values.map(AtomicU32::new).collect();
+    pub(crate) fn new(values: impl ExactSizeIterator<Item = u32>, locks: CounterLocks) -> Self {
+        let count = values.len();
+        let apart = (WORDS_MAX / count.max(1)).clamp(1, LINE_WORDS);
+        let spread = |value| std::iter::once(value).chain(std::iter::repeat_n(0, apart - 1));
+        let words: Box<[_]> = values.flat_map(spread).map(AtomicU32::new).collect();
         let guards = match locks {
             CounterLocks::Global => Guards::Global(Mutex::default()),
             CounterLocks::PerCounter => Guards::PerCounter {
                 bitmap: RwLock::default(),
-                counters: words.iter().map(|_| Mutex::default()).collect(),
+                counters: (0..count).map(|_| Mutex::default()).collect(),
             },
             CounterLocks::Atomic | CounterLocks::Uncounted => Guards::Atomic,
         };
-        Self { words, guards }
+        Self { words, apart, guards }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.words.len()
+        self.words.len() / self.apart
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU32 {
+        &self.words[index * self.apart]
     }
 
     /// A word as it is.
     #[inline]
     pub(crate) fn load(&self, index: usize) -> u32 {
-        self.words[index].load(Ordering::Acquire)
+        self.word(index).load(Ordering::Acquire)
     }
 
     /// Runs `change` on a word as a writer does, under the locks that writers take.
     #[inline]
     pub(crate) fn as_writer<T>(&self, index: usize, change: impl FnOnce(&AtomicU32) -> T) -> T {
-        let word = &self.words[index];
+        let word = self.word(index);
         match &self.guards {
             Guards::Atomic => change(word),
             Guards::Global(lock) => {
@@ -82,7 +98,7 @@ impl Words {
 
     /// As [`Words::as_writer`], for what changes the bitmap.
     pub(crate) fn as_bitmap<T>(&self, index: usize, change: impl FnOnce(&AtomicU32) -> T) -> T {
-        let word = &self.words[index];
+        let word = self.word(index);
         match &self.guards {
             Guards::Atomic => change(word),
             Guards::Global(lock) => {
@@ -93,6 +109,22 @@ impl Words {
                 let _alone = bitmap.write();
                 change(word)
             }
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_counters_are_a_line_apart_and_many_lie_close() {
+        for (count, apart) in
+            [(1, 16), (1024, 16), (WORDS_MAX / 4, 4), (WORDS_MAX / 3, 3), (WORDS_MAX + 1, 1)]
+        {
+            let words = Words::new((0..count).map(|index| index as u32), CounterLocks::Atomic);
+            assert_eq!((words.len(), words.apart), (count, apart));
+            assert!((0..count).all(|index| words.load(index) == index as u32), "{count}");
         }
     }
 }

@@ -99,8 +99,12 @@ impl Member {
         let _part = within(Part::Submit);
         let bytes = bufs_len(&into);
         self.stats.count_read(bytes as u64);
-        let io = self.device.read(self.data_offset_bytes + offset_bytes, into);
-        self.meter.watch(class, bytes, io, |done: &ReadDone| done.result.is_ok())
+        let at = self.data_offset_bytes + offset_bytes;
+        if !self.meter.is_on() {
+            // What comes is made where it goes, and not moved.
+            return self.device.read(at, into);
+        }
+        self.meter.watch(class, bytes, self.device.read(at, into), |done: &ReadDone| done.result.is_ok())
     }
 
     /// Writes at an offset of the member's data, for a client.
@@ -121,11 +125,14 @@ impl Member {
         let _part = within(Part::Submit);
         let (bytes, at) = (bufs_len(&from), self.data_offset_bytes + offset_bytes);
         self.stats.count_write(cause, bytes as u64);
-        let io = match class {
-            IoClass::Rewrite => self.device.write(at, from, flags),
-            _ => self.device.write_uncached(at, from, flags),
+        let ask = match class {
+            IoClass::Rewrite => Device::write,
+            _ => Device::write_uncached,
         };
-        self.meter.watch(class, bytes, io, Result::is_ok)
+        if !self.meter.is_on() {
+            return ask(&*self.device, at, from, flags);
+        }
+        self.meter.watch(class, bytes, ask(&*self.device, at, from, flags), Result::is_ok)
     }
 
     /// Zeroes a range of the member's data.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    IoBuf, IoError, ReadDone, SharedBuf,
+    IoBuf, IoError, ReadDone,
     parts::{Part, within},
 };
 use stripewise_parity as parity;
@@ -61,11 +61,9 @@ pub(super) struct Formed {
     writes: Requested<Result<(), IoError>>,
 }
 
-/// What was read: the old blocks and their parity, or the other columns.
-pub(super) type Old = SmallVec<[IoBuf; 8]>;
-
-/// New parity.
-type NewParity = SmallVec<[IoBuf; 2]>;
+/// What was read, the old blocks and their parity, or the other columns; then the new parity that is made of it. Filled in its
+/// place, as it is large to be moved.
+pub(super) type Content = SmallVec<[IoBuf; 8]>;
 
 impl Shared {
     /// The write in closed form, if it has one.
@@ -147,12 +145,12 @@ impl Shared {
         let Formed { span, write, topology, cycle, reads, writes } = formed;
         let form = self.formed_by(*cycle, topology, span).expect("all were there when it began");
         let write = write.take().expect("it is written once");
-        let old = match form.take(reads) {
-            Ok(old) => old,
-            Err(failed) => return Err((write, failed)),
-        };
+        let mut content = Content::new();
+        if let Err(failed) = form.take(reads, &mut content) {
+            return Err((write, failed));
+        }
         let mut asked = Writes::default();
-        self.request_closed_form(&form, write, old, &mut asked);
+        self.request_closed_form(&form, write, &mut content, &mut asked);
         *writes = asked.requested;
         Ok(())
     }
@@ -174,28 +172,30 @@ impl Shared {
         &self,
         form: &ClosedForm<'t>,
         write: StripeWrite,
-        old: Old,
+        content: &mut Content,
         writes: &mut Writes<'t>,
     ) {
         let StripeWrite { data, flags, .. } = write;
-        let (class, parity) = match form.cycle {
-            Cycle::Rmw => (IoClass::Rewrite, form.updated_parity(old, &data)),
-            _ => (IoClass::Write, form.parity_anew(&old, &data)),
+        let class = match form.cycle {
+            Cycle::Rmw => {
+                form.update_parity(content, &data);
+                IoClass::Rewrite
+            }
+            _ => {
+                form.make_parity_anew(content, &data);
+                IoClass::Write
+            }
         };
         let rows = (form.len / BLOCK_BYTES) as u64;
         self.stats.count_rows(form.cycle, rows);
-        let bufs = std::iter::once(data).chain(parity.into_iter().map(SharedBuf::from));
-        for (member, buf) in form.writers().zip(bufs) {
+        let mut ask = |member: &'t Arc<Member>, buf| {
             member.stats.count_rows(form.cycle, rows);
-            writes.requested.push(member.write_as(
-                class,
-                Cause::Client,
-                form.offset_bytes,
-                smallvec![buf],
-                flags,
-            ));
+            let at = form.offset_bytes;
+            writes.requested.push(member.write_as(class, Cause::Client, at, smallvec![buf], flags));
             writes.members.push(member);
-        }
+        };
+        ask(form.data, data);
+        form.parity.iter().zip(content.drain(..)).for_each(|(member, parity)| ask(member, parity.into()));
     }
 }
 
@@ -228,16 +228,20 @@ impl<'t> ClosedForm<'t> {
         }
     }
 
-    /// Takes what was read, once all is done; else the columns that could not be read.
-    pub(super) fn take(&self, requested: &mut Requested<ReadDone>) -> Result<Old, Vec<(usize, IoError)>> {
-        let (mut old, mut failed) = (Old::new(), Vec::new());
+    /// Takes what was read, once all is done; else gives the columns that could not be read.
+    pub(super) fn take(
+        &self,
+        requested: &mut Requested<ReadDone>,
+        content: &mut Content,
+    ) -> Result<(), Vec<(usize, IoError)>> {
+        let mut failed = Vec::new();
         for (io, column) in requested.iter_mut().zip(self.columns_read()) {
             match io.take_ready().expect("all is done").into_one() {
-                Ok(buf) => old.push(buf),
+                Ok(buf) => content.push(buf),
                 Err(error) => failed.push((column, error)),
             }
         }
-        if failed.is_empty() { Ok(old) } else { Err(failed) }
+        if failed.is_empty() { Ok(()) } else { Err(failed) }
     }
 
     /// Its reads are under way: what is needed to go on with it.
@@ -251,31 +255,34 @@ impl<'t> ClosedForm<'t> {
         Box::new(Formed { span, write: Some(write), topology, cycle, reads, writes })
     }
 
-    /// Brings the old parity up to date.
-    fn updated_parity(&self, old: Old, new: &[u8]) -> NewParity {
-        let mut old = old.into_iter();
-        let before = old.next().expect("the old blocks were read first");
-        let mut parity: NewParity = old.collect();
-        let _part = within(Part::Parity);
-        match &mut parity[..] {
-            [p] => parity::p_update(p, &before, new),
-            [p, q] => parity::pq_update(p, q, self.column, &before, new),
-            _ => unreachable!("levels have one or two parity columns"),
+    /// Brings the old parity up to date, which alone stays.
+    fn update_parity(&self, content: &mut Content, new: &[u8]) {
+        let part = within(Part::Parity);
+        match &mut content[..] {
+            [old, p] => parity::p_update(p, old, new),
+            [old, p, q] => parity::pq_update(p, q, self.column, old, new),
+            _ => unreachable!("what was read is old blocks, and one or two parity columns"),
         }
-        parity
+        drop(part);
+        content.remove(0);
     }
 
-    /// Makes parity of the other columns and the new blocks.
-    fn parity_anew(&self, others: &[IoBuf], new: &[u8]) -> NewParity {
+    /// Makes parity of the other columns and the new blocks, and leaves it in their place.
+    fn make_parity_anew(&self, content: &mut Content, new: &[u8]) {
+        let mut made: SmallVec<[IoBuf; 2]> = self.parity.iter().map(|_| IoBuf::with_len(self.len)).collect();
+        self.generate(content, new, &mut made);
+        content.clear();
+        content.extend(made);
+    }
+
+    fn generate(&self, others: &[IoBuf], new: &[u8], parity: &mut [IoBuf]) {
         let mut data: SmallVec<[Option<&[u8]>; 8]> = others.iter().map(|other| Some(&other[..])).collect();
         data.insert(self.column, Some(new));
-        let mut parity: NewParity = self.parity.iter().map(|_| IoBuf::with_len(self.len)).collect();
         let _part = within(Part::Parity);
-        match &mut parity[..] {
+        match parity {
             [p] => parity::p_gen(&data, p),
             [p, q] => parity::pq_gen(&data, p, q),
             _ => unreachable!("levels have one or two parity columns"),
         }
-        parity
     }
 }

@@ -11,7 +11,7 @@ use stripewise_device::{
 
 use super::{
     Array, Shared,
-    closed_form::Formed,
+    closed_form::{Content, Formed},
     detached::Detached,
     wait::{Requested, are_ready, wait_all},
 };
@@ -288,9 +288,10 @@ impl Shared {
             if !are_ready(&requested, |done| done.result.is_ok()) {
                 return waits(guards, Begun::Formed(form.pending(write, topology.to_arc(), requested)));
             }
-            let old = form.take(&mut requested).expect("all could be read");
-            self.request_closed_form(&form, write, old, &mut writes);
-            return self.end_at_once(request, topology, guards, writes);
+            let mut content = Content::new();
+            form.take(&mut requested, &mut content).expect("all could be read");
+            self.request_closed_form(&form, write, &mut content, &mut writes);
+            return self.end_at_once(request, topology, guards, &mut writes);
         }
         let (mut planned, mut reads) = (Planned::default(), Reads::default());
         self.look(&topology, &write.span, &Unreadable::new(), &mut planned.state);
@@ -305,7 +306,7 @@ impl Shared {
         let failed = reads.take_in(&mut fetched);
         debug_assert!(failed.is_empty(), "all could be read");
         self.request_planned(&topology, write, &planned, fetched, &mut writes);
-        self.end_at_once(request, topology, guards, writes)
+        self.end_at_once(request, topology, guards, &mut writes)
     }
 
     /// Ends a stripe's write whose writes are asked for, if they are done.
@@ -314,14 +315,14 @@ impl Shared {
         request: &Reader<'_>,
         topology: Seen<'t, Topology>,
         guards: Guards<'_>,
-        writes: Writes<'t>,
+        writes: &mut Writes<'t>,
     ) -> Progress {
-        let Writes { requested, members } = writes;
         // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
         let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
-        if is_settled && are_ready(&requested, Result::is_ok) {
+        if is_settled && are_ready(&writes.requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
+        let Writes { requested, members } = std::mem::take(writes);
         let members = members.into_iter().cloned().collect();
         waits(guards, Begun::Writes(topology.to_arc(), Box::new(requested), members))
     }

@@ -9,6 +9,7 @@
 
 use std::{
     future::Future,
+    num::NonZeroU32,
     ops::Range,
     pin::Pin,
     task::{Context, Poll, Waker},
@@ -38,7 +39,7 @@ pub(super) struct Expected {
     stripe: StripeIndex,
     start: usize,
     /// Requests that were gathered last.
-    parts: u32,
+    parts: NonZeroU32,
 }
 
 impl Expected {
@@ -145,13 +146,13 @@ impl Gather {
 
 impl Bucket {
     fn gather(&mut self, stripe: StripeIndex) -> Option<&mut Gather> {
-        self.get(stripe)?.gather.as_deref_mut()
+        self.get(stripe)?.gather()
     }
 
     /// Several gathered writes end here. One alone is no stream any more.
-    fn expect(&mut self, next: Expected) {
-        if next.parts > 1 {
-            self.expected = Some(next);
+    fn expect(&mut self, stripe: StripeIndex, start: usize, parts: u32) {
+        if let Some(parts) = NonZeroU32::new(parts).filter(|parts| parts.get() > 1) {
+            self.expected = Some(Expected { stripe, start, parts });
         }
     }
 
@@ -162,7 +163,7 @@ impl Bucket {
             return Before::Stream;
         }
         let Some(active) = self.get(place.stripe) else { return Before::Nobody };
-        match &active.gather {
+        match active.gather() {
             Some(gather) if gather.bytes.end == place.bytes.start => Before::Stream,
             Some(_) => Before::Nobody,
             None => active
@@ -223,7 +224,7 @@ impl RowLocks {
         }
         if let Some(parts) = joined.closed {
             let next = StripeIndex(place.stripe.0 + 1);
-            self.bucket(next).lock().expect(Expected { stripe: next, start: 0, parts });
+            self.bucket(next).lock().expect(next, 0, parts);
         }
         joined.waker.into_iter().for_each(Waker::wake);
         gathered
@@ -234,10 +235,10 @@ impl RowLocks {
         let Place { stripe, bytes, .. } = place;
         let mut bucket = self.bucket(*stripe).lock();
         let expected =
-            bucket.expected.take_if(|expected| expected.is_at(place)).map(|expected| expected.parts);
+            bucket.expected.take_if(|expected| expected.is_at(place)).map(|expected| expected.parts.get());
         let active = bucket.active(*stripe);
         let before = before.or_else(|| active.parts_before(bytes.start));
-        let (mut gather, gathered) = match (active.gather.take(), before.max(expected)) {
+        let (mut gather, gathered) = match (active.take_gather(), before.max(expected)) {
             (Some(mut gather), _) if gather.bytes.end == bytes.start => {
                 gather.bytes.end = bytes.end;
                 gather.parts.push(part);
@@ -246,11 +247,11 @@ impl RowLocks {
             (None, Some(parts_before)) => {
                 let (bytes, parts, is_due) = (bytes.clone(), vec![part], before.is_none());
                 let gather = Gather { bytes, parts, parts_before, full: None, is_due, waker: None };
-                (Box::new(gather), Gathered::First)
+                (gather, Gathered::First)
             }
             (other, _) => {
                 // If the stripe before was told that somebody waits, it wakes nobody, or somebody too early.
-                active.gather = other;
+                other.into_iter().for_each(|gather| active.set_gather(gather));
                 bucket.forget_idle(*stripe);
                 return (Gathered::Alone(part), Joined::default());
             }
@@ -258,7 +259,7 @@ impl RowLocks {
         let closed = (self.gathers == Some(bytes.end)).then_some(gather.parts.len() as u32);
         gather.full = closed.map(|parts| active.close(bytes.end, parts));
         let waker = if gather.is_complete() { gather.waker.take() } else { None };
-        active.gather = Some(gather);
+        active.set_gather(gather);
         (gathered, Joined { closed, waker })
     }
 
@@ -295,13 +296,13 @@ impl RowLocks {
     ) -> Due<'_> {
         let mut bucket = self.bucket(stripe).lock();
         let active = bucket.active(stripe);
-        let gather = active.gather.take().expect("a gather stays until it is taken");
-        let Gather { bytes, parts, full: ticket, .. } = *gather;
+        let gather = active.take_gather().expect("a gather stays until it is taken");
+        let Gather { bytes, parts, full: ticket, .. } = gather;
         let (rows, end) = (rows(bytes.clone()), Some(bytes.end));
         let wanted = Wanted { stripe, rows, parts: parts.len() as u32, end, ticket };
         let (claim, _) = active.take_or_queue(&wanted, Waker::noop());
         if ticket.is_none() {
-            bucket.expect(Expected { stripe, start: bytes.end, parts: wanted.parts });
+            bucket.expect(stripe, bytes.end, wanted.parts);
         }
         let rows = LockRows { locks: self, wanted, state: LockState::Queued(claim) };
         Due { bytes, parts, rows }

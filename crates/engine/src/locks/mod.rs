@@ -16,6 +16,7 @@ use std::{
 
 use gather::{Before, Expected};
 pub(crate) use gather::{Due, Gathered, Part, Place, Until};
+use smallvec::SmallVec;
 use stripe::ActiveStripe;
 use stripewise_device::{
     parts::{self, within},
@@ -29,15 +30,25 @@ const BUCKETS_DEFAULT: usize = 1024;
 
 /// The table of locked rows.
 pub(crate) struct RowLocks {
-    buckets: Box<[Mutex<Bucket>]>,
+    buckets: Box<[Slot]>,
     /// The data bytes of a stripe where writes are gathered; none where they are not.
     gathers: Option<usize>,
 }
 
+/// A bucket with its lock. As large as two lines of a processor's cache and at their start, so that a writer has all of the
+/// stripe that it works on with the lock, and takes nothing from who works in another bucket.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot(Mutex<Bucket>);
+
+#[cfg(not(feature = "loom"))]
+const _: () = assert!(size_of::<Slot>() == 128);
+
 /// Active stripes with the same hash.
 #[derive(Default)]
 struct Bucket {
-    active: Vec<ActiveStripe>,
+    /// There is seldom more than one.
+    active: SmallVec<[ActiveStripe; 1]>,
     /// Where a stream of gathered writes goes on.
     expected: Option<Expected>,
 }
@@ -122,7 +133,7 @@ impl RowLocks {
 
     /// A table with the given number of buckets (rounded up to a power of two), that gathers nothing.
     pub(crate) fn with_buckets(buckets: usize) -> Self {
-        let buckets = (0..buckets.max(1).next_power_of_two()).map(|_| Mutex::default()).collect();
+        let buckets = (0..buckets.max(1).next_power_of_two()).map(|_| Slot::default()).collect();
         Self { buckets, gathers: None }
     }
 
@@ -178,13 +189,13 @@ impl RowLocks {
     /// Whether nobody has rows, or waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.buckets.iter().all(|bucket| bucket.lock().active.is_empty())
+        self.buckets.iter().all(|Slot(bucket)| bucket.lock().active.is_empty())
     }
 
     fn bucket(&self, stripe: StripeIndex) -> &Mutex<Bucket> {
         // Fibonacci hashing: neighbouring stripes spread over the buckets.
         let hash = stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+        &self.buckets[hash as usize & (self.buckets.len() - 1)].0
     }
 
     /// Takes rows if they are free, else queues. The claim, and whether it must wait.
@@ -200,7 +211,7 @@ impl RowLocks {
         let mut bucket = self.bucket(claim.stripe).lock();
         let active = bucket.get(claim.stripe);
         let queued =
-            active.and_then(|active| active.queue.iter_mut().find(|w| w.claim.ticket == claim.ticket));
+            active.and_then(|active| active.queue().iter_mut().find(|w| w.claim.ticket == claim.ticket));
         queued.is_some_and(|waiter| {
             waiter.waker.clone_from(waker);
             true
@@ -239,9 +250,10 @@ impl RowLocks {
     /// A waiter that gives up: if it was granted the rows meanwhile, it gives them back.
     fn give_up(&self, claim: &Claim) {
         self.release(claim, |active| {
-            let queued = active.queue.len();
-            active.queue.retain(|w| w.claim.ticket != claim.ticket);
-            if active.queue.len() == queued {
+            let queue = active.queue();
+            let queued = queue.len();
+            queue.retain(|w| w.claim.ticket != claim.ticket);
+            if queue.len() == queued {
                 active.held = active.held - claim.rows;
             }
         });

@@ -9,13 +9,20 @@ use crate::{geometry::StripeIndex, rows::RowSet};
 pub(super) struct ActiveStripe {
     pub(super) stripe: StripeIndex,
     pub(super) held: RowSet,
-    pub(super) queue: VecDeque<Waiter>,
     last_ticket: u64,
+    tail: Option<Tail>,
     /// Requests that the writes are made of which have rows here or wait for them.
     parts: u32,
-    tail: Option<Tail>,
+    /// None where nobody ever waited: on most stripes.
+    waiting: Option<Box<Waiting>>,
+}
+
+/// Who waits at a stripe.
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Waiter>,
     /// Writes that wait behind the tail, of this stripe or of the one before.
-    pub(super) gather: Option<Box<Gather>>,
+    gather: Option<Gather>,
 }
 
 /// A claim that waits for its rows.
@@ -37,23 +44,38 @@ struct Tail {
 
 impl ActiveStripe {
     pub(super) fn new(stripe: StripeIndex) -> Self {
-        Self {
-            stripe,
-            held: RowSet::EMPTY,
-            queue: VecDeque::new(),
-            last_ticket: 0,
-            parts: 0,
-            tail: None,
-            gather: None,
-        }
+        Self { stripe, held: RowSet::EMPTY, last_ticket: 0, tail: None, parts: 0, waiting: None }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.queue.is_empty() && self.gather.is_none()
+        self.held.is_empty()
+            && self.waiting().is_none_or(|waiting| waiting.queue.is_empty() && waiting.gather.is_none())
+    }
+
+    fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_deref()
+    }
+
+    pub(super) fn queue(&mut self) -> &mut VecDeque<Waiter> {
+        &mut self.waiting.get_or_insert_default().queue
+    }
+
+    /// The writes that wait to be gathered.
+    pub(super) fn gather(&mut self) -> Option<&mut Gather> {
+        self.waiting.as_mut()?.gather.as_mut()
+    }
+
+    pub(super) fn take_gather(&mut self) -> Option<Gather> {
+        self.waiting.as_mut()?.gather.take()
+    }
+
+    pub(super) fn set_gather(&mut self, gather: Gather) {
+        self.waiting.get_or_insert_default().gather = Some(gather);
     }
 
     fn is_free(&self, rows: &RowSet) -> bool {
-        !self.held.intersects(rows) && !self.queue.iter().any(|w| w.claim.rows.intersects(rows))
+        let is_wanted = |waiting: &Waiting| waiting.queue.iter().any(|w| w.claim.rows.intersects(rows));
+        !self.held.intersects(rows) && !self.waiting().is_some_and(is_wanted)
     }
 
     /// Takes rows if they are free.
@@ -71,7 +93,7 @@ impl ActiveStripe {
             return (claim, false);
         }
         let claim = self.claim(wanted);
-        self.queue.push_back(Waiter { claim, waker: waker.clone() });
+        self.queue().push_back(Waiter { claim, waker: waker.clone() });
         (claim, true)
     }
 
@@ -89,7 +111,8 @@ impl ActiveStripe {
         }
         let ticket = self.next_ticket();
         // Nobody takes the place of a tail that others wait for: they would wait for it too, and for the next.
-        let is_waited_for = self.gather.is_some() || self.tail.as_ref().is_some_and(|tail| tail.next_waits);
+        let is_waited_for = self.waiting().is_some_and(|waiting| waiting.gather.is_some())
+            || self.tail.as_ref().is_some_and(|tail| tail.next_waits);
         if let Some(end) = end
             && !is_waited_for
         {
@@ -112,7 +135,7 @@ impl ActiveStripe {
     pub(super) fn end(&mut self, claim: &Claim, wakers: &mut Vec<Waker>) -> bool {
         self.parts -= claim.parts;
         let Some(tail) = self.tail.take_if(|tail| tail.ticket == claim.ticket) else { return false };
-        wakers.extend(self.gather.as_mut().and_then(|gather| gather.make_due()));
+        wakers.extend(self.gather().and_then(Gather::make_due));
         tail.next_waits
     }
 
@@ -123,7 +146,8 @@ impl ActiveStripe {
 
     /// All requests that are under way here.
     pub(super) fn parts(&self) -> u32 {
-        self.parts + self.gather.as_ref().map_or(0, |gather| gather.closed_parts())
+        let gather = self.waiting().and_then(|waiting| waiting.gather.as_ref());
+        self.parts + gather.map_or(0, Gather::closed_parts)
     }
 
     /// As [`ActiveStripe::parts_before`], for somebody in the next stripe who is going to wait for it.
@@ -140,9 +164,10 @@ impl ActiveStripe {
 
     /// Gives rows to waiters, oldest first, none past an older one that it overlaps.
     pub(super) fn grant(&mut self, wakers: &mut Vec<Waker>) {
+        let Some(waiting) = &mut self.waiting else { return };
         let mut blocked = self.held;
         let mut granted = RowSet::EMPTY;
-        self.queue.retain(|Waiter { claim, waker }| {
+        waiting.queue.retain(|Waiter { claim, waker }| {
             let free = !blocked.intersects(&claim.rows);
             blocked |= claim.rows;
             if free {
