@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     mechanism::{Mechanism, Moment, Target},
-    queue::{Choice, price_ns},
+    queue::{Choice, least, price_ns},
 };
 use crate::model::epochs::Epochs;
 
@@ -12,8 +12,6 @@ use crate::model::epochs::Epochs;
 /// the disk has come. All of a full buffer (thousands) would cost too much to compare; a drive's firmware has limits
 /// of the same kind.
 const WINDOW: usize = 16;
-/// Enough to tell the places in the window apart.
-const PLACE_BITS: u32 = WINDOW.ilog2();
 /// The most that is written at once, so that a read need not wait for long: about a track.
 const ACCESS_SECTORS_MAX: u64 = 2048;
 
@@ -145,15 +143,11 @@ impl WriteCache {
     pub(super) fn cheapest(&self, mechanism: &Mechanism, moment: &Moment) -> Option<Choice<NextRun>> {
         let ready = self.window.iter().enumerate().filter(|(_, target)| target.earliest <= moment.now);
         let choices = if self.passed_over < WINDOW { WINDOW } else { 1 };
-        // The price in the upper bits, the place in the lower: the least of one number is found without branches, which
-        // nobody could foresee.
-        let priced = ready.take(choices).map(|(place, target)| {
-            price_ns(mechanism, moment, target, moment.now) << PLACE_BITS | place as i64
-        });
-        priced.min().map(|best| Choice {
-            what: NextRun((best & ((1 << PLACE_BITS) - 1)) as usize),
-            price_ns: best >> PLACE_BITS,
-        })
+        let priced = ready
+            .take(choices)
+            .map(|(place, target)| (place, price_ns(mechanism, moment, target, moment.now)));
+        let best = least(priced)?;
+        Some(Choice { what: NextRun(best.what), price_ns: best.price_ns })
     }
 
     /// When the first run of the window has arrived.
