@@ -99,14 +99,19 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn start(options: &'a Options, members: usize, threads: usize) -> Result<Self, BenchError> {
         let pinned = Pinned::to(threads);
+        let cores = pinned.as_ref().map(Pinned::cores).unwrap_or_default();
         let runtime = Runtime::start(&RuntimeOptions { threads, ..RuntimeOptions::default() })?;
+        for worker in 0..runtime.workers() {
+            let cores = cores.clone();
+            runtime.spawn_on(worker, Box::pin(async move { cores.keep_to(worker) }));
+        }
         let variants = variants(options, members, &runtime)?;
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
         let largest = options.cases.iter().filter_map(|case| case.work(geometry).written_bytes()).max();
         let source_bytes = largest.map_or(0, |bytes| bytes.max(options.source_bytes as usize));
         let sources: Vec<_> = (0..threads).map(|_| source(source_bytes)).collect();
-        let limit = has_limit.then(|| Limit::new(geometry, options.member_bytes as usize, &sources));
+        let limit = has_limit.then(|| Limit::new(geometry, options.member_bytes as usize, &sources, cores));
         Ok(Self { options, variants, limit, sources, runtime, _pinned: pinned })
     }
 

@@ -166,7 +166,7 @@ fn ahead(results: &Results) -> Claim {
     let statement =
         "With as many threads as there are, the default is at least 1.9 times as fast as OrigRAID.";
     let here = at_most_threads(results, DEFAULT, ORIG);
-    of_threads(results, TOLD_APART, (statement, ""), here.clone(), || {
+    of_threads(results, SATURATED, (statement, ""), here.clone(), || {
         let found = ratio(results, results.machine.cores, DEFAULT, ORIG)?;
         Some(Judged::above(found.median, AHEAD, here?).scattering(found.scatter))
     })

@@ -16,34 +16,43 @@ use stripewise_engine::geometry::{Geometry, Level};
 use stripewise_parity as parity;
 
 use super::{
+    affinity::Cores,
     case::Work,
     client::slice,
     turn::{Turn, per_second},
 };
 
 /// The loops of all threads, each with its part of the members.
-pub(super) struct Limit(Vec<BareArray>);
+pub(super) struct Limit {
+    loops: Vec<BareArray>,
+    cores: Cores,
+}
 
 impl Limit {
     /// A loop for each source of data.
-    pub(super) fn new(geometry: &Geometry, member_bytes: usize, sources: &[SharedBuf]) -> Self {
+    pub(super) fn new(geometry: &Geometry, member_bytes: usize, sources: &[SharedBuf], cores: Cores) -> Self {
         let part = (member_bytes / sources.len()).max(geometry.chunk_bytes());
-        Self(sources.iter().map(|source| BareArray::new(geometry, part, source.clone())).collect())
+        let loops = sources.iter().map(|source| BareArray::new(geometry, part, source.clone())).collect();
+        Self { loops, cores }
     }
 
     /// Operations a second of one turn; none for what the loops do not know.
     pub(super) fn turn(&mut self, turn: &Turn) -> Option<f64> {
-        if !self.0[0].knows(turn) {
+        let Self { loops, cores } = self;
+        if !loops[0].knows(turn) {
             return None;
         }
-        let start = Barrier::new(self.0.len());
+        let start = Barrier::new(loops.len());
+        let run = |number: usize, bare: &mut BareArray| {
+            cores.keep_to(number);
+            start.wait();
+            bare.turn(turn)
+        };
         let per_s = thread::scope(|scope| {
-            let run = |bare: &'_ mut BareArray| {
-                start.wait();
-                bare.turn(turn)
-            };
-            let loops: Vec<_> = self.0.iter_mut().map(|bare| scope.spawn(move || run(bare))).collect();
-            loops.into_iter().map(|one| one.join().expect("a bare loop does not fail")).sum()
+            let spawned =
+                loops.iter_mut().enumerate().map(|(number, bare)| scope.spawn(move || run(number, bare)));
+            let running: Vec<_> = spawned.collect();
+            running.into_iter().map(|one| one.join().expect("a bare loop does not fail")).sum()
         });
         Some(per_s)
     }
