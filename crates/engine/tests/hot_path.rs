@@ -12,7 +12,7 @@ use stripewise_sim::World;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const BLOCK: usize = 4096;
-/// Enough to have touched every bucket of the table of stripes, and every region.
+/// Enough to have touched every region.
 const WARM_UP: u64 = 30_000;
 const COUNTED: u64 = 5_000;
 

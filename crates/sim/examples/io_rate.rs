@@ -16,10 +16,6 @@ use stripewise_sim::{
     },
 };
 
-/// As the binaries have it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// What the laboratory needs to run the papers' experiments in minutes.
 const GOAL_PER_S: f64 = 500_000.0;
 /// Metadata before an array's data, kept so that the engine finds its superblocks and bitmap.

@@ -16,7 +16,6 @@ use std::{
 
 use gather::{Before, Expected};
 pub(crate) use gather::{Due, Gathered, Part, Place, Until};
-use smallvec::SmallVec;
 use stripe::ActiveStripe;
 use stripewise_device::{
     parts::{self, within},
@@ -48,31 +47,47 @@ const _: () = assert!(size_of::<Slot>() == 128);
 #[derive(Default)]
 struct Bucket {
     /// There is seldom more than one.
-    active: SmallVec<[ActiveStripe; 1]>,
+    first: Option<ActiveStripe>,
+    /// Where there ever was more than one. Empty if there is not even a first.
+    others: Option<Box<Others>>,
     /// Where a stream of gathered writes goes on.
     expected: Option<Expected>,
 }
 
+#[derive(Default)]
+struct Others(Vec<ActiveStripe>);
+
 impl Bucket {
-    fn index(&self, stripe: StripeIndex) -> Option<usize> {
-        self.active.iter().position(|active| active.stripe == stripe)
-    }
-
+    #[inline]
     fn get(&mut self, stripe: StripeIndex) -> Option<&mut ActiveStripe> {
-        self.active.iter_mut().find(|active| active.stripe == stripe)
+        match &mut self.first {
+            Some(first) if first.stripe == stripe => Some(first),
+            _ => self.others.as_mut()?.0.iter_mut().find(|active| active.stripe == stripe),
+        }
     }
 
+    #[inline]
     fn active(&mut self, stripe: StripeIndex) -> &mut ActiveStripe {
-        let index = self.index(stripe).unwrap_or_else(|| {
-            self.active.push(ActiveStripe::new(stripe));
-            self.active.len() - 1
+        if self.first.as_ref().is_none_or(|first| first.stripe == stripe) {
+            return self.first.get_or_insert_with(|| ActiveStripe::new(stripe));
+        }
+        let Others(others) = &mut **self.others.get_or_insert_default();
+        let index = others.iter().position(|active| active.stripe == stripe).unwrap_or_else(|| {
+            others.push(ActiveStripe::new(stripe));
+            others.len() - 1
         });
-        &mut self.active[index]
+        &mut others[index]
     }
 
     /// Forgets a stripe on which nobody works any more.
+    #[inline]
     fn forget_idle(&mut self, stripe: StripeIndex) {
-        self.active.retain(|active| active.stripe != stripe || !active.is_idle());
+        let is_idle = |active: &ActiveStripe| active.stripe == stripe && active.is_idle();
+        if self.first.take_if(|first| is_idle(first)).is_some() {
+            self.first = self.others.as_mut().and_then(|others| others.0.pop());
+        } else if let Some(others) = &mut self.others {
+            others.0.retain(|active| !is_idle(active));
+        }
     }
 }
 
@@ -189,7 +204,7 @@ impl RowLocks {
     /// Whether nobody has rows, or waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.buckets.iter().all(|Slot(bucket)| bucket.lock().active.is_empty())
+        self.buckets.iter().all(|Slot(bucket)| bucket.lock().first.is_none())
     }
 
     fn bucket(&self, stripe: StripeIndex) -> &Mutex<Bucket> {
@@ -223,14 +238,11 @@ impl RowLocks {
         let mut wakers = Vec::new();
         let is_next_due = {
             let mut bucket = self.bucket(claim.stripe).lock();
-            let index = bucket.index(claim.stripe).expect("a held stripe is active");
-            let active = &mut bucket.active[index];
+            let active = bucket.get(claim.stripe).expect("a held stripe is active");
             change(active);
             let is_next_due = active.end(claim, &mut wakers);
             active.grant(&mut wakers);
-            if active.is_idle() {
-                bucket.active.swap_remove(index);
-            }
+            bucket.forget_idle(claim.stripe);
             is_next_due
         };
         if is_next_due && !mutants::lives(mutants::Mutant::GatheredNotWoken) {
@@ -389,6 +401,23 @@ mod tests {
         let whole = ready(&mut whole).unwrap();
         drop(whole);
         assert!(ready(&mut later).is_some());
+    }
+
+    #[test]
+    fn stripes_that_share_a_bucket_are_found_and_forgotten_in_any_order() {
+        let rows = RowSet::range(0..1);
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let locks = RowLocks::with_buckets(1);
+            let mut held: Vec<_> = (0..3).map(|n| ready(&mut locks.lock(StripeIndex(n), rows))).collect();
+            assert!(held.iter().all(Option::is_some));
+            for index in order {
+                let mut waiting = locks.lock(StripeIndex(index as u64), rows);
+                assert!(ready(&mut waiting).is_none());
+                held[index] = None;
+                assert!(ready(&mut waiting).is_some(), "{order:?}");
+            }
+            assert!(locks.is_idle(), "{order:?}");
+        }
     }
 
     #[test]

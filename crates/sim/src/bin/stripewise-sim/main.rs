@@ -13,10 +13,6 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use clap::Parser;
 
-/// Stories allocate much, all over: this takes less time for it than the C library's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // Panics of the engine are findings; they are told with their story.
     std::panic::set_hook(Box::new(|_| ()));

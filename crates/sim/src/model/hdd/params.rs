@@ -1,5 +1,7 @@
 //! What a modelled hard disk is made of: numbers from data sheets, manuals and papers, and where each is from.
 
+use super::queue::QUEUE_DEPTH_MAX;
+
 /// Published seek times of one kind of access, without controller overhead and rotation, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeekTimes {
@@ -98,6 +100,11 @@ impl HddParams {
         );
         let write_switch_ns = self.head_switch_ns + self.write_settle_ns();
         assert!(self.heads > 0 && self.zones > 0 && self.queue_depth > 0 && self.read_segments > 0);
+        assert!(
+            self.queue_depth <= QUEUE_DEPTH_MAX,
+            "a queue of {} is more than is told apart",
+            self.queue_depth
+        );
         assert!(self.inner_track_sectors > 0 && self.inner_track_sectors <= self.outer_track_sectors);
         assert!(
             self.track_skew_ns >= write_switch_ns,

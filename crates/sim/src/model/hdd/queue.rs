@@ -62,8 +62,10 @@ impl Queue {
     }
 }
 
-/// Enough to tell the places in a queue apart: no drive has so many commands.
+/// Tells the places in a queue apart.
 const PLACE_BITS: u32 = 16;
+/// The most commands that a drive may have.
+pub(super) const QUEUE_DEPTH_MAX: usize = 1 << PLACE_BITS;
 
 /// The cheapest of some choices, by their places. The price goes to the upper bits of a number, the place to the lower: the least
 /// number is found without branches, which nobody could foresee.
@@ -79,4 +81,20 @@ pub(super) fn price_ns(mechanism: &Mechanism, moment: &Moment, target: &Target, 
     let reach = mechanism.reach(moment, target) as i64 - moment.now as i64;
     let age = moment.now.saturating_sub(since) >> AGE_SHIFT;
     reach - age as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_is_the_first_of_the_cheapest_whatever_the_sign() {
+        let of =
+            |prices: &[i64]| least(prices.iter().copied().enumerate()).map(|best| (best.what, best.price_ns));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[7, 3, 5, 3]), Some((1, 3)));
+        assert_eq!(of(&[0, -1, -9_000_000_000, 4, -9_000_000_000]), Some((2, -9_000_000_000)));
+        let last = QUEUE_DEPTH_MAX - 1;
+        assert_eq!(least([(0, 1), (last, -1)].into_iter()).map(|best| best.what), Some(last));
+    }
 }
