@@ -2,7 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// This thread, and all that it starts from here on, keep to some of the cores until this is dropped; then it may have all of
+/// This thread, and all that it starts from here on, keep to some of the cores. When this is dropped, this thread may have all of
 /// them again that it had.
 pub(super) struct Pinned {
     had: CpuSet,
