@@ -1,10 +1,11 @@
-//! The future of one member I/O: ready at once, waiting in the io_uring reactor, or any boxed future.
+//! The future of one member I/O: ready at once, waiting in the io_uring reactor or at its device, or any boxed future.
 
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use crate::{
@@ -13,13 +14,47 @@ use crate::{
 };
 
 /// The future of one I/O. A concrete type, so that members can be used through `dyn Device` without an allocation
-/// where the device is memory or io_uring.
+/// where the device is memory or io_uring, or keeps its requests itself.
 pub struct IoFuture<T>(State<T>);
 
 enum State<T> {
     Ready(Option<T>),
     Uring(OpHandle, fn(Outcome) -> T),
+    Kept(Ticket<T>),
     Boxed(BoxFuture<T>),
+}
+
+/// A device that keeps the requests made of it, each under a number, until their callers have been told.
+pub trait RequestKeeper<T>: Send + Sync {
+    /// The outcome of a request, after which its number means nothing any more; else `cx` is woken when there is one.
+    fn poll_request(&self, number: u64, cx: &mut Context<'_>) -> Poll<T>;
+
+    /// Nobody will ask for the outcome of a request any more, nor was told it.
+    fn abandon(&self, number: u64);
+}
+
+/// A request of which somebody wants to hear.
+struct Ticket<T> {
+    /// None once the outcome was told.
+    keeper: Option<Arc<dyn RequestKeeper<T>>>,
+    number: u64,
+}
+
+impl<T> Ticket<T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        let keeper = self.keeper.as_ref().expect("an I/O future is polled until it is ready");
+        let outcome = ready!(keeper.poll_request(self.number, cx));
+        self.keeper = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl<T> Drop for Ticket<T> {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abandon(self.number);
+        }
+    }
 }
 
 impl<T> IoFuture<T> {
@@ -31,6 +66,11 @@ impl<T> IoFuture<T> {
     /// A request that some other future carries.
     pub fn boxed(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self(State::Boxed(Box::pin(future)))
+    }
+
+    /// A request that its device keeps under a number.
+    pub fn kept(keeper: Arc<dyn RequestKeeper<T>>, number: u64) -> Self {
+        Self(State::Kept(Ticket { keeper: Some(keeper), number }))
     }
 
     pub(crate) fn uring(op: OpHandle, finish: fn(Outcome) -> T) -> Self {
@@ -71,6 +111,7 @@ impl<T: Unpin> Future for IoFuture<T> {
                 Poll::Ready(value.take().expect("an I/O future is polled once when ready"))
             }
             State::Uring(op, finish) => op.poll(cx).map(*finish),
+            State::Kept(ticket) => ticket.poll(cx),
             State::Boxed(future) => future.as_mut().poll(cx),
         }
     }
@@ -81,6 +122,7 @@ impl<T> fmt::Debug for IoFuture<T> {
         f.write_str(match self.0 {
             State::Ready(_) => "IoFuture(ready)",
             State::Uring(..) => "IoFuture(io_uring)",
+            State::Kept(_) => "IoFuture(kept)",
             State::Boxed(_) => "IoFuture(boxed)",
         })
     }

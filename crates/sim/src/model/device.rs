@@ -1,17 +1,14 @@
 //! A disk model as a `Device` in a simulated world.
 
 use std::{
-    future::Future,
-    marker::PhantomData,
-    pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
 use parking_lot::Mutex;
 use stripewise_device::{
-    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, Timestamp, WriteBufs,
-    WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, RequestKeeper,
+    Timestamp, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use super::{
@@ -124,7 +121,7 @@ impl ModelledDisk {
         Ok(())
     }
 
-    fn submit<T>(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> Pending<T> {
+    fn submit<T: Outcome>(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> IoFuture<T> {
         let now = self.executor.now();
         let mut state = self.state.lock();
         let id = state.requests.add(offset_bytes, len_bytes, data);
@@ -133,12 +130,12 @@ impl ModelledDisk {
         drop(state);
         self.executor.arm(self.source, next, trace_word(op, offset_bytes, len_bytes));
         let disk = self.me.upgrade().expect("a disk that is asked exists");
-        Pending { disk, id, told: false, result: PhantomData }
+        IoFuture::kept(disk, id)
     }
 
     fn submit_plain(&self, op: ModelOp, offset_bytes: u64, len_bytes: u64, data: Data) -> Completion {
         match self.check(offset_bytes, len_bytes) {
-            Ok(()) => IoFuture::boxed(self.submit::<Result<(), IoError>>(op, offset_bytes, len_bytes, data)),
+            Ok(()) => self.submit(op, offset_bytes, len_bytes, data),
             Err(error) => IoFuture::ready(Err(error)),
         }
     }
@@ -170,32 +167,15 @@ impl EventSource for ModelledDisk {
     }
 }
 
-/// A request of which somebody wants to hear.
-struct Pending<T> {
-    disk: Arc<ModelledDisk>,
-    id: RequestId,
-    /// The caller has the result, and the id may be another request's.
-    told: bool,
-    result: PhantomData<fn() -> T>,
-}
-
-impl<T: Outcome> Future for Pending<T> {
-    type Output = T;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Self { disk, id, told, .. } = self.get_mut();
-        let done = disk.state.lock().requests.poll(*id, cx.waker());
-        *told = done.is_some();
+impl<T: Outcome> RequestKeeper<T> for ModelledDisk {
+    fn poll_request(&self, id: RequestId, cx: &mut Context<'_>) -> Poll<T> {
+        let done = self.state.lock().requests.poll(id, cx.waker());
         done.map_or(Poll::Pending, |request| Poll::Ready(T::of(request)))
     }
-}
 
-impl<T> Drop for Pending<T> {
-    fn drop(&mut self) {
-        if !self.told {
-            let rest = self.disk.state.lock().requests.abandon(self.id);
-            drop(rest);
-        }
+    fn abandon(&self, id: RequestId) {
+        let rest = self.state.lock().requests.abandon(id);
+        drop(rest);
     }
 }
 
@@ -207,12 +187,7 @@ impl Device for ModelledDisk {
     fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
         let len_bytes = bufs_len(&into) as u64;
         match self.check(offset_bytes, len_bytes) {
-            Ok(()) => IoFuture::boxed(self.submit::<ReadDone>(
-                ModelOp::Read,
-                offset_bytes,
-                len_bytes,
-                Data::Read(into),
-            )),
+            Ok(()) => self.submit(ModelOp::Read, offset_bytes, len_bytes, Data::Read(into)),
             Err(error) => IoFuture::ready(ReadDone { result: Err(error), bufs: into }),
         }
     }

@@ -122,7 +122,7 @@ impl Request {
 }
 
 /// What a finished request gives to its caller.
-pub(super) trait Outcome {
+pub(super) trait Outcome: 'static {
     fn of(request: Request) -> Self;
 }
 

@@ -17,6 +17,7 @@ mod params;
 mod presets;
 mod queue;
 mod read_cache;
+mod runs;
 mod seek;
 #[cfg(test)]
 mod tests;

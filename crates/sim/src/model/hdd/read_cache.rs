@@ -3,15 +3,15 @@
 /// Segments of one drive.
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
+    /// The segments, the least recently used first.
+    by_use: Vec<usize>,
     segment_sectors: u64,
-    clock: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Segment {
     start: u64,
     len: u64,
-    used: u64,
 }
 
 // One comparison for both bounds, here and below: of all segments hardly any holds a sector, but which bound it is beyond
@@ -46,7 +46,11 @@ pub(super) struct Stored {
 
 impl ReadCache {
     pub(super) fn new(segments: usize, segment_sectors: u64) -> Self {
-        Self { segments: vec![Segment::default(); segments], segment_sectors, clock: 0 }
+        Self {
+            segments: vec![Segment::default(); segments],
+            by_use: (0..segments).collect(),
+            segment_sectors,
+        }
     }
 
     /// The segment that holds the sector, and where it ends.
@@ -78,7 +82,7 @@ impl ReadCache {
             }
             None => {
                 let segment = self.oldest();
-                self.segments[segment] = Segment { start: lba, len: 0, used: 0 };
+                self.segments[segment] = Segment { start: lba, len: 0 };
                 self.extend_to(segment, end);
                 self.touch(segment);
                 Stored { segment, sequential: false }
@@ -107,12 +111,11 @@ impl ReadCache {
     }
 
     fn touch(&mut self, index: usize) {
-        self.clock += 1;
-        self.segments[index].used = self.clock;
+        let place = self.by_use.iter().position(|own| *own == index).expect("every segment is listed");
+        self.by_use[place..].rotate_left(1);
     }
 
     fn oldest(&self) -> usize {
-        let used = |index: &usize| self.segments[*index].used;
-        (0..self.segments.len()).min_by_key(used).expect("a drive has at least one segment")
+        *self.by_use.first().expect("a drive has at least one segment")
     }
 }

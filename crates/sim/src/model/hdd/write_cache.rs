@@ -1,10 +1,9 @@
 //! The part of the buffer that holds what is not on the medium yet: runs of sectors, neighbours made one.
 
-use std::collections::BTreeMap;
-
 use super::{
     mechanism::{Mechanism, Moment, Target},
     queue::{Choice, least, price_ns},
+    runs::{Run, Runs},
 };
 use crate::model::epochs::Epochs;
 
@@ -17,8 +16,8 @@ const ACCESS_SECTORS_MAX: u64 = 2048;
 
 /// Buffered writes.
 pub(super) struct WriteCache {
-    /// By their first sectors.
-    runs: BTreeMap<u64, Run>,
+    /// Of which more is known once they are in the window.
+    runs: Runs,
     /// The first of the runs, as many as [`WINDOW`], in the order in which the sweep comes to them. Kept, since it changes
     /// little from one choice to the next.
     window: Vec<Target>,
@@ -38,19 +37,10 @@ pub(super) struct WriteCache {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NextRun(usize);
 
-/// A run, of which more is known once it is in the window. A full buffer has thousands, so they are kept small.
-struct Run {
-    end: u64,
-    /// When its beginning is in the buffer.
-    earliest: u64,
-    /// The epoch of its oldest data.
-    epoch: u64,
-}
-
 impl WriteCache {
     pub(super) fn new(limit_sectors: u64) -> Self {
         Self {
-            runs: BTreeMap::new(),
+            runs: Runs::default(),
             window: Vec::with_capacity(WINDOW + 1),
             limit_sectors,
             sectors: 0,
@@ -78,14 +68,14 @@ impl WriteCache {
     /// Whether all of the range is buffered in one run.
     pub(super) fn holds(&self, lba: u64, end: u64) -> bool {
         self.being_written.as_ref().is_some_and(|(target, _)| target.lba <= lba && end <= target.end)
-            || self.runs.range(..=lba).next_back().is_some_and(|(_, run)| end <= run.end)
+            || self.runs.last_by(lba).is_some_and(|(_, run)| end <= run.end)
     }
 
     /// Data arrives in the buffer at a time; runs it touches or overlaps become one with it.
     pub(super) fn insert(&mut self, mechanism: &Mechanism, lba: u64, end: u64, arrives: u64) {
         let (mut start, mut stop, mut earliest) = (lba, end, arrives);
         let mut epoch = self.epochs.current();
-        while let Some((&key, run)) = self.runs.range(..=stop).next_back()
+        while let Some((key, run)) = self.runs.last_by(stop)
             && run.end >= start
         {
             // Writing goes forward: what counts is when the beginning is here.
@@ -114,7 +104,7 @@ impl WriteCache {
     }
 
     fn remove(&mut self, mechanism: &Mechanism, lba: u64) -> Run {
-        let run = self.runs.remove(&lba).expect("it was just found");
+        let run = self.runs.remove(lba).expect("it was just found");
         if let Some(place) = self.window.iter().position(|target| target.lba == lba) {
             self.window.remove(place);
             if let Some((lba, run)) = self.behind_window() {
@@ -135,8 +125,7 @@ impl WriteCache {
             return None;
         }
         let from = self.window.last().map_or(self.sweep, |last| last.lba + 1);
-        let next = self.runs.range(from..).next().or_else(|| self.runs.first_key_value());
-        next.map(|(lba, run)| (*lba, run))
+        self.runs.first_from(from).or_else(|| self.runs.first_from(0))
     }
 
     /// The run to write next, cheapest within the window; but the window's first no later than after as many others.
@@ -201,10 +190,17 @@ mod tests {
     use super::*;
     use crate::model::hdd::HddParams;
 
+    /// All runs, in order.
+    fn all(cache: &WriteCache) -> Vec<(u64, u64)> {
+        let next = |lba: u64| cache.runs.first_from(lba).map(|(lba, run)| (lba, run.end));
+        std::iter::successors(next(0), |(lba, _)| next(lba + 1)).collect()
+    }
+
     /// The window as it is defined.
     fn window_anew(cache: &WriteCache) -> Vec<(u64, u64)> {
-        let runs = cache.runs.range(cache.sweep..).chain(cache.runs.range(..cache.sweep));
-        runs.take(WINDOW).map(|(lba, run)| (*lba, run.end)).collect()
+        let (behind, ahead): (Vec<_>, Vec<_>) =
+            all(cache).into_iter().partition(|(lba, _)| *lba < cache.sweep);
+        ahead.into_iter().chain(behind).take(WINDOW).collect()
     }
 
     #[test]
@@ -223,7 +219,7 @@ mod tests {
                 }
                 let window: Vec<_> = cache.window.iter().map(|target| (target.lba, target.end)).collect();
                 assert_eq!(window, window_anew(&cache));
-                let buffered: u64 = cache.runs.iter().map(|(lba, run)| run.end - lba).sum();
+                let buffered: u64 = all(&cache).iter().map(|(lba, end)| end - lba).sum();
                 assert_eq!(buffered, cache.sectors);
             }
         }
