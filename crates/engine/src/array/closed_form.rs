@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    IoBuf, IoError, ReadDone,
+    IoBuf, IoError, IoFuture, ReadDone,
     parts::{Part, within},
 };
 use stripewise_parity as parity;
@@ -17,8 +17,8 @@ use stripewise_parity as parity;
 use super::{
     Shared,
     selection::StripeCosts,
-    wait::{Requested, wait_all},
-    write::{StripeWrite, Unreadable, Writes},
+    wait::{Few, Requested, wait_all},
+    write::{StripeWrite, Unreadable, Writes, failures},
 };
 use crate::{
     error::ArrayError,
@@ -57,8 +57,8 @@ pub(super) struct Formed {
     write: Option<StripeWrite>,
     topology: Arc<Topology>,
     cycle: Cycle,
-    reads: Requested<ReadDone>,
-    writes: Requested<Result<(), IoError>>,
+    reads: Few<ReadDone>,
+    writes: Few<Result<(), IoError>>,
 }
 
 /// What was read, the old blocks and their parity, or the other columns; then the new parity that is made of it. Filled in its
@@ -133,10 +133,12 @@ impl Shared {
             return Box::pin(self.plan_around(write, &formed.topology, failed)).await;
         }
         let Formed { span, topology, writes, .. } = &mut *formed;
+        // Who wrote what is asked when it is done: until then it would take room in the task.
+        wait_all(writes, self.is_metered()).await;
         let written = std::iter::once(span.start / self.geometry.chunk_bytes())
             .chain(self.geometry.data_columns()..self.geometry.members());
         let writers = written.filter_map(|column| topology.only_writer(&self.geometry, span.stripe, column));
-        self.end_writes(topology, writers, writes).await
+        self.settle(topology, failures(writers, writes)).await
     }
 
     /// Asks for what a write in closed form writes, once its reads are done; else gives the write back, with the columns that
@@ -151,7 +153,7 @@ impl Shared {
         }
         let mut asked = Writes::default();
         self.request_closed_form(&form, write, &mut content, &mut asked);
-        *writes = asked.requested;
+        *writes = asked.requested.drain(..).collect();
         Ok(())
     }
 
@@ -231,7 +233,7 @@ impl<'t> ClosedForm<'t> {
     /// Takes what was read, once all is done; else gives the columns that could not be read.
     pub(super) fn take(
         &self,
-        requested: &mut Requested<ReadDone>,
+        requested: &mut [IoFuture<ReadDone>],
         content: &mut Content,
     ) -> Result<(), Vec<(usize, IoError)>> {
         let mut failed = Vec::new();
@@ -249,9 +251,10 @@ impl<'t> ClosedForm<'t> {
         self,
         write: StripeWrite,
         topology: Arc<Topology>,
-        reads: Requested<ReadDone>,
+        requested: &mut Requested<ReadDone>,
     ) -> Box<Formed> {
-        let (span, cycle, writes) = (write.span, self.cycle, Requested::new());
+        let (span, cycle, writes) = (write.span, self.cycle, Few::new());
+        let reads = requested.drain(..).collect();
         Box::new(Formed { span, write: Some(write), topology, cycle, reads, writes })
     }
 
