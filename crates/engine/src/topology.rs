@@ -278,6 +278,11 @@ impl Topology {
         slot.primary.as_ref().filter(|_| slot.incoming.is_none())
     }
 
+    /// Whether every column of every stripe has such a member.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.slots.iter().all(|slot| slot.primary.is_some() && slot.incoming.is_none())
+    }
+
     /// Whether a column of a stripe can be used.
     pub(crate) fn presence(&self, geometry: &Geometry, stripe: StripeIndex, column: usize) -> Presence {
         if self.reader(geometry, stripe, column).is_some() { Presence::Present } else { Presence::Missing }

@@ -89,10 +89,9 @@ impl Shared {
             parity_columns: geometry.parity_columns(),
             rows: start / BLOCK_BYTES..(start + span.len) / BLOCK_BYTES,
         };
-        let is_there = |column| topology.only_writer(geometry, span.stripe, column).is_some();
         let cycle = match selection.rule() {
             Some(rule) => cycle_by(rule, one.counts()),
-            None if !(0..geometry.members()).all(is_there) => return None,
+            None if !topology.is_whole() => return None,
             None => {
                 selection.of_one_column(&one, &StripeCosts { topology, geometry, stripe: span.stripe })?
             }

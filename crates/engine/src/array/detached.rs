@@ -13,7 +13,9 @@ use std::{
 
 use futures_util::{FutureExt, task::noop_waker_ref};
 use parking_lot::Mutex;
-use stripewise_device::{BoxFuture, EnvHandle};
+use stripewise_device::{BoxFuture, Completion, EnvHandle, IoError, IoFuture, RequestKeeper};
+
+use crate::error::ArrayError;
 
 /// The outcome of a request that goes to its end by itself.
 pub(crate) struct Detached<T>(State<T>);
@@ -22,18 +24,57 @@ enum State<T> {
     /// It was done at once.
     Done(Option<T>),
     /// It runs as a task.
-    Running(Arc<Mutex<Outcome<T>>>),
+    Running(Arc<Outcome<T>>),
 }
 
-struct Outcome<T> {
-    value: Option<T>,
-    waker: Option<Waker>,
+/// What comes of a task, and who waits for it.
+struct Outcome<T>(Mutex<(Option<T>, Option<Waker>)>);
+
+impl<T> Outcome<T> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new((None, None))))
+    }
+
+    fn keep(&self, value: T) {
+        let waker = {
+            let mut outcome = self.0.lock();
+            outcome.0 = Some(value);
+            outcome.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
+        let mut outcome = self.0.lock();
+        if let Some(value) = outcome.0.take() {
+            return Poll::Ready(value);
+        }
+        outcome.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A change of an array that is itself a device. It is the only one that its task keeps.
+impl RequestKeeper<Result<(), IoError>> for Outcome<Result<(), ArrayError>> {
+    fn poll_request(&self, _: u64, cx: &mut Context<'_>) -> Poll<Result<(), IoError>> {
+        self.poll(cx).map(|result| result.map_err(IoError::from))
+    }
+
+    fn abandon(&self, _: u64) {}
 }
 
 impl<T> Detached<T> {
     /// A request that was done at once.
     pub(crate) fn done(value: T) -> Self {
         Self(State::Done(Some(value)))
+    }
+
+    /// The same, when its task has ended.
+    fn when_done(self) -> Self {
+        match self.0 {
+            State::Running(outcome) => Self(State::Done(outcome.0.lock().0.take())),
+            done => Self(done),
+        }
     }
 
     /// The outcome, if the request was done at once.
@@ -45,24 +86,31 @@ impl<T> Detached<T> {
     }
 }
 
+impl Detached<Result<(), ArrayError>> {
+    /// As the I/O of a device.
+    pub(super) fn into_io(self) -> Completion {
+        match self.0 {
+            State::Done(result) => {
+                IoFuture::ready(result.expect("its outcome was not taken").map_err(IoError::from))
+            }
+            State::Running(outcome) => IoFuture::kept(outcome, 0),
+        }
+    }
+}
+
 /// Where somebody else puts the outcome of a request.
-pub(crate) struct Promise<T>(Arc<Mutex<Outcome<T>>>);
+pub(crate) struct Promise<T>(Arc<Outcome<T>>);
 
 impl<T> Promise<T> {
     /// For a request that somebody else does, and its outcome.
     pub(crate) fn new() -> (Self, Detached<T>) {
-        let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
+        let outcome = Outcome::new();
         (Self(outcome.clone()), Detached(State::Running(outcome)))
     }
 
     /// The request is done.
     pub(crate) fn keep(self, value: T) {
-        let waker = {
-            let mut outcome = self.0.lock();
-            outcome.value = Some(value);
-            outcome.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
+        self.0.keep(value);
     }
 }
 
@@ -76,16 +124,14 @@ impl<T: Send + Unpin + 'static> Detached<T> {
 
     /// A request that nobody has begun.
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
-        let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
-        let promise = Promise(outcome.clone());
+        let (promise, outcome) = Promise::new();
         let mut task: BoxFuture<()> = Box::pin(request.map(|value| promise.keep(value)));
         // The waker of this first step goes nowhere; the task polls again with its own.
         if task.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_ready() {
-            let value = outcome.lock().value.take();
-            return Self(State::Done(value));
+            return outcome.when_done();
         }
         env.spawn(task);
-        Self(State::Running(outcome))
+        outcome
     }
 }
 
@@ -95,16 +141,7 @@ impl<T: Unpin> Future for Detached<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match &mut self.0 {
             State::Done(value) => Poll::Ready(value.take().expect("a request is polled until it is done")),
-            State::Running(outcome) => {
-                let mut outcome = outcome.lock();
-                match outcome.value.take() {
-                    Some(value) => Poll::Ready(value),
-                    None => {
-                        outcome.waker = Some(cx.waker().clone());
-                        Poll::Pending
-                    }
-                }
-            }
+            State::Running(outcome) => outcome.poll(cx),
         }
     }
 }

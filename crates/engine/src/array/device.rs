@@ -94,10 +94,7 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        match self.array.shared.start_write(offset_bytes, into_one(from), flags).try_done() {
-            Ok(result) => IoFuture::ready(result.map_err(IoError::from)),
-            Err(running) => IoFuture::boxed(running.map(|result| result.map_err(IoError::from))),
-        }
+        self.array.shared.start_write(offset_bytes, into_one(from), flags).into_io()
     }
 
     fn flush(&self) -> Completion {

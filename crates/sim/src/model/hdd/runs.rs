@@ -149,8 +149,8 @@ mod tests {
                     // Often what is there, and what is next to it.
                     let found = tree.range(lba..).next().map_or(lba, |(lba, _)| *lba);
                     assert_eq!(runs.remove(found).map(|run| run.end), tree.remove(&found));
-                } else if !tree.contains_key(&lba) {
-                    tree.insert(lba, step);
+                } else if let std::collections::btree_map::Entry::Vacant(e) = tree.entry(lba) {
+                    e.insert(step);
                     runs.insert(lba, Run { end: step, earliest: 0, epoch: 0 });
                 }
                 let lba = rng.u64(..lbas);
