@@ -35,19 +35,33 @@ pub(crate) struct Timers {
     /// By source: its next event. To look through these few takes less than to keep a heap in which most entries go out of
     /// date.
     armed: Vec<Turn>,
-    /// The source that comes first, if there is one.
-    first_source: usize,
+    /// The first of them.
+    first_event: Turn,
 }
 
-/// When something is due: the time in the upper half, the order of being set in the lower.
+/// When something is due: the time in the upper half of a number, then the order of being set, then the source, if it is one.
+/// The first of some is their least, which is found without branches that nobody could foresee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn(u128);
+
+/// Tells sources apart.
+const SOURCE_BITS: u32 = 16;
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self::NEVER
+    }
+}
 
 impl Turn {
     const NEVER: Self = Self(u128::MAX);
 
-    fn new(time: Timestamp, order: u64) -> Self {
-        Self(u128::from(time.0) << 64 | u128::from(order))
+    fn new(time: Timestamp, order: u64, source: usize) -> Self {
+        Self(u128::from(time.0) << 64 | u128::from(order << SOURCE_BITS | source as u64))
+    }
+
+    fn source(self) -> usize {
+        self.0 as usize & ((1 << SOURCE_BITS) - 1)
     }
 
     fn time(self) -> Timestamp {
@@ -75,7 +89,7 @@ impl Timers {
             self.wakers.len() - 1
         });
         self.wakers[slot] = Some(waker);
-        let turn = self.turn(deadline);
+        let turn = self.turn(deadline, 0);
         self.heap.push(Reverse((turn, slot)));
         slot
     }
@@ -86,6 +100,7 @@ impl Timers {
     }
 
     pub(crate) fn add_source(&mut self) -> usize {
+        assert!(self.armed.len() < 1 << SOURCE_BITS, "a world has so many disks at most");
         self.armed.push(Turn::NEVER);
         self.armed.len() - 1
     }
@@ -93,35 +108,30 @@ impl Timers {
     /// A source's next event is at that time, or never.
     pub(crate) fn arm(&mut self, source: usize, time: Option<Timestamp>) {
         if self.armed[source].known() != time {
-            let turn = time.map_or(Turn::NEVER, |time| self.turn(time));
+            let turn = time.map_or(Turn::NEVER, |time| self.turn(time, source));
             self.set_event(source, turn);
         }
     }
 
     fn set_event(&mut self, source: usize, turn: Turn) {
-        self.armed[source] = turn;
-        if source == self.first_source {
-            self.first_source = (0..self.armed.len()).min_by_key(|source| self.armed[*source]).unwrap_or(0);
-        } else if turn < self.armed[self.first_source] {
-            self.first_source = source;
-        }
+        let before = std::mem::replace(&mut self.armed[source], turn);
+        self.first_event = if before == self.first_event {
+            self.armed.iter().copied().min().unwrap_or_default()
+        } else {
+            self.first_event.min(turn)
+        };
     }
 
     /// The turn of what is set now.
-    fn turn(&mut self, time: Timestamp) -> Turn {
+    fn turn(&mut self, time: Timestamp, source: usize) -> Turn {
         self.next_order += 1;
-        Turn::new(time, self.next_order)
-    }
-
-    /// The next event's turn.
-    fn first_event(&self) -> Turn {
-        self.armed.get(self.first_source).copied().unwrap_or(Turn::NEVER)
+        Turn::new(time, self.next_order, source)
     }
 
     /// The turn of the next waker, if one comes before the next event.
     fn first_waker(&mut self) -> Option<Turn> {
         while let Some(&Reverse((turn, slot))) = self.heap.peek()
-            && turn < self.first_event()
+            && turn < self.first_event
         {
             if self.wakers[slot].is_some() {
                 return Some(turn);
@@ -137,7 +147,7 @@ impl Timers {
     #[inline]
     pub(crate) fn may_be_due(&self, by: Timestamp) -> bool {
         let is_due = |turn: Turn| turn.time() <= by;
-        is_due(self.first_event()) || self.heap.peek().is_some_and(|Reverse((turn, _))| is_due(*turn))
+        is_due(self.first_event) || self.heap.peek().is_some_and(|Reverse((turn, _))| is_due(*turn))
     }
 
     /// Takes the next thing that is due by a time, and tells when it is.
@@ -147,8 +157,8 @@ impl Timers {
             self.free.push(slot);
             return self.wakers[slot].take().map(|waker| (turn.time(), Due::Waker(waker)));
         }
-        let source = self.first_source;
-        let time = self.first_event().known().filter(|time| *time <= by)?;
+        let source = self.first_event.source();
+        let time = self.first_event.known().filter(|time| *time <= by)?;
         self.set_event(source, Turn::NEVER);
         Some((time, Due::Event(source)))
     }

@@ -15,7 +15,13 @@ pub(super) struct SeekCurve {
     b: f64,
     c: f64,
     e: f64,
+    /// The times over distances below [`KNOWN`], by distance: most that a drive chooses among are near, and a root takes longer
+    /// than a look.
+    near_ns: Vec<u32>,
 }
+
+/// Distances in cylinders whose times are kept: no more than the caches closest to a processor hold.
+const KNOWN: u32 = 2048;
 
 impl SeekCurve {
     /// The average weighs a distance x (as a part of the stroke) by 2 (1 - x), the density between random cylinders:
@@ -39,11 +45,17 @@ impl SeekCurve {
         let e = (full - at_boundary) / (long * stroke);
         let b = whole_b / stroke.sqrt();
         // One cylinder takes `a` itself, so the root counts from there.
-        Self { short_max: s * stroke, a, b, c: full - e * stroke, e }
+        let mut curve = Self { short_max: s * stroke, a, b, c: full - e * stroke, e, near_ns: Vec::new() };
+        curve.near_ns = (0..KNOWN).map(|distance| curve.computed_ns(distance)).collect();
+        curve
     }
 
     /// The time over a distance of at least one cylinder, in nanoseconds.
     pub(super) fn time_ns(&self, cylinders: u32) -> u32 {
+        self.near_ns.get(cylinders as usize).copied().unwrap_or_else(|| self.computed_ns(cylinders))
+    }
+
+    fn computed_ns(&self, cylinders: u32) -> u32 {
         let distance = f64::from(cylinders);
         let time = if distance <= self.short_max {
             self.a + self.b * (distance - 1.0).sqrt()
