@@ -25,11 +25,15 @@ enum State<T> {
 }
 
 /// A device that keeps the requests made of it, each under a number, until their callers have been told.
+///
+/// Each number is given to one [`IoFuture::kept`]. It may be used anew once [`RequestKeeper::poll_request`] has returned the
+/// outcome, or after [`RequestKeeper::abandon`]; one of the two comes once.
 pub trait RequestKeeper<T>: Send + Sync {
-    /// The outcome of a request, after which its number means nothing any more; else `cx` is woken when there is one.
+    /// The outcome of a request; else who asked last is woken, by `cx`, when there is one.
     fn poll_request(&self, number: u64, cx: &mut Context<'_>) -> Poll<T>;
 
-    /// Nobody will ask for the outcome of a request any more, nor was told it.
+    /// Nobody will ask for the outcome, which was not told. Does not cancel the request: what it reads into or writes stays
+    /// until it is done. Called where a future is dropped, so it must not panic.
     fn abandon(&self, number: u64);
 }
 
@@ -68,7 +72,8 @@ impl<T> IoFuture<T> {
         Self(State::Boxed(Box::pin(future)))
     }
 
-    /// A request that its device keeps under a number.
+    /// A request that its device keeps under a number. Keeps the device, too, and abandons the request when dropped before its
+    /// outcome was told; after that, it is not polled again.
     pub fn kept(keeper: Arc<dyn RequestKeeper<T>>, number: u64) -> Self {
         Self(State::Kept(Ticket { keeper: Some(keeper), number }))
     }
@@ -125,5 +130,45 @@ impl<T> fmt::Debug for IoFuture<T> {
             State::Kept(_) => "IoFuture(kept)",
             State::Boxed(_) => "IoFuture(boxed)",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Its one request, 7, is done when it is told; counts who abandons it.
+    #[derive(Default)]
+    struct Keeper {
+        done: Mutex<bool>,
+        abandoned: Mutex<u32>,
+    }
+
+    impl RequestKeeper<u64> for Keeper {
+        fn poll_request(&self, number: u64, _: &mut Context<'_>) -> Poll<u64> {
+            if *self.done.lock() { Poll::Ready(10 * number) } else { Poll::Pending }
+        }
+
+        fn abandon(&self, number: u64) {
+            assert_eq!(number, 7);
+            *self.abandoned.lock() += 1;
+        }
+    }
+
+    #[test]
+    fn a_kept_request_is_either_told_or_abandoned() {
+        let keeper = Arc::new(Keeper::default());
+        let mut told = IoFuture::kept(keeper.clone(), 7);
+        assert!(told.peek().is_none());
+        assert_eq!((&mut told).now_or_never(), None);
+        drop(IoFuture::kept(keeper.clone(), 7));
+        assert_eq!(*keeper.abandoned.lock(), 1);
+        *keeper.done.lock() = true;
+        assert_eq!((&mut told).now_or_never(), Some(70));
+        drop(told);
+        assert_eq!(*keeper.abandoned.lock(), 1, "whom the outcome was told has nothing to abandon");
     }
 }

@@ -278,7 +278,8 @@ impl Topology {
         slot.primary.as_ref().filter(|_| slot.incoming.is_none())
     }
 
-    /// Whether every column of every stripe has such a member.
+    /// Whether every slot has a member in sync and none being filled, so that every column has an
+    /// [only writer](Self::only_writer).
     pub(crate) fn is_whole(&self) -> bool {
         self.slots.iter().all(|slot| slot.primary.is_some() && slot.incoming.is_none())
     }

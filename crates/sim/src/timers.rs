@@ -40,12 +40,14 @@ pub(crate) struct Timers {
 }
 
 /// When something is due: the time in the upper half of a number, then the order of being set, then the source, if it is one.
-/// The first of some is their least, which is found without branches that nobody could foresee.
+/// The first of several is their minimum, found without unpredictable branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn(u128);
 
-/// Tells sources apart.
+/// Bits of a turn for the source's number; 48 are left for the order.
 const SOURCE_BITS: u32 = 16;
+/// The most sources that turns can tell apart.
+const SOURCES_MAX: usize = 1 << SOURCE_BITS;
 
 impl Default for Turn {
     fn default() -> Self {
@@ -61,7 +63,7 @@ impl Turn {
     }
 
     fn source(self) -> usize {
-        self.0 as usize & ((1 << SOURCE_BITS) - 1)
+        self.0 as usize & (SOURCES_MAX - 1)
     }
 
     fn time(self) -> Timestamp {
@@ -100,7 +102,7 @@ impl Timers {
     }
 
     pub(crate) fn add_source(&mut self) -> usize {
-        assert!(self.armed.len() < 1 << SOURCE_BITS, "a world has so many disks at most");
+        assert!(self.armed.len() < SOURCES_MAX, "a world has at most {SOURCES_MAX} modelled disks");
         self.armed.push(Turn::NEVER);
         self.armed.len() - 1
     }

@@ -66,6 +66,9 @@ impl World {
     }
 
     /// Adds a disk that takes as long as its model says.
+    ///
+    /// # Panics
+    /// At the 65,537th.
     pub fn add_disk(
         &mut self,
         name: impl Into<String>,

@@ -69,8 +69,8 @@ impl<T> Detached<T> {
         Self(State::Done(Some(value)))
     }
 
-    /// The same, when its task has ended.
-    fn when_done(self) -> Self {
+    /// Done, with what its task left, which has ended.
+    fn into_done(self) -> Self {
         match self.0 {
             State::Running(outcome) => Self(State::Done(outcome.0.lock().0.take())),
             done => Self(done),
@@ -128,7 +128,7 @@ impl<T: Send + Unpin + 'static> Detached<T> {
         let mut task: BoxFuture<()> = Box::pin(request.map(|value| promise.keep(value)));
         // The waker of this first step goes nowhere; the task polls again with its own.
         if task.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_ready() {
-            return outcome.when_done();
+            return outcome.into_done();
         }
         env.spawn(task);
         outcome

@@ -205,7 +205,7 @@ impl Shared {
         };
         let (shared, kept, env) = (self.handle(), request.keep(), &self.env);
         match left {
-            // By far the commonest, and less to move than all that might have been begun.
+            // By far the commonest, and less to move than all that might have been begun. Its guards go before the request.
             Left::Stripe(Rest::Begun(held, Begun::Formed(formed))) => Detached::go_on(env, async move {
                 let (_request, _guards) = (shared.requests.resume(kept), shared.resume(held));
                 shared.finish_formed(formed).await

@@ -1,10 +1,11 @@
 //! Runs of sectors by where they begin, thousands of them, of which each command looks up, adds and takes out a few.
 //!
-//! Two levels: blocks of some dozens of neighbours, and where each block begins. A look-up bisects both, which takes no
-//! branch that a processor could guess wrong; each level of a balanced tree takes several.
+//! Two levels: blocks of some dozens of neighbours, and where each block begins. A look-up bisects both, which takes few
+//! branches that a processor could guess wrong; each level of a balanced tree takes several. Blocks are split and never
+//! joined: in a buffer whose runs come and go they empty by themselves, as the sweep passes.
 
 /// A run. A full buffer has thousands, so they are kept small.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) end: u64,
     /// When its beginning is in the buffer.
@@ -19,7 +20,7 @@ const BLOCK: usize = 64;
 /// Runs by their first sectors.
 #[derive(Default)]
 pub(super) struct Runs {
-    /// At most where each block's first run begins, and behind all of the block before.
+    /// By block: no run of it begins before, and all runs of the block before do. Stays when a block's first run goes.
     starts: Vec<u64>,
     /// None is empty.
     blocks: Vec<Block>,
@@ -107,6 +108,7 @@ impl Runs {
         self.starts[index] = self.starts[index].min(lba);
         let block = &mut self.blocks[index];
         let place = block.before(lba);
+        debug_assert_ne!(block.lbas.get(place), Some(&lba), "no other run begins there");
         block.lbas.insert(place, lba);
         block.runs.insert(place, run);
     }
@@ -138,6 +140,15 @@ mod tests {
 
     use super::*;
 
+    fn check_blocks(runs: &Runs) {
+        for (index, block) in runs.blocks.iter().enumerate() {
+            assert!(block.lbas.is_sorted() && block.lbas.len() == block.runs.len());
+            assert!(block.lbas.first().is_some_and(|first| runs.starts[index] <= *first));
+            let next = runs.starts.get(index + 1);
+            assert!(next.is_none_or(|next| block.lbas.last().is_some_and(|last| last < next)));
+        }
+    }
+
     #[test]
     fn the_same_as_a_tree() {
         let mut rng = Rng::with_seed(1);
@@ -148,19 +159,20 @@ mod tests {
                 if rng.u8(..100) >= growing || step > 15_000 {
                     // Often what is there, and what is next to it.
                     let found = tree.range(lba..).next().map_or(lba, |(lba, _)| *lba);
-                    assert_eq!(runs.remove(found).map(|run| run.end), tree.remove(&found));
+                    assert_eq!(runs.remove(found), tree.remove(&found));
                 } else if let std::collections::btree_map::Entry::Vacant(e) = tree.entry(lba) {
-                    e.insert(step);
-                    runs.insert(lba, Run { end: step, earliest: 0, epoch: 0 });
+                    let run = Run { end: step, earliest: rng.u64(..), epoch: rng.u64(..) };
+                    e.insert(run);
+                    runs.insert(lba, run);
                 }
                 let lba = rng.u64(..lbas);
-                let of = |found: Option<(u64, &Run)>| found.map(|(lba, run)| (lba, run.end));
-                let expected = |found: Option<(&u64, &u64)>| found.map(|(lba, end)| (*lba, *end));
+                let of = |found: Option<(u64, &Run)>| found.map(|(lba, run)| (lba, *run));
+                let expected = |found: Option<(&u64, &Run)>| found.map(|(lba, run)| (*lba, *run));
                 assert_eq!(of(runs.last_by(lba)), expected(tree.range(..=lba).next_back()));
                 assert_eq!(of(runs.first_from(lba)), expected(tree.range(lba..).next()));
                 assert_eq!(runs.len(), tree.len());
+                check_blocks(&runs);
             }
-            assert!(runs.blocks.iter().all(|block| !block.lbas.is_empty()));
         }
     }
 }

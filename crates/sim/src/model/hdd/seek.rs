@@ -15,13 +15,13 @@ pub(super) struct SeekCurve {
     b: f64,
     c: f64,
     e: f64,
-    /// The times over distances below [`KNOWN`], by distance: most that a drive chooses among are near, and a root takes longer
-    /// than a look.
+    /// The times over distances below [`NEAR`], by distance: most runs that a drive chooses among are near, and a root takes
+    /// longer than a look.
     near_ns: Vec<u32>,
 }
 
-/// Distances in cylinders whose times are kept: no more than the caches closest to a processor hold.
-const KNOWN: u32 = 2048;
+/// Distances in cylinders whose times are kept: 1 KiB, of which many fit into the cache closest to a processor.
+const NEAR: u32 = 256;
 
 impl SeekCurve {
     /// The average weighs a distance x (as a part of the stroke) by 2 (1 - x), the density between random cylinders:
@@ -46,7 +46,7 @@ impl SeekCurve {
         let b = whole_b / stroke.sqrt();
         // One cylinder takes `a` itself, so the root counts from there.
         let mut curve = Self { short_max: s * stroke, a, b, c: full - e * stroke, e, near_ns: Vec::new() };
-        curve.near_ns = (0..KNOWN).map(|distance| curve.computed_ns(distance)).collect();
+        curve.near_ns = (0..NEAR).map(|distance| curve.computed_ns(distance)).collect();
         curve
     }
 

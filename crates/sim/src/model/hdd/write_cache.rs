@@ -16,7 +16,7 @@ const ACCESS_SECTORS_MAX: u64 = 2048;
 
 /// Buffered writes.
 pub(super) struct WriteCache {
-    /// Of which more is known once they are in the window.
+    /// All that is buffered but what is being written.
     runs: Runs,
     /// The first of the runs, as many as [`WINDOW`], in the order in which the sweep comes to them. Kept, since it changes
     /// little from one choice to the next.
