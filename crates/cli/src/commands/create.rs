@@ -196,8 +196,8 @@ fn check_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<()> {
     }
     let text = holding.join("; ");
     if args.force || args.yes {
-        let begin = if args.dry_run { "to be overwritten" } else { "overwriting" };
-        eprintln!("stripewise: {}: {begin}: {text}", args.name);
+        // More is checked before that is done.
+        eprintln!("stripewise: {}: to be overwritten: {text}", args.name);
         return Ok(());
     }
     let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();

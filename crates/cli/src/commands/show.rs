@@ -18,7 +18,8 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
             Ok(status) => found.push(status),
             Err(error) => {
                 eprintln!("stripewise: {}", errors::line(&error));
-                failed = true;
+                // One that was listed and has been stopped since is no failure; one whose daemon has died is.
+                failed |= !all || rundir::socket_path(&name).exists();
             }
         }
     }
@@ -30,7 +31,7 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
         }
         found.iter().for_each(|status| println!("{}", output::mdstat(status)));
     }
-    Ok(if failed && !all { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// `detail --test`: the array cannot be asked.

@@ -194,7 +194,7 @@ fn devices_that_hold_something_take_force() {
         assert!(said.code == Some(0) && said.err.contains("to be overwritten: "), "{said:?}");
     }
     let said = sandbox.run("create a --level 5 --force", &members);
-    let words = ["overwriting: ", "ext2/3/4", &members[0]];
+    let words = ["to be overwritten: ", "ext2/3/4", &members[0]];
     assert!(said.code == Some(0) && words.iter().all(|word| said.err.contains(word)), "{said:?}");
     sandbox.done("stop a");
     sandbox.fails(1, "create b --level 5", &members, &["an md array member (metadata 1.2)", "--force"]);

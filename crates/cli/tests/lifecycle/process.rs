@@ -185,6 +185,8 @@ fn a_killed_daemon_is_named_and_its_array_assembled_again() {
     let words = ["a: its daemon has died", "assemble", "degraded", "--force"];
     sandbox.fails(1, "detail a", &[""; 0], &words);
     sandbox.fails(4, "detail a --test", &[""; 0], &["daemon has died"]);
+    sandbox.fails(1, "status", &[""; 0], &["daemon has died"]);
+    sandbox.fails(1, "status --json", &[""; 0], &["daemon has died"]);
     sandbox.ok("assemble a", &members);
     sandbox.done("detail a --test");
     sandbox.signal(sandbox.pid("a"), Signal::KILL);
