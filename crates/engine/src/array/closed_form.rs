@@ -17,8 +17,8 @@ use stripewise_parity as parity;
 use super::{
     Shared,
     selection::StripeCosts,
-    wait::{Few, Requested, wait_all},
-    write::{StripeWrite, Unreadable, Writes, failures},
+    wait::{Few, Requested, failures, wait_all},
+    write::{StripeWrite, Unreadable, Writes},
 };
 use crate::{
     error::ArrayError,

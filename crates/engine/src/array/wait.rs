@@ -3,11 +3,14 @@
 use std::{
     future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use smallvec::SmallVec;
-use stripewise_device::IoFuture;
+use stripewise_device::{IoError, IoFuture};
+
+use crate::topology::Member;
 
 /// Requests under way, in the order that their results are wanted.
 pub(super) type Requested<T> = SmallVec<[IoFuture<T>; 8]>;
@@ -45,4 +48,13 @@ fn is_pending<T: Unpin>(io: &mut IoFuture<T>, cx: &mut Context<'_>) -> bool {
         }
     }
     false
+}
+
+/// The members that could not take what was written to them; all is done.
+pub(super) fn failures<'a>(
+    members: impl Iterator<Item = &'a Arc<Member>>,
+    requested: &mut [IoFuture<Result<(), IoError>>],
+) -> Vec<(Arc<Member>, IoError)> {
+    let done = members.zip(requested.iter_mut().filter_map(IoFuture::take_ready));
+    done.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
 }

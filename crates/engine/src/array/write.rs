@@ -13,7 +13,7 @@ use super::{
     Array, Shared,
     closed_form::{Content, Formed},
     detached::Detached,
-    wait::{Requested, are_ready, wait_all},
+    wait::{Requested, are_ready, failures, wait_all},
 };
 use crate::{
     compute::{self, Extents, Fetched, NewData, Run, byte_range},
@@ -584,15 +584,6 @@ impl Shared {
         // The array may have failed while that was being written down: then nothing was.
         if self.topology.look(|now| now.failed) { Err(ArrayError::Failed) } else { Ok(()) }
     }
-}
-
-/// The members that could not take what was written to them; all is done.
-pub(super) fn failures<'a>(
-    members: impl Iterator<Item = &'a Arc<Member>>,
-    requested: &mut [IoFuture<Result<(), IoError>>],
-) -> Vec<(Arc<Member>, IoError)> {
-    let done = members.zip(requested.iter_mut().filter_map(IoFuture::take_ready));
-    done.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
 }
 
 /// The rows of a stripe that a span touches, in any column.
