@@ -4,10 +4,15 @@
 #![cfg(feature = "loom")]
 #![allow(clippy::unwrap_used)]
 
-use loom::thread;
+use std::sync::Arc as Fixed;
+
+use loom::{
+    sync::{Condvar, Mutex},
+    thread,
+};
 use stripewise_device::{
     IoBuf,
-    sync::{Event, Readers, Replaced},
+    sync::{Event, Mailbox, Readers, Replaced},
 };
 
 /// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are rare.
@@ -104,5 +109,92 @@ fn what_a_request_looks_at_stays_until_it_is_through() {
         other.join().unwrap();
         assert!(replaced.reclaim(), "nobody looks any more");
         assert_eq!(readers.active(), 0);
+    });
+}
+
+/// What a worker sleeps on: an eventfd that counts how often it was written.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<u32>,
+    ringing: Condvar,
+}
+
+impl Bell {
+    fn ring_if(&self, sleeps: bool) {
+        if sleeps {
+            *self.rung.lock().unwrap() += 1;
+            self.ringing.notify_one();
+        }
+    }
+
+    /// As reading the eventfd: however often it was written, that is over now.
+    fn wait(&self) -> u32 {
+        let mut rung = self.rung.lock().unwrap();
+        while *rung == 0 {
+            rung = self.ringing.wait(rung).unwrap();
+        }
+        std::mem::take(&mut *rung)
+    }
+}
+
+type FallAsleep = fn(&Mailbox<u32>, &mut Vec<u32>) -> bool;
+
+/// A worker's turns, as the executor takes them, until it has so much or is stopped. What it was sent.
+fn work(mail: &Mailbox<u32>, bell: &Bell, enough: usize, fall_asleep: FallAsleep) -> Vec<u32> {
+    let (mut received, mut announced, mut rung) = (Vec::new(), 0, 0);
+    loop {
+        received.extend(mail.take());
+        if received.len() >= enough || mail.is_stopping() {
+            assert!(rung <= announced, "{announced} sleeps announced, woken {rung} times");
+            return received;
+        }
+        announced += 1;
+        if fall_asleep(mail, &mut received) {
+            rung += bell.wait();
+        }
+        mail.wake_up();
+    }
+}
+
+/// What a worker does that other threads send to, or stop.
+fn model_of_a_worker<const N: usize>(
+    others: [fn(&Mailbox<u32>) -> bool; N],
+    enough: usize,
+    fall_asleep: FallAsleep,
+) {
+    model(move || {
+        let (mail, bell) = (Fixed::new(Mailbox::default()), Fixed::new(Bell::default()));
+        let others = others.map(|act| {
+            let (mail, bell) = (mail.clone(), bell.clone());
+            thread::spawn(move || bell.ring_if(act(&mail)))
+        });
+        let mut received = work(&mail, &bell, enough, fall_asleep);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        received.extend(mail.take());
+        received.sort_unstable();
+        assert!([&[1][..], &[1, 2][..]].contains(&&received[..]), "{received:?}");
+    });
+}
+
+#[test]
+fn a_worker_does_not_sleep_over_what_was_sent() {
+    let others: [fn(&Mailbox<u32>) -> bool; 2] = [|mail| mail.send(1), |mail| mail.send(2)];
+    model_of_a_worker(others, 2, |mail, received| mail.fall_asleep(received));
+}
+
+#[test]
+fn a_worker_does_not_sleep_over_its_end() {
+    let others: [fn(&Mailbox<u32>) -> bool; 2] = [|mail| mail.send(1), |mail| mail.stop()];
+    model_of_a_worker(others, usize::MAX, |mail, received| mail.fall_asleep(received));
+}
+
+/// One that does not look again once its sleep is announced is not woken for what was sent before: loom finds that.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_worker_that_does_not_look_again_sleeps_over_it() {
+    let others: [fn(&Mailbox<u32>) -> bool; 1] = [|mail| mail.send(1)];
+    model_of_a_worker(others, 1, |mail, _| {
+        mail.announce_sleep();
+        true
     });
 }

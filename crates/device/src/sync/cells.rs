@@ -50,6 +50,7 @@ impl Numbers {
 
 /// This thread's cell, and whether no other thread writes to it.
 #[inline]
+#[cfg_attr(feature = "loom", expect(clippy::absurd_extreme_comparisons, clippy::modulo_one))]
 pub(super) fn my_cell() -> (usize, bool) {
     // What a thread drops at its very end may count, too.
     let mine = MINE.try_with(|mine| mine.0).unwrap_or(OWN);

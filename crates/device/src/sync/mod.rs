@@ -1,9 +1,10 @@
 //! Waiting without blocking a thread: a list of wakers under the caller's own lock, a one-shot event, and a turn for the
-//! other tasks; and counting without sharing.
+//! other tasks; the mailbox of a thread that sleeps; and counting without sharing.
 
 mod barrier;
 mod cells;
 mod counters;
+mod mailbox;
 mod readers;
 pub mod seam;
 
@@ -13,6 +14,7 @@ use std::{
 };
 
 pub use counters::Counters;
+pub use mailbox::Mailbox;
 pub use readers::{Kept, Reader, Readers, Replaced, Seen};
 use seam::{Arc, Mutex};
 

@@ -7,14 +7,13 @@ use std::{
     os::fd::OwnedFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     task::Waker,
     time::{Duration, Instant},
 };
 
 use async_task::Runnable;
-use parking_lot::Mutex;
 use smallvec::smallvec;
 
 use super::{
@@ -22,7 +21,7 @@ use super::{
     op::{Command, OpHandle, Payload},
     reactor, timer,
 };
-use crate::{BoxFuture, IoBuf};
+use crate::{BoxFuture, IoBuf, sync::Mailbox};
 
 /// Tasks run in one turn before the ring is looked at again: enough to fill a batch, few enough to keep latency low.
 const TURN_TASKS_MAX: usize = 256;
@@ -42,10 +41,7 @@ struct Local {
 pub(super) struct Inbox {
     /// Unique in the process, whatever the runtime.
     id: usize,
-    runnables: Mutex<Vec<Runnable>>,
-    /// Set by the worker before it sleeps, cleared by whoever wakes it: one eventfd write per sleep at most.
-    sleeping: AtomicBool,
-    stopping: AtomicBool,
+    runnables: Mailbox<Runnable>,
     eventfd: Arc<OwnedFd>,
 }
 
@@ -54,13 +50,7 @@ impl Inbox {
         static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Self {
-            id,
-            runnables: Mutex::default(),
-            sleeping: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            eventfd: Arc::new(eventfd),
-        }))
+        Ok(Arc::new(Self { id, runnables: Mailbox::default(), eventfd: Arc::new(eventfd) }))
     }
 
     pub(super) fn id(&self) -> usize {
@@ -83,35 +73,31 @@ impl Inbox {
             }
             _ => Some(runnable),
         });
-        if let Some(runnable) = foreign {
-            self.runnables.lock().push(runnable);
+        if foreign.is_some_and(|runnable| self.runnables.send(runnable)) {
             self.wake();
         }
     }
 
+    /// Ends a sleep. The counter cannot overflow: there is one write per sleep at most.
     fn wake(&self) {
-        if self.sleeping.swap(false, Ordering::SeqCst) {
-            // The counter cannot overflow: one write per sleep.
-            let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
-        }
+        let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
     }
 
     /// Asks the worker to end after its current turn.
     pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        self.wake();
+        if self.runnables.stop() {
+            self.wake();
+        }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        self.runnables.is_stopping()
     }
 
-    /// Moves what other threads sent into this worker's queue; tells whether there was anything.
-    fn receive(&self) -> bool {
-        let received = std::mem::take(&mut *self.runnables.lock());
-        let any = !received.is_empty();
+    /// Moves what other threads sent into this worker's queue.
+    fn receive(&self) {
+        let received = self.runnables.take();
         with_local(|local| local.ready.extend(received));
-        any
     }
 }
 
@@ -157,8 +143,7 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     drop(unfinished);
     timer::take_all().into_iter().for_each(Waker::wake);
     loop {
-        let woken = std::mem::take(&mut *inbox.runnables.lock());
-        if woken.is_empty() {
+        if inbox.runnables.take().is_empty() {
             break result;
         }
     }
@@ -177,7 +162,8 @@ fn run_ready_tasks() {
 /// Submits, waits if there is nothing else to do, and wakes the tasks whose I/O or time has come.
 fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
     let polling = reactor::with(|reactor| reactor.is_polling());
-    let idle = !polling && with_local(|local| local.ready.is_empty()) && go_to_sleep(inbox);
+    let idle = !polling
+        && with_local(|local| local.ready.is_empty() && inbox.runnables.fall_asleep(&mut local.ready));
     let wait = idle.then(|| {
         timer::next_deadline()
             .map_or(SLEEP_MAX, |d| d.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
@@ -185,17 +171,11 @@ fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
     if idle || polling || reactor::with(|reactor| reactor.has_unsubmitted()) {
         reactor::with(|reactor| reactor.submit_and_wait(wait))?;
     }
-    inbox.sleeping.store(false, Ordering::SeqCst);
+    inbox.runnables.wake_up();
     reactor::with(|reactor| reactor.reap(wakers));
     if timer::next_deadline().is_some() {
         timer::expire(Instant::now(), wakers);
     }
     wakers.drain(..).for_each(Waker::wake);
     Ok(())
-}
-
-/// Announces the sleep; false if something arrived meanwhile.
-fn go_to_sleep(inbox: &Inbox) -> bool {
-    inbox.sleeping.store(true, Ordering::SeqCst);
-    !inbox.receive() && !inbox.is_stopping()
 }
