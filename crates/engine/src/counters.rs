@@ -2,12 +2,10 @@
 //!
 //! Three kinds of lock, so that the ones of the ScalaRAID paper can be set beside ours: one lock around all counters
 //! (md's), a lock for each counter under a readers-writer lock for what changes the bitmap (ScalaRAID's), and atomic
-//! words without a lock. The readers-writer lock is not one that loom looks into: the words are atomic whatever guards
-//! them, and what is checked is that.
+//! words without a lock. The words are atomic whatever guards them.
 
-use parking_lot::RwLock;
 use stripewise_device::sync::seam::{
-    Mutex,
+    Mutex, RwLock,
     atomic::{AtomicU32, Ordering},
 };
 

@@ -1,5 +1,11 @@
 //! Every order of steps of the row locks and the intent bitmap, as far as two or three threads go. Run with
 //! `cargo test --release -p stripewise-engine --features loom --lib model_check`.
+//!
+//! Not looked into: a third thread at the bitmap, which takes minutes for each kind of lock; members that fail while a page is
+//! written, and more than one page, which the simulator has; more buckets or locks of stripes than one, as two of them
+//! share nothing.
+
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc as Fixed;
 
@@ -125,17 +131,27 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
     }
 }
 
-/// A disk of the bitmap's that counts: what was written, and what a flush has made durable.
+/// A disk of the bitmap's that counts, for each of two regions: what was written, and what a flush has made durable.
 #[derive(Default)]
 struct Counting {
-    written: AtomicU64,
-    durable: AtomicU64,
+    written: [AtomicU64; REGIONS],
+    durable: [AtomicU64; REGIONS],
+}
+
+impl Counting {
+    fn written(&self) -> [u64; REGIONS] {
+        std::array::from_fn(|region| self.written[region].load(Ordering::SeqCst))
+    }
+
+    fn durable(&self) -> [u64; REGIONS] {
+        std::array::from_fn(|region| self.durable[region].load(Ordering::SeqCst))
+    }
 }
 
 impl IntentDisk for Counting {
     async fn record_clean(&self, clean: bool) -> bool {
-        let all = self.written.load(Ordering::SeqCst);
-        assert!(!clean || self.durable.load(Ordering::SeqCst) == all, "clean, and not all is durable");
+        let all = self.written();
+        assert!(!clean || self.durable() == all, "clean, and not all is durable");
         true
     }
 
@@ -149,60 +165,119 @@ impl IntentDisk for Counting {
 
     async fn flush_members(&self) -> bool {
         // A flush covers what was written before it was asked for.
-        let covered = self.written.load(Ordering::SeqCst);
+        let covered = self.written();
         thread::yield_now();
-        self.durable.fetch_max(covered, Ordering::SeqCst);
+        self.durable.iter().zip(covered).for_each(|(durable, covered)| {
+            durable.fetch_max(covered, Ordering::SeqCst);
+        });
         true
     }
 }
 
-/// A bitmap of one region.
-fn intent() -> Intent {
-    let geometry = Geometry::new(Level::Raid5, 3, 4096, 4096, 512).unwrap();
-    let map = RegionMap::new(&geometry, RegionShape { bytes: 4096, kind: MapKind::Linear });
-    Intent::new(map, Pages::new(uuid::Uuid::nil(), map.regions(), false), CounterLocks::Atomic)
+/// Regions of the bitmaps here, of two stripes each. Linear ones have neighbours in one region, distributed ones in two.
+const REGIONS: usize = 2;
+
+/// Where two writers write: in stripes that are neighbours.
+const NEIGHBOUR: StripeIndex = StripeIndex(1);
+
+fn intent(kind: MapKind, locks: CounterLocks) -> Intent {
+    let geometry = Geometry::new(Level::Raid5, 3, 4096, 4 * 4096, 512).unwrap();
+    let map = RegionMap::new(&geometry, RegionShape { bytes: 2 * 4096, kind });
+    assert_eq!(map.regions(), REGIONS);
+    Intent::new(map, Pages::new(uuid::Uuid::nil(), map.regions(), false), locks)
 }
 
-fn write(intent: &Intent, disk: &Counting) {
-    let guard = block_on(intent.begin(disk, STRIPE)).ok().unwrap();
-    let region = intent.map.region_of(STRIPE);
-    disk.written.fetch_add(1, Ordering::SeqCst);
-    assert!(block_on(intent.pages.lock()).is_marked(region), "a write is under way in a region not marked");
+fn write(intent: &Intent, disk: &Counting, stripe: StripeIndex) {
+    let guard = block_on(intent.begin(disk, stripe)).ok().unwrap();
+    let region = intent.map.region_of(stripe);
+    disk.written[region].fetch_add(1, Ordering::SeqCst);
+    let pages = block_on(intent.pages.lock());
+    assert!(pages.is_marked(region), "a write is under way in a region not marked");
+    assert!(pages.marked_dirty, "a write is under way, and the superblocks say clean");
+    drop(pages);
     drop(guard);
 }
 
+fn write_aside(
+    intent: &Fixed<Intent>,
+    disk: &Fixed<Counting>,
+    stripe: StripeIndex,
+) -> thread::JoinHandle<()> {
+    let (intent, disk) = (intent.clone(), disk.clone());
+    thread::spawn(move || write(&intent, &disk, stripe))
+}
+
+/// The first look takes note, the second clears what was idle meanwhile.
+fn look_twice(intent: &Intent, disk: &Counting) {
+    block_on(intent.clear_idle(disk));
+    block_on(intent.clear_idle(disk));
+}
+
+/// Clears a region while its neighbour, the same or another one, is written to.
+fn regions_are_cleared_when_they_are_durable(kind: MapKind, locks: CounterLocks) {
+    model(move || {
+        let (intent, disk) = (Fixed::new(intent(kind, locks)), Fixed::new(Counting::default()));
+        write(&intent, &disk, STRIPE);
+        let writer = write_aside(&intent, &disk, NEIGHBOUR);
+        look_twice(&intent, &disk);
+        writer.join().unwrap();
+        let pages = block_on(intent.pages.lock());
+        for (region, (written, durable)) in disk.written().into_iter().zip(disk.durable()).enumerate() {
+            let is_kept = pages.is_marked(region) || written == durable;
+            assert!(is_kept, "{region} is cleared with {durable} of {written} writes durable");
+        }
+    });
+}
+
+/// Marks neighbours at once, and nobody is left counted in.
+fn writers_share_a_mark(kind: MapKind, locks: CounterLocks) {
+    model(move || {
+        let (intent, disk) = (Fixed::new(intent(kind, locks)), Fixed::new(Counting::default()));
+        let writer = write_aside(&intent, &disk, NEIGHBOUR);
+        write(&intent, &disk, STRIPE);
+        writer.join().unwrap();
+        look_twice(&intent, &disk);
+        assert_eq!(intent.marked_regions(), 0);
+    });
+}
+
+/// Those that count.
+const LOCKS: [CounterLocks; 3] = [CounterLocks::Atomic, CounterLocks::Global, CounterLocks::PerCounter];
+
 #[test]
 fn a_region_is_cleared_only_when_all_that_was_written_to_it_is_durable() {
-    model(|| {
-        let (intent, disk) = (Fixed::new(intent()), Fixed::new(Counting::default()));
-        write(&intent, &disk);
-        let writer = {
-            let (intent, disk) = (intent.clone(), disk.clone());
-            thread::spawn(move || write(&intent, &disk))
-        };
-        // The first look takes note, the second clears what was idle meanwhile.
-        block_on(intent.clear_idle(&*disk));
-        block_on(intent.clear_idle(&*disk));
-        writer.join().unwrap();
-        let marked = block_on(intent.pages.lock()).is_marked(intent.map.region_of(STRIPE));
-        let (written, durable) = (disk.written.load(Ordering::SeqCst), disk.durable.load(Ordering::SeqCst));
-        assert!(marked || written == durable, "cleared with {durable} of {written} writes durable");
-    });
+    LOCKS.into_iter().for_each(|locks| regions_are_cleared_when_they_are_durable(MapKind::Linear, locks));
+}
+
+#[test]
+fn a_region_is_cleared_only_when_it_is_durable_while_another_one_is_marked() {
+    LOCKS
+        .into_iter()
+        .for_each(|locks| regions_are_cleared_when_they_are_durable(MapKind::Distributed, locks));
 }
 
 #[test]
 fn writers_that_mark_a_region_at_once_share_it() {
+    LOCKS.into_iter().for_each(|locks| writers_share_a_mark(MapKind::Linear, locks));
+}
+
+#[test]
+fn writers_that_mark_two_regions_at_once_share_a_page_write() {
+    LOCKS.into_iter().for_each(|locks| writers_share_a_mark(MapKind::Distributed, locks));
+}
+
+/// Where nothing is counted all regions are marked by whoever is first, and stay so.
+#[test]
+fn writers_that_are_not_counted_mark_all_regions() {
     model(|| {
-        let (intent, disk) = (Fixed::new(intent()), Fixed::new(Counting::default()));
-        let writer = {
-            let (intent, disk) = (intent.clone(), disk.clone());
-            thread::spawn(move || write(&intent, &disk))
-        };
-        write(&intent, &disk);
+        let intent = Fixed::new(intent(MapKind::Linear, CounterLocks::Uncounted));
+        let disk = Fixed::new(Counting::default());
+        let writer = write_aside(&intent, &disk, NEIGHBOUR);
+        write(&intent, &disk, STRIPE);
         writer.join().unwrap();
-        // Nobody is left counted in: two looks clear it.
-        block_on(intent.clear_idle(&*disk));
-        block_on(intent.clear_idle(&*disk));
+        look_twice(&intent, &disk);
+        assert_eq!(intent.marked_regions(), REGIONS);
+        block_on(intent.clear_all(&*disk));
         assert_eq!(intent.marked_regions(), 0);
     });
 }
