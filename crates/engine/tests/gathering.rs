@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Lab, Shape, faulty::bench};
+use common::{Lab, Shape, faulty::benches};
 use futures_util::future::join_all;
 use stripewise_device::{IoBuf, WriteFlags};
 use stripewise_engine::{Array, AssembleOptions, StatsReport, geometry::Level};
@@ -76,17 +76,20 @@ fn sequential_blocks_at_depth_32_become_whole_stripes() {
 #[test]
 fn a_few_writes_in_flight_wait_for_nobody() {
     for depth in 1..=4 {
-        assert_eq!(stream(&Lab::new(1, RAID5), depth, 0..300).gathered_writes, 0, "depth {depth}");
+        for lab in Lab::each(1, RAID5) {
+            assert_eq!(stream(&lab, depth, 0..300).gathered_writes, 0, "depth {depth}");
+        }
     }
 }
 
 /// A stream that thins out is let go.
 #[test]
 fn a_stream_that_goes_on_alone_waits_for_nobody_any_more() {
-    let lab = Lab::new(1, RAID5);
-    let gathered = stream(&lab, 32, 0..300).gathered_writes;
-    assert!(gathered > 250, "{gathered}");
-    assert!(stream(&lab, 1, 300..600).gathered_writes <= gathered + 1);
+    for lab in Lab::each(1, RAID5) {
+        let gathered = stream(&lab, 32, 0..300).gathered_writes;
+        assert!(gathered > 250, "{gathered}");
+        assert!(stream(&lab, 1, 300..600).gathered_writes <= gathered + 1);
+    }
 }
 
 /// Streams over the same blocks wait for each other, and never in a circle.
@@ -105,64 +108,66 @@ fn streams_that_overlap_come_to_their_end() {
 
 #[test]
 fn one_request_over_several_stripes_does_not_wait_for_itself() {
-    let lab = Lab::new(1, RAID5);
-    let stripe_bytes = lab.array.geometry().stripe_bytes() as usize;
-    let array = lab.array.clone();
-    lab.world.run(async move {
-        let data = IoBuf::zeroed(stripe_bytes * 3 + 4096).freeze();
-        array.write(BLOCK_BYTES, data, WriteFlags::default()).await.unwrap();
-    });
-    assert_eq!(lab.array.stats().report().gathered_writes, 0);
+    for lab in Lab::each(1, RAID5) {
+        let stripe_bytes = lab.array.geometry().stripe_bytes() as usize;
+        let array = lab.array.clone();
+        lab.world.run(async move {
+            let data = IoBuf::zeroed(stripe_bytes * 3 + 4096).freeze();
+            array.write(BLOCK_BYTES, data, WriteFlags::default()).await.unwrap();
+        });
+        assert_eq!(lab.array.stats().report().gathered_writes, 0);
+    }
 }
 
 /// What is gathered is one write: durable if one of its parts must be.
 #[test]
 fn a_gathered_write_that_must_be_durable_is() {
-    let mut lab = Lab::new(3, RAID5);
-    let array = lab.array.clone();
-    lab.world.run(async move {
-        let mut writes = VecDeque::new();
-        for block in 0..16 {
-            let flags = WriteFlags { fua: block == 9 };
-            writes.push_back(array.write(
-                block * BLOCK_BYTES,
-                IoBuf::copy_of(&content(block)).freeze(),
-                flags,
-            ));
-        }
-        writes.remove(9).unwrap().await.unwrap();
-    });
-    assert!(lab.array.stats().report().gathered_writes >= 8);
-    lab.crash();
-    lab.assemble_all(AssembleOptions::default()).unwrap();
-    let at = 9 * BLOCK_BYTES as usize;
-    assert_eq!(lab.read_all()[at..at + BLOCK_BYTES as usize], content(9));
+    for mut lab in Lab::each(3, RAID5) {
+        let array = lab.array.clone();
+        lab.world.run(async move {
+            let mut writes = VecDeque::new();
+            for block in 0..16 {
+                let flags = WriteFlags { fua: block == 9 };
+                writes.push_back(array.write(
+                    block * BLOCK_BYTES,
+                    IoBuf::copy_of(&content(block)).freeze(),
+                    flags,
+                ));
+            }
+            writes.remove(9).unwrap().await.unwrap();
+        });
+        assert!(lab.array.stats().report().gathered_writes >= 8);
+        lab.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        let at = 9 * BLOCK_BYTES as usize;
+        assert_eq!(lab.read_all()[at..at + BLOCK_BYTES as usize], content(9));
+    }
 }
 
 /// The error of a gathered write is everybody's, and stopping waits for it.
 #[test]
 fn gathered_writes_fail_together_and_stopping_waits_for_them() {
-    let bench = bench(4, Shape { members: 3, ..RAID5 });
-    let array = bench.array.clone();
-    let writes: Vec<_> = bench.world.run(async move {
-        let data = |block: u64| IoBuf::copy_of(&content(block)).freeze();
-        (0..8).map(|block| array.write(block * BLOCK_BYTES, data(block), WriteFlags::default())).collect()
-    });
-    bench.faults[0].set_gone(true);
-    bench.faults[1].set_gone(true);
-    let results = bench.world.run(join_all(writes));
-    assert!(results[5..].iter().all(Result::is_err), "{results:?}");
-
-    let lab = Lab::new(5, RAID5);
-    let array = lab.array.clone();
-    let results = lab.world.run(async move {
-        let data = |block: u64| IoBuf::copy_of(&content(block)).freeze();
-        let writes: Vec<_> = (0..12)
-            .map(|block| array.write(block * BLOCK_BYTES, data(block), WriteFlags::default()))
-            .collect();
-        array.stop().await.unwrap();
-        join_all(writes).await
-    });
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
-    lab.world.run_for(Duration::from_secs(1));
+    let data = |block: u64| IoBuf::copy_of(&content(block)).freeze();
+    for bench in benches(4, Shape { members: 3, ..RAID5 }) {
+        let array = bench.array.clone();
+        let writes: Vec<_> = bench.world.run(async move {
+            (0..8).map(|block| array.write(block * BLOCK_BYTES, data(block), WriteFlags::default())).collect()
+        });
+        bench.faults[0].set_gone(true);
+        bench.faults[1].set_gone(true);
+        let results = bench.world.run(join_all(writes));
+        assert!(results[5..].iter().all(Result::is_err), "{results:?}");
+    }
+    for lab in Lab::each(5, RAID5) {
+        let array = lab.array.clone();
+        let results = lab.world.run(async move {
+            let writes: Vec<_> = (0..12)
+                .map(|block| array.write(block * BLOCK_BYTES, data(block), WriteFlags::default()))
+                .collect();
+            array.stop().await.unwrap();
+            join_all(writes).await
+        });
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        lab.world.run_for(Duration::from_secs(1));
+    }
 }

@@ -6,7 +6,7 @@ mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{Lab, MEMBER_BYTES, Shape, faulty::bench};
+use common::{Lab, MEMBER_BYTES, Shape, faulty::benches};
 use stripewise_device::{Device, IoBuf, WriteFlags};
 use stripewise_engine::{AssembleOptions, geometry::Level};
 
@@ -17,8 +17,10 @@ const RUN: AssembleOptions = AssembleOptions { run: true, force: false, read_onl
 /// and its garbage was served as data.
 #[test]
 fn a_removed_spare_that_comes_back_is_not_taken_for_its_successor() {
-    for spare_first in [true, false] {
-        let mut lab = Lab::new(1, RAID5);
+    let orders = [true, false];
+    for (spare_first, mut lab) in
+        orders.into_iter().flat_map(|first| Lab::each(1, RAID5).map(move |lab| (first, lab)))
+    {
         lab.run_clients(2, 10);
         let (old, new) =
             (lab.world.add_member("old", MEMBER_BYTES), lab.world.add_member("new", MEMBER_BYTES));
@@ -51,42 +53,45 @@ fn a_removed_spare_that_comes_back_is_not_taken_for_its_successor() {
 /// The usual first contact with a dead disk after idleness is a superblock write, and nobody told the spare.
 #[test]
 fn a_member_that_dies_in_a_metadata_write_is_rebuilt_too() {
-    let mut bench = bench(2, RAID5);
-    bench.fill(1);
-    let (device, _sim, _faults) = bench.spare("spare");
-    let array = bench.array.clone();
-    bench.world.run(async move { array.add(device).await }).unwrap();
-    bench.world.run_for(Duration::from_secs(10));
-    bench.faults[1].set_gone(true);
-    bench.write(0, 2, 4096).unwrap();
-    bench.world.run_for(Duration::from_secs(60));
-    assert!(bench.in_sync().iter().all(|in_sync| *in_sync));
+    for mut bench in benches(2, RAID5) {
+        bench.fill(1);
+        let (device, _sim, _faults) = bench.spare("spare");
+        let array = bench.array.clone();
+        bench.world.run(async move { array.add(device).await }).unwrap();
+        bench.world.run_for(Duration::from_secs(10));
+        bench.faults[1].set_gone(true);
+        bench.write(0, 2, 4096).unwrap();
+        bench.world.run_for(Duration::from_secs(60));
+        assert!(bench.in_sync().iter().all(|in_sync| *in_sync));
+    }
 }
 
 /// A request that had been started held a row that an earlier one wanted, and moved only when it was awaited.
 #[test]
 fn requests_can_be_awaited_in_any_order() {
-    let bench = bench(3, RAID5);
-    bench.write(0, 1, 4096).unwrap();
-    let array = bench.array.clone();
-    bench.world.run(async move {
-        let data = |len: usize| IoBuf::copy_of(&vec![1; len]).freeze();
-        let long = array.write(0, data(8192 * 20 + 4096), WriteFlags::default());
-        let short = array.write(8192 * 20 + 4096, data(4096), WriteFlags::default());
-        long.await.unwrap();
-        short.await.unwrap();
-    });
+    for bench in benches(3, RAID5) {
+        bench.write(0, 1, 4096).unwrap();
+        let array = bench.array.clone();
+        bench.world.run(async move {
+            let data = |len: usize| IoBuf::copy_of(&vec![1; len]).freeze();
+            let long = array.write(0, data(8192 * 20 + 4096), WriteFlags::default());
+            let short = array.write(8192 * 20 + 4096, data(4096), WriteFlags::default());
+            long.await.unwrap();
+            short.await.unwrap();
+        });
+    }
 }
 
 /// Adding a device that the array has already blanked its metadata before it was refused.
 #[test]
 fn adding_an_attached_device_changes_nothing_on_it() {
-    let bench = bench(4, RAID5);
-    bench.fill(1);
-    let before = bench.sims[0].snapshot();
-    let (array, device) = (bench.array.clone(), bench.sims[0].clone() as Arc<dyn Device>);
-    assert!(bench.world.run(async move { array.add(device).await }).is_err());
-    assert!(bench.sims[0].snapshot() == before);
+    for bench in benches(4, RAID5) {
+        bench.fill(1);
+        let before = bench.sims[0].snapshot();
+        let (array, device) = (bench.array.clone(), bench.sims[0].clone() as Arc<dyn Device>);
+        assert!(bench.world.run(async move { array.add(device).await }).is_err());
+        assert!(bench.sims[0].snapshot() == before);
+    }
 }
 
 /// A repair that gave way to a replacement dropped batches whose writes were under way; they landed on top of

@@ -6,9 +6,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Lab, SHAPES, Shape};
+use common::{Lab, SHAPES, Shape, labs};
 use stripewise_device::Device;
-use stripewise_engine::{AssembleOptions, JobOutcome, geometry::Level};
+use stripewise_engine::{AssembleOptions, JobOutcome, geometry::Level, locking::PRESETS};
 use stripewise_sim::SimMember;
 
 fn redundancy(shape: Shape) -> usize {
@@ -27,8 +27,7 @@ fn fail(lab: &Lab, member: usize) {
 
 #[test]
 fn a_healthy_array_keeps_what_is_written_and_its_parity() {
-    for (seed, shape) in SHAPES.into_iter().enumerate() {
-        let lab = Lab::new(seed as u64, shape);
+    for lab in labs(0) {
         lab.run_clients(4, 60);
         lab.check_all();
         lab.check_parity(&lab.members);
@@ -37,9 +36,10 @@ fn a_healthy_array_keeps_what_is_written_and_its_parity() {
 
 #[test]
 fn striping_without_redundancy_keeps_what_is_written() {
-    let lab = Lab::new(1, Shape { level: Level::Raid0, members: 3, chunk_bytes: 8192 });
-    lab.run_clients(3, 60);
-    lab.check_all();
+    for lab in Lab::each(1, Shape { level: Level::Raid0, members: 3, chunk_bytes: 8192 }) {
+        lab.run_clients(3, 60);
+        lab.check_all();
+    }
 }
 
 #[test]
@@ -63,10 +63,9 @@ fn every_tolerated_loss_is_survived_under_load() {
 
 #[test]
 fn a_rebuilt_member_is_as_good_as_the_lost_one() {
-    for (seed, shape) in SHAPES.into_iter().enumerate() {
-        let mut lab = Lab::new(300 + seed as u64, shape);
+    for mut lab in labs(300) {
         lab.run_clients(3, 30);
-        let victim = lab.world.random(shape.members as u64) as usize;
+        let victim = lab.world.random(lab.members.len() as u64) as usize;
         fail(&lab, victim);
         lab.run_clients(3, 30);
         let spare = lab.world.add_member("spare", common::MEMBER_BYTES);
@@ -88,8 +87,7 @@ fn a_rebuilt_member_is_as_good_as_the_lost_one() {
 
 #[test]
 fn a_living_member_is_replaced_under_load() {
-    for (seed, shape) in SHAPES.into_iter().enumerate() {
-        let mut lab = Lab::new(400 + seed as u64, shape);
+    for mut lab in labs(400) {
         lab.run_clients(3, 20);
         let spare = lab.world.add_member("spare", common::MEMBER_BYTES);
         let (array, device) = (lab.array.clone(), spare.clone() as Arc<dyn Device>);
@@ -110,11 +108,10 @@ fn a_living_member_is_replaced_under_load() {
 
 #[test]
 fn a_clean_stop_assembles_in_any_order_and_says_so_on_disk() {
-    for (seed, shape) in SHAPES.into_iter().enumerate() {
-        let mut lab = Lab::new(500 + seed as u64, shape);
+    for mut lab in labs(500) {
         lab.run_clients(2, 40);
         lab.stop();
-        let order: Vec<usize> = (0..shape.members).rev().collect();
+        let order: Vec<usize> = (0..lab.members.len()).rev().collect();
         lab.assemble(&order, AssembleOptions::default()).unwrap();
         assert!(lab.array.job().is_none(), "nothing to resync");
         lab.check_all();
@@ -123,11 +120,13 @@ fn a_clean_stop_assembles_in_any_order_and_says_so_on_disk() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let run = |seed| {
-        let lab = Lab::new(seed, SHAPES[4]);
-        lab.run_clients(4, 50);
-        (lab.world.trace_hash(), lab.world.now())
-    };
-    assert_eq!(run(7), run(7));
-    assert_ne!(run(7), run(8));
+    for preset in PRESETS {
+        let run = |seed| {
+            let lab = Lab::with_preset(seed, SHAPES[4], preset);
+            lab.run_clients(4, 50);
+            (lab.world.trace_hash(), lab.world.now())
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+    }
 }

@@ -10,10 +10,15 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     Lab, MEMBER_BYTES, Shape,
-    faulty::{Bench, bench, latent_error, write_error},
+    faulty::{Bench, bench, bench_with, benches, latent_error, write_error},
+    preset_of,
 };
 use stripewise_device::{Device, IoBuf, WriteFlags, wrap::FaultRule};
-use stripewise_engine::{ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState, geometry::Level};
+use stripewise_engine::{
+    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState,
+    geometry::Level,
+    locking::{PRESETS, Preset},
+};
 use stripewise_sim::SimMember;
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
@@ -133,62 +138,65 @@ fn a_crash_at_any_step_of_a_replacement_under_load_loses_nothing() {
 
 #[test]
 fn a_member_that_fails_while_it_is_filled_does_not_come_back_as_good() {
-    let mut bench = bench(1, RAID5);
-    bench.fill(3);
-    let (device, sim, faults) = bench.spare("spare");
-    let array = bench.array.clone();
-    bench.world.run(async move {
-        array.set_speed_limits(stripewise_engine::SpeedLimits {
-            min_bytes_per_s: 1 << 20,
-            max_bytes_per_s: 1 << 20,
+    for mut bench in benches(1, RAID5) {
+        bench.fill(3);
+        let (device, sim, faults) = bench.spare("spare");
+        let array = bench.array.clone();
+        bench.world.run(async move {
+            array.set_speed_limits(stripewise_engine::SpeedLimits {
+                min_bytes_per_s: 1 << 20,
+                max_bytes_per_s: 1 << 20,
+            });
+            array.fail("m1").await.unwrap();
+            array.add(device).await.unwrap();
         });
-        array.fail("m1").await.unwrap();
-        array.add(device).await.unwrap();
-    });
-    bench.world.run_for(Duration::from_millis(500));
-    faults.add(write_error());
-    bench.world.run_for(Duration::from_secs(10));
-    bench.fill(4);
-    let array = bench.array.clone();
-    bench.world.run(async move { array.stop().await }).unwrap();
-    bench.sims.push(sim);
-    let array = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() }).unwrap();
-    let capacity = array.geometry().capacity_bytes() as usize;
-    let found = bench.world.run(async move { array.read(0, IoBuf::with_len(capacity)).await }).unwrap();
-    assert!(found.iter().all(|b| *b == 4));
+        bench.world.run_for(Duration::from_millis(500));
+        faults.add(write_error());
+        bench.world.run_for(Duration::from_secs(10));
+        bench.fill(4);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.stop().await }).unwrap();
+        bench.sims.push(sim);
+        let array = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() }).unwrap();
+        let capacity = array.geometry().capacity_bytes() as usize;
+        let found = bench.world.run(async move { array.read(0, IoBuf::with_len(capacity)).await }).unwrap();
+        assert!(found.iter().all(|b| *b == 4));
+    }
 }
 
 #[test]
 fn a_spare_takes_over_when_a_member_fails_by_itself() {
-    let mut bench = bench(2, RAID5);
-    bench.fill(5);
-    let (device, _sim, _faults) = bench.spare("spare");
-    let array = bench.array.clone();
-    bench.world.run(async move { array.add(device).await }).unwrap();
-    bench.faults[2].set_gone(true);
-    bench.write(0, 6, 65536).unwrap();
-    let array = bench.array.clone();
-    bench.world.run(async move { array.wait_for_jobs().await });
-    assert_eq!(bench.array.last_job().unwrap().outcome, Some(JobOutcome::Done));
-    assert!(bench.in_sync().iter().all(|in_sync| *in_sync));
+    for mut bench in benches(2, RAID5) {
+        bench.fill(5);
+        let (device, _sim, _faults) = bench.spare("spare");
+        let array = bench.array.clone();
+        bench.world.run(async move { array.add(device).await }).unwrap();
+        bench.faults[2].set_gone(true);
+        bench.write(0, 6, 65536).unwrap();
+        let array = bench.array.clone();
+        bench.world.run(async move { array.wait_for_jobs().await });
+        assert_eq!(bench.array.last_job().unwrap().outcome, Some(JobOutcome::Done));
+        assert!(bench.in_sync().iter().all(|in_sync| *in_sync));
+    }
 }
 
 #[test]
 fn a_double_loss_of_a_clean_array_leaves_members_that_can_be_put_together_again() {
-    let bench = bench(3, RAID5);
-    bench.fill(7);
-    // Until the array is clean again.
-    bench.world.run_for(Duration::from_secs(5));
-    bench.faults[1].set_gone(true);
-    bench.faults[2].set_gone(true);
-    for _ in 0..10 {
-        // A client that tries again and again must not push the superblocks ahead of the lost members'.
-        bench.write(0, 8, 4096).unwrap_err();
+    for bench in benches(3, RAID5) {
+        bench.fill(7);
+        // Until the array is clean again.
+        bench.world.run_for(Duration::from_secs(5));
+        bench.faults[1].set_gone(true);
+        bench.faults[2].set_gone(true);
+        for _ in 0..10 {
+            // A client that tries again and again must not push the superblocks ahead of the lost members'.
+            bench.write(0, 8, 4096).unwrap_err();
+        }
+        bench.world.crash();
+        let array = bench.assemble(0..4, FORCE).unwrap();
+        let found = bench.world.run(async move { array.read(65536, IoBuf::with_len(65536)).await }).unwrap();
+        assert!(found.iter().all(|b| *b == 7));
     }
-    bench.world.crash();
-    let array = bench.assemble(0..4, FORCE).unwrap();
-    let found = bench.world.run(async move { array.read(65536, IoBuf::with_len(65536)).await }).unwrap();
-    assert!(found.iter().all(|b| *b == 7));
 }
 
 #[test]
@@ -256,23 +264,24 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
 
 #[test]
 fn a_write_whose_caller_goes_away_is_whole() {
-    let lab = Lab::new(9, RAID5);
-    lab.run_clients(2, 10);
-    let array = lab.array.clone();
-    lab.world.run(async move {
-        for i in 0..40u64 {
-            let data = IoBuf::copy_of(&vec![i as u8; 20_480]).freeze();
-            drop(array.write(i * 8192, data, WriteFlags::default()));
-        }
-        array.flush().await.unwrap();
-    });
-    lab.stop();
-    lab.check_parity(&lab.members);
+    for lab in Lab::each(9, RAID5) {
+        lab.run_clients(2, 10);
+        let array = lab.array.clone();
+        lab.world.run(async move {
+            for i in 0..40u64 {
+                let data = IoBuf::copy_of(&vec![i as u8; 20_480]).freeze();
+                drop(array.write(i * 8192, data, WriteFlags::default()));
+            }
+            array.flush().await.unwrap();
+        });
+        lab.stop();
+        lab.check_parity(&lab.members);
+    }
 }
 
 /// A degraded array with a replacement under way, and the faults of the member that is to take over.
-fn replacing_while_degraded() -> (Bench, Arc<stripewise_device::wrap::Faults>) {
-    let mut bench = bench(11, RAID5);
+fn replacing_while_degraded(preset: &'static Preset) -> (Bench, Arc<stripewise_device::wrap::Faults>) {
+    let mut bench = bench_with(11, RAID5, preset);
     bench.fill(3);
     let array = bench.array.clone();
     bench.world.run(async move { array.fail("m0").await }).unwrap();
@@ -292,8 +301,8 @@ fn replacing_while_degraded() -> (Bench, Arc<stripewise_device::wrap::Faults>) {
 }
 
 /// How a replacement ends whose new member does not take its next superblock after so many steps.
-fn a_replacement_that_fails_after(steps: u64) -> JobOutcome {
-    let (bench, faults) = replacing_while_degraded();
+fn a_replacement_that_fails_after(steps: u64, preset: &'static Preset) -> JobOutcome {
+    let (bench, faults) = replacing_while_degraded(preset);
     bench.world.run_steps(steps);
     faults.add(FaultRule { range_bytes: 4096..4608, times: 1, ..write_error() });
     let array = bench.array.clone();
@@ -307,21 +316,25 @@ fn a_replacement_that_fails_after(steps: u64) -> JobOutcome {
 /// although the old one was good.
 #[test]
 fn a_replacement_that_fails_at_any_step_costs_a_degraded_array_nothing() {
-    let (bench, _) = replacing_while_degraded();
-    let replaced = |_: &u64| {
-        bench.world.run_steps(1);
-        bench.array.last_job().is_some_and(|job| job.kind == JobKind::Replace)
-    };
-    let steps = (1..).find(replaced).unwrap();
-    let outcomes: Vec<_> = (0..steps).map(a_replacement_that_fails_after).collect();
-    assert!(outcomes.iter().any(|outcome| matches!(outcome, JobOutcome::Failed(_))));
-    assert!(outcomes.contains(&JobOutcome::Done), "and some came too late to matter");
+    for preset in PRESETS {
+        let (bench, _) = replacing_while_degraded(preset);
+        let replaced = |_: &u64| {
+            bench.world.run_steps(1);
+            bench.array.last_job().is_some_and(|job| job.kind == JobKind::Replace)
+        };
+        let steps = (1..).find(replaced).unwrap();
+        // Presets take turns.
+        let steps = (u64::from(preset.number)..steps).step_by(PRESETS.len());
+        let outcomes: Vec<_> = steps.map(|steps| a_replacement_that_fails_after(steps, preset)).collect();
+        assert!(outcomes.iter().any(|outcome| matches!(outcome, JobOutcome::Failed(_))));
+        assert!(outcomes.contains(&JobOutcome::Done), "and some came too late to matter");
+    }
 }
 
 #[test]
 fn nothing_is_written_once_an_array_has_stopped() {
     for steps in (0..400).step_by(4) {
-        let mut bench = bench(300 + steps, RAID5);
+        let mut bench = bench(300 + steps / 4, RAID5);
         bench.fill(1);
         let (device, sim, _faults) = bench.spare("spare");
         let array = bench.array.clone();
@@ -345,39 +358,40 @@ fn nothing_is_written_once_an_array_has_stopped() {
 
 #[test]
 fn force_takes_the_least_stale_member_where_too_few_are_left() {
-    let bench = bench(7, RAID5);
-    bench.fill(1);
-    bench.faults[3].set_gone(true);
-    bench.fill(2);
-    let array = bench.array.clone();
-    bench.world.run(async move { array.stop().await }).unwrap();
-    let given = |members: [usize; 3], options| {
-        let devices = members.map(|i| bench.sims[i].clone() as Arc<dyn Device>).to_vec();
-        let env = bench.world.env();
-        bench.world.run(async move { stripewise_engine::assemble(env, devices, &options).await })
-    };
-    let run = AssembleOptions { run: true, ..Default::default() };
-    let refused = given([0, 1, 3], run).map(|_| ()).unwrap_err().to_string();
-    assert!(refused.contains("m3") && refused.contains("add it anew"), "{refused}");
-    let array = given([0, 1, 3], FORCE).unwrap();
-    let chunk_on = |member: usize| {
-        let geometry = array.geometry();
-        let column =
-            (0..3).find(|c| geometry.member_of(stripewise_engine::geometry::StripeIndex(0), *c).0 == member);
-        column.map(|column| column as u64 * geometry.chunk_bytes() as u64)
-    };
-    let read = |offset: u64| {
-        let array = array.clone();
-        bench.world.run(async move { array.read(offset, IoBuf::with_len(4096)).await }).unwrap().to_vec()
-    };
-    assert!(read(chunk_on(0).unwrap()).iter().all(|b| *b == 2), "current members tell what is current");
-    let stale = (0..4).filter_map(|stripe| {
-        let geometry = array.geometry();
-        let index = stripewise_engine::geometry::StripeIndex(stripe);
-        let column = (0..3).find(|c| geometry.member_of(index, *c).0 == 3)? as u64;
-        Some(stripe * 3 * geometry.chunk_bytes() as u64 + column * geometry.chunk_bytes() as u64)
-    });
-    assert!(stale.map(read).any(|content| content.iter().all(|b| *b == 1)), "the stale one what it was");
+    for bench in benches(7, RAID5) {
+        bench.fill(1);
+        bench.faults[3].set_gone(true);
+        bench.fill(2);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.stop().await }).unwrap();
+        let given = |members: [usize; 3], options| {
+            let devices = members.map(|i| bench.sims[i].clone() as Arc<dyn Device>).to_vec();
+            let env = bench.world.env();
+            bench.world.run(async move { stripewise_engine::assemble(env, devices, &options).await })
+        };
+        let run = AssembleOptions { run: true, ..Default::default() };
+        let refused = given([0, 1, 3], run).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("m3") && refused.contains("add it anew"), "{refused}");
+        let array = given([0, 1, 3], FORCE).unwrap();
+        let chunk_on = |member: usize| {
+            let geometry = array.geometry();
+            let column = (0..3)
+                .find(|c| geometry.member_of(stripewise_engine::geometry::StripeIndex(0), *c).0 == member);
+            column.map(|column| column as u64 * geometry.chunk_bytes() as u64)
+        };
+        let read = |offset: u64| {
+            let array = array.clone();
+            bench.world.run(async move { array.read(offset, IoBuf::with_len(4096)).await }).unwrap().to_vec()
+        };
+        assert!(read(chunk_on(0).unwrap()).iter().all(|b| *b == 2), "current members tell what is current");
+        let stale = (0..4).filter_map(|stripe| {
+            let geometry = array.geometry();
+            let index = stripewise_engine::geometry::StripeIndex(stripe);
+            let column = (0..3).find(|c| geometry.member_of(index, *c).0 == 3)? as u64;
+            Some(stripe * 3 * geometry.chunk_bytes() as u64 + column * geometry.chunk_bytes() as u64)
+        });
+        assert!(stale.map(read).any(|content| content.iter().all(|b| *b == 1)), "the stale one what it was");
+    }
 }
 
 /// Each opening raises the event count, and a crash in the middle leaves some members behind. Once members that were
@@ -414,8 +428,8 @@ fn events(bench: &Bench) -> Vec<u64> {
 }
 
 /// A healthy array whose member m1 is being replaced by "second", the last of the bench's members.
-fn replacing() -> (Bench, Arc<stripewise_device::wrap::Faults>) {
-    let mut bench = bench(11, RAID5);
+fn replacing(preset: &'static Preset) -> (Bench, Arc<stripewise_device::wrap::Faults>) {
+    let mut bench = bench_with(11, RAID5, preset);
     bench.fill(3);
     let (second, sim, faults) = bench.spare("second");
     bench.sims.push(sim);
@@ -433,31 +447,35 @@ fn replacing() -> (Bench, Arc<stripewise_device::wrap::Faults>) {
 /// it and the old one stayed, a crash in the next round left the old one two events behind, and stale.
 #[test]
 fn a_hand_over_that_is_taken_back_leaves_nobody_behind_whenever_power_fails() {
-    let (bench, _) = replacing();
-    let steps = (1..).find(|_: &u64| {
-        bench.world.run_steps(1);
-        bench.array.last_job().is_some()
-    });
-    let steps = steps.unwrap();
     let mut spent = 0;
-    for fails_after in (steps.saturating_sub(100)..steps).step_by(5) {
-        for crashes_after in 0..60 {
-            let (bench, faults) = replacing();
-            bench.world.run_steps(fails_after);
-            faults.add(FaultRule { range_bytes: 4096..4608, times: 1, ..write_error() });
-            bench.world.run_steps(crashes_after);
-            if !faults.is_quiet() {
-                continue;
+    for preset in PRESETS {
+        let (bench, _) = replacing(preset);
+        let steps = (1..).find(|_: &u64| {
+            bench.world.run_steps(1);
+            bench.array.last_job().is_some()
+        });
+        let steps = steps.unwrap();
+        // Presets take turns.
+        let first = steps.saturating_sub(100) + 5 * u64::from(preset.number);
+        for fails_after in (first..steps).step_by(5 * PRESETS.len()) {
+            for crashes_after in 0..60 {
+                let (bench, faults) = replacing(preset);
+                bench.world.run_steps(fails_after);
+                faults.add(FaultRule { range_bytes: 4096..4608, times: 1, ..write_error() });
+                bench.world.run_steps(crashes_after);
+                if !faults.is_quiet() {
+                    continue;
+                }
+                spent += 1;
+                bench.world.crash();
+                let assembled = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() });
+                assert!(
+                    assembled.is_ok(),
+                    "{fails_after} + {crashes_after}: {:?}, {:?}",
+                    events(&bench),
+                    assembled.err()
+                );
             }
-            spent += 1;
-            bench.world.crash();
-            let assembled = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() });
-            assert!(
-                assembled.is_ok(),
-                "{fails_after} + {crashes_after}: {:?}, {:?}",
-                events(&bench),
-                assembled.err()
-            );
         }
     }
     assert!(spent > 20, "{spent}");
@@ -506,37 +524,39 @@ fn a_member_that_was_ahead_and_absent_is_stale_when_it_comes_back() {
 /// being filled from that.
 #[test]
 fn what_was_being_filled_is_left_out_where_force_takes_a_stale_member() {
-    let mut bench = bench(21, RAID5);
-    bench.fill(1);
-    bench.faults[3].set_gone(true);
-    bench.fill(2);
-    let (new, sim, _) = bench.spare("new");
-    bench.sims.push(sim);
-    let array = bench.array.clone();
-    bench.world.run(async move {
-        array.pause_jobs();
-        array.add(new).await.unwrap();
-    });
-    bench.world.run_for(Duration::from_secs(3));
-    let array = bench.array.clone();
-    bench.world.run(async move { array.stop().await }).unwrap();
-    // m0 is dead for good.
-    let array = bench.assemble(1..5, FORCE).unwrap();
-    let report = bench.world.run(async move { array.report().await });
-    assert_eq!(report.in_sync, [false, true, true, true]);
-    assert_eq!(report.forced.iter().map(|forced| forced.name.as_str()).collect::<Vec<_>>(), ["m3"]);
-    let left_out = report.excluded.iter().find(|excluded| excluded.name == "new").unwrap();
-    assert!(left_out.reason.contains("by force"), "{left_out:?}");
+    for mut bench in benches(21, RAID5) {
+        bench.fill(1);
+        bench.faults[3].set_gone(true);
+        bench.fill(2);
+        let (new, sim, _) = bench.spare("new");
+        bench.sims.push(sim);
+        let array = bench.array.clone();
+        bench.world.run(async move {
+            array.pause_jobs();
+            array.add(new).await.unwrap();
+        });
+        bench.world.run_for(Duration::from_secs(3));
+        let array = bench.array.clone();
+        bench.world.run(async move { array.stop().await }).unwrap();
+        // m0 is dead for good.
+        let array = bench.assemble(1..5, FORCE).unwrap();
+        let report = bench.world.run(async move { array.report().await });
+        assert_eq!(report.in_sync, [false, true, true, true]);
+        assert_eq!(report.forced.iter().map(|forced| forced.name.as_str()).collect::<Vec<_>>(), ["m3"]);
+        let left_out = report.excluded.iter().find(|excluded| excluded.name == "new").unwrap();
+        assert!(left_out.reason.contains("by force"), "{left_out:?}");
+    }
 }
 
 #[test]
 fn a_scrub_without_redundancy_left_is_refused() {
-    let bench = bench(22, RAID5);
-    bench.fill(1);
-    let array = bench.array.clone();
-    bench.world.run(async move { array.fail("m1").await }).unwrap();
-    let refused = bench.array.start_scrub(false).unwrap_err().to_string();
-    assert!(refused.contains("no redundancy is left"), "{refused}");
+    for bench in benches(22, RAID5) {
+        bench.fill(1);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.fail("m1").await }).unwrap();
+        let refused = bench.array.start_scrub(false).unwrap_err().to_string();
+        assert!(refused.contains("no redundancy is left"), "{refused}");
+    }
 }
 
 /// An operator fails m1, and power fails when only m0 has that written down. The array is started without m0. When it
@@ -579,27 +599,28 @@ fn a_member_cut_off_while_it_wrote_a_failure_down_is_stale_and_no_half_of_a_spli
 /// for right, the same bytes read otherwise.
 #[test]
 fn what_a_read_found_before_the_resync_is_there_after_it_around_a_bad_block_too() {
-    let bench = bench(31, MIRROR);
-    bench.fill(1);
-    let array = bench.array.clone();
-    bench.world.run(async move { array.flush().await }).unwrap();
-    bench.world.crash();
-    // What a crash may leave of writes that were under way.
-    bench.sims[1].poke(1 << 20, &[2; 8192]);
-    let (first, faults) = stripewise_device::wrap::Fault::new(bench.sims[0].clone());
-    faults.add(latent_error((1 << 20) + 20_480..(1 << 20) + 20_992));
-    let devices: Vec<Arc<dyn Device>> = vec![Arc::new(first), bench.sims[1].clone()];
-    let env = bench.world.env();
-    let (before, after) = bench.world.run(async move {
-        let array = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await.unwrap();
-        array.pause_jobs();
-        let before = array.read(0, IoBuf::with_len(65536)).await.unwrap();
-        array.resume_jobs();
-        array.wait_for_jobs().await;
-        (before, array.read(0, IoBuf::with_len(65536)).await.unwrap())
-    });
-    assert!(before[..] == [1; 65536], "the first mirror's blocks, where they can be read");
-    assert!(before[..] == after[..]);
+    for bench in benches(31, MIRROR) {
+        bench.fill(1);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.flush().await }).unwrap();
+        bench.world.crash();
+        // What a crash may leave of writes that were under way.
+        bench.sims[1].poke(1 << 20, &[2; 8192]);
+        let (first, faults) = stripewise_device::wrap::Fault::new(bench.sims[0].clone());
+        faults.add(latent_error((1 << 20) + 20_480..(1 << 20) + 20_992));
+        let devices: Vec<Arc<dyn Device>> = vec![Arc::new(first), bench.sims[1].clone()];
+        let env = bench.world.env();
+        let (before, after) = bench.world.run(async move {
+            let array = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await.unwrap();
+            array.pause_jobs();
+            let before = array.read(0, IoBuf::with_len(65536)).await.unwrap();
+            array.resume_jobs();
+            array.wait_for_jobs().await;
+            (before, array.read(0, IoBuf::with_len(65536)).await.unwrap())
+        });
+        assert!(before[..] == [1; 65536], "the first mirror's blocks, where they can be read");
+        assert!(before[..] == after[..]);
+    }
 }
 
 /// A crash leaves the second of three members an event behind, and the third is absent at the next opening, which is cut
@@ -645,25 +666,26 @@ fn who_belongs_does_not_depend_on_the_order_of_the_devices() {
 /// A rebuild cannot read all that it needs. Once each request for a scrub began it again, and no scrub came of it.
 #[test]
 fn a_scrub_is_carried_out_although_a_rebuild_has_failed() {
-    let mut bench = bench(41, RAID6);
-    bench.fill(1);
-    let start = (1 << 20) + 8192;
-    for member in [2, 3] {
-        bench.faults[member].add(latent_error(start..start + 512));
+    for mut bench in benches(41, RAID6) {
+        bench.fill(1);
+        let start = (1 << 20) + 8192;
+        for member in [2, 3] {
+            bench.faults[member].add(latent_error(start..start + 512));
+        }
+        let (spare, _sim, _) = bench.spare("spare");
+        let array = bench.array.clone();
+        bench.world.run(async move {
+            array.fail("m1").await.unwrap();
+            array.add(spare).await.unwrap();
+            array.wait_for_jobs().await;
+            assert!(matches!(array.last_job().unwrap().outcome, Some(JobOutcome::Failed(_))));
+            array.start_scrub(false).unwrap();
+            array.wait_for_jobs().await;
+        });
+        let scrub = bench.array.last_scrub().expect("it was carried out");
+        assert_eq!(scrub.done_stripes, scrub.total_stripes);
+        assert!(matches!(scrub.outcome, Some(JobOutcome::Failed(_))), "it found what cannot be read");
     }
-    let (spare, _sim, _) = bench.spare("spare");
-    let array = bench.array.clone();
-    bench.world.run(async move {
-        array.fail("m1").await.unwrap();
-        array.add(spare).await.unwrap();
-        array.wait_for_jobs().await;
-        assert!(matches!(array.last_job().unwrap().outcome, Some(JobOutcome::Failed(_))));
-        array.start_scrub(false).unwrap();
-        array.wait_for_jobs().await;
-    });
-    let scrub = bench.array.last_scrub().expect("it was carried out");
-    assert_eq!(scrub.done_stripes, scrub.total_stripes);
-    assert!(matches!(scrub.outcome, Some(JobOutcome::Failed(_))), "it found what cannot be read");
 }
 
 /// Two members have the bitmap. One fails, and within the second in which its pages would go to another the other one is
@@ -671,7 +693,7 @@ fn a_scrub_is_carried_out_although_a_rebuild_has_failed() {
 #[test]
 fn somebody_has_the_bitmap_while_its_last_holder_is_replaced() {
     for steps in (0..1500).step_by(7) {
-        let (bench, _) = replacing();
+        let (bench, _) = replacing(preset_of(steps));
         bench.write(0, 5, 4096).unwrap();
         bench.faults[0].set_gone(true);
         let array = bench.array.clone();

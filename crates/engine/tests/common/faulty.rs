@@ -6,10 +6,13 @@ use stripewise_device::{
     Device, IoBuf, IoErrorKind, WriteFlags,
     wrap::{Fault, FaultRule, Faults, Operation, Trace, TraceLog},
 };
-use stripewise_engine::{Array, ArrayError, AssembleError, AssembleOptions, CreateOptions, assemble};
+use stripewise_engine::{
+    Array, ArrayError, AssembleError, AssembleOptions, CreateOptions, assemble,
+    locking::{PRESETS, Preset},
+};
 use stripewise_sim::{SimMember, World};
 
-use super::{MEMBER_BYTES, Shape, devices};
+use super::{MEMBER_BYTES, Shape, devices, preset_of};
 
 pub struct Bench {
     pub world: World,
@@ -19,7 +22,18 @@ pub struct Bench {
     pub array: Array,
 }
 
+/// With the preset that the seed stands for.
 pub fn bench(seed: u64, shape: Shape) -> Bench {
+    bench_with(seed, shape, preset_of(seed))
+}
+
+/// With every preset.
+pub fn benches(seed: u64, shape: Shape) -> impl Iterator<Item = Bench> {
+    PRESETS.iter().map(move |preset| bench_with(seed, shape, preset))
+}
+
+pub fn bench_with(seed: u64, shape: Shape, preset: &'static Preset) -> Bench {
+    println!("seed {seed}, {shape:?}, preset {}", preset.name);
     let mut world = World::new(seed);
     let sims: Vec<_> = (0..shape.members).map(|i| world.add_member(format!("m{i}"), MEMBER_BYTES)).collect();
     let mut members: Vec<Arc<dyn Device>> = Vec::new();
@@ -34,6 +48,7 @@ pub fn bench(seed: u64, shape: Shape) -> Bench {
     let mut options = CreateOptions::new("sim:faults", shape.level, members);
     options.chunk_bytes = shape.chunk_bytes;
     options.assume_clean = true;
+    options.preset = preset;
     let env = world.env();
     let array = world.run(async move { Array::create(env, options).await }).unwrap();
     Bench { world, sims, faults, logs, array }

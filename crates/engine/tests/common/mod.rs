@@ -9,7 +9,7 @@ use stripewise_device::{Device, IoBuf};
 use stripewise_engine::{
     Array, AssembleError, AssembleOptions, CreateOptions, assemble,
     geometry::{Geometry, Level},
-    locking::Preset,
+    locking::{PRESETS, Preset},
 };
 use stripewise_sim::{
     SimMember, World,
@@ -54,20 +54,37 @@ pub fn devices(members: &[Arc<SimMember>]) -> Vec<Arc<dyn Device>> {
     members.iter().map(|m| m.clone() as Arc<dyn Device>).collect()
 }
 
+/// The preset that a seed stands for: neighbours have different ones.
+pub fn preset_of(seed: u64) -> &'static Preset {
+    &PRESETS[seed as usize % PRESETS.len()]
+}
+
+/// Every shape with every preset.
+pub fn labs(seed: u64) -> impl Iterator<Item = Lab> {
+    (seed..).zip(SHAPES).flat_map(|(seed, shape)| Lab::each(seed, shape))
+}
+
 impl Lab {
+    /// With the preset that the seed stands for.
     pub fn new(seed: u64, shape: Shape) -> Self {
-        Self::with_member_bytes(seed, shape, MEMBER_BYTES)
+        Self::with_preset(seed, shape, preset_of(seed))
     }
 
-    pub fn with_member_bytes(seed: u64, shape: Shape, member_bytes: u64) -> Self {
-        Self::with(seed, shape, member_bytes, |_| ())
+    /// With every preset.
+    pub fn each(seed: u64, shape: Shape) -> impl Iterator<Item = Self> {
+        PRESETS.iter().map(move |preset| Self::with_preset(seed, shape, preset))
     }
 
     pub fn with_preset(seed: u64, shape: Shape, preset: &'static Preset) -> Self {
-        Self::with(seed, shape, MEMBER_BYTES, |options| options.preset = preset)
+        Self::with(seed, shape, MEMBER_BYTES, preset)
     }
 
-    fn with(seed: u64, shape: Shape, member_bytes: u64, adjust: impl FnOnce(&mut CreateOptions)) -> Self {
+    pub fn with_member_bytes(seed: u64, shape: Shape, member_bytes: u64) -> Self {
+        Self::with(seed, shape, member_bytes, preset_of(seed))
+    }
+
+    fn with(seed: u64, shape: Shape, member_bytes: u64, preset: &'static Preset) -> Self {
+        println!("seed {seed}, {shape:?}, preset {}", preset.name);
         let mut world = World::new(seed);
         let members: Vec<_> =
             (0..shape.members).map(|i| world.add_member(format!("m{i}"), member_bytes)).collect();
@@ -75,7 +92,7 @@ impl Lab {
         options.chunk_bytes = shape.chunk_bytes;
         options.assume_clean = true;
         options.region_bytes = Some(u64::from(shape.chunk_bytes).max(65536));
-        adjust(&mut options);
+        options.preset = preset;
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await }).unwrap();
         let desk = Desk::new(array.geometry().capacity_bytes());
