@@ -13,6 +13,9 @@ use thiserror::Error;
 
 use crate::ledger::as_block;
 
+/// What stands for a copy of the header that cannot be read: a damaged one.
+const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
+
 /// Why a device has no usable superblock.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExamineError {
@@ -77,8 +80,12 @@ async fn read_header(
     if !fits {
         return Ok(Err(ExtensionError::Absent));
     }
-    let a = read_block(device, layout.header_offset_bytes(HeaderCopy::A)).await?;
-    let b = read_block(device, layout.header_offset_bytes(HeaderCopy::B)).await?;
+    let read = async |copy| read_block(device, layout.header_offset_bytes(copy)).await;
+    let (a, b) = match (read(HeaderCopy::A).await, read(HeaderCopy::B).await) {
+        (Err(error), Err(_)) => return Err(error),
+        // Even an older copy will do: the superblock that it does not name is written after both.
+        (a, b) => (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD)),
+    };
     let found = choose(&a, &b);
     // A header of another array or member was left by an earlier use of the device.
     Ok(found.and_then(|(header, state)| {

@@ -10,11 +10,17 @@ use common::{
     Lab, MEMBER_BYTES, Shape, devices,
     faulty::{benches, latent_error, write_error},
 };
-use stripewise_device::{Device, IoBuf, wrap::TraceEvent};
+use stripewise_device::{
+    Device, IoBuf,
+    wrap::{Fault, TraceEvent},
+};
 use stripewise_engine::{
     Array, ArrayError, AssembleError, AssembleOptions, CreateOptions, assemble, examine, geometry::Level,
 };
-use stripewise_format::{extension::ExtensionError, md::Superblock};
+use stripewise_format::{
+    extension::{ExtensionError, SuperblockOrigin},
+    md::Superblock,
+};
 use stripewise_sim::World;
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
@@ -258,6 +264,29 @@ fn a_damaged_copy_of_the_extension_header_is_mended() {
         let device: Arc<dyn Device> = lab.members[2].clone();
         let examined = lab.world.run(async move { examine(device).await }).unwrap();
         assert_eq!(examined.extension.unwrap().1.to_rewrite(), None, "both copies are good again");
+    }
+}
+
+#[test]
+fn a_copy_of_the_extension_header_that_cannot_be_read_leaves_nobody_out() {
+    for copy in [256 << 10, (1 << 20) - 4096] {
+        let mut lab = Lab::new(17, RAID5);
+        lab.start_clients(1, 1000);
+        lab.world.run_steps(500);
+        lab.crash();
+        let (faulty, faults) = Fault::new(lab.members[2].clone());
+        faults.add(latent_error(copy..copy + 512));
+        let mut devices = devices(&lab.members);
+        devices[2] = Arc::new(faulty);
+        let (device, env) = (devices[2].clone(), lab.world.env());
+        let examined = lab.world.run(async move { examine(device).await }).unwrap();
+        assert_ne!(examined.origin, SuperblockOrigin::Foreign, "its bitmap is to be trusted");
+        let opened = lab.world.run(async move { assemble(env, devices, &AssembleOptions::default()).await });
+        lab.array = opened.unwrap();
+        assert!(faults.is_quiet(), "it was written, and can be read again");
+        lab.adopt();
+        lab.wait_for_jobs();
+        lab.check_parity(&lab.members);
     }
 }
 
