@@ -11,7 +11,10 @@ use stripewise_format::{
 };
 use thiserror::Error;
 
-use crate::ledger::as_block;
+use crate::{
+    ledger::as_block,
+    mutants::{Mutant, lives},
+};
 
 /// What stands for a copy of the header that cannot be read: a damaged one.
 const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
@@ -83,6 +86,7 @@ async fn read_header(
     let read = async |copy| read_block(device, layout.header_offset_bytes(copy)).await;
     let (a, b) = match (read(HeaderCopy::A).await, read(HeaderCopy::B).await) {
         (Err(error), Err(_)) => return Err(error),
+        (a, b) if lives(Mutant::BothHeadersNeeded) => (a?, b?),
         // Even an older copy will do: the superblock that it does not name is written after both.
         (a, b) => (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD)),
     };

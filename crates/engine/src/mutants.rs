@@ -70,6 +70,8 @@ pub enum Mutant {
     BlindCheck,
     /// Bitmap pages are damaged when they are written.
     DamagedPages,
+    /// A member is left out of whose header one copy cannot be read.
+    BothHeadersNeeded,
     /// A member that is current is left out when the array is opened.
     CurrentMemberLeftOut,
     /// An array that was not stopped cleanly is refused although nobody is missing.
@@ -78,7 +80,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -111,6 +113,7 @@ impl Mutant {
         Self::HealWithZeroes,
         Self::BlindCheck,
         Self::DamagedPages,
+        Self::BothHeadersNeeded,
         Self::CurrentMemberLeftOut,
         Self::DirtyRefused,
     ];

@@ -69,9 +69,13 @@ impl Faults {
         self.state.lock().gone
     }
 
-    /// Whether some request of this kind may fail, the member being there.
-    pub fn may_fail(&self, operation: Operation) -> bool {
-        self.state.lock().rules.iter().any(|rule| rule.operation == operation && rule.times > 0)
+    /// Whether some request of this kind may fail that touches these bytes, the member being there. Flushes touch all.
+    pub fn may_fail(&self, operation: Operation, range_bytes: Range<u64>) -> bool {
+        let touches = |rule: &FaultRule| {
+            rule.range_bytes.start < range_bytes.end && range_bytes.start < rule.range_bytes.end
+        };
+        let rules = &self.state.lock().rules;
+        rules.iter().any(|rule| rule.operation == operation && rule.times > 0 && touches(rule))
     }
 
     /// Forgets all faults; a vanished device is back.

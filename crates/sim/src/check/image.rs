@@ -1,7 +1,7 @@
 //! What lies on the members at one moment, read as another program would: superblocks, who is current, the bitmap; and
 //! whether it tells the truth about the data.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     Checker, Violation,
@@ -17,6 +17,22 @@ const BITS_PER_PAGE: usize = 32_448;
 const FEATURE_RECOVERY_OFFSET: u32 = 2;
 const FEATURE_REPLACEMENT: u32 = 16;
 const ROLE_FAULTY: u16 = 0xfffe;
+
+/// Where a member's superblock lies.
+pub const SUPERBLOCK_BYTES: Range<u64> = SUPERBLOCK_AT as u64..(SUPERBLOCK_AT + BLOCK) as u64;
+
+/// Where the two copies of a member's extension header lie.
+pub fn header_copies(data_offset_bytes: u64) -> [Range<u64>; 2] {
+    let block = BLOCK as u64;
+    [HEADER_A_AT as u64, data_offset_bytes - block].map(|start| start..start + block)
+}
+
+/// Where the slots of a member's bitmap pages lie. None: it has no superblock or no header.
+pub fn page_slots(member: &[u8]) -> Option<Vec<Range<u64>>> {
+    let header = Header::newest(member, Superblock::read(member)?.data_offset)?;
+    let slots = (0..2 * header.pages).map(|slot| (header.bitmap_offset + slot * BLOCK) as u64);
+    Some(slots.map(|start| start..start + BLOCK as u64).collect())
+}
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))

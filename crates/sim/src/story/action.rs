@@ -283,24 +283,6 @@ impl Story {
         self.command(format!("policy {}", policy.name), async move { array.set_policy(policy).await });
     }
 
-    fn latent_error(&mut self) {
-        // Not in the hole: a bad block there is beyond what is promised.
-        if !self.hole.is_empty() {
-            return;
-        }
-        let Some(unit) = self.victim() else { return };
-        let sector = self.rng.u64(..self.shape.data_bytes / 512);
-        let start = self.shape.data_offset_bytes() + sector * 512;
-        self.units[unit].faults.add(FaultRule {
-            operation: Operation::Read,
-            range_bytes: start..start + 512,
-            kind: IoErrorKind::Medium,
-            times: u32::MAX,
-            healed_by_write: true,
-        });
-        self.say(|story| format!("{} cannot read sector {sector} of its data", story.units[unit].name()));
-    }
-
     fn slow(&mut self) {
         let (unit, times) = (self.any_unit(), self.rng.u32(2..=20));
         self.units[unit].sim.set_slowness(times);

@@ -7,6 +7,7 @@
 
 mod action;
 mod calm;
+mod latent;
 mod opening;
 mod shape;
 
@@ -129,6 +130,8 @@ struct Unit {
     sim: Arc<SimMember>,
     device: Arc<Fault<Arc<SimMember>>>,
     faults: Arc<Faults>,
+    /// Where its data begins.
+    data_offset_bytes: u64,
     /// A valid superblock was on it, and nobody has been about to write another one since.
     has_superblock: bool,
 }
@@ -143,9 +146,10 @@ impl Unit {
         self.faults.is_quiet() && !self.sim.will_fail()
     }
 
-    /// Whether what it has may be lost some time after an opening: blocks that cannot be read, a flush that fails.
+    /// Whether what it has may be lost some time after an opening: data that cannot be read, a flush that fails.
     fn is_doubtful(&self) -> bool {
-        self.faults.may_fail(Operation::Read) || self.faults.may_fail(Operation::Flush)
+        self.faults.may_fail(Operation::Read, self.data_offset_bytes..u64::MAX)
+            || self.faults.may_fail(Operation::Flush, 0..u64::MAX)
     }
 }
 
@@ -156,6 +160,8 @@ struct Story {
     rng: Rng,
     /// For the array's locks alone.
     lock_rng: Rng,
+    /// For what is drawn beside the story, which goes on as it would without.
+    side_rng: Rng,
     units: Vec<Unit>,
     array: Option<Array>,
     desk: Arc<Desk>,
@@ -184,13 +190,14 @@ impl Story {
         }
         let columns = if shape.level == Level::Raid1 { 1 } else { shape.members - shape.tolerance() };
         let desk = Desk::new(shape.data_bytes * columns as u64);
-        let lock_rng = Rng::with_seed(!plan.seed);
+        let (lock_rng, side_rng) = (Rng::with_seed(!plan.seed), side_rng(plan.seed, u32::MAX));
         let mut story = Self {
             plan,
             shape,
             world,
             rng,
             lock_rng,
+            side_rng,
             units: Vec::new(),
             array: None,
             desk,
@@ -208,7 +215,9 @@ impl Story {
     fn new_unit(&mut self) {
         let sim = self.world.add_member(format!("m{}", self.units.len()), self.shape.member_bytes());
         let (device, faults) = Fault::new(sim.clone());
-        self.units.push(Unit { sim, device: Arc::new(device), faults, has_superblock: false });
+        let data_offset_bytes = self.shape.data_offset_bytes();
+        let device = Arc::new(device);
+        self.units.push(Unit { sim, device, faults, data_offset_bytes, has_superblock: false });
     }
 
     /// What a reader of the story wants to know next: where the wrong sector lies, and what the superblocks say.
@@ -249,6 +258,7 @@ impl Story {
             self.outcome.life = life;
             // A life's choices do not hang on how many the lives before took.
             self.rng = Rng::with_seed(self.plan.seed.rotate_left(20) ^ u64::from(life) << 1 ^ 1);
+            self.side_rng = side_rng(self.plan.seed, life);
             self.live(life)?;
         }
         Ok(())
@@ -431,6 +441,11 @@ impl Story {
             self.outcome.narration.push(line);
         }
     }
+}
+
+/// What is drawn beside the story in one of the array's lives.
+fn side_rng(seed: u64, life: u32) -> Rng {
+    Rng::with_seed(seed.rotate_left(40) ^ u64::from(life) ^ 0x5349_4445_0000_0000)
 }
 
 /// Where the result of something started will be.

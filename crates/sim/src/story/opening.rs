@@ -18,8 +18,8 @@ struct Standings {
     belonging: Vec<String>,
     /// Roles that have a member in sync.
     in_sync: Vec<bool>,
-    /// Those of them whose member nothing bad is to be expected of.
-    sound: Vec<usize>,
+    /// Those of them whose member must stay.
+    staying: Vec<usize>,
     /// The superblocks say that the members agree.
     clean: bool,
     /// Roles of units of which something may be lost later on; it may be healed before anybody looks again.
@@ -142,18 +142,18 @@ impl Story {
     /// What the superblocks say of the units.
     fn standings(&mut self) -> Standings {
         let standings = self.with_image_of(
-            |unit| !unit.faults.is_gone(),
+            |unit| !unit.faults.is_gone() && unit.can_be_examined(),
             |image, units| {
                 let belonging = (0..units.len()).filter(|index| image.belongs(*index));
                 Standings {
                     belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
                     in_sync: image.in_sync().iter().map(Option::is_some).collect(),
-                    sound: image
+                    staying: image
                         .in_sync()
                         .iter()
                         .enumerate()
                         .filter_map(|(role, unit)| {
-                            unit.is_some_and(|unit| units[unit].is_sound()).then_some(role)
+                            unit.is_some_and(|unit| units[unit].stays()).then_some(role)
                         })
                         .collect(),
                     clean: image.freshest().clean,
@@ -178,7 +178,7 @@ impl Story {
                 return Err(Checker::Currency.violation(what));
             }
         }
-        if let Some(role) = before.sound.iter().find(|role| !report.in_sync[**role]) {
+        if let Some(role) = before.staying.iter().find(|role| !report.in_sync[**role]) {
             let what =
                 format!("role {role} had a current member, and has none; before there were {before:?}");
             return Err(Checker::Currency.violation(what));
