@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use stripewise_device::{Device, IoBuf};
-use stripewise_engine::{Array, AssembleError, AssembleOptions, CreateOptions, assemble, geometry::Level};
+use stripewise_engine::{
+    Array, AssembleError, AssembleOptions, CreateOptions, assemble,
+    geometry::Level,
+    locking::{PRESETS, Preset},
+};
 
 use super::{Slot, Story};
 use crate::check::{Checker, Violation};
@@ -30,8 +34,10 @@ impl Story {
     /// Makes the array. If power fails meanwhile it may be there or not; then it is made again.
     pub(super) fn create(&mut self) -> Result<(), Violation> {
         let assume_clean = self.rng.bool();
+        let preset = &PRESETS[self.side_rng.usize(..PRESETS.len())];
+        self.say(|_| format!("made with the locks of {}", preset.name));
         for attempt in 0.. {
-            let created = self.start_creating(assume_clean);
+            let created = self.start_creating(assume_clean, preset);
             if attempt < SPOILED_MAX && self.rng.u8(..3) == 0 {
                 let steps = self.rng.u64(..250);
                 self.world.run_steps(steps);
@@ -51,12 +57,15 @@ impl Story {
         Ok(())
     }
 
-    fn start_creating(&mut self, assume_clean: bool) -> Slot<Result<Array, String>> {
+    fn start_creating(&mut self, assume_clean: bool, preset: &'static Preset) -> Slot<Result<Array, String>> {
         let mut options = CreateOptions::new("sim:story", self.shape.level, self.devices(|_| true));
         options.chunk_bytes = self.shape.chunk_bytes;
         options.assume_clean = assume_clean;
         options.region_bytes = Some(self.shape.region_bytes);
-        options.map = Some(self.shape.map);
+        options.preset = preset;
+        // Left to the preset now and then, where that has the same.
+        let left = preset.map == self.shape.map && self.side_rng.bool();
+        options.map = (!left).then_some(self.shape.map);
         let policy = self.any_policy();
         options.policy = self.shape.level.has_parity().then_some(policy);
         options.measure = self.plan.seed.is_multiple_of(3);
