@@ -69,9 +69,12 @@ impl Executor {
         f(&mut self.state.lock().rng)
     }
 
-    /// Mixes an event into the trace's hash.
-    pub(crate) fn note(&self, event: u64) {
-        self.state.lock().note(event);
+    /// Mixes an event, and when it is, into the trace's hash.
+    pub(crate) fn note(&self, event: [u64; 4]) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.note(now.0);
+        event.into_iter().for_each(|word| state.note(word));
     }
 
     pub(crate) fn trace(&self) -> u64 {

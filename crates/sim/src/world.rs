@@ -156,7 +156,8 @@ impl World {
         self.executor.with_rng(|rng| rng.u64(..below))
     }
 
-    /// A hash of everything that members were asked so far: equal for equal seeds.
+    /// A hash of everything that members were asked so far, when, and of what they were to write, a sample of each sector:
+    /// equal for equal seeds. Of what modelled disks write, only where and how much.
     pub fn trace_hash(&self) -> u64 {
         self.executor.trace()
     }

@@ -93,7 +93,7 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// The life in which it did.
     pub life: u32,
-    /// The hash of everything that was asked of members: equal for equal stories.
+    /// The hash of everything that was asked of members, when, and of what they were to write: equal for equal stories.
     pub trace: u64,
     /// What happened, in words, if the plan asked for it.
     pub narration: Vec<String>,
