@@ -68,6 +68,8 @@ pub enum Mutant {
     HealWithZeroes,
     /// A check finds nothing.
     BlindCheck,
+    /// A repair counts what disagrees, and leaves it as it is.
+    RepairMendsNothing,
     /// Bitmap pages are damaged when they are written.
     DamagedPages,
     /// A member is left out of whose header one copy cannot be read.
@@ -80,7 +82,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -112,6 +114,7 @@ impl Mutant {
         Self::ResyncSkipsRegion,
         Self::HealWithZeroes,
         Self::BlindCheck,
+        Self::RepairMendsNothing,
         Self::DamagedPages,
         Self::BothHeadersNeeded,
         Self::CurrentMemberLeftOut,

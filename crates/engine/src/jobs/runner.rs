@@ -354,6 +354,7 @@ impl Shared {
         pace: &mut Speed,
         is_scrub: bool,
     ) -> Verified {
+        let mend = mend && !(is_scrub && lives(Mutant::RepairMendsNothing));
         let verify = async |batch: Result<Range<u64>, Ended>| {
             let batch = batch?;
             Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))

@@ -48,6 +48,19 @@ pub enum Checker {
 }
 
 impl Checker {
+    /// Every checker; stories are told to all of them.
+    pub const ALL: [Self; 9] = [
+        Self::Sectors,
+        Self::Redundancy,
+        Self::Metadata,
+        Self::Kernel,
+        Self::Bitmap,
+        Self::Currency,
+        Self::Service,
+        Self::Scrub,
+        Self::Engine,
+    ];
+
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {

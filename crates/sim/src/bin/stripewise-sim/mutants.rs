@@ -7,7 +7,7 @@ use std::sync::{
 
 use stripewise_engine::mutants::Mutant;
 use stripewise_sim::{
-    check::Violation,
+    check::{Checker, Violation},
     story::{Plan, tell},
 };
 
@@ -29,7 +29,7 @@ enum Hunt {
     },
 }
 
-/// Tries every mutant. True if each was found.
+/// Tries every mutant. True if each was found, and every checker found one.
 pub(crate) fn mutants(args: &MutantsArgs) -> bool {
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let next = AtomicUsize::new(0);
@@ -82,8 +82,20 @@ fn report(results: &[(Mutant, Hunt)], seeds_max: u64) -> bool {
     }
     let failed = results.iter().filter(|(_, hunt)| !matches!(hunt, Hunt::Found { .. })).count();
     println!("{} mutants, {failed} not found", results.len());
+    let idle = idle_checkers(results);
+    idle.iter().for_each(|checker| println!("{} FOUND NONE: nothing shows that it can fail", checker.name()));
     println!(
         "to see one: stripewise-sim replay SEED --mutant NAME, with the seed one below the number of seeds"
     );
-    failed == 0
+    failed == 0 && idle.is_empty()
+}
+
+/// Checkers that found no mutant.
+fn idle_checkers(results: &[(Mutant, Hunt)]) -> Vec<Checker> {
+    let found = |checker: &Checker| {
+        results
+            .iter()
+            .any(|(_, hunt)| matches!(hunt, Hunt::Found { violation, .. } if violation.checker == *checker))
+    };
+    Checker::ALL.into_iter().filter(|checker| !found(checker)).collect()
 }
