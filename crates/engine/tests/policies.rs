@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use stripewise_device::{Device, EnvHandle, IoBuf, WriteFlags};
+use stripewise_device::{
+    Device, EnvHandle, IoBuf, WriteFlags,
+    wrap::{Trace, TraceEvent, TraceLog},
+};
 use stripewise_engine::{
     Array, AssembleOptions, CreateOptions, ParityPlace, TraceFilter, advice, assemble,
     geometry::Level,
@@ -84,6 +87,42 @@ fn level_4_gives_its_parity_to_the_flash_unless_told_otherwise() {
         let report = world.run(async move { array.report().await });
         let ssd = report.members.iter().find(|member| member.name == "ssd").unwrap();
         assert_eq!((ssd.class, ssd.times.is_known()), (MemberClass::Ssd, measure));
+    }
+}
+
+/// Which members a page of the bitmap was written to, if that is all that was written durably.
+fn marked(devices: &[Arc<dyn Device>], logs: &[Arc<TraceLog>]) -> Vec<String> {
+    let is_durable = |event: &TraceEvent| matches!(event, TraceEvent::Write { fua: true, .. });
+    let marked = devices.iter().zip(logs).filter(|(_, log)| log.take().iter().any(is_durable));
+    marked.map(|(device, _)| device.info().name.clone()).collect()
+}
+
+#[test]
+fn the_bitmap_is_on_the_fastest_members() {
+    for (measure, expected) in [(false, ["a", "b"]), (true, ["b", "d"])] {
+        let mut world = World::new(13);
+        let options = DiskOptions { size_bytes: Some(64 << 20), ..DiskOptions::default() };
+        let (slow, fast) = (HddParams::wd_caviar_black_640, HddParams::seagate_cheetah_15k4_73);
+        let params = [("a", slow()), ("b", fast()), ("c", slow()), ("d", fast()), ("e", slow())];
+        let (devices, logs): (Vec<_>, Vec<_>) = params
+            .into_iter()
+            .map(|(name, params)| {
+                let (device, log) = Trace::new(world.add_disk(name, Hdd::new(params), options));
+                (Arc::new(device) as Arc<dyn Device>, log)
+            })
+            .unzip();
+        let array = create(&world, Level::Raid5, devices.clone(), |options| {
+            (options.measure, options.region_bytes) = (measure, Some(1 << 20));
+        });
+        let write = |at| {
+            let (array, data) = (array.clone(), IoBuf::zeroed(4096).freeze());
+            world.run(async move { array.write(at, data, WriteFlags::default()).await }).unwrap();
+        };
+        // The first write marks the array as dirty, too, on all members.
+        write(0);
+        logs.iter().for_each(|log| drop(log.take()));
+        write(64 << 20);
+        assert_eq!(marked(&devices, &logs), expected, "measured: {measure}");
     }
 }
 

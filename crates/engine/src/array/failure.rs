@@ -253,8 +253,8 @@ fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
 }
 
 impl Shared {
-    /// Who of these members holds the bitmap: flash first, where a page write costs no seek; one more copy than members
-    /// that may be lost, at least two.
+    /// Who of these members holds the bitmap: flash first, where a page write costs no seek, and then who was measured to write
+    /// a block the fastest; one more copy than members that may be lost, at least two.
     fn holders_among<'a>(&self, members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Holder> {
         let offsets = self.bitmap_offsets.read();
         let holder = |member: &Arc<Member>| {
@@ -262,7 +262,9 @@ impl Shared {
             Some(Holder { member: member.clone(), bitmap_offset_bytes })
         };
         let mut holders: Vec<_> = members.filter_map(holder).collect();
-        holders.sort_by_key(|holder| holder.member.class() != MemberClass::Ssd);
+        holders.sort_by_key(|Holder { member, .. }| {
+            (member.class() != MemberClass::Ssd, member.times.block_write_ns())
+        });
         holders.truncate((self.geometry.parity_columns() + 1).max(2));
         holders
     }
