@@ -1,59 +1,80 @@
-//! A member in memory for real threads: each request is one step that no other request cuts in two, done at once or some
+//! A member in memory for real threads: each sector is read and written in one step, and a request is done at once or some
 //! time later, as chance has it.
+//!
+//! Each sector has a lock of its own. One for all of a member would bring all that goes through it in an order, and what the
+//! engine forgot to order would look as if it had.
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 use stripewise_device::{
     Completion, Device, DeviceInfo, EnvHandle, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
     WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
+use crate::check::SECTOR_BYTES;
+
 /// The longest that a request waits, in microseconds.
 const LATENCY_MAX_US: u64 = 100;
 
-/// A member. All its bytes are its own: sectors are never torn, as on a disk.
+/// Bytes that no other request cuts in two.
+type Sector = [u8; SECTOR_BYTES];
+
+/// A member. Sectors are never torn, as on a disk, but requests that overlap may go through each other.
 pub struct StressMember {
     info: DeviceInfo,
     env: EnvHandle,
-    bytes: Arc<RwLock<Vec<u8>>>,
+    sectors: Arc<[Mutex<Sector>]>,
+}
+
+/// The sectors that a request is for, which must be whole ones of the member's.
+fn of_request(sectors: &[Mutex<Sector>], offset_bytes: u64) -> impl Iterator<Item = &Mutex<Sector>> {
+    sectors[offset_bytes as usize / SECTOR_BYTES..].iter()
 }
 
 impl StressMember {
     pub(super) fn new(name: String, size_bytes: u64, env: EnvHandle) -> Arc<Self> {
-        let info = DeviceInfo { name, size_bytes, logical_block_bytes: 512, media: MediaKind::Ssd };
-        Arc::new(Self { info, env, bytes: Arc::new(RwLock::new(vec![0; size_bytes as usize])) })
+        let logical_block_bytes = SECTOR_BYTES as u32;
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media: MediaKind::Ssd };
+        let zeroed = (0..size_bytes as usize / SECTOR_BYTES).map(|_| Mutex::new([0; SECTOR_BYTES]));
+        Arc::new(Self { info, env, sectors: zeroed.collect() })
     }
 
     /// All its bytes now.
     pub(super) fn snapshot(&self) -> Vec<u8> {
-        self.bytes.read().clone()
+        self.sectors.iter().flat_map(|sector| *sector.lock()).collect()
     }
 
     /// Does `step` now or later, and answers now or later.
     fn answer<T: Unpin + Send + 'static>(
         &self,
-        end_bytes: u64,
-        step: impl FnOnce(&RwLock<Vec<u8>>, Result<(), IoError>) -> T + Send + 'static,
+        offset_bytes: u64,
+        len_bytes: u64,
+        step: impl FnOnce(&[Mutex<Sector>], Result<(), IoError>) -> T + Send + 'static,
     ) -> IoFuture<T> {
-        let inside = end_bytes <= self.info.size_bytes;
-        let checked = if inside { Ok(()) } else { Err(IoError::new(IoErrorKind::Truncated)) };
+        let checked = if offset_bytes + len_bytes > self.info.size_bytes {
+            Err(IoError::new(IoErrorKind::Truncated))
+        } else if (offset_bytes | len_bytes).is_multiple_of(SECTOR_BYTES as u64) {
+            Ok(())
+        } else {
+            Err(IoError::new(IoErrorKind::Refused))
+        };
         let chance = fastrand::u8(..4);
         if chance < 2 {
-            return IoFuture::ready(step(&self.bytes, checked));
+            return IoFuture::ready(step(&self.sectors, checked));
         }
         let sleep = self.env.sleep(Duration::from_micros(fastrand::u64(..LATENCY_MAX_US)));
         if chance == 2 {
-            let done = step(&self.bytes, checked);
+            let done = step(&self.sectors, checked);
             return IoFuture::boxed(async move {
                 sleep.await;
                 done
             });
         }
-        let bytes = self.bytes.clone();
+        let sectors = self.sectors.clone();
         IoFuture::boxed(async move {
             sleep.await;
-            step(&bytes, checked)
+            step(&sectors, checked)
         })
     }
 }
@@ -64,15 +85,11 @@ impl Device for StressMember {
     }
 
     fn read(&self, offset_bytes: u64, mut into: ReadBufs) -> IoFuture<ReadDone> {
-        let end = offset_bytes + bufs_len(&into) as u64;
-        self.answer(end, move |bytes, result| {
+        self.answer(offset_bytes, bufs_len(&into) as u64, move |sectors, result| {
             if result.is_ok() {
-                let bytes = bytes.read();
-                let mut at = offset_bytes as usize;
-                for buf in &mut into {
-                    let len = buf.len();
-                    buf.copy_from_slice(&bytes[at..at + len]);
-                    at += len;
+                let pieces = into.iter_mut().flat_map(|buf| buf.chunks_exact_mut(SECTOR_BYTES));
+                for (sector, piece) in of_request(sectors, offset_bytes).zip(pieces) {
+                    piece.copy_from_slice(&*sector.lock());
                 }
             }
             ReadDone { result, bufs: into }
@@ -80,27 +97,25 @@ impl Device for StressMember {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, _: WriteFlags) -> Completion {
-        let end = offset_bytes + bufs_len(&from) as u64;
-        self.answer(end, move |bytes, result| {
+        self.answer(offset_bytes, bufs_len(&from) as u64, move |sectors, result| {
             result?;
-            let mut bytes = bytes.write();
-            let mut at = offset_bytes as usize;
-            for buf in &from {
-                bytes[at..at + buf.len()].copy_from_slice(buf);
-                at += buf.len();
+            let pieces = from.iter().flat_map(|buf| buf.chunks_exact(SECTOR_BYTES));
+            for (sector, piece) in of_request(sectors, offset_bytes).zip(pieces) {
+                sector.lock().copy_from_slice(piece);
             }
             Ok(())
         })
     }
 
     fn flush(&self) -> Completion {
-        self.answer(0, |_, result| result)
+        self.answer(0, 0, |_, result| result)
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
-        self.answer(offset_bytes + len_bytes, move |bytes, result| {
+        self.answer(offset_bytes, len_bytes, move |sectors, result| {
             result?;
-            bytes.write()[offset_bytes as usize..(offset_bytes + len_bytes) as usize].fill(0);
+            let zeroed = of_request(sectors, offset_bytes).take(len_bytes as usize / SECTOR_BYTES);
+            zeroed.for_each(|sector| sector.lock().fill(0));
             Ok(())
         })
     }
