@@ -13,11 +13,10 @@ use stripewise_engine::{
     locking::{CounterLocks, Locking, Preset},
     plan::selection::Policy,
 };
+use stripewise_format::{md::default_data_offset_sectors, media::SECTOR_BYTES};
 
 use super::{BenchError, BitmapMode, MemberKind, Options, memory};
 
-/// More than metadata takes of a null member.
-const METADATA_BYTES: u64 = 8 << 20;
 /// The member that is lost.
 const LOST: usize = 1;
 
@@ -73,7 +72,13 @@ fn new_member(options: &Options, name: &str) -> Arc<dyn Device> {
     let bytes = options.member_bytes;
     match options.members {
         MemberKind::Memory => Arc::new(MemoryDevice::new(format!("memory{name}"), bytes)),
-        MemberKind::Null => Arc::new(NullDevice::new(format!("null{name}"), bytes, METADATA_BYTES)),
+        MemberKind::Null => {
+            // No more: what is kept is copied, as in memory.
+            let chunk_sectors = options.chunk_bytes / SECTOR_BYTES as u32;
+            let data_offset_sectors = default_data_offset_sectors(bytes / SECTOR_BYTES, chunk_sectors);
+            let kept_bytes = data_offset_sectors * SECTOR_BYTES;
+            Arc::new(NullDevice::new(format!("null{name}"), bytes, kept_bytes))
+        }
     }
 }
 
