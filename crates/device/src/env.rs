@@ -32,7 +32,8 @@ pub trait Env: Send + Sync + 'static {
     /// Completes once `duration` has passed. Must be called and polled on a task of this environment.
     fn sleep(&self, duration: Duration) -> IoFuture<()>;
 
-    /// Runs `task` beside the caller, to its end.
+    /// Runs `task` beside the caller, to its end. An array whose members are files or block devices needs it to run where the
+    /// caller does, if that is a worker: an io_uring request is asked after by the worker that made it.
     fn spawn(&self, task: BoxFuture<()>);
 
     /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.

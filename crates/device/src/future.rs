@@ -135,40 +135,63 @@ impl<T> fmt::Debug for IoFuture<T> {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
+    use std::task::Waker;
+
+    use futures_util::task::{ArcWake, waker};
     use parking_lot::Mutex;
 
     use super::*;
 
-    /// Its one request, 7, is done when it is told; counts who abandons it.
+    /// Requests are done when they are told; keeps who asked last and who was abandoned.
     #[derive(Default)]
     struct Keeper {
-        done: Mutex<bool>,
-        abandoned: Mutex<u32>,
+        done: Mutex<Vec<u64>>,
+        asked: Mutex<Option<Waker>>,
+        abandoned: Mutex<Vec<u64>>,
     }
 
     impl RequestKeeper<u64> for Keeper {
-        fn poll_request(&self, number: u64, _: &mut Context<'_>) -> Poll<u64> {
-            if *self.done.lock() { Poll::Ready(10 * number) } else { Poll::Pending }
+        fn poll_request(&self, number: u64, cx: &mut Context<'_>) -> Poll<u64> {
+            if self.done.lock().contains(&number) {
+                return Poll::Ready(10 * number);
+            }
+            *self.asked.lock() = Some(cx.waker().clone());
+            Poll::Pending
         }
 
         fn abandon(&self, number: u64) {
-            assert_eq!(number, 7);
-            *self.abandoned.lock() += 1;
+            self.abandoned.lock().push(number);
+        }
+    }
+
+    /// A task that counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(Mutex<u32>);
+
+    impl ArcWake for Woken {
+        fn wake_by_ref(task: &Arc<Self>) {
+            *task.0.lock() += 1;
         }
     }
 
     #[test]
     fn a_kept_request_is_either_told_or_abandoned() {
-        let keeper = Arc::new(Keeper::default());
+        let (keeper, task) = (Arc::new(Keeper::default()), Arc::new(Woken::default()));
+        let waker = waker(task.clone());
+        let cx = &mut Context::from_waker(&waker);
         let mut told = IoFuture::kept(keeper.clone(), 7);
-        assert!(told.peek().is_none());
-        assert_eq!((&mut told).now_or_never(), None);
-        drop(IoFuture::kept(keeper.clone(), 7));
-        assert_eq!(*keeper.abandoned.lock(), 1);
-        *keeper.done.lock() = true;
-        assert_eq!((&mut told).now_or_never(), Some(70));
+        let mut dropped = IoFuture::kept(keeper.clone(), 8);
+        assert!(told.peek().is_none(), "nobody has asked");
+        assert_eq!(Pin::new(&mut dropped).poll(cx), Poll::Pending);
+        assert_eq!(Pin::new(&mut told).poll(cx), Poll::Pending);
+        drop(dropped);
+        assert_eq!(*keeper.abandoned.lock(), [8]);
+
+        keeper.done.lock().push(7);
+        keeper.asked.lock().take().expect("who asks is woken").wake();
+        assert_eq!(*task.0.lock(), 1);
+        assert_eq!(Pin::new(&mut told).poll(cx), Poll::Ready(70));
         drop(told);
-        assert_eq!(*keeper.abandoned.lock(), 1, "whom the outcome was told has nothing to abandon");
+        assert_eq!(*keeper.abandoned.lock(), [8], "whom the outcome was told has nothing to abandon");
     }
 }

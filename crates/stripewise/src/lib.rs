@@ -27,9 +27,9 @@ mod host;
 
 pub use host::{Host, HostError, HostOptions};
 pub use stripewise_device::{
-    BoxFuture, Device, DeviceInfo, Env, EnvHandle, Extent, IoBuf, IoError, IoErrorKind, IoFuture, MediaKind,
-    ReadBufs, ReadDone, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags, file, memory, parts, uring,
-    wrap,
+    BoxFuture, Completion, Device, DeviceInfo, Env, EnvHandle, Extent, IoBuf, IoError, IoErrorKind, IoFuture,
+    MediaKind, ReadBufs, ReadDone, RequestKeeper, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags,
+    bufs_len, file, memory, parts, uring, wrap,
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,

@@ -5,6 +5,7 @@ mod barrier;
 mod cells;
 mod counters;
 mod mailbox;
+mod id;
 mod readers;
 pub mod seam;
 

@@ -14,6 +14,7 @@ use std::{marker::PhantomData, ops::Deref, ptr, sync::Arc as Counted};
 use super::{
     barrier,
     cells::{CELLS, my_cell},
+    id::new_id,
     seam::{
         Mutex,
         atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
@@ -32,6 +33,8 @@ struct Cell {
 /// Counts requests under way.
 #[derive(Debug)]
 pub struct Readers {
+    /// No other readers of this process have or had it.
+    id: u64,
     /// What those who enter now are counted as.
     kind: AtomicUsize,
     cells: Box<[Cell]>,
@@ -45,7 +48,7 @@ impl Default for Readers {
         let cells = (0..CELLS)
             .map(|_| Cell { entered: counts(), left: counts(), served: AtomicU64::new(0) })
             .collect();
-        Self { kind: AtomicUsize::new(0), cells, turn: Mutex::new(()) }
+        Self { id: new_id(), kind: AtomicUsize::new(0), cells, turn: Mutex::new(()) }
     }
 }
 
@@ -79,7 +82,7 @@ impl Readers {
     /// # Panics
     /// If the request is one of other readers.
     pub fn resume(&self, kept: Kept) -> Reader<'_> {
-        assert_eq!(kept.readers, ptr::from_ref(self).addr(), "a request is resumed where it was counted in");
+        assert_eq!(kept.readers, self.id, "a request is resumed where it was counted in");
         Reader { readers: self, kind: kept.kind, is_request: true }
     }
 
@@ -133,14 +136,14 @@ pub struct Reader<'a> {
 #[must_use = "the request stays under way until it is resumed"]
 pub struct Kept {
     kind: usize,
-    /// Where it was counted in.
-    readers: usize,
+    /// Where it was counted in. Not an address, which other readers may have later.
+    readers: u64,
 }
 
 impl Reader<'_> {
     /// Keeps the request under way, to be resumed.
     pub fn keep(self) -> Kept {
-        let kept = Kept { kind: self.kind, readers: ptr::from_ref(self.readers).addr() };
+        let kept = Kept { kind: self.kind, readers: self.readers.id };
         std::mem::forget(self);
         kept
     }

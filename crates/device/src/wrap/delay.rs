@@ -6,7 +6,8 @@ use crate::{
     Completion, Device, DeviceInfo, EnvHandle, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
 };
 
-/// A layer that delays.
+/// A layer that delays. Unlike what [`Device`] asks for, a request starts when it is polled and its time has come, and one that
+/// is dropped before that is never made: enough for whoever waits for what they ask.
 pub struct Delay<D> {
     inner: Arc<D>,
     env: EnvHandle,
