@@ -33,8 +33,13 @@ const AFTER_DEATH: &str = "assemble the array again: only what was being written
                            that were being written may have lost what was on the missing member, so that --force is \
                            asked for";
 
+/// No daemon serves an array of that name.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: no such array is running; `stripewise status` lists those that are")]
+pub(crate) struct NotRunning(String);
+
 fn not_running(name: &str) -> anyhow::Error {
-    anyhow!("{name}: no such array is running; `stripewise status` lists those that are")
+    NotRunning(name.to_owned()).into()
 }
 
 /// A connection to an array's daemon. What goes on there for a command ends with it.

@@ -18,8 +18,8 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
             Ok(status) => found.push(status),
             Err(error) => {
                 eprintln!("stripewise: {}", errors::line(&error));
-                // One that was listed and has been stopped since is no failure; one whose daemon has died is.
-                failed |= !all || rundir::socket_path(&name).exists();
+                // One that was listed and has been stopped since is no failure; one that cannot be asked is.
+                failed |= !all || !error.is::<client::NotRunning>();
             }
         }
     }
