@@ -28,6 +28,14 @@ pub enum Mutant {
     DegradedParityForgotten,
     /// What a partly written block held before is lost.
     PartialBlockZeroed,
+    /// A read-modify-write in closed form leaves parity as it was.
+    FormedParityNotUpdated,
+    /// A read-modify-write in closed form updates Q with the coefficient of a neighbour.
+    FormedWrongQCoefficient,
+    /// A reconstruct-write in closed form makes parity without the last of the other columns.
+    FormedColumnForgotten,
+    /// Writes in closed form with FUA are sent without.
+    FormedFuaForgotten,
     /// Parity that a crash left wrong is modified in place.
     StaleParityTrusted,
     /// Zeroed stripes leave parity as it was.
@@ -82,7 +90,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 40] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -94,6 +102,10 @@ impl Mutant {
         Self::WrongParityRotation,
         Self::DegradedParityForgotten,
         Self::PartialBlockZeroed,
+        Self::FormedParityNotUpdated,
+        Self::FormedWrongQCoefficient,
+        Self::FormedColumnForgotten,
+        Self::FormedFuaForgotten,
         Self::StaleParityTrusted,
         Self::ZeroSkipsParity,
         Self::AcknowledgeBeforeFua,
@@ -139,15 +151,24 @@ pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
 }
 
-/// Whether any mutant lives: shortcuts step aside then, as mutants live on the way that they cut short.
+/// Whether a mutant lives elsewhere than in the closed form of a write, which then steps aside: it cuts the way short on which
+/// others live.
 #[cfg(feature = "mutants")]
-pub(crate) fn any_lives() -> bool {
-    LIVE.with(|live| live.get()).is_some()
+pub(crate) fn one_of_plans_lives() -> bool {
+    LIVE.with(|live| live.get()).is_some_and(|mutant| {
+        !matches!(
+            mutant,
+            Mutant::FormedParityNotUpdated
+                | Mutant::FormedWrongQCoefficient
+                | Mutant::FormedColumnForgotten
+                | Mutant::FormedFuaForgotten
+        )
+    })
 }
 
-/// Whether any mutant lives.
+/// Whether a mutant lives elsewhere than in the closed form of a write.
 #[cfg(not(feature = "mutants"))]
-pub(crate) const fn any_lives() -> bool {
+pub(crate) const fn one_of_plans_lives() -> bool {
     false
 }
 

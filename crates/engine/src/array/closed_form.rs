@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    IoBuf, IoError, IoFuture, ReadDone,
+    IoBuf, IoError, IoFuture, ReadDone, WriteFlags,
     parts::{Part, within},
 };
 use stripewise_parity as parity;
@@ -24,7 +24,7 @@ use crate::{
     error::ArrayError,
     geometry::StripeSpan,
     meter::IoClass,
-    mutants,
+    mutants::{Mutant, lives, one_of_plans_lives},
     plan::{
         Cycle, WriteSelection,
         selection::{OneColumn, cycle_by},
@@ -80,7 +80,7 @@ impl Shared {
         if !geometry.has_parity() || !is_of_blocks || start + span.len > chunk_bytes || data_columns < 2 {
             return None;
         }
-        if !self.is_trusted(span.stripe) || self.tracer.is_on() || mutants::any_lives() {
+        if !self.is_trusted(span.stripe) || self.tracer.is_on() || one_of_plans_lives() {
             return None;
         }
         let one = OneColumn {
@@ -124,6 +124,11 @@ impl Shared {
         })
     }
 
+    /// The form of a write that is under way: kept, it would take room in the task.
+    fn formed_again<'t>(&self, cycle: Cycle, topology: &'t Topology, span: &StripeSpan) -> ClosedForm<'t> {
+        self.formed_by(cycle, topology, span).expect("all were there when it began")
+    }
+
     /// Goes on with a write whose reads are under way, to its end. The caller holds its rows and its region.
     pub(super) async fn finish_formed(&self, mut formed: Box<Formed>) -> Result<(), ArrayError> {
         wait_all(&mut formed.reads, self.is_metered()).await;
@@ -131,20 +136,18 @@ impl Shared {
             // In a box: rarely wanted, and large.
             return Box::pin(self.plan_around(write, &formed.topology, failed)).await;
         }
-        let Formed { span, topology, writes, .. } = &mut *formed;
+        let Formed { span, topology, cycle, writes, .. } = &mut *formed;
         // Who wrote what is asked when it is done: until then it would take room in the task.
         wait_all(writes, self.is_metered()).await;
-        let written = std::iter::once(span.start / self.geometry.chunk_bytes())
-            .chain(self.geometry.data_columns()..self.geometry.members());
-        let writers = written.filter_map(|column| topology.only_writer(&self.geometry, span.stripe, column));
-        self.settle(topology, failures(writers, writes)).await
+        let failed = failures(self.formed_again(*cycle, topology, span).writers(), writes);
+        self.settle(topology, failed).await
     }
 
     /// Asks for what a write in closed form writes, once its reads are done; else gives the write back, with the columns that
     /// could not be read.
     fn write_formed(&self, formed: &mut Formed) -> Result<(), (StripeWrite, Vec<(usize, IoError)>)> {
         let Formed { span, write, topology, cycle, reads, writes } = formed;
-        let form = self.formed_by(*cycle, topology, span).expect("all were there when it began");
+        let form = self.formed_again(*cycle, topology, span);
         let write = write.take().expect("it is written once");
         let mut content = Content::new();
         if let Err(failed) = form.take(reads, &mut content) {
@@ -177,6 +180,7 @@ impl Shared {
         writes: &mut Writes<'t>,
     ) {
         let StripeWrite { data, flags, .. } = write;
+        let flags = if lives(Mutant::FormedFuaForgotten) { WriteFlags::default() } else { flags };
         let class = match form.cycle {
             Cycle::Rmw => {
                 form.update_parity(content, &data);
@@ -260,9 +264,11 @@ impl<'t> ClosedForm<'t> {
     /// Brings the old parity up to date, which alone stays.
     fn update_parity(&self, content: &mut Content, new: &[u8]) {
         let part = within(Part::Parity);
+        let column = self.column + usize::from(lives(Mutant::FormedWrongQCoefficient));
         match &mut content[..] {
+            _ if lives(Mutant::FormedParityNotUpdated) => {}
             [old, p] => parity::p_update(p, old, new),
-            [old, p, q] => parity::pq_update(p, q, self.column, old, new),
+            [old, p, q] => parity::pq_update(p, q, column, old, new),
             _ => unreachable!("what was read is old blocks, and one or two parity columns"),
         }
         drop(part);
@@ -279,6 +285,9 @@ impl<'t> ClosedForm<'t> {
 
     fn generate(&self, others: &[IoBuf], new: &[u8], parity: &mut [IoBuf]) {
         let mut data: SmallVec<[Option<&[u8]>; 8]> = others.iter().map(|other| Some(&other[..])).collect();
+        if lives(Mutant::FormedColumnForgotten) {
+            data.last_mut().into_iter().for_each(|last| *last = None);
+        }
         data.insert(self.column, Some(new));
         let _part = within(Part::Parity);
         match parity {

@@ -49,8 +49,17 @@ impl<T> Outcome<T> {
         if let Some(value) = outcome.0.take() {
             return Poll::Ready(value);
         }
-        outcome.1 = Some(cx.waker().clone());
+        match &mut outcome.1 {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
         Poll::Pending
+    }
+
+    /// Nobody waits any more.
+    fn forget_waiter(&self) {
+        let waker = self.0.lock().1.take();
+        drop(waker);
     }
 }
 
@@ -60,7 +69,9 @@ impl RequestKeeper<Result<(), IoError>> for Outcome<Result<(), ArrayError>> {
         self.poll(cx).map(|result| result.map_err(IoError::from))
     }
 
-    fn abandon(&self, _: u64) {}
+    fn abandon(&self, _: u64) {
+        self.forget_waiter();
+    }
 }
 
 impl<T> Detached<T> {

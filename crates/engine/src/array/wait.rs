@@ -55,6 +55,6 @@ pub(super) fn failures<'a>(
     members: impl Iterator<Item = &'a Arc<Member>>,
     requested: &mut [IoFuture<Result<(), IoError>>],
 ) -> Vec<(Arc<Member>, IoError)> {
-    let done = members.zip(requested.iter_mut().filter_map(IoFuture::take_ready));
-    done.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
+    let done = requested.iter_mut().map(|io| io.take_ready().expect("all is done"));
+    members.zip(done).filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
 }
