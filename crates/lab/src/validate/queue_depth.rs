@@ -72,7 +72,8 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
             "4 KiB anywhere on the disk; SSDs are smaller ones of the same ratios, filled. Hard disks order commands by \
              themselves, SSDs spread them over dies until firmware, channels or dies are busy. The firmware's time for a \
              command was derived from the SSDs' published rates at full depth; the rates at depth 1 follow from the \
-             flash."
+             flash. Published are single rates, shown as rings, and no whole curves; of the papers' two hard disks not even \
+             these were found, so that their curves rest on the latency at depth 1 above and on the ordering alone."
                 .to_owned(),
         ],
         checks: vec![

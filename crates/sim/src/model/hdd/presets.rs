@@ -60,6 +60,7 @@ impl HddParams {
             // Typical; not published.
             read_segments: 16,
             segment_sectors: 2048,
+            // As shipped: drives' read look-ahead is on by default (ATA, SET FEATURES AAh).
             read_ahead: ReadAhead::Always,
             // As shipped. The share of the 32 MB that writes may take is not published; half.
             write_cache: true,
@@ -115,6 +116,7 @@ impl HddParams {
             read_ahead: ReadAhead::AfterSequential,
             // msc-ct I-C: the disks of its Fig. 1 begin to write as soon as data arrives; write-back is set against that.
             write_cache: false,
+            // Not published, and only used where write-back is switched on; half of the 8 MB.
             write_cache_sectors: 8192,
         }
     }
@@ -150,16 +152,21 @@ impl HddParams {
             // Typical: as a single-track seek. Such drives lay many tracks on one surface before they change heads;
             // here each cylinder is filled in turn.
             head_switch_ns: 230_000,
+            // Derived: settling before a write, and a third of slack.
             track_skew_ns: 500_000,
             cylinder_skew_ns: 500_000,
             // Typical: 0.1 ms in all, of which the parts are assumptions.
             command_ns: 15_000,
             setup_ns: 65_000,
             status_ns: 20_000,
+            // SATA 6 Gb/s with 8b10b coding.
             interface_bytes_per_s: 600_000_000,
+            // NCQ has 32 tags and libata uses 31.
             queue_depth: 31,
+            // Typical; not published. Half of the buffer.
             read_segments: 32,
             segment_sectors: 8192,
+            // As shipped: drives' read look-ahead is on by default (ATA, SET FEATURES AAh).
             read_ahead: ReadAhead::Always,
             // As shipped; the writes' share of the 256 MB is not published; a quarter.
             write_cache: true,

@@ -86,6 +86,7 @@ impl SsdParams {
             status_ns: 5_000,
             // SATA 6 Gb/s with 8b10b coding.
             interface_bytes_per_s: 600_000_000,
+            // NCQ has 32 tags and libata uses 31.
             queue_depth: 31,
             // There is no DRAM; the controller's own buffer is not published. Assumed: two programs for each die.
             buffer_units: 128,
