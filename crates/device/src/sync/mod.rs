@@ -4,8 +4,8 @@
 mod barrier;
 mod cells;
 mod counters;
-mod mailbox;
 mod id;
+mod mailbox;
 mod readers;
 pub mod seam;
 
