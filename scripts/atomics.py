@@ -13,8 +13,6 @@ WRITES_BEFORE = 2000
 STEPS_MAX = 1_000_000
 # Locked is what says so, and every exchange with memory.
 IS_LOCKED = re.compile(r"\block\b|\bxchg\s.*\[|\bxchg\s.*\(")
-
-
 # Whose frames say nothing of what for.
 GENERAL = re.compile(r"^(core|alloc|std|parking_lot|lock_api)::")
 

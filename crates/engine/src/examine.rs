@@ -12,12 +12,13 @@ use stripewise_format::{
 use thiserror::Error;
 
 use crate::{
+    array::is_member_gone,
     ledger::as_block,
     mutants::{Mutant, lives},
 };
 
-/// What stands for a copy of the header that cannot be read: a damaged one.
-const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
+/// What stands for a block that cannot be read, and of which there are two: a damaged one.
+pub(crate) const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
 
 /// Why a device has no usable superblock.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -85,10 +86,15 @@ async fn read_header(
     }
     let read = async |copy| read_block(device, layout.header_offset_bytes(copy)).await;
     let (a, b) = match (read(HeaderCopy::A).await, read(HeaderCopy::B).await) {
-        (Err(error), Err(_)) => return Err(error),
+        (Ok(a), Ok(b)) => (a, b),
         (a, b) if lives(Mutant::BothHeadersNeeded) => (a?, b?),
+        (Err(error), Err(_)) => return Err(error),
+        (Err(error), _) | (_, Err(error)) if is_member_gone(&error) => return Err(error),
         // Even an older copy will do: the superblock that it does not name is written after both.
-        (a, b) => (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD)),
+        (a, b) => {
+            tracing::warn!(member = device.info().name, "a copy of its extension header cannot be read");
+            (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD))
+        }
     };
     let found = choose(&a, &b);
     // A header of another array or member was left by an earlier use of the device.

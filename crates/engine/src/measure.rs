@@ -53,13 +53,15 @@ impl ServiceTimes {
         [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, 0, 0, 0]
     }
 
-    /// How long a block takes to be written somewhere else, as far as that is known; else longer than any.
-    pub(crate) fn block_write_ns(&self) -> u32 {
-        if self.is_known() { or_read(self.random_write_ns, self.random_read_ns) } else { u32::MAX }
+    /// How long a block somewhere else takes to be read, as far as that is known; else longer than any.
+    pub(crate) fn block_read_ns(&self) -> u64 {
+        if self.is_known() { self.random_read_ns.into() } else { u64::MAX }
     }
 
     /// What a member with these times costs before anything is learned of it.
     pub fn cost(&self) -> MemberCost {
+        // Where writes were not measured, they are taken to be as reads are.
+        let or_read = |ns: u32, read_ns: u32| if ns > 0 { ns } else { read_ns };
         let time = |random_ns: u32, block_ns: u32| ServiceTime {
             fixed_ns: random_ns.saturating_sub(block_ns) as f32,
             block_ns: block_ns as f32,
@@ -72,11 +74,6 @@ impl ServiceTimes {
             queue: 0.0,
         }
     }
-}
-
-/// Where writes were not measured, they are taken to be as reads are.
-fn or_read(write_ns: u32, read_ns: u32) -> u32 {
-    if write_ns > 0 { write_ns } else { read_ns }
 }
 
 /// The class of a device: what the operating system says, else what its times say.

@@ -35,6 +35,18 @@ pub struct FaultRule {
     pub healed_by_write: bool,
 }
 
+impl FaultRule {
+    /// Whether a request of this kind fails by it.
+    fn applies(&self, operation: Operation, range_bytes: &Range<u64>) -> bool {
+        let touches = operation == Operation::Flush || self.touches(range_bytes);
+        self.operation == operation && self.times > 0 && touches
+    }
+
+    fn touches(&self, range_bytes: &Range<u64>) -> bool {
+        self.range_bytes.start < range_bytes.end && range_bytes.start < self.range_bytes.end
+    }
+}
+
 /// The live set of faults of one member, shared with whoever injects them.
 #[derive(Debug, Default)]
 pub struct Faults {
@@ -71,11 +83,7 @@ impl Faults {
 
     /// Whether some request of this kind may fail that touches these bytes, the member being there. Flushes touch all.
     pub fn may_fail(&self, operation: Operation, range_bytes: Range<u64>) -> bool {
-        let touches = |rule: &FaultRule| {
-            rule.range_bytes.start < range_bytes.end && range_bytes.start < rule.range_bytes.end
-        };
-        let rules = &self.state.lock().rules;
-        rules.iter().any(|rule| rule.operation == operation && rule.times > 0 && touches(rule))
+        self.state.lock().rules.iter().any(|rule| rule.applies(operation, &range_bytes))
     }
 
     /// Forgets all faults; a vanished device is back.
@@ -88,19 +96,14 @@ impl Faults {
         if state.gone {
             return Err(IoError::from_errno(libc::ENODEV));
         }
-        let touches = |rule: &FaultRule| {
-            rule.range_bytes.start < offset_bytes + len_bytes && offset_bytes < rule.range_bytes.end
-        };
-        let applies = |rule: &FaultRule| {
-            rule.operation == operation && rule.times > 0 && (operation == Operation::Flush || touches(rule))
-        };
-        if let Some(rule) = state.rules.iter_mut().find(|rule| applies(rule)) {
+        let range_bytes = offset_bytes..offset_bytes + len_bytes;
+        if let Some(rule) = state.rules.iter_mut().find(|rule| rule.applies(operation, &range_bytes)) {
             rule.times -= u32::from(rule.times != u32::MAX);
             let errno = if rule.kind == IoErrorKind::NoSpace { libc::ENOSPC } else { libc::EIO };
             return Err(IoError { kind: rule.kind, errno });
         }
         if operation == Operation::Write {
-            state.rules.retain(|rule| !(rule.healed_by_write && touches(rule)));
+            state.rules.retain(|rule| !(rule.healed_by_write && rule.touches(&range_bytes)));
         }
         Ok(())
     }

@@ -253,8 +253,9 @@ fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
 }
 
 impl Shared {
-    /// Who of these members holds the bitmap: flash first, where a page write costs no seek, and then who was measured to write
-    /// a block the fastest; one more copy than members that may be lost, at least two.
+    /// Who of these members holds the bitmap: flash first, where a page write costs no seek, and then who is no slower than the
+    /// fastest by half, as reads were measured, since writes may not have been; one more copy than members that may be lost,
+    /// at least two.
     fn holders_among<'a>(&self, members: impl Iterator<Item = &'a Arc<Member>>) -> Vec<Holder> {
         let offsets = self.bitmap_offsets.read();
         let holder = |member: &Arc<Member>| {
@@ -262,8 +263,17 @@ impl Shared {
             Some(Holder { member: member.clone(), bitmap_offset_bytes })
         };
         let mut holders: Vec<_> = members.filter_map(holder).collect();
-        holders.sort_by_key(|Holder { member, .. }| {
-            (member.class() != MemberClass::Ssd, member.times.block_write_ns())
+        let speed = |Holder { member, .. }: &Holder| {
+            (usize::from(member.class() != MemberClass::Ssd), member.times.block_read_ns())
+        };
+        let mut fastest_ns = [u64::MAX; 2];
+        for (kind, ns) in holders.iter().map(speed) {
+            fastest_ns[kind] = fastest_ns[kind].min(ns);
+        }
+        // Each is looked at once: an operator may say meanwhile that it is of the other kind.
+        holders.sort_by_cached_key(|holder| {
+            let (kind, ns) = speed(holder);
+            (kind, ns > fastest_ns[kind].saturating_mul(3) / 2)
         });
         holders.truncate((self.geometry.parity_columns() + 1).max(2));
         holders

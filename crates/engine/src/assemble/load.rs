@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     enroll::{self, Traits},
-    examine::{Examination, read_block},
+    examine::{Examination, UNREAD, read_block},
     geometry::{Geometry, Level, MemberIndex},
     intent::{Intent, Pages},
     ledger::{Entry, Ledger, Standing, role_of},
@@ -268,11 +268,12 @@ async fn load_pages(
                 let offset = header.bitmap.offset_bytes + slot_offset_bytes(index as u32, slot);
                 read_block(&examination.device, offset).await
             };
-            // A copy that cannot be read may have been the only current one.
-            let (Ok(a), Ok(b)) = (read(Slot::A).await, read(Slot::B).await) else {
+            let (a, b) = (read(Slot::A).await, read(Slot::B).await);
+            // A copy that cannot be read may have been the only current one. The other says what the next must be newer than.
+            if a.is_err() || b.is_err() {
                 missing.push(index);
-                continue;
-            };
+            }
+            let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
             let page: Result<_, NoPage> = newest(&a, &b, header.array_uuid, index as u32);
             if let Ok(page) = page {
                 pages.load(examination.superblock.dev_number, &page.page, page.slot);
