@@ -12,6 +12,8 @@ use std::{
     },
     path::Path,
     sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::Duration,
 };
 
 use rustix::fs::SeekFrom;
@@ -63,6 +65,11 @@ pub struct FileOptions {
     pub poll: bool,
 }
 
+/// How often, and after how long, a member is asked for again that is in use: what a process had in its rings the kernel lets go
+/// of some time after that process has ended.
+const BUSY_POLLS: u32 = 25;
+const BUSY_POLL: Duration = Duration::from_millis(20);
+
 /// A member on a block device or regular file.
 #[derive(Debug)]
 pub struct FileDevice {
@@ -92,7 +99,7 @@ impl FileDevice {
             Err(OpenError::Busy { .. }) => {
                 // It may be one of ours that workers are about to let go of.
                 files::wait_for_leaving();
-                claim()?
+                claim_again(claim)?
             }
             claimed => claimed?,
         };
@@ -105,6 +112,17 @@ impl FileDevice {
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
         Ok(Self { info, file: OpenFile::new(file.into()), is_block, can_poll })
     }
+}
+
+/// Asks again for a while for what is in use.
+fn claim_again(claim: impl Fn() -> Result<File, OpenError>) -> Result<File, OpenError> {
+    for _ in 0..BUSY_POLLS {
+        match claim() {
+            Err(OpenError::Busy { .. }) => thread::sleep(BUSY_POLL),
+            claimed => return claimed,
+        }
+    }
+    claim()
 }
 
 /// Opens a member, so that nobody else does, unless it is only to be read.

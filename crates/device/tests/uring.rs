@@ -198,6 +198,18 @@ fn a_member_is_opened_once() {
     );
 }
 
+/// As after the end of a process that had it in a ring: the kernel lets go of it later.
+#[test]
+fn a_member_that_is_let_go_of_soon_is_waited_for() {
+    let (file, held) = file_device(MIB);
+    let holder = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(held);
+    });
+    FileDevice::open(file.path(), FileOptions::default()).unwrap();
+    holder.join().unwrap();
+}
+
 #[test]
 fn directories_and_character_devices_are_refused() {
     for path in ["/", "/dev/null"] {
