@@ -36,6 +36,9 @@ pub trait Env: Send + Sync + 'static {
     /// caller does, if that is a worker: an io_uring request is asked after by the worker that made it.
     fn spawn(&self, task: BoxFuture<()>);
 
+    /// How many threads its tasks run on: what they share is made as large as so many need.
+    fn threads(&self) -> usize;
+
     /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.
     fn random_u64(&self) -> u64;
 }

@@ -105,7 +105,7 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
     const NEXT: StripeIndex = StripeIndex(1);
     for (stripe_bytes, behind) in [(2048, 0..512), (8192, 2048..2560)] {
         model(move || {
-            let locks = Arc::new(RowLocks::new(StripeLocks::Few(1), Some(stripe_bytes)));
+            let locks = Arc::new(RowLocks::new(StripeLocks::Few(1), 1, Some(stripe_bytes)));
             let stripe = if behind.start == 0 { NEXT } else { STRIPE };
             let kept: Vec<_> = stream(&locks, STRIPE).into_iter().map(RowGuard::keep).collect();
             let before = {

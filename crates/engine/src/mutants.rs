@@ -32,9 +32,9 @@ pub enum Mutant {
     FormedParityNotUpdated,
     /// A read-modify-write in closed form updates Q with the coefficient of a neighbour.
     FormedWrongQCoefficient,
-    /// A reconstruct-write in closed form makes parity without the last of the other columns.
+    /// Parity that is made in closed form, of whole stripes or by reconstruct-write, leaves out the last column.
     FormedColumnForgotten,
-    /// Writes in closed form with FUA are sent without.
+    /// Writes in closed form, whole stripes among them, with FUA are sent without.
     FormedFuaForgotten,
     /// Parity that a crash left wrong is modified in place.
     StaleParityTrusted,

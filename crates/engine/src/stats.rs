@@ -177,10 +177,16 @@ impl Stats {
         self.add(counter, rows);
     }
 
-    /// As [`Stats::count_plan`], for a plan that is one cycle of so many rows, none of them whole.
+    /// As [`Stats::count_plan`], for a plan that is one cycle of so many rows; whole stripes are counted besides.
     pub(crate) fn count_rows(&self, cycle: Cycle, rows: u64) {
         self.add(Index::stripe_writes, 1);
         self.count_cycle(cycle, rows);
+    }
+
+    /// As [`Stats::count_plan`], for a whole stripe.
+    pub(crate) fn count_whole_stripe(&self, rows: u64) {
+        self.add(Index::stripe_writes_full, 1);
+        self.count_rows(Cycle::Full, rows);
     }
 
     pub(crate) fn count_recovered(&self) {

@@ -1,74 +1,55 @@
-//! Writes of a few blocks have their plan in closed form; nobody can tell by what it leaves.
+//! Writes of a few blocks and of whole stripes have their plan in closed form; nobody can tell by what they leave.
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::{sync::Arc, time::Duration};
 
+use common::{
+    Shape,
+    timed::{TIMED_BYTES, Timed, WHILE, timed},
+};
 use fastrand::Rng;
 use smallvec::smallvec;
 use stripewise_device::{
     Device, IoBuf, IoErrorKind, WriteFlags,
     memory::MemoryDevice,
-    wrap::{Delay, Fault, FaultRule, Faults, Operation},
+    wrap::{FaultRule, Operation},
 };
 use stripewise_engine::{
-    Array, ArrayReport, CreateOptions, MemberState, MemberStatsReport, StatsReport, TraceFilter,
+    ArrayReport, MemberState, MemberStatsReport, StatsReport, TraceFilter,
     geometry::Level,
     plan::selection::{POLICIES, Policy},
 };
-use stripewise_sim::World;
 
-const MEMBER_BYTES: u64 = 4 << 20;
 const BLOCK: usize = 4096;
-/// What a member takes that is not done at once.
-const WHILE: Duration = Duration::from_micros(100);
 /// Of the array, that are written.
 const BLOCKS: usize = 96;
 
 struct Bench {
-    world: World,
-    array: Array,
-    members: Vec<Arc<MemoryDevice>>,
-    faults: Vec<Arc<Faults>>,
+    timed: Timed,
     content: Vec<u8>,
 }
 
 /// Members that are done at once, or after a while.
-fn bench(
-    level: Level,
-    members: usize,
-    chunk_bytes: u32,
-    policy: &'static Policy,
-    delay: Option<Duration>,
-) -> Bench {
-    let world = World::new(1);
-    let memory = |i| Arc::new(MemoryDevice::new(format!("memory{i}"), MEMBER_BYTES));
-    let members: Vec<_> = (0..members).map(memory).collect();
-    let (devices, faults): (Vec<_>, Vec<_>) =
-        members.iter().map(|member| Fault::new(member.clone() as Arc<dyn Device>)).unzip();
-    let env = world.env();
-    let devices = devices.into_iter().map(|device| match delay {
-        Some(delay) => Arc::new(Delay::new(device, env.clone(), delay)) as Arc<dyn Device>,
-        None => Arc::new(device),
-    });
-    let devices = devices.collect();
-    let mut options = CreateOptions::new("sim:closed-form", level, devices);
-    options.chunk_bytes = chunk_bytes;
-    options.assume_clean = true;
-    options.policy = Some(policy);
-    let array = world.run(async move { Array::create(env, options).await }).unwrap();
-    Bench { world, array, members, faults, content: vec![0; BLOCKS * BLOCK] }
+fn bench(shape: Shape, policy: &'static Policy, delay: Option<Duration>) -> Bench {
+    Bench { timed: timed(shape, Some(policy), delay), content: vec![0; BLOCKS * BLOCK] }
 }
 
 impl Bench {
-    /// Writes of one to three blocks and some that are none, the same for a seed.
+    /// Writes of one to three blocks, some that are none, and whole stripes, the same for a seed.
     fn write(&mut self, seed: u64, count: usize) {
-        let (array, mut content) = (self.array.clone(), std::mem::take(&mut self.content));
-        self.content = self.world.run(async move {
+        let (array, mut content) = (self.timed.array.clone(), std::mem::take(&mut self.content));
+        let stripe = array.geometry().stripe_bytes() as usize;
+        self.content = self.timed.world.run(async move {
             let mut rng = Rng::with_seed(seed);
             for _ in 0..count {
-                let at = rng.usize(..BLOCKS - 3) * BLOCK + if rng.u8(..5) == 0 { 512 } else { 0 };
-                let len = rng.usize(1..=3) * BLOCK - if rng.u8(..5) == 0 { 1024 } else { 0 };
+                let mut at = rng.usize(..BLOCKS - 3) * BLOCK + if rng.u8(..5) == 0 { 512 } else { 0 };
+                let mut len = rng.usize(1..=3) * BLOCK - if rng.u8(..5) == 0 { 1024 } else { 0 };
+                if rng.u8(..5) == 0 {
+                    (at, len) = (rng.usize(..content.len() / stripe) * stripe, stripe);
+                }
                 let data: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
                 content[at..at + len].copy_from_slice(&data);
                 let data = IoBuf::copy_of(&data).freeze();
@@ -81,23 +62,23 @@ impl Bench {
     }
 
     fn report(&self) -> ArrayReport {
-        let array = self.array.clone();
-        self.world.run(async move { array.report().await })
+        let array = self.timed.array.clone();
+        self.timed.world.run(async move { array.report().await })
     }
 
     fn counters(&self) -> (StatsReport, Vec<MemberStatsReport>) {
         let members = self.report().members.iter().map(|member| member.stats).collect();
-        (self.array.stats().report(), members)
+        (self.timed.array.stats().report(), members)
     }
 
     /// The members' data, without what tells arrays apart.
     fn data(&self) -> Vec<Vec<u8>> {
         let read = |member: &Arc<MemoryDevice>| {
-            let buf = smallvec![IoBuf::with_len(MEMBER_BYTES as usize)];
+            let buf = smallvec![IoBuf::with_len(TIMED_BYTES as usize)];
             let done = member.read(0, buf).try_ready().unwrap();
             done.into_one().unwrap()[1 << 20..].to_vec()
         };
-        self.members.iter().map(read).collect()
+        self.timed.members.iter().map(read).collect()
     }
 }
 
@@ -110,16 +91,16 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
             for chunk_bytes in [4096, 16384] {
                 for delay in [None, Some(WHILE)] {
                     // Whoever traces sees plans, so there are plans.
-                    let make = || bench(level, members, chunk_bytes, policy, delay);
+                    let make = || bench(Shape { level, members, chunk_bytes }, policy, delay);
                     let (mut formed, mut planned) = (make(), make());
-                    planned.array.trace_decisions(TraceFilter::default(), 1);
+                    planned.timed.array.trace_decisions(TraceFilter::default(), 1);
                     formed.write(7, 300);
                     planned.write(7, 300);
                     let what =
                         format!("{level:?}, {members} members, {}, {chunk_bytes}, {delay:?}", policy.name);
                     assert!(formed.data() == planned.data(), "{what}");
                     assert_eq!(formed.counters(), planned.counters(), "{what}");
-                    assert_eq!(formed.world.now(), planned.world.now(), "{what}");
+                    assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
                 }
             }
         }
@@ -132,9 +113,9 @@ fn the_closed_form_gives_way_to_faults() {
     // The middle one by reconstruct-write.
     for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)] {
         for delay in [None, Some(WHILE)] {
-            let mut bench = bench(level, members, 16384, POLICIES[0], delay);
+            let mut bench = bench(Shape { level, members, chunk_bytes: 16384 }, POLICIES[0], delay);
             bench.write(1, 50);
-            for faults in bench.faults.clone() {
+            for faults in bench.timed.faults.clone() {
                 faults.add(FaultRule {
                     operation: Operation::Read,
                     range_bytes: (1 << 20)..(1 << 20) + 16384,
@@ -144,7 +125,7 @@ fn the_closed_form_gives_way_to_faults() {
                 });
                 bench.write(2, 50);
             }
-            bench.faults[1].set_gone(true);
+            bench.timed.faults[1].set_gone(true);
             bench.write(3, 100);
             let in_sync = bench.report().members.iter().filter(|m| m.state == MemberState::InSync).count();
             assert_eq!(in_sync, members - 1, "the one that has gone, and nobody else, was dropped");
@@ -156,9 +137,10 @@ fn the_closed_form_gives_way_to_faults() {
 #[test]
 fn a_write_that_is_forgotten_is_written() {
     let [forgotten, awaited] = [true, false].map(|is_forgotten| {
-        let bench = bench(Level::Raid5, 5, 16384, POLICIES[0], Some(WHILE));
-        let array = bench.array.clone();
-        bench.world.run(async move {
+        let shape = Shape { level: Level::Raid5, members: 5, chunk_bytes: 16384 };
+        let bench = bench(shape, POLICIES[0], Some(WHILE));
+        let array = bench.timed.array.clone();
+        bench.timed.world.run(async move {
             // A block of every other chunk: two of the same rows in each stripe.
             for chunk in (0..24).step_by(2) {
                 let data = IoBuf::copy_of(&[chunk as u8 + 1; BLOCK]).freeze();
@@ -174,7 +156,7 @@ fn a_write_that_is_forgotten_is_written() {
         bench
     });
     assert!(forgotten.data() == awaited.data());
-    let stats = forgotten.array.stats().report();
-    assert_eq!(stats, awaited.array.stats().report());
+    let stats = forgotten.timed.array.stats().report();
+    assert_eq!(stats, awaited.timed.array.stats().report());
     assert_eq!(stats.rows_rmw, 12);
 }

@@ -213,6 +213,10 @@ impl Env for SimEnv {
         self.executor.spawn(task);
     }
 
+    fn threads(&self) -> usize {
+        1
+    }
+
     fn random_u64(&self) -> u64 {
         self.executor.with_rng(|rng| rng.u64(..))
     }

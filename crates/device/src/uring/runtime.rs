@@ -152,6 +152,10 @@ impl Env for UringEnv {
         here.unwrap_or_else(next).spawn(task);
     }
 
+    fn threads(&self) -> usize {
+        self.inboxes.len()
+    }
+
     fn random_u64(&self) -> u64 {
         fastrand::u64(..)
     }

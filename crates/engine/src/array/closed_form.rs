@@ -278,22 +278,23 @@ impl<'t> ClosedForm<'t> {
     /// Makes parity of the other columns and the new blocks, and leaves it in their place.
     fn make_parity_anew(&self, content: &mut Content, new: &[u8]) {
         let mut made: SmallVec<[IoBuf; 2]> = self.parity.iter().map(|_| IoBuf::with_len(self.len)).collect();
-        self.generate(content, new, &mut made);
+        let mut data: SmallVec<[Option<&[u8]>; 8]> = content.iter().map(|other| Some(&other[..])).collect();
+        data.insert(self.column, Some(new));
+        generate_parity(data, &mut made);
         content.clear();
         content.extend(made);
     }
+}
 
-    fn generate(&self, others: &[IoBuf], new: &[u8], parity: &mut [IoBuf]) {
-        let mut data: SmallVec<[Option<&[u8]>; 8]> = others.iter().map(|other| Some(&other[..])).collect();
-        if lives(Mutant::FormedColumnForgotten) {
-            data.last_mut().into_iter().for_each(|last| *last = None);
-        }
-        data.insert(self.column, Some(new));
-        let _part = within(Part::Parity);
-        match parity {
-            [p] => parity::p_gen(&data, p),
-            [p, q] => parity::pq_gen(&data, p, q),
-            _ => unreachable!("levels have one or two parity columns"),
-        }
+/// Makes P, or P and Q, of all data columns.
+pub(super) fn generate_parity(mut data: SmallVec<[Option<&[u8]>; 8]>, parity: &mut [IoBuf]) {
+    if lives(Mutant::FormedColumnForgotten) {
+        data.last_mut().into_iter().for_each(|last| *last = None);
+    }
+    let _part = within(Part::Parity);
+    match parity {
+        [p] => parity::p_gen(&data, p),
+        [p, q] => parity::pq_gen(&data, p, q),
+        _ => unreachable!("levels have one or two parity columns"),
     }
 }

@@ -19,6 +19,7 @@ mod recover;
 mod report;
 mod selection;
 mod wait;
+mod whole_stripe;
 mod write;
 mod zero;
 

@@ -9,6 +9,7 @@ use super::{
     Array, Shared,
     detached::Detached,
     pending_read::{PendingRead, ReadStart},
+    recover::Recovery,
 };
 use crate::{
     error::ArrayError,
@@ -19,10 +20,10 @@ use crate::{
 
 /// The part of a read that lies in one chunk.
 pub(super) struct Piece {
-    stripe: StripeIndex,
-    column: usize,
+    pub(super) stripe: StripeIndex,
+    pub(super) column: usize,
     /// In the chunk.
-    bytes: Range<usize>,
+    pub(super) bytes: Range<usize>,
 }
 
 /// One read of one member: pieces that lie side by side there.
@@ -37,15 +38,17 @@ struct MemberRead<'t> {
 }
 
 /// How far a read came at once.
-enum Progress {
+pub(super) enum Progress {
     Done(IoBuf),
     Waits(Left),
 }
 
 /// What is left of a read.
-enum Left {
+pub(super) enum Left {
     /// Its one piece was asked for.
     Piece(Piece, Arc<Member>, IoFuture<ReadDone>),
+    /// No member has its one piece; others were asked for what it is recovered from.
+    Lost(Box<Recovery>),
     /// Nothing was.
     All(IoBuf),
 }
@@ -110,7 +113,7 @@ impl Shared {
             return Ok(Progress::Waits(Left::All(buf)));
         };
         let Some(member) = self.pick_reader(&topology, &piece) else {
-            return Ok(Progress::Waits(Left::All(buf)));
+            return Ok(self.begin_recovery(&topology, piece, buf));
         };
         let mut io = member.read(self.member_offset(&piece), smallvec![buf]);
         Ok(match io.take_ready() {
@@ -131,9 +134,10 @@ impl Shared {
     ) -> Result<IoBuf, ArrayError> {
         match left {
             Left::Piece(piece, member, io) => self.take_read(&member, &piece, io.await).await,
+            Left::Lost(recovery) => self.finish_recovery(*recovery).await,
             Left::All(buf) => {
                 let pieces = self.pieces(offset_bytes, buf.len());
-                self.read_pieces(&self.topology.get(request), offset_bytes, buf, &pieces).await
+                self.read_pieces(&self.topology.get(request), buf, &pieces).await
             }
         }
     }
@@ -216,7 +220,6 @@ impl Shared {
     async fn read_pieces(
         &self,
         topology: &Topology,
-        offset_bytes: u64,
         buf: IoBuf,
         pieces: &[Piece],
     ) -> Result<IoBuf, ArrayError> {
@@ -242,8 +245,7 @@ impl Shared {
         }
         for (index, buf) in lost {
             let piece = &pieces[index];
-            let recovered = self.read_or_recover(piece, buf).await;
-            filled[index] = Some(recovered.map_err(|error| self.locate(error, offset_bytes, pieces, index))?);
+            filled[index] = Some(self.read_or_recover(piece, buf).await?);
         }
         Ok(join(filled))
     }
@@ -291,17 +293,6 @@ impl Shared {
             return self.recover_locked(piece.stripe, piece.column, piece.bytes.clone(), buf).await;
         };
         self.read_from(member, piece, buf).await
-    }
-
-    /// Names the array's byte in an error that named a stripe's.
-    fn locate(&self, error: ArrayError, offset_bytes: u64, pieces: &[Piece], index: usize) -> ArrayError {
-        match error {
-            ArrayError::Unreadable { .. } => {
-                let before: usize = pieces[..index].iter().map(|p| p.bytes.len()).sum();
-                ArrayError::Unreadable { offset_bytes: offset_bytes + before as u64 }
-            }
-            other => other,
-        }
     }
 }
 

@@ -1,15 +1,23 @@
 //! Content of one column from the others, and healing of blocks that failed to be read.
 
-use std::{ops::Range, sync::atomic::Ordering};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, ReadDone};
+use stripewise_device::{IoBuf, ReadDone, sync::Seen};
 
-use super::Shared;
+use super::{
+    Shared,
+    read::{Left, Piece, Progress},
+    wait::{Requested, are_ready},
+};
 use crate::{
     compute::WriteExtent,
     error::ArrayError,
     geometry::StripeIndex,
+    locks::KeptRows,
     meter::IoClass,
     mutants::{Mutant, lives},
     recovery::{self, Columns, Sources},
@@ -17,7 +25,60 @@ use crate::{
     topology::Topology,
 };
 
+/// A recovery whose reads are under way, with its rows.
+pub(super) struct Recovery {
+    piece: Piece,
+    into: IoBuf,
+    rows: KeptRows,
+    begun: Begun,
+}
+
+/// Reads of what a lost column is recovered from, which were asked for, and of whom.
+struct Begun {
+    topology: Arc<Topology>,
+    sources: Sources,
+    reads: Requested<ReadDone>,
+}
+
 impl Shared {
+    /// Begins to recover a piece that no member has: to its end, if nobody has its rows, and the others can be read at once.
+    pub(super) fn begin_recovery(
+        &self,
+        topology: &Seen<'_, Topology>,
+        piece: Piece,
+        mut into: IoBuf,
+    ) -> Progress {
+        let Piece { stripe, column, bytes } = &piece;
+        let Some(rows) = self.locks.try_lock(*stripe, RowSet::touching(bytes.clone())) else {
+            return Progress::Waits(Left::All(into));
+        };
+        if !self.is_trusted(*stripe) {
+            return Progress::Waits(Left::All(into));
+        }
+        let mut reads = Requested::new();
+        let Some(sources) = self.ask_others(topology, &piece, &[*column], &mut reads) else {
+            return Progress::Waits(Left::All(into));
+        };
+        if !are_ready(&reads, |done| done.result.is_ok()) {
+            let (rows, begun) = (rows.keep(), Begun { topology: topology.to_arc(), sources, reads });
+            return Progress::Waits(Left::Lost(Box::new(Recovery { piece, into, rows, begun })));
+        }
+        let mut read: SmallVec<[IoBuf; 8]> = SmallVec::new();
+        let done = reads.iter_mut().map(|io| io.take_ready().expect("all is done").into_one());
+        done.for_each(|buf| read.push(buf.expect("all could be read")));
+        self.stats.count_recovered();
+        self.solve(*column, &sources, &read, &mut into);
+        Progress::Done(into)
+    }
+
+    /// Goes on with a recovery whose reads are under way.
+    pub(super) async fn finish_recovery(&self, recovery: Recovery) -> Result<IoBuf, ArrayError> {
+        let Recovery { piece, mut into, rows, begun } = recovery;
+        let _rows = self.locks.resume(rows);
+        self.recover_piece(&piece, Some(begun), &mut into).await?;
+        Ok(into)
+    }
+
     /// Content of a column that could not be read, with its rows locked meanwhile. Gives the buffer back filled.
     pub(crate) async fn recover_locked(
         &self,
@@ -41,8 +102,19 @@ impl Shared {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        if self.is_trusted(stripe) {
-            match self.recover(stripe, column, bytes.clone(), into).await {
+        self.recover_piece(&Piece { stripe, column, bytes }, None, into).await
+    }
+
+    /// As [`Shared::recover_finely`], where the first reads may have been asked for.
+    async fn recover_piece(
+        &self,
+        piece: &Piece,
+        begun: Option<Begun>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        let Piece { stripe, column, bytes } = piece;
+        if self.is_trusted(*stripe) {
+            match self.recover_from(piece, begun, into).await {
                 Err(ArrayError::Unreadable { .. }) => {}
                 result => return result,
             }
@@ -50,8 +122,8 @@ impl Shared {
         let mut at = bytes.start;
         while at < bytes.end {
             let end = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(bytes.end);
-            self.own_or_recovered(stripe, column, at..end, &mut into[at - bytes.start..end - bytes.start])
-                .await?;
+            let block = &mut into[at - bytes.start..end - bytes.start];
+            self.own_or_recovered(*stripe, *column, at..end, block).await?;
             at = end;
         }
         Ok(())
@@ -96,19 +168,31 @@ impl Shared {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
+        self.recover_from(&Piece { stripe, column, bytes }, None, into).await
+    }
+
+    async fn recover_from(
+        &self,
+        piece: &Piece,
+        mut begun: Option<Begun>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
         self.stats.count_recovered();
-        let mut unreadable: Columns = smallvec![column];
+        let (stripe, column) = (&piece.stripe, &piece.column);
+        let mut unreadable: Columns = smallvec![*column];
         loop {
-            let topology = self.topology.load();
-            let is_readable =
-                |c: usize| !unreadable.contains(&c) && topology.reader(&self.geometry, stripe, c).is_some();
-            let Some(sources) = Sources::choose(&self.geometry, column, is_readable) else {
-                return Err(ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() });
+            let Begun { topology, sources, reads } = match begun.take() {
+                Some(begun) => begun,
+                None => {
+                    let (topology, mut reads) = (self.topology.load(), Requested::new());
+                    let sources = self.ask_others(&topology, piece, &unreadable, &mut reads);
+                    let sources = sources.ok_or_else(|| self.unreadable(piece))?;
+                    Begun { topology, sources, reads }
+                }
             };
-            match self.read_columns(&topology, stripe, &sources.read, &bytes).await {
+            match self.take_columns(&topology, *stripe, &sources.read, reads).await {
                 Ok(read) => {
-                    let read: SmallVec<[&[u8]; 8]> = read.iter().map(|buf| &**buf).collect();
-                    recovery::solve(&self.geometry, column, &sources, &read, into);
+                    self.solve(*column, &sources, &read, into);
                     return Ok(());
                 }
                 Err(failed) => unreadable.extend(failed),
@@ -116,36 +200,65 @@ impl Shared {
         }
     }
 
-    /// Reads the same bytes of several columns at once; else names the columns that failed.
-    async fn read_columns(
+    /// Asks the others for what a piece is recovered from, all at once; who they are, unless too many are lost.
+    fn ask_others(
+        &self,
+        topology: &Topology,
+        piece: &Piece,
+        unreadable: &[usize],
+        reads: &mut Requested<ReadDone>,
+    ) -> Option<Sources> {
+        let Piece { stripe, column, bytes } = piece;
+        let reader = |column| topology.reader(&self.geometry, *stripe, column);
+        let is_readable = |column: usize| !unreadable.contains(&column) && reader(column).is_some();
+        let sources = Sources::choose(&self.geometry, *column, is_readable)?;
+        let start = self.geometry.chunk_start(*stripe) + bytes.start as u64;
+        for column in &sources.read {
+            let member = reader(*column).expect("sources are readable");
+            reads.push(member.read_as(IoClass::Other, start, smallvec![IoBuf::with_len(bytes.len())]));
+        }
+        Some(sources)
+    }
+
+    /// A piece that is lost: where in the array, or for parity in which stripe.
+    fn unreadable(&self, piece: &Piece) -> ArrayError {
+        let geometry = &self.geometry;
+        let in_stripe = match piece.column {
+            column if column < geometry.data_columns() => column * geometry.chunk_bytes() + piece.bytes.start,
+            _ if geometry.has_parity() => 0,
+            _ => piece.bytes.start,
+        };
+        ArrayError::Unreadable { offset_bytes: piece.stripe.0 * geometry.stripe_bytes() + in_stripe as u64 }
+    }
+
+    /// Waits for what was asked of several columns; else names those that failed.
+    async fn take_columns(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
         columns: &[usize],
-        bytes: &Range<usize>,
+        reads: Requested<ReadDone>,
     ) -> Result<SmallVec<[IoBuf; 8]>, Columns> {
-        let start = self.geometry.chunk_start(stripe) + bytes.start as u64;
-        let reads: SmallVec<[(usize, IoFuture<ReadDone>); 8]> = columns
-            .iter()
-            .map(|column| {
-                let member = topology.reader(&self.geometry, stripe, *column).expect("sources are readable");
-                (*column, member.read_as(IoClass::Other, start, smallvec![IoBuf::with_len(bytes.len())]))
-            })
-            .collect();
         let mut bufs = SmallVec::new();
         let mut failed = Columns::new();
-        for (column, read) in reads {
+        for (column, read) in columns.iter().zip(reads) {
             match read.await.into_one() {
                 Ok(buf) => bufs.push(buf),
                 Err(error) => {
                     let member =
-                        topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
-                    self.note_read_error(&member, stripe, column, error).await;
-                    failed.push(column);
+                        topology.reader(&self.geometry, stripe, *column).expect("it was just read").clone();
+                    self.note_read_error(&member, stripe, *column, error).await;
+                    failed.push(*column);
                 }
             }
         }
         if failed.is_empty() { Ok(bufs) } else { Err(failed) }
+    }
+
+    /// Computes a column from what was read.
+    fn solve(&self, column: usize, sources: &Sources, read: &[IoBuf], into: &mut [u8]) {
+        let read: SmallVec<[&[u8]; 8]> = read.iter().map(|buf| &**buf).collect();
+        recovery::solve(&self.geometry, column, sources, &read, into);
     }
 
     /// Heals every block noted: recovers its chunk and writes it back, so that the member can remap the sector.

@@ -287,6 +287,10 @@ impl Shared {
         }
         let selection = &**self.selection.get(request).value();
         let mut writes = Writes::default();
+        if let Some(columns) = self.whole_stripe(&topology, &write.span) {
+            self.request_whole_stripe(columns, write, &mut writes);
+            return self.end_at_once(request, topology, guards, &mut writes);
+        }
         if let Some(form) = self.closed_form(&topology, selection, &write.span) {
             let mut requested = Requested::new();
             form.ask(&mut requested);

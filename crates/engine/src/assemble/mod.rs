@@ -214,7 +214,7 @@ async fn open(
         uuid: superblock.array_uuid,
         name: superblock.name,
         topology: Replaced::new(requests.clone(), Arc::new(loaded.topology)),
-        locks: RowLocks::new(locking.stripe_locks, gathers),
+        locks: RowLocks::new(locking.stripe_locks, env.threads(), gathers),
         intent: loaded.intent,
         bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
         ledger: AsyncMutex::new(loaded.ledger),

@@ -10,6 +10,7 @@ mod stripe;
 
 use std::{
     future::Future,
+    ops::RangeInclusive,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
@@ -24,8 +25,11 @@ use stripewise_device::{
 
 use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
 
-/// Buckets of the table: enough that two of the requests in flight rarely share one.
-const BUCKETS_DEFAULT: usize = 1024;
+/// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, and no more, as a bucket
+/// that was not looked at for long is not in the cache.
+const BUCKETS_PER_THREAD: usize = 64;
+/// The least, as many as ScalaRAID's, and the most.
+const BUCKETS: RangeInclusive<usize> = 128..=1024;
 
 /// The table of locked rows.
 pub(crate) struct RowLocks {
@@ -133,17 +137,18 @@ pub(crate) enum Entry<'a> {
 
 impl Default for RowLocks {
     fn default() -> Self {
-        Self::with_buckets(BUCKETS_DEFAULT)
+        Self::with_buckets(*BUCKETS.start())
     }
 }
 
 impl RowLocks {
-    pub(crate) fn new(locks: StripeLocks, gathers: Option<usize>) -> Self {
-        let table = match locks {
-            StripeLocks::Few(count) => Self::with_buckets(count as usize),
-            StripeLocks::PerBucket => Self::default(),
+    /// A table for so many threads.
+    pub(crate) fn new(locks: StripeLocks, threads: usize, gathers: Option<usize>) -> Self {
+        let buckets = match locks {
+            StripeLocks::Few(count) => count as usize,
+            StripeLocks::PerBucket => (BUCKETS_PER_THREAD * threads).clamp(*BUCKETS.start(), *BUCKETS.end()),
         };
-        Self { gathers, ..table }
+        Self { gathers, ..Self::with_buckets(buckets) }
     }
 
     /// A table with the given number of buckets (rounded up to a power of two), that gathers nothing.
@@ -155,6 +160,15 @@ impl RowLocks {
     /// Locks rows of a stripe. Dropping the guard unlocks them.
     pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_> {
         self.lock_wanted(Wanted { stripe, rows, parts: 0, end: None, ticket: None })
+    }
+
+    /// Locks rows of a stripe, if nobody has them or waits for them.
+    pub(crate) fn try_lock(&self, stripe: StripeIndex, rows: RowSet) -> Option<RowGuard<'_>> {
+        let _part = within(parts::Part::StripeLock);
+        let stripe = StripeIndex(mutants::lock_key(stripe.0));
+        let wanted = Wanted { stripe, rows, parts: 0, end: None, ticket: None };
+        let claim = self.bucket(stripe).lock().active(stripe).take(&wanted)?;
+        Some(RowGuard { locks: self, claim })
     }
 
     /// As [`RowLocks::lock`], for a write.

@@ -1,27 +1,22 @@
 //! A client: one of a thread's operations under way, over and over.
 //!
 //! Members in memory are done at once, so that an operation that waits for nobody ends in the call that began it. With
-//! several under way, a thread's clients take turns: each asks for its next operation, lets the others run, and has it done
-//! when its turn comes. The time of an operation is from asking to its end, as a queue of that depth has it; a client that
-//! must wait for rows or a region leaves the thread to the others.
+//! several under way, a thread's clients take turns (`round`): each asks for its next operation, lets the others run, and has
+//! it done when its turn comes. The time of an operation is from asking to its end, as a queue of that depth has it; a client
+//! that must wait for rows or a region leaves the thread to the others.
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    time::{Duration, Instant},
-};
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Instant};
 
 use fastrand::Rng;
 use stripewise_device::{
     IoBuf, SharedBuf, WriteFlags,
     parts::{Part, within},
-    sync::yield_now,
 };
 use stripewise_engine::Array;
 
 use super::{
     case::Work,
-    gate::Gate,
+    round::Baton,
     turn::{BATCH, Latencies, Turn},
 };
 
@@ -61,30 +56,27 @@ impl Client {
         Self { turn, array, rng, source, latencies, bytes, slot, first: places * worker as u64, places }
     }
 
-    /// Runs for the length of the turn once all are at the gate: how many operations in how long.
-    pub(super) async fn run(mut self, gate: &Gate) -> (u64, Duration) {
-        gate.pass().await;
-        let batch = BATCH.div_ceil(self.turn.queue);
-        let (mut done, mut block, start) = (0, IoBuf::with_len(self.bytes), Instant::now());
-        while start.elapsed() < self.turn.length {
-            for _ in 0..batch {
-                let begun = self.turn.latency.then(Instant::now);
-                block = if self.turn.queue > 1 {
-                    yield_now().await;
-                    in_parts(self.operation(done, block)).await
-                } else {
-                    // Who waits for rows is found at the rest.
-                    let _part = within(Part::Rest);
-                    self.operation(done, block).await
-                };
-                if let Some(begun) = begun {
-                    let took = begun.elapsed().as_nanos() as u64;
-                    self.latencies.lock().saturating_record(took);
-                }
+    /// Operation after operation, until the baton says that it is over: how many.
+    pub(super) async fn run(mut self, baton: Arc<Baton>) -> u64 {
+        // Alone, it need not let anybody have a turn after each.
+        let at_once = if self.turn.queue > 1 { 1 } else { BATCH };
+        let (mut done, mut block) = (0, IoBuf::with_len(self.bytes));
+        let mut asked = self.turn.latency.then(Instant::now);
+        while baton.pass().await {
+            for _ in 0..at_once {
+                block = in_parts(self.operation(done, block)).await;
+                asked = asked.map(|asked| self.note(asked));
                 done += 1;
             }
         }
-        (done, start.elapsed())
+        done
+    }
+
+    /// Notes what an operation took that was asked for then; the next one is asked for right away.
+    fn note(&self, asked: Instant) -> Instant {
+        let now = Instant::now();
+        self.latencies.lock().saturating_record((now - asked).as_nanos() as u64);
+        now
     }
 
     async fn operation(&mut self, done: u64, block: IoBuf) -> IoBuf {

@@ -16,6 +16,7 @@ pub mod memory;
 mod options;
 pub mod page;
 mod parts;
+mod round;
 mod turn;
 
 use std::io;

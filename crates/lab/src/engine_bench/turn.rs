@@ -17,6 +17,7 @@ use super::{
     client::{Client, Seat},
     gate::Gate,
     parts::{Sampler, Shares},
+    round,
 };
 
 /// Operations of a thread between two looks at the clock.
@@ -76,28 +77,28 @@ pub(super) fn engine_turn(turn: &Turn, runtime: &Runtime, array: &Array, sources
     let mut latencies: Vec<Latencies> = Vec::new();
     for (worker, source) in sources.iter().enumerate() {
         let of_worker = Latencies::new(Mutex::new(histogram()));
-        for slot in 0..turn.queue {
+        let client = |slot| {
             let seat = Seat { worker, workers, slot };
-            let client = Client::new(*turn, array.clone(), seat, source.clone(), of_worker.clone());
-            // A thread is looked at once, whoever runs on it.
-            let watch = sampler.as_ref().filter(|_| slot == 0).map(Sampler::watch);
-            let (sender, gate) = (sender.clone(), gate.clone());
-            let task = Box::pin(async move {
-                watch.inspect(|watch| watch.this_thread());
-                let _ = sender.send(client.run(&gate).await);
-            });
-            runtime.spawn_on(worker, task);
-        }
+            Client::new(*turn, array.clone(), seat, source.clone(), of_worker.clone())
+        };
+        let clients = (0..turn.queue).map(client).collect();
+        let watch = sampler.as_ref().map(Sampler::watch);
+        let (sender, gate, length) = (sender.clone(), gate.clone(), turn.length);
+        let task = Box::pin(async move {
+            watch.inspect(|watch| watch.this_thread());
+            let _ = sender.send(round::run(clients, &gate, length).await);
+        });
+        runtime.spawn_on(worker, task);
         latencies.push(of_worker);
     }
     drop(sender);
-    gate.wait_for(workers * turn.queue);
+    gate.wait_for(workers);
     let cpu_before = own_processor_time();
     gate.open();
     let (mut done, mut per_s) = (0, 0.0);
-    for (client_done, elapsed) in receiver {
-        done += client_done;
-        per_s += client_done as f64 / elapsed.as_secs_f64();
+    for (of_worker, elapsed) in receiver {
+        done += of_worker;
+        per_s += of_worker as f64 / elapsed.as_secs_f64();
     }
     let cpu_ns = (own_processor_time() - cpu_before).as_nanos() as f64 / done as f64;
     let parts = sampler.map(Sampler::stop).unwrap_or_default();

@@ -40,6 +40,10 @@ impl Env for Spread {
         self.runtime.spawn_on(self.next.fetch_add(1, Ordering::Relaxed), task);
     }
 
+    fn threads(&self) -> usize {
+        self.env.threads()
+    }
+
     fn random_u64(&self) -> u64 {
         self.env.random_u64()
     }

@@ -1,0 +1,122 @@
+//! Reads of what no member has: recovered from the others, at once where these are, and with their rows locked meanwhile.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::{pin::pin, time::Duration};
+
+use common::{
+    DATA_OFFSET, Shape,
+    faulty::latent_error,
+    timed::{Timed, WHILE, timed},
+};
+use fastrand::Rng;
+use futures_util::future::select;
+use stripewise_device::{IoBuf, WriteFlags};
+use stripewise_engine::{ArrayError, StatsReport, geometry::Level};
+
+const CHUNK: usize = 16384;
+const BLOCK: usize = 4096;
+/// Of the array, that are looked at.
+const BYTES: usize = 20 * CHUNK;
+
+/// An array with content, and that; the members named are lost.
+fn degraded(level: Level, members: usize, lost: &[usize], delay: Option<Duration>) -> (Timed, Vec<u8>) {
+    let timed = timed(Shape { level, members, chunk_bytes: CHUNK as u32 }, None, delay);
+    let mut content = vec![0; BYTES];
+    Rng::with_seed(5).fill(&mut content);
+    let (array, data) = (timed.array.clone(), IoBuf::copy_of(&content).freeze());
+    timed.world.run(async move { array.write(0, data, WriteFlags::default()).await }).unwrap();
+    for member in lost {
+        timed.faults[*member].set_gone(true);
+        // Found by a write.
+        assert_eq!(write(&timed, 0, &content), Ok(()));
+    }
+    (timed, content)
+}
+
+fn write(timed: &Timed, at: usize, data: &[u8]) -> Result<(), String> {
+    let (array, data) = (timed.array.clone(), IoBuf::copy_of(data).freeze());
+    let written = timed.world.run(async move { array.write(at as u64, data, WriteFlags::default()).await });
+    written.map_err(|error| error.to_string())
+}
+
+fn read(timed: &Timed, at: usize, len: usize) -> Result<Vec<u8>, ArrayError> {
+    let array = timed.array.clone();
+    let read = timed.world.run(async move { array.read(at as u64, IoBuf::with_len(len)).await });
+    read.map(|buf| buf.to_vec())
+}
+
+/// All of it in pieces of many sizes that lie in one chunk each; what was counted.
+fn read_all(timed: &Timed, content: &[u8]) -> StatsReport {
+    let mut rng = Rng::with_seed(9);
+    for chunk in 0..BYTES / CHUNK {
+        for _ in 0..8 {
+            let (start, end) = (rng.usize(..CHUNK / 512), rng.usize(1..=CHUNK / 512));
+            let (start, end) =
+                (start.min(end - 1) * 512 + chunk * CHUNK, end.max(start + 1) * 512 + chunk * CHUNK);
+            assert!(read(timed, start, end - start).unwrap() == content[start..end], "{start}..{end}");
+        }
+    }
+    timed.array.stats().report()
+}
+
+#[test]
+fn what_no_member_has_is_recovered_the_same_at_once_and_later() {
+    let shapes: [(Level, usize, &[usize]); 5] = [
+        (Level::Raid4, 5, &[1]),
+        (Level::Raid5, 3, &[0]),
+        (Level::Raid5, 5, &[2]),
+        (Level::Raid6, 6, &[3]),
+        (Level::Raid6, 6, &[1, 4]),
+    ];
+    for (level, members, lost) in shapes {
+        let counted = [None, Some(WHILE)].map(|delay| {
+            let (timed, content) = degraded(level, members, lost, delay);
+            read_all(&timed, &content)
+        });
+        assert_eq!(counted[0], counted[1], "{level:?}, {lost:?}");
+        assert!(counted[0].recovered_reads > 10, "{level:?}, {lost:?}");
+    }
+}
+
+/// What cannot be recovered is named to the block, and what lies beside it is not lost with it.
+#[test]
+fn a_bad_block_of_another_member_costs_its_row_and_no_more() {
+    for delay in [None, Some(WHILE)] {
+        // At level 4 the columns are the members.
+        let (timed, content) = degraded(Level::Raid4, 5, &[1], delay);
+        let bad = DATA_OFFSET + BLOCK as u64;
+        timed.faults[3].add(latent_error(bad..bad + 512));
+        let lost = CHUNK + BLOCK;
+        for (start, len) in [(lost, BLOCK), (CHUNK, CHUNK), (0, 4 * CHUNK)] {
+            let Err(ArrayError::Unreadable { offset_bytes }) = read(&timed, start, len) else {
+                panic!("{start}, {len}: there is nothing to recover it from");
+            };
+            assert_eq!(offset_bytes, lost as u64, "{start}, {len}");
+        }
+        for block in [0, 2, 3].map(|block| CHUNK + block * BLOCK) {
+            assert!(read(&timed, block, BLOCK).unwrap() == content[block..block + BLOCK]);
+        }
+        // Written, it is there again.
+        assert_eq!(write(&timed, 0, &content[..4 * CHUNK]), Ok(()));
+        assert!(read(&timed, CHUNK, CHUNK).unwrap() == content[CHUNK..2 * CHUNK]);
+    }
+}
+
+/// A read that is forgotten while the others are read leaves its rows to the next.
+#[test]
+fn a_read_that_is_forgotten_leaves_no_rows_locked() {
+    let (timed, content) = degraded(Level::Raid5, 5, &[2], Some(WHILE));
+    let (array, env) = (timed.array.clone(), timed.world.env());
+    timed.world.run(async move {
+        for chunk in 0..BYTES / CHUNK {
+            let read = pin!(array.read((chunk * CHUNK) as u64, IoBuf::with_len(BLOCK)));
+            let _ = select(read, env.sleep(WHILE / 2)).await;
+        }
+    });
+    assert_eq!(write(&timed, 0, &content), Ok(()));
+    let array = timed.array.clone();
+    timed.world.run(async move { array.stop().await }).unwrap();
+}
