@@ -70,11 +70,12 @@ impl Array {
     /// [`ArrayError::Unreadable`] names the first byte that neither its member nor redundancy could deliver.
     pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
         let request = self.shared.requests.enter();
-        match self.shared.begin_read(&request, offset_bytes, buf)? {
-            Progress::Done(buf) => Ok(buf),
-            // Boxed: a future is as large as all it may come to, and is moved as a whole before it begins.
-            Progress::Waits(left) => Box::pin(self.shared.finish_read(&request, offset_bytes, left)).await,
-        }
+        let left = match self.shared.begin_read(&request, offset_bytes, buf)? {
+            Progress::Done(buf) => return Ok(buf),
+            Progress::Waits(left) => left,
+        };
+        // Boxed: a future is as large as all it may come to, and is moved as a whole before it begins.
+        Box::pin(self.shared.finish_read(&request, offset_bytes, left)).await
     }
 }
 

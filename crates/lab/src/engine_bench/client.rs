@@ -5,7 +5,7 @@
 //! it done when its turn comes. The time of an operation is from asking to its end, as a queue of that depth has it; a client
 //! that must wait for rows or a region leaves the thread to the others.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, time::Instant};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Context, time::Instant};
 
 use fastrand::Rng;
 use stripewise_device::{
@@ -64,7 +64,15 @@ impl Client {
         let mut asked = self.turn.latency.then(Instant::now);
         while baton.pass().await {
             for _ in 0..at_once {
-                block = in_parts(self.operation(done, block)).await;
+                block = {
+                    let mut operation = pin!(self.operation(done, block));
+                    // The thread is within an operation while this one runs, and not while it waits: others run then.
+                    let run = |context: &mut Context<'_>| {
+                        let _part = within(Part::Rest);
+                        operation.as_mut().poll(context)
+                    };
+                    poll_fn(run).await
+                };
                 asked = asked.map(|asked| self.note(asked));
                 done += 1;
             }
@@ -103,16 +111,6 @@ impl Client {
         let place = if sequential { self.first + index % self.places.max(1) } else { self.rng.u64(..all) };
         place * self.bytes as u64
     }
-}
-
-/// The thread is within an operation while this one runs, and not while it waits: others run then.
-async fn in_parts<T>(operation: impl Future<Output = T>) -> T {
-    let mut operation = pin!(operation);
-    poll_fn(|context| {
-        let _part = within(Part::Rest);
-        operation.as_mut().poll(context)
-    })
-    .await
 }
 
 /// The data of a thread's clients.
