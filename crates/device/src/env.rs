@@ -36,7 +36,7 @@ pub trait Env: Send + Sync + 'static {
     /// caller does, if that is a worker: an io_uring request is asked after by the worker that made it.
     fn spawn(&self, task: BoxFuture<()>);
 
-    /// How many threads its tasks run on: what they share is made as large as so many need.
+    /// How many worker threads run its tasks; tables that they share are sized by it.
     fn threads(&self) -> usize;
 
     /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.

@@ -7,9 +7,10 @@
 use stripewise_device::sync::seam::{
     Mutex, RwLock,
     atomic::{AtomicU32, Ordering},
+    spin,
 };
 
-/// How the counters of the bitmap's regions are guarded.
+/// How the counters of the bitmap's regions are guarded. Locks are spin locks, as the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CounterLocks {
     /// One lock for all of them, as md has.
@@ -83,12 +84,12 @@ impl Words {
         match &self.guards {
             Guards::Atomic => change(word),
             Guards::Global(lock) => {
-                let _alone = lock.lock();
+                let _alone = spin(lock);
                 change(word)
             }
             Guards::PerCounter { bitmap, counters } => {
                 let _with_writers = bitmap.read();
-                let _alone = counters[index].lock();
+                let _alone = spin(&counters[index]);
                 change(word)
             }
         }
@@ -100,7 +101,7 @@ impl Words {
         match &self.guards {
             Guards::Atomic => change(word),
             Guards::Global(lock) => {
-                let _alone = lock.lock();
+                let _alone = spin(lock);
                 change(word)
             }
             Guards::PerCounter { bitmap, .. } => {

@@ -32,10 +32,14 @@ pub enum Mutant {
     FormedParityNotUpdated,
     /// A read-modify-write in closed form updates Q with the coefficient of a neighbour.
     FormedWrongQCoefficient,
-    /// Parity that is made in closed form, of whole stripes or by reconstruct-write, leaves out the last column.
+    /// A reconstruct-write in closed form makes parity without the last of the other columns.
     FormedColumnForgotten,
-    /// Writes in closed form, whole stripes among them, with FUA are sent without.
+    /// Writes in closed form with FUA are sent without.
     FormedFuaForgotten,
+    /// Parity of a whole stripe that needs no plan leaves out the last column.
+    WholeStripeColumnForgotten,
+    /// Whole stripes that need no plan are sent without FUA.
+    WholeStripeFuaForgotten,
     /// Parity that a crash left wrong is modified in place.
     StaleParityTrusted,
     /// Zeroed stripes leave parity as it was.
@@ -90,7 +94,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -106,6 +110,8 @@ impl Mutant {
         Self::FormedWrongQCoefficient,
         Self::FormedColumnForgotten,
         Self::FormedFuaForgotten,
+        Self::WholeStripeColumnForgotten,
+        Self::WholeStripeFuaForgotten,
         Self::StaleParityTrusted,
         Self::ZeroSkipsParity,
         Self::AcknowledgeBeforeFua,
@@ -162,6 +168,8 @@ pub(crate) fn one_of_plans_lives() -> bool {
                 | Mutant::FormedWrongQCoefficient
                 | Mutant::FormedColumnForgotten
                 | Mutant::FormedFuaForgotten
+                | Mutant::WholeStripeColumnForgotten
+                | Mutant::WholeStripeFuaForgotten
         )
     })
 }

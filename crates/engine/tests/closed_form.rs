@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     Shape,
-    timed::{TIMED_BYTES, Timed, WHILE, timed},
+    timed::{How, TIMED_BYTES, Timed, WHILE, timed},
 };
 use fastrand::Rng;
 use smallvec::smallvec;
@@ -18,9 +18,8 @@ use stripewise_device::{
     wrap::{FaultRule, Operation},
 };
 use stripewise_engine::{
-    ArrayReport, MemberState, MemberStatsReport, StatsReport, TraceFilter,
-    geometry::Level,
-    plan::selection::{POLICIES, Policy},
+    ArrayReport, MemberState, MemberStatsReport, StatsReport, TraceFilter, geometry::Level, locking::PRESETS,
+    plan::selection::POLICIES,
 };
 
 const BLOCK: usize = 4096;
@@ -32,9 +31,8 @@ struct Bench {
     content: Vec<u8>,
 }
 
-/// Members that are done at once, or after a while.
-fn bench(shape: Shape, policy: &'static Policy, delay: Option<Duration>) -> Bench {
-    Bench { timed: timed(shape, Some(policy), delay), content: vec![0; BLOCKS * BLOCK] }
+fn bench(how: How) -> Bench {
+    Bench { timed: timed(how), content: vec![0; BLOCKS * BLOCK] }
 }
 
 impl Bench {
@@ -86,18 +84,19 @@ impl Bench {
 fn the_closed_form_leaves_and_counts_what_the_plan_does() {
     let shapes =
         [(Level::Raid4, 5), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)];
+    let mut presets = PRESETS.iter().cycle();
     for (level, members) in shapes {
         for policy in POLICIES {
             for chunk_bytes in [4096, 16384] {
                 for delay in [None, Some(WHILE)] {
                     // Whoever traces sees plans, so there are plans.
-                    let make = || bench(Shape { level, members, chunk_bytes }, policy, delay);
-                    let (mut formed, mut planned) = (make(), make());
+                    let (shape, preset) = (Shape { level, members, chunk_bytes }, presets.next().unwrap());
+                    let how = How { shape, preset, policy: Some(policy), delay };
+                    let (mut formed, mut planned) = (bench(how), bench(how));
                     planned.timed.array.trace_decisions(TraceFilter::default(), 1);
                     formed.write(7, 300);
                     planned.write(7, 300);
-                    let what =
-                        format!("{level:?}, {members} members, {}, {chunk_bytes}, {delay:?}", policy.name);
+                    let what = format!("{shape:?}, {}, {}, {delay:?}", preset.name, policy.name);
                     assert!(formed.data() == planned.data(), "{what}");
                     assert_eq!(formed.counters(), planned.counters(), "{what}");
                     assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
@@ -113,7 +112,9 @@ fn the_closed_form_gives_way_to_faults() {
     // The middle one by reconstruct-write.
     for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)] {
         for delay in [None, Some(WHILE)] {
-            let mut bench = bench(Shape { level, members, chunk_bytes: 16384 }, POLICIES[0], delay);
+            let shape = Shape { level, members, chunk_bytes: 16384 };
+            let how = How { shape, preset: &PRESETS[0], policy: Some(POLICIES[0]), delay };
+            let mut bench = bench(how);
             bench.write(1, 50);
             for faults in bench.timed.faults.clone() {
                 faults.add(FaultRule {
@@ -138,7 +139,8 @@ fn the_closed_form_gives_way_to_faults() {
 fn a_write_that_is_forgotten_is_written() {
     let [forgotten, awaited] = [true, false].map(|is_forgotten| {
         let shape = Shape { level: Level::Raid5, members: 5, chunk_bytes: 16384 };
-        let bench = bench(shape, POLICIES[0], Some(WHILE));
+        let how = How { shape, preset: &PRESETS[0], policy: Some(POLICIES[0]), delay: Some(WHILE) };
+        let bench = bench(how);
         let array = bench.timed.array.clone();
         bench.timed.world.run(async move {
             // A block of every other chunk: two of the same rows in each stripe.

@@ -4,17 +4,17 @@
 
 mod common;
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
 
 use common::{
     DATA_OFFSET, Shape,
     faulty::latent_error,
-    timed::{Timed, WHILE, timed},
+    timed::{How, Timed, WHILE, timed},
 };
 use fastrand::Rng;
 use futures_util::future::select;
 use stripewise_device::{IoBuf, WriteFlags};
-use stripewise_engine::{ArrayError, StatsReport, geometry::Level};
+use stripewise_engine::{ArrayError, StatsReport, geometry::Level, locking::PRESETS};
 
 const CHUNK: usize = 16384;
 const BLOCK: usize = 4096;
@@ -22,8 +22,8 @@ const BLOCK: usize = 4096;
 const BYTES: usize = 20 * CHUNK;
 
 /// An array with content, and that; the members named are lost.
-fn degraded(level: Level, members: usize, lost: &[usize], delay: Option<Duration>) -> (Timed, Vec<u8>) {
-    let timed = timed(Shape { level, members, chunk_bytes: CHUNK as u32 }, None, delay);
+fn degraded(how: How, lost: &[usize]) -> (Timed, Vec<u8>) {
+    let timed = timed(how);
     let mut content = vec![0; BYTES];
     Rng::with_seed(5).fill(&mut content);
     let (array, data) = (timed.array.clone(), IoBuf::copy_of(&content).freeze());
@@ -34,6 +34,13 @@ fn degraded(level: Level, members: usize, lost: &[usize], delay: Option<Duration
         assert_eq!(write(&timed, 0, &content), Ok(()));
     }
     (timed, content)
+}
+
+/// With every preset, members that are done at once, and such that are not.
+fn ways(level: Level, members: usize) -> impl Iterator<Item = [How; 2]> {
+    let shape = Shape { level, members, chunk_bytes: CHUNK as u32 };
+    let of = move |preset| [None, Some(WHILE)].map(|delay| How { shape, preset, policy: None, delay });
+    PRESETS.iter().map(of)
 }
 
 fn write(timed: &Timed, at: usize, data: &[u8]) -> Result<(), String> {
@@ -72,21 +79,23 @@ fn what_no_member_has_is_recovered_the_same_at_once_and_later() {
         (Level::Raid6, 6, &[1, 4]),
     ];
     for (level, members, lost) in shapes {
-        let counted = [None, Some(WHILE)].map(|delay| {
-            let (timed, content) = degraded(level, members, lost, delay);
-            read_all(&timed, &content)
-        });
-        assert_eq!(counted[0], counted[1], "{level:?}, {lost:?}");
-        assert!(counted[0].recovered_reads > 10, "{level:?}, {lost:?}");
+        for how in ways(level, members) {
+            let counted = how.map(|how| {
+                let (timed, content) = degraded(how, lost);
+                read_all(&timed, &content)
+            });
+            assert_eq!(counted[0], counted[1], "{level:?}, {lost:?}");
+            assert!(counted[0].recovered_reads > 10, "{level:?}, {lost:?}");
+        }
     }
 }
 
 /// What cannot be recovered is named to the block, and what lies beside it is not lost with it.
 #[test]
 fn a_bad_block_of_another_member_costs_its_row_and_no_more() {
-    for delay in [None, Some(WHILE)] {
+    for how in ways(Level::Raid4, 5).flatten() {
         // At level 4 the columns are the members.
-        let (timed, content) = degraded(Level::Raid4, 5, &[1], delay);
+        let (timed, content) = degraded(how, &[1]);
         let bad = DATA_OFFSET + BLOCK as u64;
         timed.faults[3].add(latent_error(bad..bad + 512));
         let lost = CHUNK + BLOCK;
@@ -105,10 +114,25 @@ fn a_bad_block_of_another_member_costs_its_row_and_no_more() {
     }
 }
 
+/// Two pieces of a read are lost for good, of which the later one has no member at all.
+#[test]
+fn the_first_byte_that_is_lost_is_named() {
+    for how in ways(Level::Raid4, 5).flatten() {
+        let (timed, _) = degraded(how, &[1]);
+        let bad = DATA_OFFSET + BLOCK as u64;
+        timed.faults[0].add(latent_error(bad..bad + 512));
+        let Err(ArrayError::Unreadable { offset_bytes }) = read(&timed, 0, 4 * CHUNK) else {
+            panic!("there is nothing to recover it from");
+        };
+        assert_eq!(offset_bytes, BLOCK as u64);
+    }
+}
+
 /// A read that is forgotten while the others are read leaves its rows to the next.
 #[test]
 fn a_read_that_is_forgotten_leaves_no_rows_locked() {
-    let (timed, content) = degraded(Level::Raid5, 5, &[2], Some(WHILE));
+    let [_, later] = ways(Level::Raid5, 5).next().unwrap();
+    let (timed, content) = degraded(later, &[2]);
     let (array, env) = (timed.array.clone(), timed.world.env());
     timed.world.run(async move {
         for chunk in 0..BYTES / CHUNK {

@@ -17,7 +17,9 @@ use stripewise_device::{
     file::{FileDevice, FileOptions},
     uring::{Runtime, RuntimeOptions},
 };
-use stripewise_engine::{Array, AssembleOptions, CreateOptions, JobKind, assemble, geometry::Level};
+use stripewise_engine::{
+    Array, AssembleOptions, CreateOptions, JobKind, assemble, geometry::Level, locking::Preset,
+};
 
 const MEMBER_BYTES: u64 = 40 << 20;
 /// Data compared: enough to cover every rotation of the layouts many times.
@@ -62,12 +64,13 @@ const CHECK: &str = "echo check > /sys/block/md0/md/sync_action\n\
     test \"$(cat /sys/block/md0/md/mismatch_cnt)\" = 0\n";
 
 /// Ours, to the kernel and back.
-fn to_the_kernel_and_back(level: Level, count: usize, lost: usize) {
+fn to_the_kernel_and_back(level: Level, count: usize, lost: usize, preset: &str) {
     let scratch = Scratch::new(&format!("ours-{}-{lost}", level.number()));
     let members: Vec<PathBuf> = (0..count).map(|i| scratch.member(&format!("m{i}"), MEMBER_BYTES)).collect();
     let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
     let mut options = CreateOptions::new("host:interop", level, open(&members));
     options.assume_clean = true;
+    options.preset = Preset::named(preset).unwrap();
     let env = runtime.env();
     let array = runtime.block_on(async move { Array::create(env, options).await }).unwrap();
     let data = pattern(DATA_BYTES);
@@ -163,18 +166,18 @@ fn from_the_kernel_and_back(level: Level, count: usize, bitmap: bool, lost: usiz
 #[test]
 fn arrays_of_ours_run_under_the_kernel_and_come_back() {
     if guest_is_here() {
-        to_the_kernel_and_back(Level::Raid4, 4, 0);
-        to_the_kernel_and_back(Level::Raid5, 5, 0);
-        to_the_kernel_and_back(Level::Raid6, 6, 0);
+        to_the_kernel_and_back(Level::Raid4, 4, 0, "default");
+        to_the_kernel_and_back(Level::Raid5, 5, 0, "scala");
+        to_the_kernel_and_back(Level::Raid6, 6, 0, "hemi");
     }
 }
 
 #[test]
 fn degraded_arrays_of_ours_run_under_the_kernel_and_come_back() {
     if guest_is_here() {
-        to_the_kernel_and_back(Level::Raid4, 4, 1);
-        to_the_kernel_and_back(Level::Raid5, 5, 1);
-        to_the_kernel_and_back(Level::Raid6, 6, 2);
+        to_the_kernel_and_back(Level::Raid4, 4, 1, "scala");
+        to_the_kernel_and_back(Level::Raid5, 5, 1, "orig");
+        to_the_kernel_and_back(Level::Raid6, 6, 2, "default");
     }
 }
 

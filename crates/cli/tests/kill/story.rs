@@ -12,9 +12,11 @@ use rustix::process::Signal;
 use stripewise::{
     Device,
     format::{
+        extension::MapKind,
         md::{Features, SUPERBLOCK_SECTOR, Superblock},
         media::{BLOCK_LEN, SECTOR_BYTES},
     },
+    locking::{PRESETS, Preset},
 };
 
 use crate::{
@@ -59,6 +61,7 @@ impl AddAssign for Figures {
 pub(crate) struct Story {
     sandbox: Sandbox,
     level: i32,
+    preset: &'static Preset,
     count: usize,
     /// By role; the lost one is left out until another takes its place.
     members: Vec<String>,
@@ -76,13 +79,16 @@ pub(crate) struct Story {
 impl Story {
     pub(crate) fn begin(level: i32, count: usize) -> Self {
         let seed = fastrand::u64(..);
-        eprintln!("level {level}, seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
+        let preset = &PRESETS[random.usize(..PRESETS.len())];
+        eprintln!("level {level}, seed {seed}, locking {}", preset.name);
         let sandbox = Sandbox::new();
         let members = sandbox.members(count, MEMBER_BYTES);
         let chunk_bytes = if level == 1 { 64 * KIB } else { [4, 16, 64, 256][random.usize(..4)] * KIB };
-        let line =
-            format!("create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean");
+        let line = format!(
+            "create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean --locking {}",
+            preset.name
+        );
         sandbox.ok(&line, &members);
         let size_bytes = sandbox.status("a")["size_bytes"].as_u64().unwrap();
         let data_members = size_bytes / sandbox.status("a")["member_bytes"].as_u64().unwrap();
@@ -92,6 +98,7 @@ impl Story {
         Self {
             sandbox,
             level,
+            preset,
             count,
             members,
             chunk_bytes,
@@ -145,7 +152,10 @@ impl Story {
                 recovery_offset_bytes(&watched) > Some(LATE_BYTES)
             });
         });
-        let written_down = recovery_offset_bytes(&incoming).unwrap().min(LAST_REGION_BYTES);
+        let mut written_down = recovery_offset_bytes(&incoming).unwrap().min(LAST_REGION_BYTES);
+        if self.preset.map == MapKind::Distributed {
+            written_down = 0; // the regions of what was written lie all over the members
+        }
         let log_len = self.sandbox.log("a").len();
         self.assemble();
         self.check_all();

@@ -7,9 +7,45 @@
 pub use std::sync::{Arc, atomic};
 
 #[cfg(feature = "loom")]
+pub use loom::sync::MutexGuard;
+#[cfg(feature = "loom")]
 pub use loom::sync::{Arc, atomic};
 #[cfg(not(feature = "loom"))]
-pub use parking_lot::{Mutex, RwLock};
+pub use parking_lot::{Mutex, MutexGuard, RwLock};
+
+/// How often a thread looks at a lock that is taken before it sleeps: for some ten microseconds.
+#[cfg(not(feature = "loom"))]
+const LOOKS: u32 = 256;
+
+/// Takes a lock that is never held for long, as the kernel takes its spin locks: who finds it taken looks until it is free. To
+/// sleep and be woken takes a hundred times what the holder needs, and all that come meanwhile sleep too. Only if the holder
+/// must have lost its processor does a thread sleep all the same.
+#[cfg(not(feature = "loom"))]
+#[inline]
+pub fn spin<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.try_lock().unwrap_or_else(|| spin_taken(mutex))
+}
+
+#[cfg(not(feature = "loom"))]
+#[cold]
+fn spin_taken<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for _ in 0..LOOKS {
+        // To look is cheap beside trying, which takes the line from the holder.
+        if !mutex.is_locked()
+            && let Some(guard) = mutex.try_lock()
+        {
+            return guard;
+        }
+        std::hint::spin_loop();
+    }
+    mutex.lock()
+}
+
+/// Whether threads sleep is nothing that loom knows of.
+#[cfg(feature = "loom")]
+pub fn spin<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
 
 /// A lock of loom's with parking_lot's face: nobody panics while holding it.
 #[cfg(feature = "loom")]

@@ -168,7 +168,7 @@ fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
         timer::next_deadline()
             .map_or(SLEEP_MAX, |d| d.saturating_duration_since(Instant::now()).min(SLEEP_MAX))
     });
-    if idle || polling || reactor::with(|reactor| reactor.has_unsubmitted()) {
+    if idle || polling || reactor::with(|reactor| reactor.needs_call()) {
         reactor::with(|reactor| reactor.submit_and_wait(wait))?;
     }
     inbox.runnables.wake_up();

@@ -161,8 +161,9 @@ impl Reactor {
         }
     }
 
-    pub(super) fn has_unsubmitted(&self) -> bool {
-        self.ring.has_unsubmitted()
+    /// Whether the kernel is to be called although there is other work.
+    pub(super) fn needs_call(&mut self) -> bool {
+        self.ring.needs_call()
     }
 
     /// Whether something is under way that completes only when it is asked for.

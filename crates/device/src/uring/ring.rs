@@ -28,7 +28,7 @@ impl Ring {
         builder.setup_single_issuer();
         match options.sq_poll_idle {
             Some(idle) => builder.setup_sqpoll(idle.as_millis().clamp(1, u32::MAX.into()) as u32),
-            None => builder.setup_coop_taskrun(),
+            None => builder.setup_coop_taskrun().setup_taskrun_flag(),
         };
         let plain = |error| match options.sq_poll_idle {
             None => IoUring::new(options.queue_depth),
@@ -80,8 +80,10 @@ impl Ring {
         self.ring.submitter().register_files_update(number, &[fd]).is_ok()
     }
 
-    pub(super) fn has_unsubmitted(&self) -> bool {
-        self.unsubmitted > 0
+    /// Whether there is something to ask the kernel for: entries that it has not, or completions that it puts into their queue
+    /// when it is next called.
+    pub(super) fn needs_call(&mut self) -> bool {
+        self.unsubmitted > 0 || self.ring.submission().taskrun()
     }
 
     /// Whether completions are still to come.

@@ -279,22 +279,23 @@ impl<'t> ClosedForm<'t> {
     fn make_parity_anew(&self, content: &mut Content, new: &[u8]) {
         let mut made: SmallVec<[IoBuf; 2]> = self.parity.iter().map(|_| IoBuf::with_len(self.len)).collect();
         let mut data: SmallVec<[Option<&[u8]>; 8]> = content.iter().map(|other| Some(&other[..])).collect();
+        if lives(Mutant::FormedColumnForgotten) {
+            data.last_mut().into_iter().for_each(|last| *last = None);
+        }
         data.insert(self.column, Some(new));
-        generate_parity(data, &mut made);
+        generate_parity(&data, &mut made);
+        drop(data);
         content.clear();
         content.extend(made);
     }
 }
 
 /// Makes P, or P and Q, of all data columns.
-pub(super) fn generate_parity(mut data: SmallVec<[Option<&[u8]>; 8]>, parity: &mut [IoBuf]) {
-    if lives(Mutant::FormedColumnForgotten) {
-        data.last_mut().into_iter().for_each(|last| *last = None);
-    }
+pub(super) fn generate_parity(data: &[Option<&[u8]>], parity: &mut [IoBuf]) {
     let _part = within(Part::Parity);
     match parity {
-        [p] => parity::p_gen(&data, p),
-        [p, q] => parity::pq_gen(&data, p, q),
+        [p] => parity::p_gen(data, p),
+        [p, q] => parity::pq_gen(data, p, q),
         _ => unreachable!("levels have one or two parity columns"),
     }
 }

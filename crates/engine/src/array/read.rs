@@ -114,7 +114,7 @@ impl Shared {
             return Ok(Progress::Waits(Left::All(buf)));
         };
         let Some(member) = self.pick_reader(&topology, &piece) else {
-            return Ok(self.begin_recovery(&topology, piece, buf));
+            return Ok(self.begin_recovery(request, piece, buf));
         };
         let mut io = member.read(self.member_offset(&piece), smallvec![buf]);
         Ok(match io.take_ready() {
@@ -244,6 +244,8 @@ impl Shared {
                 read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));
             }
         }
+        // The first that is lost for good is named.
+        lost.sort_unstable_by_key(|(index, _)| *index);
         for (index, buf) in lost {
             let piece = &pieces[index];
             filled[index] = Some(self.read_or_recover(piece, buf).await?);

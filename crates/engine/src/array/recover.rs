@@ -6,7 +6,7 @@ use std::{
 };
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, ReadDone, sync::Seen};
+use stripewise_device::{IoBuf, ReadDone, sync::Reader};
 
 use super::{
     Shared,
@@ -30,11 +30,11 @@ pub(super) struct Recovery {
     piece: Piece,
     into: IoBuf,
     rows: KeptRows,
-    begun: Begun,
+    begun: SourceReads,
 }
 
-/// Reads of what a lost column is recovered from, which were asked for, and of whom.
-struct Begun {
+/// Reads under way of what a lost column is recovered from, and of whom.
+struct SourceReads {
     topology: Arc<Topology>,
     sources: Sources,
     reads: Requested<ReadDone>,
@@ -42,12 +42,7 @@ struct Begun {
 
 impl Shared {
     /// Begins to recover a piece that no member has: to its end, if nobody has its rows, and the others can be read at once.
-    pub(super) fn begin_recovery(
-        &self,
-        topology: &Seen<'_, Topology>,
-        piece: Piece,
-        mut into: IoBuf,
-    ) -> Progress {
+    pub(super) fn begin_recovery(&self, request: &Reader<'_>, piece: Piece, mut into: IoBuf) -> Progress {
         let Piece { stripe, column, bytes } = &piece;
         let Some(rows) = self.locks.try_lock(*stripe, RowSet::touching(bytes.clone())) else {
             return Progress::Waits(Left::All(into));
@@ -55,12 +50,14 @@ impl Shared {
         if !self.is_trusted(*stripe) {
             return Progress::Waits(Left::All(into));
         }
+        // Only now that nobody writes these rows: a member that has left since then has not what others were written beside.
+        let topology = self.topology.get(request);
         let mut reads = Requested::new();
-        let Some(sources) = self.ask_others(topology, &piece, &[*column], &mut reads) else {
+        let Some(sources) = self.ask_others(&topology, &piece, &[*column], &mut reads) else {
             return Progress::Waits(Left::All(into));
         };
         if !are_ready(&reads, |done| done.result.is_ok()) {
-            let (rows, begun) = (rows.keep(), Begun { topology: topology.to_arc(), sources, reads });
+            let (rows, begun) = (rows.keep(), SourceReads { topology: topology.to_arc(), sources, reads });
             return Progress::Waits(Left::Lost(Box::new(Recovery { piece, into, rows, begun })));
         }
         let mut read: SmallVec<[IoBuf; 8]> = SmallVec::new();
@@ -109,7 +106,7 @@ impl Shared {
     async fn recover_piece(
         &self,
         piece: &Piece,
-        begun: Option<Begun>,
+        begun: Option<SourceReads>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         let Piece { stripe, column, bytes } = piece;
@@ -171,23 +168,24 @@ impl Shared {
         self.recover_from(&Piece { stripe, column, bytes }, None, into).await
     }
 
+    /// As [`Shared::recover`], from reads that were asked for already, if there are such.
     async fn recover_from(
         &self,
         piece: &Piece,
-        mut begun: Option<Begun>,
+        mut begun: Option<SourceReads>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         self.stats.count_recovered();
         let (stripe, column) = (&piece.stripe, &piece.column);
         let mut unreadable: Columns = smallvec![*column];
         loop {
-            let Begun { topology, sources, reads } = match begun.take() {
+            let SourceReads { topology, sources, reads } = match begun.take() {
                 Some(begun) => begun,
                 None => {
                     let (topology, mut reads) = (self.topology.load(), Requested::new());
                     let sources = self.ask_others(&topology, piece, &unreadable, &mut reads);
                     let sources = sources.ok_or_else(|| self.unreadable(piece))?;
-                    Begun { topology, sources, reads }
+                    SourceReads { topology, sources, reads }
                 }
             };
             match self.take_columns(&topology, *stripe, &sources.read, reads).await {

@@ -22,12 +22,16 @@ use crate::{
 };
 
 /// Who has the columns of a stripe, data and then parity.
-pub(super) type Columns<'t> = SmallVec<[&'t Arc<Member>; 8]>;
+pub(super) type ColumnMembers<'t> = SmallVec<[&'t Arc<Member>; 8]>;
 
 impl Shared {
     /// Who is written, if it is a whole stripe and nobody is missing.
     #[inline]
-    pub(super) fn whole_stripe<'t>(&self, topology: &'t Topology, span: &StripeSpan) -> Option<Columns<'t>> {
+    pub(super) fn whole_stripe<'t>(
+        &self,
+        topology: &'t Topology,
+        span: &StripeSpan,
+    ) -> Option<ColumnMembers<'t>> {
         let geometry = &self.geometry;
         let is_whole = span.len as u64 == geometry.stripe_bytes() && geometry.has_parity();
         if !is_whole || self.tracer.is_on() || one_of_plans_lives() {
@@ -39,18 +43,22 @@ impl Shared {
     /// Makes parity, and asks for what is to be written.
     pub(super) fn request_whole_stripe<'t>(
         &self,
-        columns: Columns<'t>,
+        columns: ColumnMembers<'t>,
         write: StripeWrite,
         writes: &mut Writes<'t>,
     ) {
         let StripeWrite { span, data, flags } = write;
-        let flags = if lives(Mutant::FormedFuaForgotten) { WriteFlags::default() } else { flags };
+        let flags = if lives(Mutant::WholeStripeFuaForgotten) { WriteFlags::default() } else { flags };
         let (chunk_bytes, data_columns) = (self.geometry.chunk_bytes(), self.geometry.data_columns());
         let (offset_bytes, rows) =
             (self.geometry.chunk_start(span.stripe), (chunk_bytes / BLOCK_BYTES) as u64);
         let mut parity: SmallVec<[IoBuf; 2]> =
             columns[data_columns..].iter().map(|_| IoBuf::with_len(chunk_bytes)).collect();
-        generate_parity(data.chunks_exact(chunk_bytes).map(Some).collect(), &mut parity);
+        let mut new: SmallVec<[Option<&[u8]>; 8]> = data.chunks_exact(chunk_bytes).map(Some).collect();
+        if lives(Mutant::WholeStripeColumnForgotten) {
+            new.last_mut().into_iter().for_each(|last| *last = None);
+        }
+        generate_parity(&new, &mut parity);
         self.stats.count_whole_stripe(rows);
         let chunks =
             (0..data_columns).map(|column| data.slice(column * chunk_bytes..(column + 1) * chunk_bytes));

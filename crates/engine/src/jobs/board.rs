@@ -96,7 +96,7 @@ pub struct JobReport {
     pub mismatched_rows: u64,
     /// The first of the stripes that they were in.
     pub mismatches: Vec<Mismatch>,
-    /// The first byte of the array in a stripe that could not be read and was passed over.
+    /// Where in the array something could not be read and was passed over: the block, or the stripe if it is parity that is lost.
     pub unreadable: Option<u64>,
     /// Whether an operator has paused it.
     pub paused: bool,

@@ -206,7 +206,7 @@ impl RowLocks {
         look: impl FnOnce(&mut ActiveStripe, usize) -> Option<T>,
     ) -> Option<T> {
         let previous = StripeIndex(stripe.0.checked_sub(1)?);
-        let mut bucket = self.bucket(previous).lock();
+        let mut bucket = self.bucket(previous);
         look(bucket.get(previous)?, self.gathers?)
     }
 
@@ -224,7 +224,7 @@ impl RowLocks {
         }
         if let Some(parts) = joined.closed {
             let next = StripeIndex(place.stripe.0 + 1);
-            self.bucket(next).lock().expect(next, 0, parts);
+            self.bucket(next).expect(next, 0, parts);
         }
         joined.waker.into_iter().for_each(Waker::wake);
         gathered
@@ -233,7 +233,7 @@ impl RowLocks {
     /// Joins a gather, or begins one behind the stripe before, a write of this one, or one that was expected to go on.
     fn join(&self, place: &Place, part: Part, before: Option<u32>) -> (Gathered, Joined) {
         let Place { stripe, bytes, .. } = place;
-        let mut bucket = self.bucket(*stripe).lock();
+        let mut bucket = self.bucket(*stripe);
         let expected =
             bucket.expected.take_if(|expected| expected.is_at(place)).map(|expected| expected.parts.get());
         let active = bucket.active(*stripe);
@@ -265,7 +265,7 @@ impl RowLocks {
 
     /// What the writes gathered in a stripe waited for has ended.
     pub(super) fn make_due(&self, stripe: StripeIndex) {
-        let waker = self.bucket(stripe).lock().gather(stripe).and_then(Gather::make_due);
+        let waker = self.bucket(stripe).gather(stripe).and_then(Gather::make_due);
         waker.into_iter().for_each(Waker::wake);
     }
 
@@ -276,7 +276,7 @@ impl RowLocks {
 
     /// How the gather of a stripe stands, and takes note of who waits if it is not there yet.
     fn look_at_gather(&self, stripe: StripeIndex, until: Until, waker: &Waker) -> (Standing, bool) {
-        let mut bucket = self.bucket(stripe).lock();
+        let mut bucket = self.bucket(stripe);
         let gather = bucket.gather(stripe).expect("a gather stays until it is taken");
         let is_there = gather.is_complete() || until == Until::Due && gather.is_due;
         gather.waker = (!is_there).then(|| waker.clone());
@@ -285,7 +285,7 @@ impl RowLocks {
 
     /// How the gather of a stripe stands now.
     pub(crate) fn gather_standing(&self, stripe: StripeIndex) -> Standing {
-        self.bucket(stripe).lock().gather(stripe).expect("a gather stays until it is taken").standing()
+        self.bucket(stripe).gather(stripe).expect("a gather stays until it is taken").standing()
     }
 
     /// Takes the gathered writes, to write them once their rows are had.
@@ -294,7 +294,7 @@ impl RowLocks {
         stripe: StripeIndex,
         rows: impl FnOnce(Range<usize>) -> RowSet,
     ) -> Due<'_> {
-        let mut bucket = self.bucket(stripe).lock();
+        let mut bucket = self.bucket(stripe);
         let active = bucket.active(stripe);
         let gather = active.take_gather().expect("a gather stays until it is taken");
         let Gather { bytes, parts, full: ticket, .. } = gather;

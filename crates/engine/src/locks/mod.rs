@@ -20,16 +20,16 @@ pub(crate) use gather::{Due, Gathered, Part, Place, Until};
 use stripe::ActiveStripe;
 use stripewise_device::{
     parts::{self, within},
-    sync::seam::Mutex,
+    sync::seam::{Mutex, MutexGuard, spin},
 };
 
 use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
 
-/// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, and no more, as a bucket
-/// that was not looked at for long is not in the cache.
-const BUCKETS_PER_THREAD: usize = 64;
-/// The least, as many as ScalaRAID's, and the most.
-const BUCKETS: RangeInclusive<usize> = 128..=1024;
+/// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, nor two streams of
+/// gathered writes, and no more, as a bucket that was not looked at for long is not in the cache.
+const BUCKETS_PER_THREAD: usize = 256;
+/// The least, and the most.
+const BUCKETS: RangeInclusive<usize> = 256..=1024;
 
 /// The table of locked rows.
 pub(crate) struct RowLocks {
@@ -167,7 +167,7 @@ impl RowLocks {
         let _part = within(parts::Part::StripeLock);
         let stripe = StripeIndex(mutants::lock_key(stripe.0));
         let wanted = Wanted { stripe, rows, parts: 0, end: None, ticket: None };
-        let claim = self.bucket(stripe).lock().active(stripe).take(&wanted)?;
+        let claim = self.bucket(stripe).active(stripe).take(&wanted)?;
         Some(RowGuard { locks: self, claim })
     }
 
@@ -190,7 +190,7 @@ impl RowLocks {
             return Entry::Behind;
         }
         let stripe = StripeIndex(mutants::lock_key(place.stripe.0));
-        let mut bucket = self.bucket(stripe).lock();
+        let mut bucket = self.bucket(stripe);
         if may_wait {
             match bucket.before(place) {
                 Before::Nobody => {}
@@ -200,7 +200,7 @@ impl RowLocks {
                     if self.is_stream(place, parts) {
                         return Entry::Behind;
                     }
-                    bucket = self.bucket(stripe).lock();
+                    bucket = self.bucket(stripe);
                 }
             }
         }
@@ -221,23 +221,24 @@ impl RowLocks {
         self.buckets.iter().all(|Slot(bucket)| bucket.lock().first.is_none())
     }
 
-    fn bucket(&self, stripe: StripeIndex) -> &Mutex<Bucket> {
+    /// A stripe's bucket, locked.
+    fn bucket(&self, stripe: StripeIndex) -> MutexGuard<'_, Bucket> {
         // Fibonacci hashing: neighbouring stripes spread over the buckets.
         let hash = stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        &self.buckets[hash as usize & (self.buckets.len() - 1)].0
+        spin(&self.buckets[hash as usize & (self.buckets.len() - 1)].0)
     }
 
     /// Takes rows if they are free, else queues. The claim, and whether it must wait.
     fn acquire(&self, wanted: &Wanted, waker: &Waker) -> (Claim, bool) {
         let _part = within(parts::Part::StripeLock);
-        let mut bucket = self.bucket(wanted.stripe).lock();
+        let mut bucket = self.bucket(wanted.stripe);
         bucket.active(wanted.stripe).take_or_queue(wanted, waker)
     }
 
     /// Whether a claim is still in the queue; renews its waker.
     fn still_waits(&self, claim: &Claim, waker: &Waker) -> bool {
         let _part = within(parts::Part::StripeLock);
-        let mut bucket = self.bucket(claim.stripe).lock();
+        let mut bucket = self.bucket(claim.stripe);
         let active = bucket.get(claim.stripe);
         let queued =
             active.and_then(|active| active.queue().iter_mut().find(|w| w.claim.ticket == claim.ticket));
@@ -251,7 +252,7 @@ impl RowLocks {
     fn release(&self, claim: &Claim, change: impl FnOnce(&mut ActiveStripe)) {
         let mut wakers = Vec::new();
         let is_next_due = {
-            let mut bucket = self.bucket(claim.stripe).lock();
+            let mut bucket = self.bucket(claim.stripe);
             let active = bucket.get(claim.stripe).expect("a held stripe is active");
             change(active);
             let is_next_due = active.end(claim, &mut wakers);

@@ -7,7 +7,7 @@ use stripewise_device::{
     memory::MemoryDevice,
     wrap::{Delay, Fault, Faults},
 };
-use stripewise_engine::{Array, CreateOptions, plan::selection::Policy};
+use stripewise_engine::{Array, CreateOptions, locking::Preset, plan::selection::Policy};
 use stripewise_sim::World;
 
 use super::Shape;
@@ -24,8 +24,19 @@ pub struct Timed {
     pub faults: Vec<Arc<Faults>>,
 }
 
-/// Members that are done at once, or after a while.
-pub fn timed(shape: Shape, policy: Option<&'static Policy>, delay: Option<Duration>) -> Timed {
+/// How an array is made.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub shape: Shape,
+    pub preset: &'static Preset,
+    /// The default, if it is left out.
+    pub policy: Option<&'static Policy>,
+    /// What members take that are not done at once.
+    pub delay: Option<Duration>,
+}
+
+pub fn timed(how: How) -> Timed {
+    let How { shape, preset, policy, delay } = how;
     let world = World::new(1);
     let memory = |i| Arc::new(MemoryDevice::new(format!("memory{i}"), TIMED_BYTES));
     let members: Vec<_> = (0..shape.members).map(memory).collect();
@@ -40,6 +51,7 @@ pub fn timed(shape: Shape, policy: Option<&'static Policy>, delay: Option<Durati
     options.chunk_bytes = shape.chunk_bytes;
     options.assume_clean = true;
     options.policy = policy;
+    options.preset = preset;
     let array = world.run(async move { Array::create(env, options).await }).unwrap();
     Timed { world, array, members, faults }
 }

@@ -59,11 +59,15 @@ impl Client {
     /// Operation after operation, until the baton says that it is over: how many.
     pub(super) async fn run(mut self, baton: Arc<Baton>) -> u64 {
         // Alone, it need not let anybody have a turn after each.
-        let at_once = if self.turn.queue > 1 { 1 } else { BATCH };
+        let is_alone = self.turn.queue == 1;
+        let at_once = if is_alone { BATCH } else { 1 };
         let (mut done, mut block) = (0, IoBuf::with_len(self.bytes));
         let mut asked = self.turn.latency.then(Instant::now);
         while baton.pass().await {
             for _ in 0..at_once {
+                if is_alone {
+                    asked = self.turn.latency.then(Instant::now);
+                }
                 block = {
                     let mut operation = pin!(self.operation(done, block));
                     // The thread is within an operation while this one runs, and not while it waits: others run then.

@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{client::Client, gate::Gate};
+use super::{client::Client, gate::Gate, turn::BATCH};
 
-/// Rounds before the worker's other tasks have their turn.
-const ROUNDS: usize = 16;
+/// Looks at the clock before the worker's other tasks have their turn.
+const LOOKS: usize = 16;
 
 /// What the clients of a worker have from hand to hand: whose turn it is.
 #[derive(Debug, Default)]
@@ -86,6 +86,10 @@ impl<F: Future<Output = u64>> Runner<F> {
         Self { client: Some(Box::pin(client)), waker: bell.clone().into(), bell, is_ready: true }
     }
 
+    fn waits(&self) -> bool {
+        self.client.is_some() && !self.is_ready
+    }
+
     /// Its turn, if it does not wait; how many operations it has done if it ends.
     fn turn(&mut self, baton: &Baton) -> Option<u64> {
         let is_called = self.bell.rang.load(Relaxed) && self.bell.rang.swap(false, SeqCst);
@@ -111,19 +115,26 @@ pub(super) async fn run(clients: Vec<Client>, gate: &Gate, length: Duration) -> 
     let (baton, start) = (Arc::new(Baton::default()), Instant::now());
     let mut runners: Vec<_> =
         clients.into_iter().map(|client| Runner::new(client.run(baton.clone()), &worker)).collect();
+    // As many operations between two looks at the clock, however many are under way.
+    let rounds = if runners.len() > 1 { BATCH.div_ceil(runners.len()) } else { 1 };
     let mut done = 0;
     poll_fn(|context| {
-        for _ in 0..ROUNDS {
-            if start.elapsed() >= length {
+        for round in 0..LOOKS * rounds {
+            if round % rounds == 0 && start.elapsed() >= length {
                 baton.is_over.store(true, Relaxed);
             }
             done += runners.iter_mut().filter_map(|runner| runner.turn(&baton)).sum::<u64>();
-            if !runners.iter().any(|runner| runner.is_ready) {
-                let is_over = runners.iter().all(|runner| runner.client.is_none());
-                return if is_over { Poll::Ready(()) } else { Poll::Pending };
+            if runners.iter().all(|runner| runner.client.is_none()) {
+                return Poll::Ready(());
+            }
+            // Who waits does so for another task, maybe of this worker.
+            if runners.iter().any(Runner::waits) {
+                break;
             }
         }
-        context.waker().wake_by_ref();
+        if runners.iter().any(|runner| runner.is_ready) {
+            context.waker().wake_by_ref();
+        }
         Poll::Pending
     })
     .await;

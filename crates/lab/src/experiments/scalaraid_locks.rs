@@ -89,11 +89,22 @@ fn of_orig(results: &Results, (needed, expected, near, paper): (usize, f64, f64,
         locks(results, most, ORIG).map(|found| format!("{} with {}", found.text(), threads_text(most)));
     of_threads(results, needed, (&statement, paper), here, || {
         let found = locks(results, needed, ORIG)?;
-        Some(
-            Judged::near(found.share, expected, near, found.text())
-                .scattering(found.scatter / found.share.max(1e-6)),
-        )
+        let judged = Judged::near(found.share, expected, near, found.text());
+        let write_ns = array(results, &point(results.effort, needed), ORIG)?.cpu_ns;
+        let reason = why_not(write_ns as f64, found.share, expected);
+        Some(judged.scattering(found.scatter / found.share.max(1e-6)).else_because(reason))
     })
+}
+
+/// What locks take, and how long a write would take of which that is the share in the paper.
+fn why_not(write_ns: f64, share: f64, expected: f64) -> String {
+    let locks_us = write_ns * share / 1e3;
+    format!(
+        "Locks take {locks_us:.2} us of a write's {:.2} us of processor time; they would be {:.1} % of a write that takes {:.1} us.",
+        write_ns / 1e3,
+        expected * 100.0,
+        locks_us / expected
+    )
 }
 
 /// At every count of threads.
@@ -191,6 +202,15 @@ mod tests {
             locks_ppm: percent(point.threads, name) * 10_000,
         });
         findings(&results).claims.into_iter().map(|claim| claim.weighed(Effort::Full).verdict).collect()
+    }
+
+    #[test]
+    fn the_reason_is_of_what_was_measured() {
+        let reason = why_not(2000.0, 0.2, 0.1);
+        assert_eq!(
+            reason,
+            "Locks take 0.40 us of a write's 2.00 us of processor time; they would be 10.0 % of a write that takes 4.0 us."
+        );
     }
 
     #[test]
