@@ -18,8 +18,8 @@ pub use parking_lot::{Mutex, MutexGuard, RwLock};
 const LOOKS: u32 = 256;
 
 /// Takes a lock that is never held for long, as the kernel takes its spin locks: who finds it taken looks until it is free. To
-/// sleep and be woken takes a hundred times what the holder needs, and all that come meanwhile sleep too. Only if the holder
-/// must have lost its processor does a thread sleep all the same.
+/// sleep and be woken takes far longer than the holder needs, and all that come meanwhile sleep too. Only if the holder must have
+/// lost its processor does a thread sleep all the same.
 #[cfg(not(feature = "loom"))]
 #[inline]
 pub fn spin<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,5 +85,43 @@ impl<T> RwLock<T> {
     /// Waits for the lock alone.
     pub fn write(&self) -> loom::sync::RwLockWriteGuard<'_, T> {
         self.0.write().expect("nobody panics with a lock held")
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_has_a_lock_that_spins() {
+        let sum = Mutex::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let mut sum = spin(&sum);
+                        let before = *sum;
+                        *sum = std::hint::black_box(before) + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*sum.lock(), 40_000);
+    }
+
+    /// The holder keeps it for much longer than others look.
+    #[test]
+    fn who_has_looked_for_long_sleeps_and_is_woken() {
+        let lock = Mutex::new(false);
+        thread::scope(|scope| {
+            let mut held = lock.lock();
+            let waiter = scope.spawn(|| *spin(&lock));
+            thread::sleep(Duration::from_millis(50));
+            *held = true;
+            drop(held);
+            assert!(waiter.join().expect("it gets the lock"), "it had to wait for the holder");
+        });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use stripewise_device::{IoError, IoErrorKind};
 use stripewise_format::extension::MemberClass;
 
-use super::{Shared, detached::Detached, write::is_member_gone};
+use super::{Shared, detached::Detached};
 use crate::{
     error::ArrayError,
     geometry::StripeIndex,
@@ -306,4 +306,9 @@ impl IntentDisk for Shared {
     async fn flush_members(&self) -> bool {
         self.flush().await.is_ok()
     }
+}
+
+/// Whether a failed request means that the whole member is lost, rather than some of its blocks.
+pub(crate) fn is_member_gone(error: &IoError) -> bool {
+    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Truncated)
 }

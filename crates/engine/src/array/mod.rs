@@ -42,8 +42,8 @@ use uuid::Uuid;
 
 pub(crate) use detached::Promise;
 pub use device::ArrayDevice;
+pub(crate) use failure::is_member_gone;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
-pub(crate) use write::is_member_gone;
 #[cfg(test)]
 pub(crate) use write::touched_rows;
 

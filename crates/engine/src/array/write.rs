@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use futures_util::future::join_all;
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    IoBuf, IoError, IoErrorKind, IoFuture, ReadDone, SharedBuf, WriteFlags,
+    IoBuf, IoError, IoFuture, ReadDone, SharedBuf, WriteFlags,
     sync::{Reader, Seen},
 };
 
@@ -595,9 +595,4 @@ pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
     span.columns(chunk_bytes)
         .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
         .fold(RowSet::EMPTY, |all, rows| all | rows)
-}
-
-/// Whether a failed request means that the whole member is lost, rather than some of its blocks.
-pub(crate) fn is_member_gone(error: &IoError) -> bool {
-    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Truncated)
 }
