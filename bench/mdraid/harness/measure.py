@@ -1,9 +1,10 @@
 """Takes the figures: for each array, in each repetition, md's cases and then ours."""
+import itertools
 import sys
 import time
 from dataclasses import dataclass
 
-from harness.cases import CASES, SETTINGS, STRIPE_CACHES
+from harness.cases import CASES, RMW_LEVELS, SETTINGS, STRIPE_CACHES
 from harness.guest import GuestFailed
 
 
@@ -34,9 +35,11 @@ class Md:
     def __init__(self, guest, effort, pair_s):
         self.guest, self.effort, self.pair_s = guest, effort, pair_s
         self.label = 0
+        self.setting = None
 
     def runs(self, setting):
         """All cases: the healthy array, then the degraded one with each stripe cache."""
+        self.setting = setting
         self.guest.tell(f"array {setting.level} {setting.members} {setting.bitmap}")
         for cache in STRIPE_CACHES:
             self.guest.tell(f"cache {cache}")
@@ -49,9 +52,12 @@ class Md:
 
     def _cases(self, cache, chosen):
         for case in filter(chosen, CASES):
-            for load in case.loads or (None,):
+            rmw_levels = case.rmw_levels(self.setting)
+            for load, rmw_level in itertools.product(case.loads or (None,), rmw_levels):
+                self.guest.tell(f"rmw_level {rmw_level}")
                 names = [str(cache)] if cache else []
                 names += [str(load)] if len(case.loads) > 1 or not cache else []
+                names += [f"rmw_level {rmw_level}"] if len(rmw_levels) > 1 else []
                 yield case.name, {"variant": ", ".join(names), **self.run(case, load)}
 
     def run(self, case, load):
@@ -78,6 +84,14 @@ def pair_seconds(guest):
     return done["cpu_s"] / (done["calls"] / 2)
 
 
+def our_runs(ours, setting):
+    """Ours: all cases, then those that another policy writes otherwise."""
+    for rmw_level, policy in RMW_LEVELS.items():
+        cases = [case for case in CASES if rmw_level in case.rmw_levels(setting)]
+        for case, run in ours.measure(setting, cases, policy).items() if cases else ():
+            yield {"case": case, "variant": policy, **run}
+
+
 def measure(guest, ours, effort, pair_s):
     """Yields, after each array's turn in each repetition, the runs that it gave."""
     start = time.monotonic()
@@ -85,8 +99,7 @@ def measure(guest, ours, effort, pair_s):
         for setting in SETTINGS:
             common = {"level": setting.level, "bitmap": setting.bitmap, "repetition": repetition}
             md = [{"side": "md", "case": case, **common, **run} for case, run in Md(guest, effort, pair_s).runs(setting)]
-            our = ours.measure(setting)
-            our_common = {"side": "ours", **common, "variant": "", "call_share": 0.0}
+            our = [{"side": "ours", **common, "call_share": 0.0, **run} for run in our_runs(ours, setting)]
             took = time.monotonic() - start
             print(f"{took:6.0f} s: repetition {repetition} of {effort.repetitions}, {setting}", file=sys.stderr)
-            yield md + [{**our_common, "case": case, **run} for case, run in our.items()]
+            yield md + our

@@ -4,7 +4,7 @@ import resource
 import subprocess
 
 from harness import core
-from harness.cases import CASES
+from harness.cases import CASES, RMW_LEVELS
 
 
 class OursFailed(Exception):
@@ -18,11 +18,11 @@ class Ours:
         self.binary, self.member_mib, self.seconds = binary, member_mib, seconds
         self.core, self.niceness = on_core, niceness
 
-    def measure(self, setting, cases=CASES, under=()):
+    def measure(self, setting, cases=CASES, policy=RMW_LEVELS[1], under=()):
         """Measures the cases once, after a turn that warms up; `under` is a command that runs ours. Returns bytes a second
-        of each case, and the share of the core that others took, over all."""
+        of each case, ours and the bare loop's, and the share of the core that others took, over all."""
         before, own_before = core.core_seconds(self.core), children_seconds()
-        line = [*under, *self._command(setting, cases)]
+        line = [*under, *self._command(setting, cases, policy)]
         done = subprocess.run(line, capture_output=True, text=True, start_new_session=True,
                               preexec_fn=lambda: core.claim(self.core, self.niceness))
         if done.returncode:
@@ -34,17 +34,18 @@ class Ours:
             raise OursFailed(f"`{' '.join(line)}` told nothing of {', '.join(missing)}")
         return {name: {**speeds(figure), "foreign": foreign} for name, figure in figures.items()}
 
-    def _command(self, setting, cases):
+    def _command(self, setting, cases, policy):
         named = [word for case in cases for word in ("--case", case.name)]
         return [str(self.binary), "--json", "bench", "engine", "--level", str(setting.level), "--raid-devices",
-                str(setting.members), "--bitmap", setting.bitmap, "--size", f"{self.member_mib}M", "--turns", "1",
+                str(setting.members), "--bitmap", setting.bitmap, "--policy", policy, "--size", f"{self.member_mib}M", "--turns", "1",
                 "--seconds", str(self.seconds), *named]
 
 
 def speeds(figure):
-    """Bytes in a second, and in a second of processor time."""
+    """Bytes in a second, and in a second of processor time; and what the bare loop did, right after."""
     size = figure["bytes_per_operation"]
-    return {"bytes_per_s": size * figure["engine_per_s"], "bytes_per_cpu_s": size / figure["cpu_ns_per_operation"] * 1e9}
+    return {"bytes_per_s": size * figure["engine_per_s"], "bytes_per_cpu_s": size / figure["cpu_ns_per_operation"] * 1e9,
+            "limit_bytes_per_s": size * figure["limit_per_s"]}
 
 
 def children_seconds():

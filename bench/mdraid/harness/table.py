@@ -1,8 +1,8 @@
 """From runs to the table: medians over the repetitions, md's better setting, ratios, verdicts. No I/O here.
 
-A run is one measurement: side, case, level, bitmap, variant (of md: its stripe cache and load), repetition, bytes_per_s,
-bytes_per_cpu_s, call_share (of the time that went into the guest's system calls), and foreign (share of the core that
-others took).
+A run is one measurement: side, case, level, bitmap, variant (of md: its stripe cache, load and rmw_level; of ours: the
+policy), repetition, bytes_per_s, bytes_per_cpu_s, call_share (of the time that went into the guest's system calls), foreign
+(share of the core that others took); of ours, where it was kept, limit_bytes_per_s, what a bare loop did right after.
 """
 from collections import defaultdict
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ FOREIGN_MAX = 0.05
 SPREAD_MAX = 0.2
 
 LEGEND = f"""\
-md: the best of its variants, which `at` names: stripe cache, and request x depth where there is a choice.
+md: the best of its variants, which `at` names: stripe cache; request x depth where there is a choice; rmw_level where it
+matters. There ours is the better of the two policies that do as it does; of the limit: of a bare loop's in the same turns.
 ratio: ours / md; `by cpu`: of what a second of processor time does, which other work on the core changes less. md's jobs
 sleep with a small stripe cache; that is not in it.
 aim: for `ratio`; the verdict is `open` where it would be another one if the guest's system calls cost nothing.
@@ -35,6 +36,8 @@ class Figure:
     spread: float
     call_share: float
     foreign: float
+    # Of ours, if the bare loop was kept: the median of what its runs were of it.
+    of_limit: float | None = None
 
     @property
     def marks(self):
@@ -83,8 +86,9 @@ def figure(variant, runs):
     speeds = [run["bytes_per_s"] for run in runs]
     middle = median(speeds)
     others = (median(run[name] for run in runs) for name in ("call_share", "foreign"))
+    of_limit = [run["bytes_per_s"] / run["limit_bytes_per_s"] for run in runs if run.get("limit_bytes_per_s")]
     return Figure(variant, middle, median(run["bytes_per_cpu_s"] for run in runs), (max(speeds) - min(speeds)) / middle,
-                  *others)
+                  *others, median(of_limit) if of_limit else None)
 
 
 def best(runs):
@@ -118,13 +122,14 @@ def speed(case, one):
 def cells(row):
     """A line as the texts of its columns."""
     aim = "-" if row.aim is None else f"{row.aim:g}"
+    of_limit = "-" if row.ours.of_limit is None else f"{row.ours.of_limit:.2f}"
     return [row.case.name, str(row.setting.level), row.setting.bitmap, speed(row.case, row.md), row.md.variant,
-            speed(row.case, row.ours), f"{row.ratio:.2f}", f"{row.cpu_ratio:.2f}", aim, row.verdict]
+            speed(row.case, row.ours), of_limit, f"{row.ratio:.2f}", f"{row.cpu_ratio:.2f}", aim, row.verdict]
 
 
 def render(runs):
     """The table with its legend, as Markdown."""
-    lines = [["case", "level", "bitmap", "md", "at", "ours", "ratio", "by cpu", "aim", "verdict"]]
+    lines = [["case", "level", "bitmap", "md", "at", "ours", "of limit", "ratio", "by cpu", "aim", "verdict"]]
     lines += [cells(row) for row in rows(runs)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     lines.insert(1, ["-" * width for width in widths])

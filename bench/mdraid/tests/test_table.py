@@ -6,6 +6,7 @@ from pathlib import Path
 
 import context  # noqa: F401
 from harness import table
+from harness.cases import CASES, SETTINGS
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -33,6 +34,15 @@ class Table(unittest.TestCase):
         large = [run("md", speed, "8192") for speed in (3e9, 3e9, 1e9)]
         row = only_row(*small, *large, run("ours", 12e9))
         self.assertEqual((row.md.variant, row.md.bytes_per_s, row.ratio), ("8192", 3e9, 4.0))
+
+    def test_the_better_policy_counts_with_its_own_limit(self):
+        ours = [{**run("ours", speed, policy), "limit_bytes_per_s": 8e9} for policy, speed in (("classic", 4e9), ("prefer-rmw", 6e9))]
+        row = only_row(run("md", 1e9), *ours)
+        self.assertEqual((row.ratio, row.ours.of_limit), (6.0, 0.75))
+
+    def test_both_ways_are_measured_where_they_read_as_many_blocks(self):
+        doubled = {(case.name, setting.level) for case in CASES for setting in SETTINGS if len(case.rmw_levels(setting)) > 1}
+        self.assertEqual(doubled, {("random-write", 6), ("random-write-64k", 6), ("degraded-write", 6)})
 
     def test_a_case_that_one_side_lacks_is_left_out(self):
         self.assertEqual(list(table.rows([run("md", 1e9)])), [])

@@ -403,7 +403,7 @@ mod tests {
         plan::{
             Band, Presence, WriteSelection, build,
             costs::{ColumnCosts, MemberCost, ServiceTime},
-            selection::{Classic, Cost, ModThresh, Modified, Policy, by_counts},
+            selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, by_counts},
         },
     };
 
@@ -433,7 +433,7 @@ mod tests {
     }
 
     /// Ours, and that one.
-    const SELECTIONS: usize = 5;
+    const SELECTIONS: usize = 6;
 
     #[derive(Debug, Clone)]
     struct Case {
@@ -519,7 +519,7 @@ mod tests {
             let presence = |column: usize| bad.iter().find(|(c, _)| *c == column).map_or(Presence::Present, |b| b.1);
             let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
             let state = StripeState::for_write(&geometry, &span, trusted, presence);
-            let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &AlwaysRcw];
+            let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &PreferRmw, &AlwaysRcw];
             let Ok(plan) = build(&state, policies[selection], &Uneven(seed)) else {
                 // Only level 0 cannot plan around a lost column; the others stay within their tolerance here.
                 prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());

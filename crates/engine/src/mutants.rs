@@ -34,6 +34,8 @@ pub enum Mutant {
     FormedWrongQCoefficient,
     /// A reconstruct-write in closed form makes parity without the last of the other columns.
     FormedColumnForgotten,
+    /// Parity of a write in closed form is made as P where only Q is left.
+    FormedQTakenForP,
     /// Writes in closed form with FUA are sent without.
     FormedFuaForgotten,
     /// Parity of a whole stripe that needs no plan leaves out the last column.
@@ -94,7 +96,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -109,6 +111,7 @@ impl Mutant {
         Self::FormedParityNotUpdated,
         Self::FormedWrongQCoefficient,
         Self::FormedColumnForgotten,
+        Self::FormedQTakenForP,
         Self::FormedFuaForgotten,
         Self::WholeStripeColumnForgotten,
         Self::WholeStripeFuaForgotten,
@@ -167,6 +170,7 @@ pub(crate) fn one_of_plans_lives() -> bool {
             Mutant::FormedParityNotUpdated
                 | Mutant::FormedWrongQCoefficient
                 | Mutant::FormedColumnForgotten
+                | Mutant::FormedQTakenForP
                 | Mutant::FormedFuaForgotten
                 | Mutant::WholeStripeColumnForgotten
                 | Mutant::WholeStripeFuaForgotten

@@ -278,6 +278,17 @@ impl Topology {
         slot.primary.as_ref().filter(|_| slot.incoming.is_none())
     }
 
+    /// As [`only_writer`](Self::only_writer), and nobody if the column's member is missing; none if one is being filled.
+    pub(crate) fn only_holder(
+        &self,
+        geometry: &Geometry,
+        stripe: StripeIndex,
+        column: usize,
+    ) -> Option<Option<&Arc<Member>>> {
+        let slot = self.slot(geometry, stripe, column);
+        slot.incoming.is_none().then_some(slot.primary.as_ref())
+    }
+
     /// Whether every slot has a member in sync and none being filled, so that every column has an
     /// [only writer](Self::only_writer).
     pub(crate) fn is_whole(&self) -> bool {

@@ -64,6 +64,10 @@ impl Bench {
         self.timed.world.run(async move { array.report().await })
     }
 
+    fn in_sync(&self) -> usize {
+        self.report().members.iter().filter(|member| member.state == MemberState::InSync).count()
+    }
+
     fn counters(&self) -> (StatsReport, Vec<MemberStatsReport>) {
         let members = self.report().members.iter().map(|member| member.stats).collect();
         (self.timed.array.stats().report(), members)
@@ -106,6 +110,41 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
     }
 }
 
+/// Whoever of an array's members is missing, and one or two of level 6: a write may lose its column, another one, or some of
+/// the parity, or all of it.
+#[test]
+fn the_closed_form_around_missing_members_leaves_and_counts_what_the_plan_does() {
+    let shapes =
+        [(Level::Raid4, 5), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6), (Level::Raid6, 8)];
+    let mut rng = Rng::with_seed(5);
+    for (level, members) in shapes {
+        for policy in POLICIES {
+            for delay in [None, Some(WHILE)] {
+                let mut lost = vec![rng.usize(..members)];
+                if level == Level::Raid6 && rng.bool() {
+                    lost.push((lost[0] + rng.usize(1..members)) % members);
+                }
+                let shape = Shape { level, members, chunk_bytes: 16384 };
+                let how = How { shape, preset: &PRESETS[rng.usize(..4)], policy: Some(policy), delay };
+                let (mut formed, mut planned) = (bench(how), bench(how));
+                planned.timed.array.trace_decisions(TraceFilter::default(), 1);
+                for bench in [&mut formed, &mut planned] {
+                    bench.write(8, 50);
+                    lost.iter().for_each(|member| bench.timed.faults[*member].set_gone(true));
+                    // Until it is noticed.
+                    bench.write(9, 50);
+                    assert_eq!(bench.in_sync(), members - lost.len());
+                    bench.write(10, 200);
+                }
+                let what = format!("{shape:?} without {lost:?}, {}, {delay:?}", policy.name);
+                assert!(formed.data() == planned.data(), "{what}");
+                assert_eq!(formed.counters(), planned.counters(), "{what}");
+                assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
+            }
+        }
+    }
+}
+
 /// A block that cannot be read, and a member that goes away, in the middle of it.
 #[test]
 fn the_closed_form_gives_way_to_faults() {
@@ -128,8 +167,7 @@ fn the_closed_form_gives_way_to_faults() {
             }
             bench.timed.faults[1].set_gone(true);
             bench.write(3, 100);
-            let in_sync = bench.report().members.iter().filter(|m| m.state == MemberState::InSync).count();
-            assert_eq!(in_sync, members - 1, "the one that has gone, and nobody else, was dropped");
+            assert_eq!(bench.in_sync(), members - 1, "the one that has gone, and nobody else, was dropped");
         }
     }
 }

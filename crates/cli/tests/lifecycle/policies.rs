@@ -187,7 +187,7 @@ fn the_policy_changes_while_the_array_runs_and_is_kept() {
     sandbox.ok("assemble a", &members);
     assert!(sandbox.done("policy a").starts_with("a: classic: "));
     let list = sandbox.done("policy --list");
-    for name in ["classic", "modthresh", "modified", "cost", "new arrays with hard disks"] {
+    for name in ["classic", "modthresh", "modified", "cost", "prefer-rmw", "new arrays with hard disks"] {
         assert!(list.contains(name), "{list}");
     }
     sandbox.fails(2, "policy a best", &[""; 0], &["classic, modthresh"]);

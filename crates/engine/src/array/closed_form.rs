@@ -1,8 +1,8 @@
-//! The commonest small write: whole blocks of one column, with all the members there that it needs.
+//! The commonest small write: whole blocks of one column.
 //!
 //! Its plan is known without being drawn up. A read-modify-write reads the old blocks and their parity, and brings the
 //! parity up to date; a reconstruct-write reads the other columns, and makes parity anew. Both write the column and
-//! parity. That halves the engine's own part of the work where members are done at once, as memory is. If something cannot
+//! parity. Of these, what is on a missing member is left out, as long as one of the two ways is left. That halves the engine's own part of the work where members are done at once, as memory is. If something cannot
 //! be read, the write is planned as any other.
 
 use std::sync::Arc;
@@ -43,9 +43,12 @@ pub(super) struct ClosedForm<'t> {
     /// In each member's data.
     offset_bytes: u64,
     len: usize,
-    data: &'t Arc<Member>,
-    /// P, or P and Q.
+    /// Nobody, if its member is missing.
+    data: Option<&'t Arc<Member>>,
+    /// P, or P and Q, as far as they are there.
     parity: SmallVec<[&'t Arc<Member>; 2]>,
+    /// Whether what there is of parity is Q.
+    is_q_alone: bool,
     /// Of a reconstruct-write, who has the other data columns, in their order.
     others: SmallVec<[&'t Arc<Member>; 8]>,
 }
@@ -83,14 +86,23 @@ impl Shared {
         if !self.is_trusted(span.stripe) || self.tracer.is_on() || one_of_plans_lives() {
             return None;
         }
+        let parity_columns = geometry.parity_columns();
         let one = OneColumn {
             column: span.start / chunk_bytes,
             data_columns,
-            parity_columns: geometry.parity_columns(),
+            parity_columns,
             rows: start / BLOCK_BYTES..(start + span.len) / BLOCK_BYTES,
         };
+        let holder = |column| topology.only_holder(geometry, span.stripe, column);
+        let data = holder(one.column)?;
+        let mut parity_lost = 0;
+        for column in data_columns..geometry.members() {
+            parity_lost += usize::from(holder(column)?.is_none());
+        }
         let cycle = match selection.rule() {
-            Some(rule) => cycle_by(rule, one.counts()),
+            _ if data.is_none() => Cycle::Rcw,
+            _ if parity_lost == parity_columns => Cycle::Direct,
+            Some(rule) => cycle_by(rule, one.counts_without(parity_lost)),
             None if !topology.is_whole() => return None,
             None => {
                 selection.of_one_column(&one, &StripeCosts { topology, geometry, stripe: span.stripe })?
@@ -99,7 +111,7 @@ impl Shared {
         self.formed_by(cycle, topology, span)
     }
 
-    /// The write in closed form by a cycle, if all that take part in it are there.
+    /// The write in closed form by a cycle, or by RMW if RCW cannot read all that it needs.
     fn formed_by<'t>(
         &self,
         cycle: Cycle,
@@ -109,19 +121,34 @@ impl Shared {
         let geometry = &self.geometry;
         let (chunk_bytes, data_columns) = (geometry.chunk_bytes(), geometry.data_columns());
         let (column, start) = (span.start / chunk_bytes, span.start % chunk_bytes);
-        let only_writer = |column| topology.only_writer(geometry, span.stripe, column);
-        let others =
-            (0..data_columns).filter(|other| cycle != Cycle::Rmw && *other != column).map(only_writer);
-        Some(ClosedForm {
+        let holder = |column| topology.only_holder(geometry, span.stripe, column);
+        let mut form = ClosedForm {
             cycle,
             column,
             data_columns,
             offset_bytes: geometry.chunk_start(span.stripe) + start as u64,
             len: span.len,
-            data: only_writer(column)?,
-            parity: (data_columns..geometry.members()).map(only_writer).collect::<Option<_>>()?,
-            others: others.collect::<Option<_>>()?,
-        })
+            data: holder(column)?,
+            parity: SmallVec::new(),
+            is_q_alone: false,
+            others: SmallVec::new(),
+        };
+        for column in data_columns..geometry.members() {
+            match holder(column)? {
+                Some(member) => form.parity.push(member),
+                None => form.is_q_alone = column == data_columns,
+            }
+        }
+        if cycle == Cycle::Rcw {
+            for other in (0..data_columns).filter(|other| *other != column) {
+                form.others.extend(holder(other)?);
+            }
+            if form.others.len() < data_columns - 1 {
+                form.data?;
+                form.cycle = Cycle::Rmw;
+            }
+        }
+        Some(form)
     }
 
     /// The form of a write that is under way: kept, it would take room in the task.
@@ -186,10 +213,11 @@ impl Shared {
                 form.update_parity(content, &data);
                 IoClass::Rewrite
             }
-            _ => {
+            Cycle::Rcw => {
                 form.make_parity_anew(content, &data);
                 IoClass::Write
             }
+            _ => IoClass::Write,
         };
         let rows = (form.len / BLOCK_BYTES) as u64;
         self.stats.count_rows(form.cycle, rows);
@@ -199,27 +227,28 @@ impl Shared {
             writes.requested.push(member.write_as(class, Cause::Client, at, smallvec![buf], flags));
             writes.members.push(member);
         };
-        ask(form.data, data);
+        if let Some(member) = form.data {
+            ask(member, data);
+        }
         form.parity.iter().zip(content.drain(..)).for_each(|(member, parity)| ask(member, parity.into()));
     }
 }
 
 impl<'t> ClosedForm<'t> {
     fn writers(&self) -> impl Iterator<Item = &'t Arc<Member>> {
-        std::iter::once(self.data).chain(self.parity.iter().copied())
+        self.data.into_iter().chain(self.parity.iter().copied())
     }
 
     /// The columns that it reads, in the order in which the plan does.
     fn columns_read(&self) -> impl Iterator<Item = usize> {
         let k = self.data_columns;
-        let is_rmw = self.cycle == Cycle::Rmw;
-        (0..k + self.parity.len()).filter(move |column| {
-            if is_rmw {
-                *column == self.column || *column >= k
-            } else {
-                *column < k && *column != self.column
-            }
-        })
+        let first_parity = k + usize::from(self.is_q_alone);
+        let (data, parity) = match self.cycle {
+            Cycle::Rmw => (self.column..self.column + 1, first_parity..first_parity + self.parity.len()),
+            Cycle::Rcw => (0..k, 0..0),
+            _ => (0..0, 0..0),
+        };
+        data.filter(|column| self.cycle == Cycle::Rmw || *column != self.column).chain(parity)
     }
 
     /// Asks for what it reads.
@@ -229,6 +258,7 @@ impl<'t> ClosedForm<'t> {
         };
         match self.cycle {
             Cycle::Rmw => self.writers().for_each(|member| ask(member)),
+            // None, if no parity is left.
             _ => self.others.iter().for_each(|member| ask(member)),
         }
     }
@@ -261,12 +291,17 @@ impl<'t> ClosedForm<'t> {
         Box::new(Formed { span, write: Some(write), topology, cycle, reads, writes })
     }
 
+    fn is_q_alone(&self) -> bool {
+        self.is_q_alone && !lives(Mutant::FormedQTakenForP)
+    }
+
     /// Brings the old parity up to date, which alone stays.
     fn update_parity(&self, content: &mut Content, new: &[u8]) {
         let part = within(Part::Parity);
         let column = self.column + usize::from(lives(Mutant::FormedWrongQCoefficient));
         match &mut content[..] {
             _ if lives(Mutant::FormedParityNotUpdated) => {}
+            [old, q] if self.is_q_alone() => parity::q_update(q, column, old, new),
             [old, p] => parity::p_update(p, old, new),
             [old, p, q] => parity::pq_update(p, q, column, old, new),
             _ => unreachable!("what was read is old blocks, and one or two parity columns"),
@@ -283,11 +318,19 @@ impl<'t> ClosedForm<'t> {
             data.last_mut().into_iter().for_each(|last| *last = None);
         }
         data.insert(self.column, Some(new));
-        generate_parity(&data, &mut made);
+        match &mut made[..] {
+            [q] if self.is_q_alone() => generate_q(&data, q),
+            _ => generate_parity(&data, &mut made),
+        }
         drop(data);
         content.clear();
         content.extend(made);
     }
+}
+
+fn generate_q(data: &[Option<&[u8]>], q: &mut [u8]) {
+    let _part = within(Part::Parity);
+    parity::q_gen(data, q);
 }
 
 /// Makes P, or P and Q, of all data columns.

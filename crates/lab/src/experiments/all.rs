@@ -45,9 +45,13 @@ const BEHIND: f64 = 0.97;
 /// What counts as ahead.
 const AHEAD: f64 = 1.03;
 
-/// All policies of the engine but `cost`.
+/// Differs from `classic` only where both cycles read as many blocks, which is in one of these arrays, and there for one
+/// dirty column.
+const LIKE_CLASSIC: &str = "prefer-rmw";
+
+/// All policies of the engine but `cost`, and what is another one in all but a few rows.
 fn others() -> Vec<&'static str> {
-    POLICIES.iter().map(|policy| policy.name).filter(|name| *name != COST).collect()
+    POLICIES.iter().map(|policy| policy.name).filter(|name| ![COST, LIKE_CLASSIC].contains(name)).collect()
 }
 
 /// The same, and `cost`.

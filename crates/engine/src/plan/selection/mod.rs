@@ -15,6 +15,7 @@ pub use classic::Classic;
 pub use cost::Cost;
 pub use modified::Modified;
 pub use modthresh::ModThresh;
+pub use prefer_rmw::PreferRmw;
 
 use super::{Band, Cycle, StripeState, costs::ColumnCosts};
 
@@ -60,7 +61,15 @@ pub struct OneColumn {
 impl OneColumn {
     /// The blocks of a row that RMW and RCW would read.
     pub fn counts(&self) -> (u32, u32) {
-        (1 + self.parity_columns as u32, self.data_columns as u32 - 1)
+        self.counts_without(0)
+    }
+
+    /// The same where so many parity columns are missing: each counts for twice the members, as
+    /// [anywhere](StripeState::counts_of).
+    pub(crate) fn counts_without(&self, parity_lost: usize) -> (u32, u32) {
+        let members = self.data_columns + self.parity_columns;
+        let rmw = 1 + self.parity_columns - parity_lost + 2 * members * parity_lost;
+        (rmw as u32, self.data_columns as u32 - 1)
     }
 }
 
@@ -93,9 +102,10 @@ policies! {
     modthresh,
     modified,
     cost,
+    prefer_rmw,
 }
 
-/// The policy of an array for which none was chosen, and of whose members nothing is known.
+/// The policy of an array for which none was ever chosen, as one that mdadm made.
 pub static DEFAULT_POLICY: &Policy = &classic::POLICY;
 
 /// The policy of a new array for which none was chosen: `cost` where a member rotates, so that how far apart its I/O lies
@@ -151,6 +161,6 @@ mod tests {
         assert_eq!(policy_numbered(0).unwrap().name, DEFAULT_POLICY.name);
         assert!(policy_numbered(u8::MAX).is_none(), "no version has that many");
         let error = policy("fastest").unwrap_err().to_string();
-        assert!(error.contains("classic, modthresh, modified, cost"), "{error}");
+        assert!(error.contains("classic, modthresh, modified, cost, prefer-rmw"), "{error}");
     }
 }
