@@ -31,7 +31,10 @@ pub(super) unsafe fn zero(to: *mut u8, len: usize) {
 /// Copies between what is in a cache and what may not be, line by line.
 #[cfg(target_arch = "x86_64")]
 mod by_line {
-    use std::arch::asm;
+    use std::{
+        arch::{asm, x86_64::__cpuid},
+        sync::OnceLock,
+    };
 
     use super::copy;
 
@@ -89,24 +92,37 @@ mod by_line {
         }
     }
 
-    /// As [`copy`], of what may not be in a cache. A processor fetches ahead within a page, and little past its end: from
+    /// As [`copy`], of what may not be in a cache. Intel's processors fetch ahead within a page, and little past its end: from
     /// memory, four pages side by side come a third faster than one after the other (Sapphire Rapids; in its caches as fast).
-    /// With registers narrower than a line they would be slower by a quarter where they are in a cache. So processors without
-    /// AVX-512 copy as ever; so does what is shorter than four pages, or goes to a place that is not aligned.
+    /// With registers narrower than a line they would be slower by a quarter where they are in a cache, and on an AMD (Zen 4) they
+    /// are slower by a fifth. So others, and those without AVX-512, copy as ever; so does what is shorter than four pages, or goes
+    /// to a place that is not aligned.
     ///
     /// # Safety
     /// As [`copy`].
     pub(in crate::memory) unsafe fn copy_out(from: *const u8, to: *mut u8, len: usize) {
         const BLOCK_BYTES: usize = 4 * PAGE_BYTES;
         let is_worth_it = len >= BLOCK_BYTES && to.addr().is_multiple_of(LINE_BYTES);
-        let blocks = if is_worth_it && is_x86_feature_detected!("avx512f") { len / BLOCK_BYTES } else { 0 };
+        let blocks = if is_worth_it && gains_side_by_side() { len / BLOCK_BYTES } else { 0 };
         for at in (0..blocks).map(|block| block * BLOCK_BYTES) {
-            // SAFETY: the block lies in both ranges, `to` is aligned, and the processor has what it takes.
+            // SAFETY: the block lies in both ranges, `to` is aligned, and the processor has AVX-512.
             unsafe { copy_four_pages(from.add(at), to.add(at)) };
         }
         let done = blocks * BLOCK_BYTES;
         // SAFETY: what is left of both ranges.
         unsafe { copy(from.add(done), to.add(done), len - done) };
+    }
+
+    /// Whether the processor is one on which pages side by side are faster.
+    fn gains_side_by_side() -> bool {
+        static GAINS: OnceLock<bool> = OnceLock::new();
+        *GAINS.get_or_init(|| {
+            // SAFETY: every x86-64 processor has the instruction; newer compilers ask for no such word.
+            #[allow(unused_unsafe)]
+            let vendor = unsafe { __cpuid(0) };
+            let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat();
+            name == b"GenuineIntel" && is_x86_feature_detected!("avx512f")
+        })
     }
 
     /// Copies a line of each page, then the next of each. Registers from 16 on leave no state behind that would slow down older
@@ -143,6 +159,26 @@ mod by_line {
                 out("zmm19") _,
                 options(nostack),
             );
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::IoBuf;
+
+        #[test]
+        fn four_pages_side_by_side_are_copied_whole() {
+            if !is_x86_feature_detected!("avx512f") {
+                return;
+            }
+            let from: Vec<u8> =
+                (0..4 * PAGE_BYTES + 1).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+            let mut to = IoBuf::zeroed(5 * PAGE_BYTES);
+            // SAFETY: four pages at either, apart; a buffer begins with a page, and the processor has AVX-512.
+            unsafe { copy_four_pages(from[1..].as_ptr(), to.as_mut_ptr()) };
+            assert!(to[..4 * PAGE_BYTES] == from[1..]);
+            assert!(to[4 * PAGE_BYTES..].iter().all(|byte| *byte == 0), "and no more");
         }
     }
 }
