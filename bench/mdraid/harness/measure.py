@@ -87,9 +87,10 @@ def pair_seconds(guest):
 def our_runs(ours, setting):
     """Ours: all cases, then those that another policy writes otherwise."""
     for rmw_level, policy in RMW_LEVELS.items():
-        cases = [case for case in CASES if rmw_level in case.rmw_levels(setting)]
-        for case, run in ours.measure(setting, cases, policy).items() if cases else ():
-            yield {"case": case, "variant": policy, **run}
+        cases = {case.name: case for case in CASES if rmw_level in case.rmw_levels(setting)}
+        measured = ours.measure(setting, list(cases.values()), policy) if cases else {}
+        for name, run in measured.items():
+            yield {"case": name, "variant": policy if len(cases[name].rmw_levels(setting)) > 1 else "", **run}
 
 
 def measure(guest, ours, effort, pair_s):

@@ -37,12 +37,12 @@ class Ours:
     def _command(self, setting, cases, policy):
         named = [word for case in cases for word in ("--case", case.name)]
         return [str(self.binary), "--json", "bench", "engine", "--level", str(setting.level), "--raid-devices",
-                str(setting.members), "--bitmap", setting.bitmap, "--policy", policy, "--size", f"{self.member_mib}M", "--turns", "1",
-                "--seconds", str(self.seconds), *named]
+                str(setting.members), "--bitmap", setting.bitmap, "--policy", policy, "--size", f"{self.member_mib}M",
+                "--turns", "1", "--seconds", str(self.seconds), *named]
 
 
 def speeds(figure):
-    """Bytes in a second, and in a second of processor time; and what the bare loop did, right after."""
+    """Bytes in a second, and in a second of processor time; and what the bare loop did beside it."""
     size = figure["bytes_per_operation"]
     return {"bytes_per_s": size * figure["engine_per_s"], "bytes_per_cpu_s": size / figure["cpu_ns_per_operation"] * 1e9,
             "limit_bytes_per_s": size * figure["limit_per_s"]}

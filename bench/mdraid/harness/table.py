@@ -2,7 +2,7 @@
 
 A run is one measurement: side, case, level, bitmap, variant (of md: its stripe cache, load and rmw_level; of ours: the
 policy), repetition, bytes_per_s, bytes_per_cpu_s, call_share (of the time that went into the guest's system calls), foreign
-(share of the core that others took); of ours, where it was kept, limit_bytes_per_s, what a bare loop did right after.
+(share of the core that others took); of ours, where it was kept, limit_bytes_per_s, what a bare loop did beside it.
 """
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SPREAD_MAX = 0.2
 
 LEGEND = f"""\
 md: the best of its variants, which `at` names: stripe cache; request x depth where there is a choice; rmw_level where it
-matters. There ours is the better of the two policies that do as it does; of the limit: of a bare loop's in the same turns.
+matters. There ours is the better of the two policies that do as it does, named behind it. of limit: of a bare loop's, in the same turns.
 ratio: ours / md; `by cpu`: of what a second of processor time does, which other work on the core changes less. md's jobs
 sleep with a small stripe cache; that is not in it.
 aim: for `ratio`; the verdict is `open` where it would be another one if the guest's system calls cost nothing.
@@ -121,9 +121,10 @@ def speed(case, one):
 
 def cells(row):
     """A line as the texts of its columns."""
+    at = f"{row.md.variant} / {row.ours.variant}" if row.ours.variant else row.md.variant
     aim = "-" if row.aim is None else f"{row.aim:g}"
     of_limit = "-" if row.ours.of_limit is None else f"{row.ours.of_limit:.2f}"
-    return [row.case.name, str(row.setting.level), row.setting.bitmap, speed(row.case, row.md), row.md.variant,
+    return [row.case.name, str(row.setting.level), row.setting.bitmap, speed(row.case, row.md), at,
             speed(row.case, row.ours), of_limit, f"{row.ratio:.2f}", f"{row.cpu_ratio:.2f}", aim, row.verdict]
 
 

@@ -18,8 +18,10 @@ use stripewise_device::{
     wrap::{FaultRule, Operation},
 };
 use stripewise_engine::{
-    ArrayReport, MemberState, MemberStatsReport, StatsReport, TraceFilter, geometry::Level, locking::PRESETS,
-    plan::selection::POLICIES,
+    ArrayReport, MemberState, MemberStatsReport, SpeedLimits, StatsReport, TraceFilter,
+    geometry::Level,
+    locking::PRESETS,
+    plan::selection::{POLICIES, policy},
 };
 
 const BLOCK: usize = 4096;
@@ -68,6 +70,18 @@ impl Bench {
         self.report().members.iter().filter(|member| member.state == MemberState::InSync).count()
     }
 
+    /// Takes a member out and fills another one in its place, slowly.
+    fn begin_rebuild(&mut self, place: usize) {
+        let array = self.timed.array.clone();
+        array.set_speed_limits(SpeedLimits { min_bytes_per_s: 2 << 20, max_bytes_per_s: 2 << 20 });
+        let device = Arc::new(MemoryDevice::new("spare", TIMED_BYTES));
+        self.timed.members.push(device.clone());
+        self.timed.world.run(async move {
+            array.fail(&format!("memory{place}")).await.unwrap();
+            array.add(device).await.unwrap();
+        });
+    }
+
     fn counters(&self) -> (StatsReport, Vec<MemberStatsReport>) {
         let members = self.report().members.iter().map(|member| member.stats).collect();
         (self.timed.array.stats().report(), members)
@@ -93,55 +107,121 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
         for policy in POLICIES {
             for chunk_bytes in [4096, 16384] {
                 for delay in [None, Some(WHILE)] {
-                    // Whoever traces sees plans, so there are plans.
                     let (shape, preset) = (Shape { level, members, chunk_bytes }, presets.next().unwrap());
                     let how = How { shape, preset, policy: Some(policy), delay };
-                    let (mut formed, mut planned) = (bench(how), bench(how));
-                    planned.timed.array.trace_decisions(TraceFilter::default(), 1);
-                    formed.write(7, 300);
-                    planned.write(7, 300);
-                    let what = format!("{shape:?}, {}, {}, {delay:?}", preset.name, policy.name);
-                    assert!(formed.data() == planned.data(), "{what}");
-                    assert_eq!(formed.counters(), planned.counters(), "{what}");
-                    assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
+                    let mut both = formed_and_planned(how);
+                    both.iter_mut().for_each(|bench| bench.write(7, 300));
+                    assert_alike(&both, &format!("{shape:?}, {}, {}, {delay:?}", preset.name, policy.name));
                 }
             }
         }
     }
 }
 
-/// Whoever of an array's members is missing, and one or two of level 6: a write may lose its column, another one, or some of
-/// the parity, or all of it.
+/// One by closed forms, and one by plans.
+fn formed_and_planned(how: How) -> [Bench; 2] {
+    let both = [bench(how), bench(how)];
+    // Whoever traces sees plans, so there are plans.
+    both[1].timed.array.trace_decisions(TraceFilter::default(), 1);
+    both
+}
+
+fn assert_alike([formed, planned]: &[Bench; 2], what: &str) {
+    assert!(formed.data() == planned.data(), "{what}");
+    assert_eq!(formed.counters(), planned.counters(), "{what}");
+    assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
+}
+
+/// Every set of members that a level can lose.
+fn losses(level: Level, members: usize) -> Vec<Vec<usize>> {
+    let one = (0..members).map(|member| vec![member]);
+    let two = (0..members).flat_map(|first| (first + 1..members).map(move |second| vec![first, second]));
+    if level == Level::Raid6 { one.chain(two).collect() } else { one.collect() }
+}
+
+/// A write may lose its column, another one, some of the parity, all of it, and two of these.
 #[test]
 fn the_closed_form_around_missing_members_leaves_and_counts_what_the_plan_does() {
     let shapes =
-        [(Level::Raid4, 5), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6), (Level::Raid6, 8)];
-    let mut rng = Rng::with_seed(5);
+        [(Level::Raid4, 3), (Level::Raid4, 5), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6)];
+    let mut policies = POLICIES.iter().cycle();
+    let mut presets = PRESETS.iter().cycle();
     for (level, members) in shapes {
-        for policy in POLICIES {
-            for delay in [None, Some(WHILE)] {
-                let mut lost = vec![rng.usize(..members)];
-                if level == Level::Raid6 && rng.bool() {
-                    lost.push((lost[0] + rng.usize(1..members)) % members);
-                }
-                let shape = Shape { level, members, chunk_bytes: 16384 };
-                let how = How { shape, preset: &PRESETS[rng.usize(..4)], policy: Some(policy), delay };
-                let (mut formed, mut planned) = (bench(how), bench(how));
-                planned.timed.array.trace_decisions(TraceFilter::default(), 1);
-                for bench in [&mut formed, &mut planned] {
-                    bench.write(8, 50);
-                    lost.iter().for_each(|member| bench.timed.faults[*member].set_gone(true));
-                    // Until it is noticed.
-                    bench.write(9, 50);
+        let shape = Shape { level, members, chunk_bytes: 16384 };
+        for (lost, delay) in
+            losses(level, members).iter().flat_map(|lost| [(lost, None), (lost, Some(WHILE))])
+        {
+            for policy in policies.by_ref().take(2) {
+                let how = How { shape, preset: presets.next().unwrap(), policy: Some(policy), delay };
+                let mut both = formed_and_planned(how);
+                for bench in &mut both {
+                    bench.write(8, 30);
+                    for member in lost {
+                        // Noticed in the middle of a write.
+                        bench.timed.faults[*member].set_gone(true);
+                        bench.write(9, 30);
+                    }
                     assert_eq!(bench.in_sync(), members - lost.len());
-                    bench.write(10, 200);
+                    bench.write(10, 80);
                 }
-                let what = format!("{shape:?} without {lost:?}, {}, {delay:?}", policy.name);
-                assert!(formed.data() == planned.data(), "{what}");
-                assert_eq!(formed.counters(), planned.counters(), "{what}");
-                assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
+                assert_alike(&both, &format!("{shape:?} without {lost:?}, {}, {delay:?}", policy.name));
             }
         }
+    }
+}
+
+/// A member is filled meanwhile, in stripes behind the writes and before them.
+#[test]
+fn the_closed_form_beside_a_rebuild_leaves_and_counts_what_the_plan_does() {
+    for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6)] {
+        for (policy, filled) in POLICIES.iter().flat_map(|policy| [(policy, 0), (policy, members - 1)]) {
+            let shape = Shape { level, members, chunk_bytes: 16384 };
+            let how = How { shape, preset: &PRESETS[0], policy: Some(policy), delay: Some(WHILE) };
+            let mut both = formed_and_planned(how);
+            for bench in &mut both {
+                bench.write(11, 30);
+                bench.begin_rebuild(filled);
+                bench.write(12, 200);
+                assert!(bench.timed.array.job().is_some(), "it goes on");
+                bench.write(13, 100);
+            }
+            assert_alike(&both, &format!("{shape:?}, {filled} filled, {}", policy.name));
+        }
+    }
+}
+
+/// A block of each member in turn that cannot be read, while another member is missing.
+#[test]
+fn the_closed_form_around_a_missing_member_gives_way_to_faults() {
+    for name in ["classic", "modified"] {
+        for (lost, delay) in (0..4).flat_map(|lost| [(lost, None), (lost, Some(WHILE))]) {
+            let shape = Shape { level: Level::Raid6, members: 4, chunk_bytes: 16384 };
+            let how = How { shape, preset: &PRESETS[0], policy: Some(policy(name).unwrap()), delay };
+            let mut both = formed_and_planned(how);
+            for bench in &mut both {
+                bench.timed.faults[lost].set_gone(true);
+                bench.write(14, 50);
+                for (member, faults) in bench.timed.faults.clone().iter().enumerate() {
+                    if member != lost {
+                        faults.add(unreadable_chunk());
+                        bench.write(15, 50);
+                    }
+                }
+                assert_eq!(bench.in_sync(), 3);
+            }
+            assert_alike(&both, &format!("without {lost}, {name}, {delay:?}"));
+        }
+    }
+}
+
+/// The first 16 KiB of a member's data, until they are written.
+fn unreadable_chunk() -> FaultRule {
+    FaultRule {
+        operation: Operation::Read,
+        range_bytes: (1 << 20)..(1 << 20) + 16384,
+        kind: IoErrorKind::Medium,
+        times: u32::MAX,
+        healed_by_write: true,
     }
 }
 
@@ -156,13 +236,7 @@ fn the_closed_form_gives_way_to_faults() {
             let mut bench = bench(how);
             bench.write(1, 50);
             for faults in bench.timed.faults.clone() {
-                faults.add(FaultRule {
-                    operation: Operation::Read,
-                    range_bytes: (1 << 20)..(1 << 20) + 16384,
-                    kind: IoErrorKind::Medium,
-                    times: u32::MAX,
-                    healed_by_write: true,
-                });
+                faults.add(unreadable_chunk());
                 bench.write(2, 50);
             }
             bench.timed.faults[1].set_gone(true);

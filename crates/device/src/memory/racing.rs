@@ -92,11 +92,11 @@ mod by_line {
         }
     }
 
-    /// As [`copy`], of what may not be in a cache. Intel's processors fetch ahead within a page, and little past its end: from
-    /// memory, four pages side by side come a third faster than one after the other (Sapphire Rapids; in its caches as fast).
-    /// With registers narrower than a line they would be slower by a quarter where they are in a cache, and on an AMD (Zen 4) they
-    /// are slower by a fifth. So others, and those without AVX-512, copy as ever; so does what is shorter than four pages, or goes
-    /// to a place that is not aligned.
+    /// As [`copy`], of what may not be in a cache. A Sapphire Rapids fetches ahead within a page, and little past its end: from
+    /// memory, four pages side by side come a third faster than one after the other, and in its caches as fast. With registers
+    /// narrower than a line they would be slower by a quarter where they are in a cache. On a Zen 4 they are slower by a fifth. So
+    /// Intel's processors with AVX-512 copy so, and others as ever; so does what is shorter than four pages, or goes to a place
+    /// that is not aligned.
     ///
     /// # Safety
     /// As [`copy`].

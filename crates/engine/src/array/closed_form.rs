@@ -2,7 +2,7 @@
 //!
 //! Its plan is known without being drawn up. A read-modify-write reads the old blocks and their parity, and brings the
 //! parity up to date; a reconstruct-write reads the other columns, and makes parity anew. Both write the column and
-//! parity. Of these, what is on a missing member is left out, as long as one of the two ways is left. That halves the engine's own part of the work where members are done at once, as memory is. If something cannot
+//! parity. What of that is on a missing member is left out, as long as one way is left. That halves the engine's own part of the work where members are done at once, as memory is. If something cannot
 //! be read, the write is planned as any other.
 
 use std::sync::Arc;
@@ -99,14 +99,17 @@ impl Shared {
         for column in data_columns..geometry.members() {
             parity_lost += usize::from(holder(column)?.is_none());
         }
-        let cycle = match selection.rule() {
-            _ if data.is_none() => Cycle::Rcw,
-            _ if parity_lost == parity_columns => Cycle::Direct,
-            Some(rule) => cycle_by(rule, one.counts_without(parity_lost)),
-            None if !topology.is_whole() => return None,
-            None => {
-                selection.of_one_column(&one, &StripeCosts { topology, geometry, stripe: span.stripe })?
-            }
+        let cycle = match (data, parity_columns - parity_lost) {
+            (None, 0) => return None,
+            (None, _) => Cycle::Rcw,
+            (Some(_), 0) => Cycle::Direct,
+            (Some(_), _) => match selection.rule() {
+                Some(rule) => cycle_by(rule, one.counts_without(parity_lost)),
+                None if !topology.is_whole() => return None,
+                None => {
+                    selection.of_one_column(&one, &StripeCosts { topology, geometry, stripe: span.stripe })?
+                }
+            },
         };
         self.formed_by(cycle, topology, span)
     }
@@ -143,8 +146,11 @@ impl Shared {
             for other in (0..data_columns).filter(|other| *other != column) {
                 form.others.extend(holder(other)?);
             }
-            if form.others.len() < data_columns - 1 {
-                form.data?;
+            let can_read_others = form.others.len() == data_columns - 1;
+            if !can_read_others && form.data.is_none() {
+                return None;
+            }
+            if !can_read_others {
                 form.cycle = Cycle::Rmw;
             }
         }

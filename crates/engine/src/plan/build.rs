@@ -188,7 +188,7 @@ mod tests {
     use crate::plan::{
         Presence,
         costs::NoCosts,
-        selection::{Classic, Cost, ModThresh, Modified},
+        selection::{Classic, Cost, ModThresh, Modified, PreferRmw},
     };
 
     /// A one-row stripe from letters: D dirty, P partial, C clean, E empty, X missing and empty, Y missing and
@@ -234,17 +234,17 @@ mod tests {
     fn each_policy_draws_the_line_where_its_paper_does() {
         let cycles = |letters: &str| {
             let state = state(letters);
-            let policies: [&dyn WriteSelection; 3] = [&Classic, &ModThresh, &Modified];
+            let policies: [&dyn WriteSelection; 4] = [&Classic, &PreferRmw, &ModThresh, &Modified];
             policies.map(|policy| build(&state, policy, &NoCosts).unwrap().bands[0].cycle)
         };
         use Cycle::{Full, Rcw, Rmw};
-        assert_eq!(cycles("DEEE|E"), [Rmw, Rmw, Rmw]);
-        assert_eq!(cycles("DDEE|E"), [Rcw, Rmw, Rmw], "rmw 3, rcw 2");
-        assert_eq!(cycles("DDDE|E"), [Rcw, Rcw, Rmw], "rmw 4, rcw 1");
-        assert_eq!(cycles("DDDD|E"), [Full, Full, Full]);
-        assert_eq!(cycles("DDEEEE|EE"), [Rcw, Rmw, Rmw], "level 6: rmw 4, rcw 4");
-        assert_eq!(cycles("DDDEEE|EE"), [Rcw, Rcw, Rmw], "level 6: rmw 5, rcw 3");
-        assert_eq!(cycles("DEEE|EE"), [Rcw, Rmw, Rmw], "level 6: rmw 3, rcw 3");
+        assert_eq!(cycles("DEEE|E"), [Rmw; 4]);
+        assert_eq!(cycles("DDEE|E"), [Rcw, Rcw, Rmw, Rmw], "rmw 3, rcw 2");
+        assert_eq!(cycles("DDDE|E"), [Rcw, Rcw, Rcw, Rmw], "rmw 4, rcw 1");
+        assert_eq!(cycles("DDDD|E"), [Full; 4]);
+        assert_eq!(cycles("DDEEEE|EE"), [Rcw, Rmw, Rmw, Rmw], "level 6: rmw 4, rcw 4");
+        assert_eq!(cycles("DDDEEE|EE"), [Rcw, Rcw, Rcw, Rmw], "level 6: rmw 5, rcw 3");
+        assert_eq!(cycles("DEEE|EE"), [Rcw, Rmw, Rmw, Rmw], "level 6: rmw 3, rcw 3");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::plan::{Band, StripeState, costs::ColumnCosts};
 
 pub(super) static POLICY: Policy = Policy {
     name: "prefer-rmw",
-    summary: "RMW where it reads no more blocks than RCW, as md with rmw_level 2",
+    summary: "RMW where md counts no more reads for it than for RCW, as with md's rmw_level 2",
     number: 5,
     make: || Arc::new(PreferRmw),
 };

@@ -164,11 +164,11 @@ impl BareArray {
         (rng.usize(..rows) * len, rng.usize(..(self.data_columns / columns).max(1)) * columns)
     }
 
-    /// Data over one column or several whole chunks, by the cycle that reads less.
+    /// Data over one column or several whole chunks, by the cycle that reads less, or touches less if both read as much.
     fn write(&mut self, at: usize, first: usize, data: &[u8]) {
         let len = data.len().min(self.chunk_bytes);
         let (k, columns) = (self.data_columns, first..first + data.len() / len);
-        let is_rmw = columns.len() + self.members.len() - k < k - columns.len();
+        let is_rmw = columns.len() + self.members.len() - k <= k - columns.len();
         for column in 0..self.members.len() {
             let is_read = if column >= k { is_rmw } else { columns.contains(&column) == is_rmw };
             if is_read {
