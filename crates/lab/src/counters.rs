@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn files_and_modelled_members_count_the_same_on_levels_4_5_and_6() {
         let (by_counts, by_times) = policies();
-        assert_eq!((by_counts.len(), by_times.len()), (3, 1));
+        assert_eq!((by_counts.len(), by_times.len()), (4, 1));
         for (shape, policy) in ARRAYS.into_iter().flat_map(|shape| by_counts.iter().map(move |p| (shape, *p)))
         {
             let folder = tempfile::tempdir().unwrap();
