@@ -17,7 +17,8 @@ SPREAD_MAX = 0.2
 
 LEGEND = f"""\
 md: the best of its variants, which `at` names: stripe cache; request x depth where there is a choice; rmw_level where it
-matters. There ours is the better of the two policies that do as it does, named behind it. of limit: of a bare loop's, in the same turns.
+matters. There ours is the better of the two policies that do as it does, named behind it.
+of limit: of what a bare loop did in the same turns.
 ratio: ours / md; `by cpu`: of what a second of processor time does, which other work on the core changes less. md's jobs
 sleep with a small stripe cache; that is not in it.
 aim: for `ratio`; the verdict is `open` where it would be another one if the guest's system calls cost nothing.

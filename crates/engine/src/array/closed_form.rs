@@ -2,8 +2,8 @@
 //!
 //! Its plan is known without being drawn up. A read-modify-write reads the old blocks and their parity, and brings the
 //! parity up to date; a reconstruct-write reads the other columns, and makes parity anew. Both write the column and
-//! parity. What of that is on a missing member is left out, as long as one way is left. That halves the engine's own part of the work where members are done at once, as memory is. If something cannot
-//! be read, the write is planned as any other.
+//! parity. What of that is on a missing member is left out, as long as one way is left. That halves the engine's own part of
+//! the work where members are done at once, as memory is. If something cannot be read, the write is planned as any other.
 
 use std::sync::Arc;
 

@@ -25,7 +25,12 @@ pub trait WriteSelection: Debug + Send + Sync {
     fn policy(&self) -> &'static Policy;
 
     /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`] or [`Cycle::Rcw`]. The other bands are what they are.
-    fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]);
+    /// By the [rule](Self::rule), unless a policy says otherwise; one that has none must.
+    fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
+        if let Some(rule) = self.rule() {
+            by_counts(bands, rule);
+        }
+    }
 
     /// The policy's rule, if it looks at nothing but the two counts of a row: whether RMW is to be chosen.
     fn rule(&self) -> Option<Rule> {

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Policy, Rule, WriteSelection, by_counts};
-use crate::plan::{Band, StripeState, costs::ColumnCosts};
+use super::{Policy, Rule, WriteSelection};
 
 pub(super) static POLICY: Policy = Policy {
     name: "modthresh",
@@ -22,10 +21,6 @@ const RULE: Rule = |rmw, rcw| rmw <= rcw + 1;
 impl WriteSelection for ModThresh {
     fn policy(&self) -> &'static Policy {
         &POLICY
-    }
-
-    fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
-        by_counts(bands, RULE);
     }
 
     fn rule(&self) -> Option<Rule> {
