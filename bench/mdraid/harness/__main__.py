@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from harness import core, guest, measure
-from harness.cases import CASES, MEMBERS_MAX, STRIPE_CACHES
+from harness.cases import CASES, MEMBERS_MAX, RMW_LEVELS, STRIPE_CACHES
 from harness.guest import Guest, GuestFailed
 from harness.ours import Ours, OursFailed
 from harness.profile import profiles
@@ -67,12 +67,14 @@ def about(options, on_core, guest_says, pair_s):
     return [
         f"processor: {processor()}, core {on_core}, one core for both",
         f"md: User Mode Linux {', '.join(guest_says)}",
-        f"md's settings: stripe cache {' or '.join(map(str, STRIPE_CACHES))}, no worker threads",
+        f"md's settings: stripe cache {' or '.join(map(str, STRIPE_CACHES))}, no worker threads, rmw_level 1; where RMW and "
+        f"RCW read as many blocks, rmw_level {' or '.join(map(str, RMW_LEVELS))}",
         f"members: {options.member_mib} MiB each, chunk 64 KiB; md's are flat RAM disks, ours are memory members",
         f"pages: 4 KiB in the guest, whose memory is a tmpfs with huge=always ({meminfo('ShmemHugePages')} MiB of "
         f"{guest.memory_mib(options.member_mib)} are huge); ours are madvised huge; all are populated before",
         f"md's loads: {loads}; source as large as block x depth",
-        "our loads: one client, one operation at a time; source 4 MiB",
+        f"our loads: one client, one operation at a time; source 4 MiB; policy {RMW_LEVELS[1]}; where RMW and RCW read as many "
+        f"blocks, {' or '.join(RMW_LEVELS.values())}",
         f"times: {effort.repetitions} repetitions; md {effort.warm_up_s} s of warm-up and {effort.md_s} s each, ours "
         f"{effort.ours_s} s and {effort.ours_s} s; jobs run to their end",
         f"priority: niceness {options.nice}",

@@ -1,12 +1,13 @@
 """Where the time of one case goes on each side: perf's samples of the guest's process and of our worker, by function. Our
 worker is sampled in user space alone: it makes no system calls over members in memory, but populates them before."""
 import bisect
+import itertools
 import signal
 import subprocess
 import time
 from collections import Counter
 
-from harness.cases import CASES, STRIPE_CACHES, Setting
+from harness.cases import CASES, RMW_LEVELS, STRIPE_CACHES, Setting
 from harness.measure import Md
 
 # The arrays that the aims are about.
@@ -51,11 +52,12 @@ def samples(data, *fields):
     return subprocess.run(line, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
-def profile_md(guest, effort, case, setting, cache, folder):
-    """md's profile, with a stripe cache of this size."""
+def profile_md(guest, effort, case, setting, cache, rmw_level, folder):
+    """md's profile, with a stripe cache of this size and an `rmw_level`."""
     symbols, data = Symbols(guest.tell("cat /proc/kallsyms")), folder / "md.perf"
     guest.tell(f"array {setting.level} {setting.members} {setting.bitmap}")
     guest.tell(f"cache {cache}")
+    guest.tell(f"rmw_level {rmw_level}")
     if case.degraded:
         guest.tell("degrade")
     perf = subprocess.Popen([*PERF, "-p", str(guest.process.pid), "-o", data])
@@ -64,22 +66,25 @@ def profile_md(guest, effort, case, setting, cache, folder):
     perf.send_signal(signal.SIGINT)
     perf.wait()
     names = (symbols.name(int(line, 16)) for line in samples(data, "ip"))
-    return report(f"md, {case.name}, {setting}, stripe cache {cache}", names)
+    return report(f"md, {case.name}, {setting}, stripe cache {cache}, rmw_level {rmw_level}", names)
 
 
-def profile_ours(ours, case, setting, folder):
-    """Our profile."""
+def profile_ours(ours, case, setting, policy, folder):
+    """Our profile, with a policy."""
     data = folder / "ours.perf"
-    ours.measure(setting, [case], under=[*PERF, "-o", str(data), "--"])
+    ours.measure(setting, [case], policy, under=[*PERF, "-o", str(data), "--"])
     lines = (line.split(maxsplit=2) for line in samples(data, "comm,ip,sym"))
     names = [name for comm, address, name in lines if comm == WORKER and not int(address, 16) >> 63]
-    return report(f"ours, {case.name}, {setting}", names)
+    return report(f"ours, {case.name}, {setting}, policy {policy}", names)
 
 
 def profiles(guest, ours, effort, name, folder):
     """Yields all profiles of a case."""
     case = next(case for case in CASES if case.name == name)
     for setting in PROFILED:
-        for cache in STRIPE_CACHES if case.cached else STRIPE_CACHES[:1]:
-            yield profile_md(guest, effort, case, setting, cache, folder)
-        yield profile_ours(ours, case, setting, folder)
+        rmw_levels = case.rmw_levels(setting)
+        caches = STRIPE_CACHES if case.cached else STRIPE_CACHES[:1]
+        for cache, rmw_level in itertools.product(caches, rmw_levels):
+            yield profile_md(guest, effort, case, setting, cache, rmw_level, folder)
+        for rmw_level in rmw_levels:
+            yield profile_ours(ours, case, setting, RMW_LEVELS[rmw_level], folder)

@@ -10,7 +10,7 @@ use stripewise_device::sync::seam::{
     spin,
 };
 
-/// How the counters of the bitmap's regions are guarded. Locks are spin locks, as the kernel's.
+/// How the counters of the bitmap's regions are guarded. Who finds a lock taken spins, as in the kernel, before it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CounterLocks {
     /// One lock for all of them, as md has.

@@ -274,8 +274,7 @@ impl Topology {
         stripe: StripeIndex,
         column: usize,
     ) -> Option<&Arc<Member>> {
-        let slot = self.slot(geometry, stripe, column);
-        slot.primary.as_ref().filter(|_| slot.incoming.is_none())
+        self.only_holder(geometry, stripe, column).flatten()
     }
 
     /// As [`only_writer`](Self::only_writer), and nobody if the column's member is missing; none if one is being filled.

@@ -162,7 +162,7 @@ impl Story {
         self.sandbox.done("wait a");
         let begun = self.rebuild_began_at(&self.sandbox.log("a")[log_len..]);
         assert!(begun >= written_down, "went on at {begun}, not at {written_down}");
-        self.figures.rebuilds_resumed += 1;
+        self.figures.rebuilds_resumed += u64::from(written_down > 0);
     }
 
     fn kill_under_load(&mut self, span: Range<usize>, until: impl FnOnce() + Send + 'static) {

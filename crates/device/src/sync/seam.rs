@@ -13,7 +13,8 @@ pub use loom::sync::{Arc, atomic};
 #[cfg(not(feature = "loom"))]
 pub use parking_lot::{Mutex, MutexGuard, RwLock};
 
-/// How often a thread looks at a lock that is taken before it sleeps: for some ten microseconds.
+/// How often a thread looks at a lock that is taken before it sleeps: for one to some fifteen microseconds, by how long
+/// the processor pauses between looks.
 #[cfg(not(feature = "loom"))]
 const LOOKS: u32 = 256;
 

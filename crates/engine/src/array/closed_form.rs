@@ -159,7 +159,7 @@ impl Shared {
 
     /// The form of a write that is under way: kept, it would take room in the task.
     fn formed_again<'t>(&self, cycle: Cycle, topology: &'t Topology, span: &StripeSpan) -> ClosedForm<'t> {
-        self.formed_by(cycle, topology, span).expect("all were there when it began")
+        self.formed_by(cycle, topology, span).expect("it had this form when it began")
     }
 
     /// Goes on with a write whose reads are under way, to its end. The caller holds its rows and its region.

@@ -18,12 +18,16 @@ pub(super) fn counts(state: &StripeState, row: usize) -> Counts {
         .fold(Counts::default(), |all, one| Counts { rmw: all.rmw + one.rmw, rcw: all.rcw + one.rcw })
 }
 
+/// What a block that cannot be read counts for: twice the members, so that a cycle without it is taken.
+pub(super) const fn unreadable_price(members: usize) -> u32 {
+    2 * members as u32
+}
+
 impl StripeState {
-    /// What one column adds to a row's counts; nothing where there is no parity. A block that cannot be read counts for
-    /// twice the members, so that a cycle without it is taken.
+    /// What one column adds to a row's counts; nothing where there is no parity.
     pub fn counts_of(&self, column: usize, row: usize) -> Counts {
         let is_parity = column >= self.data_columns;
-        let unreadable = 2 * self.columns.len() as u32;
+        let unreadable = unreadable_price(self.columns.len());
         let column = &self.columns[column];
         if !matches!(self.redundancy, Redundancy::Parity { .. }) || column.clean.contains(row) {
             return Counts::default();

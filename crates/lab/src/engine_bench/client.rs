@@ -64,10 +64,10 @@ impl Client {
         let (mut done, mut block) = (0, IoBuf::with_len(self.bytes));
         let mut asked = self.turn.latency.then(Instant::now);
         while baton.pass().await {
+            if is_alone {
+                asked = self.turn.latency.then(Instant::now);
+            }
             for _ in 0..at_once {
-                if is_alone {
-                    asked = self.turn.latency.then(Instant::now);
-                }
                 block = {
                     let mut operation = pin!(self.operation(done, block));
                     // The thread is within an operation while this one runs, and not while it waits: others run then.

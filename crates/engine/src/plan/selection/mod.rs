@@ -17,7 +17,7 @@ pub use modified::Modified;
 pub use modthresh::ModThresh;
 pub use prefer_rmw::PreferRmw;
 
-use super::{Band, Cycle, StripeState, costs::ColumnCosts};
+use super::{Band, Cycle, StripeState, costs::ColumnCosts, counts::unreadable_price};
 
 /// Chooses how partly written rows are written.
 pub trait WriteSelection: Debug + Send + Sync {
@@ -27,8 +27,9 @@ pub trait WriteSelection: Debug + Send + Sync {
     /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`] or [`Cycle::Rcw`]. The other bands are what they are.
     /// By the [rule](Self::rule), unless a policy says otherwise; one that has none must.
     fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
-        if let Some(rule) = self.rule() {
-            by_counts(bands, rule);
+        match self.rule() {
+            Some(rule) => by_counts(bands, rule),
+            None => debug_assert!(false, "{} has neither a rule nor a way to choose", self.policy().name),
         }
     }
 
@@ -49,8 +50,8 @@ pub trait WriteSelection: Debug + Send + Sync {
     }
 }
 
-/// The commonest small write: whole blocks of one column, in a stripe of two data columns or more of which nothing is in hand
-/// and all can be read.
+/// The commonest small write: whole blocks of one column, in a stripe of two data columns or more of which nothing is in hand.
+/// A policy is asked about it only where all columns can be read.
 #[derive(Debug, Clone)]
 pub struct OneColumn {
     /// The column that is written.
@@ -69,12 +70,11 @@ impl OneColumn {
         self.counts_without(0)
     }
 
-    /// The same where so many parity columns are missing: each counts for twice the members, as
-    /// [anywhere](StripeState::counts_of).
+    /// The same where so many parity columns are missing.
     pub(crate) fn counts_without(&self, parity_lost: usize) -> (u32, u32) {
-        let members = self.data_columns + self.parity_columns;
-        let rmw = 1 + self.parity_columns - parity_lost + 2 * members * parity_lost;
-        (rmw as u32, self.data_columns as u32 - 1)
+        let price = unreadable_price(self.data_columns + self.parity_columns);
+        let readable = 1 + self.parity_columns - parity_lost;
+        (readable as u32 + price * parity_lost as u32, self.data_columns as u32 - 1)
     }
 }
 
