@@ -10,11 +10,10 @@ use clap::{
 };
 use stripewise::{
     geometry::{Level, MEMBERS_MAX},
-    locking::{PRESETS, Preset},
     plan::selection::{DEFAULT_POLICY, Policy},
 };
 use stripewise_lab::{
-    engine_bench::{self, BitmapMode, Case, Figure, MemberKind, Options, page},
+    engine_bench::{self, BitmapMode, Case, Figure, LockSetting, MemberKind, Options, page},
     machine::Machine,
     runner::shell_line,
 };
@@ -22,7 +21,7 @@ use stripewise_lab::{
 use crate::{
     args::{THREADS_MAX, parse_level},
     numbers::within,
-    policies::{policy_parser, preset_parser},
+    policies::policy_parser,
     sizes::parse_size,
     times::parse_time,
 };
@@ -80,9 +79,14 @@ pub(crate) struct EngineBench {
     /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
     #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Vec<&'static Policy>,
-    /// Who waits for whom; `default`, if left out. Given again, the presets take turns, on arrays of their own.
-    #[arg(long, value_parser = preset_parser())]
-    pub(crate) locking: Vec<&'static Preset>,
+    /// Who waits for whom: a preset (default, orig, hemi, scala), and behind it what differs: `+stripes=COUNT` or
+    /// `+stripes=buckets`, `+counters=global`, `per-counter` or `atomic`, `+map=linear` or `distributed`, as in
+    /// `orig+counters=atomic`; `default`, if left out. Given again, they take turns, on arrays of their own.
+    #[arg(long, value_name = "PRESET[+WHAT=HOW]...")]
+    pub(crate) locking: Vec<LockSetting>,
+    /// Bytes of each member that one bit of the bitmap stands for, as `create` takes it.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) bitmap_chunk: Option<u64>,
     /// Take the time of each operation, too, and tell percentiles; costs some nanoseconds each.
     #[arg(long)]
     pub(crate) latency: bool,
@@ -131,7 +135,8 @@ impl EngineBench {
             cases: or_default(&self.case, &Case::USUAL),
             bitmaps: or_default(&self.bitmap, &[BitmapMode::Internal]),
             policies: or_default(&self.policy, &[DEFAULT_POLICY]),
-            presets: or_default(&self.locking, &[&PRESETS[0]]),
+            locks: or_default(&self.locking, &[LockSetting::default()]),
+            region_bytes: self.bitmap_chunk,
             limit: true,
             latency: self.latency,
             parts: self.parts,
@@ -139,7 +144,7 @@ impl EngineBench {
     }
 }
 
-fn or_default<T: Copy>(given: &[T], default: &[T]) -> Vec<T> {
+fn or_default<T: Clone>(given: &[T], default: &[T]) -> Vec<T> {
     if given.is_empty() { default.to_vec() } else { given.to_vec() }
 }
 

@@ -263,7 +263,7 @@ fn a_load_ends_with_its_command_or_its_array() {
 fn the_engine_benchmark_writes_a_report_of_all_that_was_asked_for() {
     let sandbox = Sandbox::new();
     let asked = "bench engine --size 32M --seconds 20ms --turns 1 --raid-devices 3,5 --threads 1,2 --queue 4 --source 1M --locking orig \
-                 --locking default --latency --parts --case full-stripe --out";
+                 --locking orig+stripes=buckets+map=distributed --bitmap-chunk 1M --latency --parts --case full-stripe --out";
     let folder = tempfile::tempdir().unwrap();
     let theirs = folder.path().join("report.html");
     std::fs::write(&theirs, "my thesis").unwrap();
@@ -292,7 +292,10 @@ fn the_engine_benchmark_writes_a_report_of_all_that_was_asked_for() {
         })
         .collect();
     let of = |members| {
-        [(members, 1, "orig"), (members, 1, "default"), (members, 2, "orig"), (members, 2, "default")]
+        let of_threads = |threads| {
+            [(members, threads, "orig"), (members, threads, "orig+stripes=buckets+map=distributed")]
+        };
+        [of_threads(1), of_threads(2)].concat()
     };
     assert_eq!(keys, [of(3), of(5)].concat());
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
@@ -328,6 +331,8 @@ fn with_several_under_way_an_operation_waits_for_those_before_it() {
     sandbox.json(
         "bench engine --size 32M --seconds 20ms --turns 1 --chunk 4K --source 4K --case random-write-128k",
     );
+    sandbox.fails(2, "bench engine --locking md", &[""; 0], &["no preset of locks", "scala"]);
+    sandbox.fails(2, "bench engine --locking orig+counters", &[""; 0], &["+counters=atomic"]);
     sandbox.fails(2, "bench engine --source 2G", &[""; 0], &["from 4K to 256M"]);
 }
 

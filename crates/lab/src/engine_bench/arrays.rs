@@ -10,19 +10,19 @@ use stripewise_device::{
 use stripewise_engine::{
     Array, ArrayError, AssembleOptions, SpeedLimits, assemble,
     geometry::MemberIndex,
-    locking::{CounterLocks, Locking, Preset},
+    locking::{CounterLocks, Locking},
     plan::selection::Policy,
 };
 use stripewise_format::{md::default_data_offset_sectors, media::SECTOR_BYTES};
 
-use super::{BenchError, BitmapMode, MemberKind, Options, memory};
+use super::{BenchError, BitmapMode, LockSetting, MemberKind, Options, memory};
 
 /// The member that is lost.
 const LOST: usize = 1;
 
 /// What is compared: an array with its locks and its bitmap, and a policy on it.
 pub(super) struct Variant {
-    pub(super) preset: &'static Preset,
+    pub(super) locks: LockSetting,
     pub(super) policy: &'static Policy,
     pub(super) bitmap: BitmapMode,
     pub(super) array: Array,
@@ -35,10 +35,10 @@ pub(super) fn variants(
     runtime: &Runtime,
 ) -> Result<Vec<Variant>, BenchError> {
     let mut variants = Vec::new();
-    for preset in options.presets.iter().copied() {
+    for locks in &options.locks {
         for bitmap in options.bitmaps.iter().copied() {
-            let array = new_array(options, members, runtime, preset, bitmap)?;
-            let variant = |policy| Variant { preset, policy, bitmap, array: array.clone() };
+            let array = new_array(options, members, runtime, locks, bitmap)?;
+            let variant = |policy| Variant { locks: locks.clone(), policy, bitmap, array: array.clone() };
             variants.extend(options.policies.iter().copied().map(variant));
         }
     }
@@ -49,13 +49,18 @@ fn new_array(
     options: &Options,
     members: usize,
     runtime: &Runtime,
-    preset: &'static Preset,
+    locks: &LockSetting,
     bitmap: BitmapMode,
 ) -> Result<Array, BenchError> {
     let members: Vec<_> = (0..members).map(|i| new_member(options, &i.to_string())).collect();
-    let mut array = memory::create(runtime, options.level, options.chunk_bytes, members.clone(), preset)?;
-    if bitmap == BitmapMode::None {
-        let locking = Locking { counter_locks: CounterLocks::Uncounted, ..preset.locking };
+    let (chunk_bytes, region_bytes) = (options.chunk_bytes, options.region_bytes);
+    let mut array =
+        memory::create(runtime, options.level, chunk_bytes, members.clone(), locks, region_bytes)?;
+    let locking = match bitmap {
+        BitmapMode::Internal => locks.locking(),
+        BitmapMode::None => Locking { counter_locks: CounterLocks::Uncounted, ..locks.locking() },
+    };
+    if locking != locks.preset().locking {
         let open = AssembleOptions { locking: Some(locking), ..AssembleOptions::default() };
         let env = runtime.env();
         array = runtime.block_on(async move {

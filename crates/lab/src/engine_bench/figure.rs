@@ -23,8 +23,8 @@ pub struct Figure {
     pub bitmap: &'static str,
     /// The write selection policy.
     pub policy: &'static str,
-    /// The preset of locks.
-    pub locking: &'static str,
+    /// The preset of locks, and what of it is replaced.
+    pub locking: String,
     /// Worker threads.
     pub threads: usize,
     /// Operations under way for each thread.
@@ -124,7 +124,7 @@ impl Turns {
             level: geometry.level().number(),
             bitmap: variant.bitmap.name(),
             policy: variant.policy.name,
-            locking: variant.preset.name,
+            locking: variant.locks.name().to_owned(),
             threads,
             queue,
             raid_devices: geometry.members(),

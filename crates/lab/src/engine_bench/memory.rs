@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use stripewise_device::{Device, ZeroFlags, uring::Runtime};
-use stripewise_engine::{Array, ArrayError, CreateError, CreateOptions, geometry::Level, locking::Preset};
+use stripewise_engine::{Array, ArrayError, CreateError, CreateOptions, geometry::Level};
 
-/// Makes an array of members that agree already.
+use super::LockSetting;
+
+/// Makes an array of members that agree already, with the preset and the map of a setting of locks.
 ///
 /// # Errors
 /// [`CreateError`]: members or chunks that an array cannot have.
@@ -14,12 +16,15 @@ pub fn create(
     level: Level,
     chunk_bytes: u32,
     members: Vec<Arc<dyn Device>>,
-    preset: &'static Preset,
+    locks: &LockSetting,
+    region_bytes: Option<u64>,
 ) -> Result<Array, CreateError> {
     let mut create = CreateOptions::new("bench", level, members);
     create.chunk_bytes = chunk_bytes;
     create.assume_clean = true;
-    create.preset = preset;
+    create.preset = locks.preset();
+    create.map = Some(locks.map());
+    create.region_bytes = region_bytes;
     let env = runtime.env();
     runtime.block_on(async move { Array::create(env, create).await })
 }

@@ -12,6 +12,7 @@ mod figure;
 mod gate;
 mod jobs;
 mod limit;
+mod locking;
 pub mod memory;
 mod options;
 pub mod page;
@@ -41,6 +42,7 @@ use self::{
 pub use self::{
     case::Case,
     figure::{Figure, Latency, TurnFigure, median},
+    locking::{LockSetting, LockSettingError},
     options::{BitmapMode, MemberKind, Options},
     turn::own_processor_time,
 };
@@ -124,7 +126,7 @@ impl<'a> Bench<'a> {
             figures.extend(measured);
         }
         for Variant { array, .. } in self.variants {
-            // Variants of one preset share their array; who comes later finds it stopped.
+            // Variants of one setting of locks share their array; who comes later finds it stopped.
             let _ = self.runtime.block_on(async move { array.stop().await });
         }
         Ok(figures)

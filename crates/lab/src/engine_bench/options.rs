@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use stripewise_engine::{
     geometry::Level,
-    locking::{PRESETS, Preset},
     plan::selection::{DEFAULT_POLICY, Policy},
 };
 
-use super::case::Case;
+use super::{case::Case, locking::LockSetting};
 
 /// What is to be measured, and how long. Shapes, counts of threads and cases run one after the other; bitmaps, policies and
-/// presets take turns.
+/// locks take turns.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Level 4, 5 or 6.
@@ -41,7 +40,9 @@ pub struct Options {
     /// How partly written rows are written.
     pub policies: Vec<&'static Policy>,
     /// Who waits for whom.
-    pub presets: Vec<&'static Preset>,
+    pub locks: Vec<LockSetting>,
+    /// Bytes of each member that one bit of the bitmap stands for, if not the default.
+    pub region_bytes: Option<u64>,
     /// Whether the bare loops take turns, too.
     pub limit: bool,
     /// Whether the time of each operation is taken.
@@ -67,7 +68,8 @@ impl Default for Options {
             cases: Case::USUAL.to_vec(),
             bitmaps: vec![BitmapMode::Internal],
             policies: vec![DEFAULT_POLICY],
-            presets: vec![&PRESETS[0]],
+            locks: vec![LockSetting::default()],
+            region_bytes: None,
             limit: true,
             latency: false,
             parts: false,

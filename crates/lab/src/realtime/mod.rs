@@ -8,7 +8,7 @@ mod outcome;
 
 use std::time::Duration;
 
-use stripewise_engine::{geometry::Level, locking::Preset};
+use stripewise_engine::geometry::Level;
 
 #[cfg(test)]
 pub(crate) use self::outcome::MadeUp;
@@ -75,7 +75,7 @@ impl RealTimePoint {
     }
 
     fn options(&self) -> Options {
-        let preset = |name| Preset::named(name).expect("the engine has the presets of the paper");
+        let locks = |name: &str| name.parse().expect("the engine has the presets of the paper");
         Options {
             level: Level::Raid5,
             raid_devices: vec![self.raid_devices],
@@ -86,7 +86,7 @@ impl RealTimePoint {
             turn: Duration::from_millis(self.turn_ms),
             turns: self.turns,
             cases: vec![Case::FullStripe],
-            presets: COMPARED.map(preset).to_vec(),
+            locks: COMPARED.map(locks).to_vec(),
             latency: !self.parts,
             parts: self.parts,
             ..Options::default()

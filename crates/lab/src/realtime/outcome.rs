@@ -106,7 +106,7 @@ impl PresetOutcome {
         let percentiles = latency.map(|of| [of.p50, of.p90, of.p99, of.p99_9, of.p99_99]);
         let part = |(name, share): (&&'static str, &f64)| ((*name).to_owned(), (share * 1e6).round() as u64);
         Self {
-            name: figure.locking.to_owned(),
+            name: figure.locking.clone(),
             turn_bytes_per_s: figure.turns.iter().map(|turn| (turn.per_s * bytes) as u64).collect(),
             turn_p99_99_ns: figure.turns.iter().filter_map(|turn| turn.p99_99_ns).collect(),
             cpu_ns: figure.cpu_ns_per_operation as u64,

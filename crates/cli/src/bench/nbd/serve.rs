@@ -7,11 +7,10 @@ use stripewise::{
     Device, Host, HostOptions,
     export::nbd::{Endpoint, Export, Limits, Server},
     geometry::Level,
-    locking::PRESETS,
     memory::MemoryDevice,
     uring::RuntimeOptions,
 };
-use stripewise_lab::engine_bench::memory;
+use stripewise_lab::engine_bench::{LockSetting, memory};
 
 /// Members: four of data, one of parity.
 const MEMBERS: u64 = 5;
@@ -39,7 +38,8 @@ impl NbdServer {
         let member =
             |i| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(format!("memory{i}"), member_bytes)) };
         let members = (0..MEMBERS).map(member).collect();
-        let array = memory::create(host.runtime(), Level::Raid5, CHUNK_BYTES, members, &PRESETS[0])?;
+        let locks = LockSetting::default();
+        let array = memory::create(host.runtime(), Level::Raid5, CHUNK_BYTES, members, &locks, None)?;
         memory::touch_all(host.runtime(), &array)?;
         let export = Export::new("", Arc::new(array.device()));
         let endpoint = Endpoint::Unix(self.socket.clone());

@@ -57,7 +57,7 @@ fn figures_csv(figures: &[Figure]) -> String {
 fn row(figure: &Figure) -> String {
     let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     let mut fields = vec![figure.case.clone(), figure.level.to_string(), figure.raid_devices.to_string()];
-    fields.extend([figure.bitmap, figure.policy, figure.locking].map(str::to_owned));
+    fields.extend([figure.bitmap, figure.policy, &figure.locking].map(str::to_owned));
     fields.extend([figure.threads, figure.queue].map(|count| count.to_string()));
     fields.push(figure.bytes_per_operation.to_string());
     let per_s = figure.engine_per_s;

@@ -50,7 +50,7 @@ fn section(options: &Options, members: usize, case: Case, figures: Vec<&Figure>)
 impl Group<'_> {
     /// What tells a figure's variant from the others of the run.
     pub(super) fn label(&self, figure: &Figure) -> String {
-        let mut words = vec![figure.locking];
+        let mut words = vec![figure.locking.as_str()];
         words.extend((self.options.policies.len() > 1).then_some(figure.policy));
         words.extend((self.options.bitmaps.len() > 1 && figure.bitmap == "none").then_some("no bitmap"));
         words.join(", ")

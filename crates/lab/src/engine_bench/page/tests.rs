@@ -29,12 +29,7 @@ fn figures(options: &Options, has_all: bool) -> Vec<Figure> {
     figures
 }
 
-fn figure(
-    case: Case,
-    (raid_devices, threads): (usize, usize),
-    locking: &'static str,
-    has_all: bool,
-) -> Figure {
+fn figure(case: Case, (raid_devices, threads): (usize, usize), locking: &str, has_all: bool) -> Figure {
     let latency = Latency { p50: 1, p90: 2, p99: 3, p99_9: 4, p99_99: 5000, max: 6000, operations: 7 };
     let parts =
         if has_all { BTreeMap::from([("copy", 0.75), ("stripe lock", 0.25)]) } else { BTreeMap::new() };
@@ -43,7 +38,7 @@ fn figure(
         level: 5,
         bitmap: "internal",
         policy: "classic",
-        locking,
+        locking: locking.to_owned(),
         threads,
         queue: 1,
         raid_devices,
