@@ -236,23 +236,21 @@ fn a_running_array_is_explained_with_its_devices() {
 #[test]
 fn stripes_that_are_not_resynced_are_explained_as_they_are_written() {
     let sandbox = Sandbox::new();
-    let members = sandbox.members(5, 64 * MIB);
-    sandbox.ok("create a --level 5 --no-measure --size 48M --policy modified", &members);
-    sandbox.done("wait a");
-    let explained = |place: &str| sandbox.json(&format!("explain a --write {place}:4K"));
-    assert_eq!(explained("180M")["stripes"][0]["synced"], true);
-    assert_eq!(explained("180M")["stripes"][0]["bands"][0]["cycle"], "rmw");
-    sandbox.done("stop a --force");
-    sandbox.ok("create a --level 5 --no-measure --size 48M --policy modified --force", &members);
+    // Sparse, and so large that the resync is still far from the last stripes when it is slowed.
+    let members = sandbox.members(5, 2100 * MIB);
+    sandbox.ok("create a --level 5 --no-measure --size 2000M --policy modified", &members);
     sandbox.done("speed a --max 1M");
-    let late = explained("180M");
+    let explained = |place: &str| sandbox.json(&format!("explain a --write {place}:4K"));
+    let late = explained("7G");
     assert_eq!(late["stripes"][0]["synced"], false, "{late}");
     assert_eq!(late["stripes"][0]["bands"][0]["cycle"], "rcw", "{late}");
-    let said = sandbox.done("explain a --write 180M:4K");
-    assert!(said.contains("note: stripe 720 is not resynced yet"), "{said}");
+    let said = sandbox.done("explain a --write 7G:4K");
+    assert!(said.contains("note: stripe 28672 is not resynced yet"), "{said}");
     sandbox.done("speed a --max 0");
     sandbox.done("wait a");
-    assert_eq!(explained("180M")["stripes"][0]["bands"][0]["cycle"], "rmw");
+    let synced = explained("7G");
+    assert_eq!(synced["stripes"][0]["synced"], true, "{synced}");
+    assert_eq!(synced["stripes"][0]["bands"][0]["cycle"], "rmw", "{synced}");
 }
 
 /// A member that is being rebuilt holds the stripes behind the rebuild, and lacks those before it.
