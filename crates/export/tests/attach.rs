@@ -242,6 +242,12 @@ fn detaching_a_mounted_device_is_refused_and_works_afterwards() {
     assert_eq!(users[..], [BlockUser::Mount { point: mounted.0.clone(), own: true, topmost: true }]);
     assert!(error.to_string().contains(mounted.0.to_str().unwrap()), "{error}");
     fs::write(mounted.0.join("still"), "alive").unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").current_dir(&mounted.0).spawn().unwrap();
+    let error = attached.attachment.detach(DetachMode::Refuse).unwrap_err().to_string();
+    let said = format!("process {} (sleep) works in {}", sleeper.id(), mounted.0.display());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(error.contains(&said), "{error}");
     mounted.unmount();
     attached.detach();
 }

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use serde_json::json;
 use stripewise::Preview;
@@ -201,7 +201,8 @@ fn check_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<()> {
         return Ok(());
     }
     let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if terminal && confirm(&format!("{text}. Overwrite?"))? {
+    if terminal {
+        ensure!(confirm(&format!("{text}. Overwrite?"))?, "nothing was overwritten");
         return Ok(());
     }
     bail!("{text}; give --force to overwrite it")

@@ -213,6 +213,10 @@ impl DaemonState {
         if self.exports().is_own(Path::new(device)) {
             bail!("{device} is this array itself; it cannot be a member of its own");
         }
+        let name = member_name(device);
+        if self.status().members.iter().any(|member| member.device == name) {
+            bail!("{device} is a member already; one that is faulty can be added again once it is removed");
+        }
         let found = probe(Path::new(device)).with_context(|| device.to_owned())?;
         let holding = format!("{device} holds {}", found.join(" and "));
         if !force && !found.is_empty() {

@@ -188,7 +188,7 @@ impl Story {
         if said.code == Some(0) {
             return;
         }
-        assert!(said.err.contains("not stopped cleanly and is degraded"), "{}", said.err);
+        assert!(said.err.contains("is degraded, and was not stopped cleanly"), "{}", said.err);
         assert!(self.lost.is_some() && self.level > 1, "{}", said.err);
         self.sandbox.ok("assemble a --force", &given);
         self.figures.forced += 1;

@@ -34,7 +34,9 @@ fn a_member_is_failed_removed_and_rebuilt_on_another() {
 #[test]
 fn a_removed_member_is_added_again_with_force() {
     let (sandbox, members, client, data) = filled(5, 3);
+    sandbox.fails(1, "add a", &members[1..2], &["is a member already"]);
     sandbox.ok("fail a", &members[1..2]);
+    sandbox.fails(1, "add a --force", &members[1..2], &["once it is removed"]);
     sandbox.ok("remove a", &members[1..2]);
     let words = [&members[1], "holds an md array member", "--force"];
     sandbox.fails(1, "add a", &members[1..2], &words.map(|word| word as &str));

@@ -136,8 +136,9 @@ pub enum AssembleError {
     },
     /// Parity may disagree and is needed in place of a missing member.
     #[error(
-        "the array was not stopped cleanly and is degraded: writes under way at that time may have left rows whose \
-         missing part cannot be told. Bring the missing member, or accept that with --force"
+        "the array is degraded, and was not stopped cleanly or not resynced to its end before: rows that were being written \
+         or not resynced yet may have a missing part that cannot be told. Bring the missing member, unless it failed \
+         before, or accept that with --force"
     )]
     DirtyDegraded,
     /// A member could not be read or written.

@@ -1,4 +1,5 @@
-//! Who uses a block device: mounts in any mount namespace, swap, devices stacked on it, processes that have it open.
+//! Who uses a block device: mounts in any mount namespace, swap, devices stacked on it, processes that have it open or work in
+//! a file system on it.
 
 use std::{
     collections::HashSet,
@@ -32,7 +33,19 @@ pub enum BlockUser {
         /// Its command name.
         name: String,
     },
+    /// Another process works in a file system on it, so that this cannot be unmounted.
+    Inside {
+        /// Its number.
+        pid: u32,
+        /// Its command name.
+        name: String,
+        /// Where the file system is mounted.
+        point: PathBuf,
+    },
 }
+
+/// Enough of those who work in file systems to see what is at hand.
+const INSIDE_MAX: usize = 8;
 
 impl BlockUser {
     /// Where an unmount by path takes it away, of a mount.
@@ -58,6 +71,9 @@ impl fmt::Display for BlockUser {
             Self::Swap => f.write_str("used as swap"),
             Self::Holder(name) => write!(f, "/dev/{name} stands on it"),
             Self::Process { pid, name } => write!(f, "open in process {pid} ({name})"),
+            Self::Inside { pid, name, point } => {
+                write!(f, "process {pid} ({name}) works in {}", point.display())
+            }
         }
     }
 }
@@ -103,7 +119,9 @@ pub fn users_of(node: &Path) -> Vec<BlockUser> {
     let mut users = mounted(&family);
     users.extend(swapped(&family));
     users.extend(stacked(&family));
+    let points: Vec<_> = users.iter().filter_map(BlockUser::mount_point).map(Path::to_owned).collect();
     users.extend(opened(&family));
+    users.extend(working_in(&points).take(INSIDE_MAX));
     users
 }
 
@@ -162,19 +180,38 @@ fn stacked(family: &Family) -> Vec<BlockUser> {
 /// How often this process has the disk or one of its partitions open.
 pub(super) fn own_descriptors(node: &Path) -> usize {
     let family = Family::of(node);
-    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    descriptors.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| family.nodes.contains(&to))).count()
+    descriptors(Path::new("/proc/self")).filter(|to| family.nodes.contains(to)).count()
 }
 
 fn opened(family: &Family) -> Vec<BlockUser> {
-    let is_ours =
-        |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| family.nodes.contains(&to));
-    let has_open = |process: &Path| {
-        fs::read_dir(process.join("fd")).is_ok_and(|descriptors| descriptors.flatten().any(is_ours))
-    };
+    let has_open = |process: &Path| descriptors(process).any(|to| family.nodes.contains(&to));
     let user = |(pid, process): (u32, PathBuf)| {
-        let name = fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned();
-        has_open(&process).then_some(BlockUser::Process { pid, name })
+        has_open(&process).then(|| BlockUser::Process { pid, name: command_name(&process) })
     };
     processes().filter_map(user).collect()
+}
+
+/// Other processes that have a folder, a file or their program below one of the points, as paths are seen here. Links are read
+/// and not followed, so that a file system that hangs does not matter.
+fn working_in(points: &[PathBuf]) -> impl Iterator<Item = BlockUser> {
+    // All processes are in what is mounted on the root.
+    let points: Vec<_> = points.iter().filter(|point| point.parent().is_some()).collect();
+    let others = processes().filter(|(pid, _)| *pid != std::process::id());
+    others.filter_map(move |(pid, process)| {
+        let links =
+            || ["cwd", "root", "exe"].into_iter().filter_map(|link| fs::read_link(process.join(link)).ok());
+        let has_in = |point: &&&PathBuf| links().chain(descriptors(&process)).any(|to| to.starts_with(point));
+        let point = points.iter().find(has_in)?;
+        Some(BlockUser::Inside { pid, name: command_name(&process), point: (*point).clone() })
+    })
+}
+
+/// What a process has open, by path.
+fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| fs::read_link(entry.path()).ok())
+}
+
+fn command_name(process: &Path) -> String {
+    fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned()
 }

@@ -141,10 +141,11 @@ impl Turns {
     }
 }
 
-/// The middle one; of an even number, the larger of the two.
+/// The middle one; of an even number, what lies between the two.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    let (lower, upper) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
+    Some(f64::midpoint(*lower, *upper))
 }
 
 impl Figure {
@@ -181,5 +182,19 @@ impl fmt::Display for Figure {
             write!(f, "{}{part} {:.1} %", if index == 0 { "  " } else { ", " }, share * 100.0)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_lies_in_the_middle() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0]), Some(3.0));
+        assert_eq!(median(vec![4.0, 1.0]), Some(2.5));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0, 4.0]), Some(3.0));
     }
 }
