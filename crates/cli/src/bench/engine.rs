@@ -81,7 +81,8 @@ pub(crate) struct EngineBench {
     pub(crate) policy: Vec<&'static Policy>,
     /// Who waits for whom: a preset (default, orig, hemi, scala), and behind it what differs: `+stripes=COUNT` or
     /// `+stripes=buckets`, `+counters=global`, `per-counter` or `atomic`, `+map=linear` or `distributed`, as in
-    /// `orig+counters=atomic`; `default`, if left out. Given again, they take turns, on arrays of their own.
+    /// `orig+counters=atomic`; `default`, if left out. Without a bitmap there are no counters. Given
+    /// again, they take turns, on arrays of their own.
     #[arg(long, value_name = "PRESET[+WHAT=HOW]...")]
     pub(crate) locking: Vec<LockSetting>,
     /// Bytes of each member that one bit of the bitmap stands for, as `create` takes it.

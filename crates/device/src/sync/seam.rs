@@ -61,7 +61,7 @@ impl<T> Mutex<T> {
     }
 
     /// Waits for the lock.
-    pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().expect("nobody panics with a lock held")
     }
 }

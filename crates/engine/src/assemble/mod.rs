@@ -136,9 +136,9 @@ pub enum AssembleError {
     },
     /// Parity may disagree and is needed in place of a missing member.
     #[error(
-        "the array is degraded, and was not stopped cleanly or not resynced to its end before: rows that were being written \
-         or not resynced yet may have a missing part that cannot be told. Bring the missing member, unless it failed \
-         before, or accept that with --force"
+        "the array is degraded, and was not stopped cleanly, or a member was lost before a resync was over: rows that were \
+         being written, or were not resynced yet, may have a missing part that cannot be told. Bring the missing member, \
+         unless it is the one that failed, or accept that with --force"
     )]
     DirtyDegraded,
     /// A member could not be read or written.

@@ -185,9 +185,9 @@ impl Shared {
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         self.checkpoint(slot, incoming).await?;
-        // The one that leaves may be the last that has the bitmap: who has it afterwards has it before, but perhaps for the
-        // one that comes. That one is counted behind members like it here, and in its own place then; what it lacks of the
-        // bitmap counts as marked until all is written.
+        // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it before,
+        // except perhaps the one that comes: it is not in its own place in the order yet, and what it lacks counts as marked
+        // until all is written.
         let replaced = self.topology.load().slots[slot.0].primary.clone();
         let _handing_over = match (&self.intent, replaced.clone()) {
             (Some(intent), Some(replaced)) => {

@@ -52,6 +52,15 @@ pub(super) fn own() -> io::Result<Vec<Mount>> {
     of(Path::new("/proc/self/mountinfo"))
 }
 
+/// The mount that a path lies on, among all of a namespace.
+pub(super) fn of_path<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    // Of several on one point the last is on top.
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
+}
+
 /// The mounts that the given mountinfo file lists.
 pub(super) fn of(mountinfo: &Path) -> io::Result<Vec<Mount>> {
     // Mount points are bytes, not text.

@@ -121,7 +121,7 @@ pub fn users_of(node: &Path) -> Vec<BlockUser> {
     users.extend(stacked(&family));
     let points: Vec<_> = users.iter().filter_map(BlockUser::mount_point).map(Path::to_owned).collect();
     users.extend(opened(&family));
-    users.extend(working_in(&points).take(INSIDE_MAX));
+    users.extend(working_in(&family, &points).take(INSIDE_MAX));
     users
 }
 
@@ -191,18 +191,23 @@ fn opened(family: &Family) -> Vec<BlockUser> {
     processes().filter_map(user).collect()
 }
 
-/// Other processes that have a folder, a file or their program below one of the points, as paths are seen here. Links are read
-/// and not followed, so that a file system that hangs does not matter.
-fn working_in(points: &[PathBuf]) -> impl Iterator<Item = BlockUser> {
+/// Other processes that have a folder, a file or their program in a file system on the disk that is mounted on one of the
+/// points. Links are read and not followed, so that a file system that hangs does not matter.
+fn working_in(family: &Family, points: &[PathBuf]) -> impl Iterator<Item = BlockUser> {
     // All processes are in what is mounted on the root.
-    let points: Vec<_> = points.iter().filter(|point| point.parent().is_some()).collect();
+    let points: Vec<_> = points.iter().filter(|point| point.parent().is_some()).cloned().collect();
     let others = processes().filter(|(pid, _)| *pid != std::process::id());
     others.filter_map(move |(pid, process)| {
         let links =
-            || ["cwd", "root", "exe"].into_iter().filter_map(|link| fs::read_link(process.join(link)).ok());
-        let has_in = |point: &&&PathBuf| links().chain(descriptors(&process)).any(|to| to.starts_with(point));
-        let point = points.iter().find(has_in)?;
-        Some(BlockUser::Inside { pid, name: command_name(&process), point: (*point).clone() })
+            ["cwd", "root", "exe"].into_iter().filter_map(|link| fs::read_link(process.join(link)).ok());
+        let below = |to: PathBuf| Some((points.iter().find(|point| to.starts_with(point))?, to));
+        let mut inside = links.chain(descriptors(&process)).filter_map(below).peekable();
+        inside.peek()?;
+        // The path may mean something else there, or another file system may be mounted below.
+        let mounts = mounts::of(&process.join("mountinfo")).ok()?;
+        let (point, _) =
+            inside.find(|(_, to)| mounts::of_path(&mounts, to).is_some_and(|on| family.carries(on)))?;
+        Some(BlockUser::Inside { pid, name: command_name(&process), point: point.clone() })
     })
 }
 

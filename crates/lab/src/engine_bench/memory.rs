@@ -7,7 +7,8 @@ use stripewise_engine::{Array, ArrayError, CreateError, CreateOptions, geometry:
 
 use super::LockSetting;
 
-/// Makes an array of members that agree already, with the preset and the map of a setting of locks.
+/// Makes an array of members that agree already, with the preset and the map of a setting of locks. Locks that
+/// differ from the preset's take effect when it is assembled with them.
 ///
 /// # Errors
 /// [`CreateError`]: members or chunks that an array cannot have.

@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
             figures.extend(measured);
         }
         for Variant { array, .. } in self.variants {
-            // Variants of one setting of locks share their array; who comes later finds it stopped.
+            // Variants of one setting of locks and one bitmap share their array; who comes later finds it stopped.
             let _ = self.runtime.block_on(async move { array.stop().await });
         }
         Ok(figures)
