@@ -196,7 +196,8 @@ fn opened(family: &Family) -> Vec<BlockUser> {
 fn working_in(family: &Family, points: &[PathBuf]) -> impl Iterator<Item = BlockUser> {
     // All processes are in what is mounted on the root.
     let points: Vec<_> = points.iter().filter(|point| point.parent().is_some()).cloned().collect();
-    let others = processes().filter(|(pid, _)| *pid != std::process::id());
+    let all = (!points.is_empty()).then(processes).into_iter().flatten();
+    let others = all.filter(|(pid, _)| *pid != std::process::id());
     others.filter_map(move |(pid, process)| {
         let links =
             ["cwd", "root", "exe"].into_iter().filter_map(|link| fs::read_link(process.join(link)).ok());
