@@ -159,6 +159,24 @@ fn a_member_that_does_not_keep_what_is_rewritten_is_dropped() {
     }
 }
 
+/// Blocks that cannot be read back count where they are rewritten: no client's read has to fail once more.
+#[test]
+fn a_member_is_dropped_while_it_is_healed_if_it_keeps_nothing() {
+    let long_chunks = Shape { chunk_bytes: 65536, ..RAID5 };
+    for bench in benches(6, long_chunks) {
+        bench.fill(5);
+        let mut rule = latent_error(1 << 20..(1 << 20) + 65536);
+        rule.healed_by_write = false;
+        bench.faults[0].add(rule);
+        // Each round the chunk counts, and its 16 blocks.
+        for in_sync in [true, false] {
+            assert!(bench.read(0, 4096).unwrap().iter().all(|b| *b == 5));
+            bench.world.run_for(Duration::from_secs(3));
+            assert_eq!(bench.in_sync(), [in_sync, true, true, true]);
+        }
+    }
+}
+
 #[test]
 fn a_block_that_waits_to_be_healed_counts_once() {
     for bench in benches(6, RAID5) {

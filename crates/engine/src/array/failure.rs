@@ -228,14 +228,32 @@ impl Shared {
         if !is_member_gone(&error) {
             // A chunk that waits to be healed counts once, however many want it meanwhile.
             let waits = !self.read_only && !self.healing.lock().insert(chunk);
-            if waits || member.read_errors.fetch_add(1, Ordering::Relaxed) < READ_ERRORS_MAX {
+            if waits || !is_one_too_many(member) {
                 return;
             }
             self.healing.lock().remove(&chunk);
         }
-        // On the level's last legs the member stays: what it can still read is all there is.
+        self.drop_if_possible(member, error).await;
+    }
+
+    /// A block that was rewritten and still cannot be read: the member does not keep what it takes, and is dropped once that
+    /// has happened too often.
+    pub(crate) async fn note_unhealed(&self, member: &Arc<Member>, stripe: StripeIndex, error: IoError) {
+        tracing::warn!(member = member.name(), stripe = stripe.0, "a block was rewritten and cannot be read");
+        if is_one_too_many(member) {
+            self.drop_if_possible(member, error).await;
+        }
+    }
+
+    /// Drops a member that reads badly. On the level's last legs it stays: what it can still read is all there is.
+    async fn drop_if_possible(&self, member: &Arc<Member>, error: IoError) {
         let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;
     }
+}
+
+/// Counts a failed read. True if the member has had as many as it may have before.
+fn is_one_too_many(member: &Member) -> bool {
+    member.read_errors.fetch_add(1, Ordering::Relaxed) >= READ_ERRORS_MAX
 }
 
 /// A member that left changes what the other of its slot is: one whose replacement failed stays, and one that is

@@ -1,12 +1,9 @@
 //! Content of one column from the others, and healing of blocks that failed to be read.
 
-use std::{
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{ops::Range, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, ReadDone, sync::Reader};
+use stripewise_device::{IoBuf, IoError, ReadDone, sync::Reader};
 
 use super::{
     Shared,
@@ -136,25 +133,25 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let topology = self.topology.load();
         match self.own(&topology, stripe, column, &bytes).await {
-            Some(block) => {
+            Some(Ok(block)) => {
                 into.copy_from_slice(&block);
                 Ok(())
             }
-            None => self.recover(stripe, column, bytes, into).await,
+            _ => self.recover(stripe, column, bytes, into).await,
         }
     }
 
-    /// Content of a column from its own member, if that is there and can read it.
+    /// Content of a column from its own member, if that is there.
     async fn own(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
         column: usize,
         bytes: &Range<usize>,
-    ) -> Option<IoBuf> {
+    ) -> Option<Result<IoBuf, IoError>> {
         let member = topology.reader(&self.geometry, stripe, column)?;
         let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
-        member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one().ok()
+        Some(member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one())
     }
 
     /// Content of a column, from the others. The caller holds the rows.
@@ -198,7 +195,8 @@ impl Shared {
         }
     }
 
-    /// Asks the others for what a piece is recovered from, all at once; who they are, unless too many are lost.
+    /// Asks the others for what a piece is recovered from, all at once. Returns who they are; None if too many are lost, or if
+    /// the array has failed.
     fn ask_others(
         &self,
         topology: &Topology,
@@ -207,6 +205,10 @@ impl Shared {
         reads: &mut Requested<ReadDone>,
     ) -> Option<Sources> {
         let Piece { stripe, column, bytes } = piece;
+        // In a failed array rows may be half written: what a member has of them is old or new, but parity tells of neither.
+        if topology.failed && self.geometry.has_parity() {
+            return None;
+        }
         let reader = |column| topology.reader(&self.geometry, *stripe, column);
         let is_readable = |column: usize| !unreadable.contains(&column) && reader(column).is_some();
         let sources = Sources::choose(&self.geometry, *column, is_readable)?;
@@ -294,10 +296,7 @@ impl Shared {
             columns.iter().flat_map(|column| rows.runs().flatten().map(move |row| (*column, row)))
         {
             let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
-            let is_there = topology.reader(&self.geometry, stripe, column).is_some();
-            if !is_there || self.own(topology, stripe, column, &bytes).await.is_some() {
-                continue;
-            }
+            let Some(Err(_)) = self.own(topology, stripe, column, &bytes).await else { continue };
             let mut content = IoBuf::with_len(bytes.len());
             self.recover(stripe, column, bytes.clone(), &mut content).await?;
             if lives(Mutant::HealWithZeroes) {
@@ -306,16 +305,13 @@ impl Shared {
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
             self.write_out(topology, stripe, extents).await?;
-            if self.own(topology, stripe, column, &bytes).await.is_some() {
-                self.stats.count_healed();
-            } else if let Some(member) = topology.reader(&self.geometry, stripe, column) {
-                // It does not keep what it takes. Who reads of it next finds whether that was once too often.
-                tracing::warn!(
-                    member = member.name(),
-                    stripe = stripe.0,
-                    "a block was rewritten and cannot be read"
-                );
-                member.read_errors.fetch_add(1, Ordering::Relaxed);
+            match self.own(topology, stripe, column, &bytes).await {
+                Some(Ok(_)) => self.stats.count_healed(),
+                Some(Err(error)) => {
+                    let member = topology.reader(&self.geometry, stripe, column).expect("it was just read");
+                    self.note_unhealed(member, stripe, error).await;
+                }
+                None => {}
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Opening an array from its members: who belongs, who is stale, what must be resynced.
 
+mod agree;
 mod choose;
 mod force;
 mod load;
@@ -78,6 +79,18 @@ pub enum AssembleError {
         b: String,
         /// Their identity.
         uuid: Uuid,
+    },
+    /// Equally current members describe different arrays, and no description has more members than the other.
+    #[error(
+        "{a} and {b} are equally current and disagree on the array's {field}; give only the members that belong together"
+    )]
+    Disagree {
+        /// A member.
+        a: String,
+        /// One that disagrees with it.
+        b: String,
+        /// What they disagree on.
+        field: &'static str,
     },
     /// Two members for one role, neither of them a replacement.
     #[error("{a} and {b} both claim role {role}; leave out the one that is not current")]
