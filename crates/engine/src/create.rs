@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::{
     array::Array,
     assemble::{AssembleError, AssembleOptions, assemble},
+    bad_blocks::BadBlocks,
     enroll::{self, Traits},
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
@@ -391,8 +392,19 @@ fn new_ledger(
         }
         let header = enroll::header_for(&superblock, geometry, regions, &traits[&device.info().name]);
         let offset = member.data_offset_sectors * SECTOR_BYTES;
-        let member = Member::new(device.clone(), offset, dev_number, member.device_uuid, header.as_ref());
-        entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
+        let bad_block_log = enroll::empty_bad_block_log(&superblock, device);
+        let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+        let uuid = member.device_uuid;
+        let member = Member::new(device.clone(), offset, dev_number, uuid, header.as_ref(), bad_blocks);
+        entries.push(Entry {
+            member,
+            standing,
+            superblock,
+            header,
+            md_bitmap: None,
+            bad_block_log,
+            last_slot: None,
+        });
     }
     let mut ledger = Ledger { entries, events: 0, clean: in_sync };
     let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);

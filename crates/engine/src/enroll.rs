@@ -8,12 +8,13 @@ use stripewise_format::{
     extension::{
         AREA_START_BYTES, BitmapDescriptor, Endurance, ExtensionLayout, Header, MapKind, MemberClass,
     },
-    md::{Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
+    md::{BadBlockLog, Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
     media::{BLOCK_BYTES, SECTOR_BYTES},
 };
 use uuid::Uuid;
 
 use crate::{
+    bad_blocks::BadBlocks,
     error::ArrayError,
     examine::examine,
     geometry::{Geometry, Level},
@@ -128,6 +129,12 @@ pub(crate) fn bitmap_offset(header: &Option<Header>) -> Option<u64> {
     header.as_ref().filter(|h| h.bitmap.page_count > 0).map(|h| h.bitmap.offset_bytes)
 }
 
+/// The bad-block log of a device that becomes a member. None where its superblock has no room for one that can be written.
+pub(crate) fn empty_bad_block_log(superblock: &Superblock, device: &Arc<dyn Device>) -> Option<BadBlockLog> {
+    superblock.bad_block_place(device.info().logical_block_bytes)?;
+    BadBlockLog::empty(&superblock.bad_blocks)
+}
+
 /// A new identity, from the environment's randomness.
 pub(crate) fn new_uuid(env: &dyn Env) -> Uuid {
     let random = (u128::from(env.random_u64()) << 64) | u128::from(env.random_u64());
@@ -188,13 +195,17 @@ pub(crate) fn spare(
     }
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
     let bitmap_offset_bytes = bitmap_offset(&header);
-    let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid, header.as_ref());
+    let bad_block_log = empty_bad_block_log(&superblock, &device);
+    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+    let uuid = new.device_uuid;
+    let member = Member::new(device, data_offset_bytes, dev_number, uuid, header.as_ref(), bad_blocks);
     let entry = Entry {
         member,
         standing: Standing::Spare,
         superblock,
         header,
         md_bitmap: pattern.md_bitmap,
+        bad_block_log,
         last_slot: None,
     };
     Ok(Enrolled { entry, bitmap_offset_bytes })

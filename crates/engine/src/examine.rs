@@ -6,13 +6,14 @@ use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError};
 use stripewise_format::{
     extension::{CopyState, ExtensionError, ExtensionLayout, Header, HeaderCopy, SuperblockOrigin, choose},
-    md::{OtherVersion, SUPERBLOCK_SECTOR, Superblock, SuperblockError},
+    md::{BadBlockLog, Features, OtherVersion, SUPERBLOCK_SECTOR, Superblock, SuperblockError},
     media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
 };
 use thiserror::Error;
 
 use crate::{
     array::is_member_gone,
+    enroll::empty_bad_block_log,
     ledger::as_block,
     mutants::{Mutant, lives},
 };
@@ -69,6 +70,8 @@ pub struct Examination {
     pub superblock: Superblock,
     /// The extension header, and how its copies are.
     pub extension: Result<(Header, CopyState), ExtensionError>,
+    /// md's bad-block log, empty unless the superblock says that it is in use. None where the member has no room for one.
+    pub bad_blocks: Option<BadBlockLog>,
     /// Whether Stripewise wrote the superblock last. Foreign where there is no header to tell.
     pub origin: SuperblockOrigin,
 }
@@ -98,7 +101,22 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
         // Only as many sectors as the superblock fills are ours; the rest of the block may hold anything.
         header.superblock_origin(&superblock.encode())
     });
-    Ok(Examination { device, superblock, extension, origin })
+    let bad_blocks = read_bad_blocks(&device, &superblock).await.map_err(io)?;
+    Ok(Examination { device, superblock, extension, bad_blocks, origin })
+}
+
+async fn read_bad_blocks(
+    device: &Arc<dyn Device>,
+    superblock: &Superblock,
+) -> Result<Option<BadBlockLog>, IoError> {
+    if !superblock.features.contains(Features::BAD_BLOCKS) {
+        return Ok(empty_bad_block_log(superblock, device));
+    }
+    let place = superblock.bad_block_place(device.info().logical_block_bytes);
+    let Some(place) = place else { return Ok(None) };
+    let buf = IoBuf::with_len((place.end - place.start) as usize);
+    let log = device.read(place.start, smallvec![buf]).await.into_one()?;
+    Ok(BadBlockLog::decode(&log, &superblock.bad_blocks))
 }
 
 /// The metadata version of a device without superblock at 4 KiB, if it has one elsewhere.

@@ -12,6 +12,7 @@
 mod advice;
 mod array;
 mod assemble;
+mod bad_blocks;
 mod compute;
 mod counters;
 mod create;

@@ -226,6 +226,7 @@ impl Shared {
         if self.read_only {
             return Ok(());
         }
+        self.clear_bad_blocks().await?;
         self.flush().await?;
         if let Some(intent) = &self.intent {
             intent.clear_all(self).await;

@@ -219,12 +219,18 @@ impl Shared {
         column: usize,
         error: IoError,
     ) {
+        let chunk = (stripe.0, column);
+        if error.kind == IoErrorKind::BadBlock {
+            if !self.read_only {
+                self.healing.lock().insert(chunk);
+            }
+            return; // the member was not asked
+        }
         self.stats.count_read_error();
         tracing::warn!(member = member.name(), stripe = stripe.0, %error, "read failed");
         if error.kind == IoErrorKind::Refused {
             return; // our request was wrong, not the member
         }
-        let chunk = (stripe.0, column);
         if !is_member_gone(&error) {
             // A chunk that waits to be healed counts once, however many want it meanwhile.
             let waits = !self.read_only && !self.healing.lock().insert(chunk);

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     compute::WriteExtent,
     error::ArrayError,
-    geometry::StripeIndex,
+    geometry::{MemberIndex, StripeIndex},
     locks::KeptRows,
     meter::IoClass,
     mutants::{Mutant, lives},
@@ -220,15 +220,21 @@ impl Shared {
         Some(sources)
     }
 
-    /// A piece that is lost: where in the array, or for parity in which stripe.
     fn unreadable(&self, piece: &Piece) -> ArrayError {
+        ArrayError::Unreadable {
+            offset_bytes: self.array_offset(piece.stripe, piece.column, piece.bytes.start),
+        }
+    }
+
+    /// Where in the array a byte of a column lies; for parity, where its stripe does.
+    pub(crate) fn array_offset(&self, stripe: StripeIndex, column: usize, in_chunk: usize) -> u64 {
         let geometry = &self.geometry;
-        let in_stripe = match piece.column {
-            column if column < geometry.data_columns() => column * geometry.chunk_bytes() + piece.bytes.start,
+        let in_stripe = match column {
+            column if column < geometry.data_columns() => column * geometry.chunk_bytes() + in_chunk,
             _ if geometry.has_parity() => 0,
-            _ => piece.bytes.start,
+            _ => in_chunk,
         };
-        ArrayError::Unreadable { offset_bytes: piece.stripe.0 * geometry.stripe_bytes() + in_stripe as u64 }
+        stripe.0 * geometry.stripe_bytes() + in_stripe as u64
     }
 
     /// Waits for what was asked of several columns; else names those that failed.
@@ -269,6 +275,49 @@ impl Shared {
                 tracing::warn!(stripe, column, %error, "a block that failed to be read could not be healed");
             }
         }
+    }
+
+    /// Notes the chunks of all blocks that members' logs list, so that they are written back from the others.
+    pub(crate) fn heal_listed(&self) {
+        let topology = self.topology.load();
+        let mut noted = self.healing.lock();
+        for (index, slot) in topology.slots.iter().enumerate() {
+            let members = slot.primary.iter().chain(slot.incoming.as_ref().map(|incoming| &incoming.member));
+            for (member, bytes) in
+                members.flat_map(|m| m.bad_blocks.unreadable().into_iter().map(move |b| (m, b)))
+            {
+                noted.extend(self.chunks_of(MemberIndex(index), member.data_offset_bytes, &bytes));
+            }
+        }
+    }
+
+    /// The chunks of a role that lie in these bytes of its member, as (stripe, column).
+    fn chunks_of(
+        &self,
+        slot: MemberIndex,
+        data_offset_bytes: u64,
+        bytes: &Range<u64>,
+    ) -> impl Iterator<Item = (u64, usize)> {
+        let (geometry, chunk_bytes) = (self.geometry, self.geometry.chunk_bytes() as u64);
+        let first = bytes.start.saturating_sub(data_offset_bytes) / chunk_bytes;
+        let end = bytes.end.saturating_sub(data_offset_bytes).div_ceil(chunk_bytes).min(geometry.stripes());
+        (first..end).map(move |stripe| (stripe, geometry.column_of(StripeIndex(stripe), slot)))
+    }
+
+    /// Takes blocks off members' logs that were written since, once that is on the medium.
+    pub(crate) async fn clear_bad_blocks(&self) -> Result<(), ArrayError> {
+        let topology = self.topology.load();
+        let written: Vec<_> = topology
+            .members()
+            .map(|member| (member.clone(), member.bad_blocks.written_since()))
+            .filter(|(_, written)| !written.is_empty())
+            .collect();
+        if written.is_empty() {
+            return Ok(());
+        }
+        self.flush().await?;
+        written.iter().for_each(|(member, written)| member.bad_blocks.settle(written));
+        self.record(|_| ()).await
     }
 
     /// Mends a chunk whose member failed to read some of it.

@@ -214,6 +214,7 @@ fn classify(
             }
             own.check_supported().map_err(|reason| reason.to_string())?;
             check_size(&examined[index], geometry)?;
+            check_bad_blocks(&examined[index])?;
             if lives(Mutant::CurrentMemberLeftOut) && slot == 1 {
                 return Err("it is left out".to_owned());
             }
@@ -252,6 +253,16 @@ pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Resu
             Err("its part of the array would lie beyond all addresses; its superblock is damaged".to_owned())
         }
     }
+}
+
+/// A member whose bad blocks cannot be told from good ones is not read.
+pub(super) fn check_bad_blocks(examination: &Examination) -> Result<(), String> {
+    if examination.superblock.features.contains(Features::BAD_BLOCKS) && examination.bad_blocks.is_none() {
+        return Err("its superblock says that it has bad blocks, and its log of them is nowhere that md would look; add \
+                    it anew to use it"
+            .to_owned());
+    }
+    Ok(())
 }
 
 fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geometry) -> Part {

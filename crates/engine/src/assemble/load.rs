@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
     extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
-    md::{Features, Role, bitmap::BitmapSuperblock},
+    md::{Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
 
@@ -14,6 +14,7 @@ use super::{
     choose::{Chosen, Part},
 };
 use crate::{
+    bad_blocks::BadBlocks,
     enroll::{self, Traits},
     examine::{Examination, UNREAD, read_block},
     geometry::{Geometry, Level, MemberIndex},
@@ -34,7 +35,7 @@ pub(super) struct Loaded {
     pub(super) bitmap_offsets: BTreeMap<u32, u64>,
 }
 
-/// Refuses what could not be kept whole by writing: unknown features, a log, md's bad blocks.
+/// Refuses what could not be kept whole by writing: unknown features, a log.
 pub(super) fn check_writable(
     examined: &[Examination],
     chosen: &Chosen,
@@ -62,13 +63,6 @@ pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOp
 }
 
 fn unwritable(examination: &Examination) -> Option<String> {
-    if examination.superblock.features.contains(Features::BAD_BLOCKS) {
-        return Some(
-            "its md bad-block log is in use, and Stripewise does not read it; let the kernel's md rewrite those blocks \
-             (a repair), or open the array read-only"
-                .to_owned(),
-        );
-    }
     match &examination.extension {
         Err(error @ ExtensionError::Unusable(_)) => Some(error.to_string()),
         Ok((header, _)) if header.log.length_bytes != 0 => {
@@ -157,7 +151,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
             (index, Standing::Incoming { slot, done_sectors, replacing })
         }
     };
-    let Examination { device, superblock, extension, .. } = &examined[index];
+    let Examination { device, superblock, extension, bad_blocks: bad_block_log, .. } = &examined[index];
     let mut superblock = superblock.clone();
     // Until the count is raised, what is written is what the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
@@ -190,9 +184,11 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         }
     };
     let offset = superblock.data_offset_sectors * SECTOR_BYTES;
-    let member =
-        Member::new(device.clone(), offset, superblock.dev_number, superblock.device_uuid, header.as_ref());
-    Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None }
+    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+    let (number, uuid) = (superblock.dev_number, superblock.device_uuid);
+    let member = Member::new(device.clone(), offset, number, uuid, header.as_ref(), bad_blocks);
+    let bad_block_log = bad_block_log.clone();
+    Entry { member, standing, superblock, header, md_bitmap: None, bad_block_log, last_slot: None }
 }
 
 /// md's own bitmap's superblock, if the array was made with one.

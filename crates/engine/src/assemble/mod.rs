@@ -266,6 +266,7 @@ async fn open(
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
     shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
     shared.record(|_| ()).await?;
+    shared.heal_listed();
     if let Some(request) = scrub {
         shared.jobs.request(request);
     }

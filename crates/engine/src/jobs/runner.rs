@@ -116,6 +116,9 @@ struct Verified {
 impl Shared {
     async fn keep_house(&self, round: u64) {
         self.heal_noted().await;
+        if let Err(error) = self.clear_bad_blocks().await {
+            tracing::warn!(%error, "bad blocks that were written back could not be taken off their member's log");
+        }
         self.topology.reclaim();
         self.selection.reclaim();
         if let Some(intent) = &self.intent {
