@@ -55,7 +55,9 @@ impl Story {
         });
         self.check_content()?;
         self.check_redundancy()?;
-        if report.degraded() == 0 && self.lost.is_empty() { self.scrub() } else { Ok(()) }
+        let is_whole =
+            report.degraded() == 0 && self.lost.is_empty() && self.units.iter().all(Unit::is_sound);
+        if is_whole && self.shape.tolerance() > 0 { self.scrub() } else { Ok(()) }
     }
 
     fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {
@@ -79,11 +81,13 @@ impl Story {
 
     /// Every sector holds what it may.
     fn check_content(&mut self) -> Result<(), Violation> {
-        let ticket = self.desk.sectors.lock().begin_read();
-        let content = self.read_all()?;
-        let mut sectors = self.desk.sectors.lock();
-        sectors.end_read(ticket, 0, &content)?;
-        sectors.settle(&content);
+        for window in self.desk.windows.clone() {
+            let ticket = self.desk.sectors.lock().begin_read();
+            let content = self.read_window(&window)?;
+            let mut sectors = self.desk.sectors.lock();
+            sectors.end_read(ticket, window.start, &content)?;
+            sectors.settle(window.start, &content);
+        }
         Ok(())
     }
 
@@ -134,7 +138,7 @@ impl Story {
         let units = self.units_by_role();
         let unit = units[self.rng.usize(..units.len())];
         let offset = self.rng.u64(..self.shape.data_bytes);
-        let at = self.shape.data_offset_bytes() + offset;
+        let at = self.units[unit].data_offset_bytes + offset;
         self.say(|story| format!("a bit flips on {} at {offset} of its data", story.units[unit].name()));
         let sim = self.units[unit].sim.clone();
         let right = sim.bytes()[at as usize];
@@ -148,11 +152,13 @@ impl Story {
     fn lie_and_repair(&mut self) -> Result<(), Violation> {
         let layout = self.layout();
         let units = self.units_by_role();
-        let first = self.rng.usize(..self.desk.sectors.lock().count() - 8) / 8 * 8;
+        let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
+        let first =
+            self.rng.usize(window.start..window.end - 8).next_multiple_of(8).min((window.end - 8) / 8 * 8);
         let unit = units[layout.place(first * SECTOR_BYTES).role];
         // Twice: the first makes superblocks and bitmap say what they must, so that the lie hits data.
         self.write_block(first)?;
-        let data_offset = self.shape.data_offset_bytes();
+        let data_offset = self.units[unit].data_offset_bytes;
         let elsewhere = self.rng.u64(..self.shape.data_bytes / ROW_BYTES as u64) * ROW_BYTES as u64;
         let lie = if self.rng.bool() { Lie::Lost } else { Lie::Misdirected(data_offset + elsewhere) };
         self.say(|story| format!("{} lies: {lie:?}, at sector {first}", story.units[unit].name()));
@@ -166,7 +172,8 @@ impl Story {
         let mut sectors = self.desk.sectors.lock();
         let in_wrong_row =
             |sector: &usize| wrong.contains(&(layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES));
-        let forgiven: Vec<usize> = (0..sectors.count()).filter(in_wrong_row).collect();
+        let used = self.desk.windows.iter().cloned().flatten();
+        let forgiven: Vec<usize> = used.filter(in_wrong_row).collect();
         sectors.forgive(forgiven);
         Ok(())
     }
@@ -187,12 +194,7 @@ impl Story {
     }
 
     fn disagreeing_rows(&mut self) -> Vec<usize> {
-        let (layout, offset) = (self.layout(), self.shape.data_offset_bytes() as usize);
-        let by_role = self.units_by_role();
-        let sims: Vec<_> = by_role.iter().map(|unit| self.units[*unit].sim.clone()).collect();
-        let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
-        let data: Vec<Option<&[u8]>> = guards.iter().map(|guard| Some(&guard[offset..])).collect();
-        layout.disagreeing_rows(&data)
+        self.with_image(|image, _| image.wrong_rows()).unwrap_or_default()
     }
 
     /// Whether so long a rest lets the array become clean: for its regions to be looked at twice.
