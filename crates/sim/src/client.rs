@@ -1,6 +1,12 @@
 //! Clients of an array: they write, flush, zero, discard and read anywhere, and check what they read.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use fastrand::Rng;
 use parking_lot::Mutex;
@@ -17,6 +23,8 @@ pub struct Desk {
     pub sectors: Mutex<Sectors>,
     /// The sectors that clients use, in parts that do not touch: all, unless the array is too large for that.
     pub windows: Vec<Range<usize>>,
+    /// Requests may fail: more members are lost than the level tolerates.
+    pub is_lenient: AtomicBool,
     /// The first thing that was wrong.
     violation: Mutex<Option<Violation>>,
 }
@@ -33,6 +41,7 @@ impl Desk {
         Arc::new(Self {
             sectors: Mutex::new(Sectors::new(array_bytes)),
             windows,
+            is_lenient: AtomicBool::new(false),
             violation: Mutex::new(None),
         })
     }
@@ -95,6 +104,7 @@ impl Client {
             match self.request().await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => return,
+                Err(_) if self.desk.is_lenient.load(Ordering::Relaxed) => {}
                 Err(error) => {
                     let what =
                         format!("a request failed although the level tolerates what was lost: {error}");
@@ -130,7 +140,8 @@ impl Client {
         let window = self.desk.windows.iter().find(at_home).cloned();
         let window =
             window.unwrap_or_else(|| self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone());
-        let longest = [1usize, 8, 8, 24, 64, 512][self.rng.usize(..6)].next_multiple_of(unit).min(window.len());
+        let longest =
+            [1usize, 8, 8, 24, 64, 512][self.rng.usize(..6)].next_multiple_of(unit).min(window.len());
         let count =
             if self.rng.bool() { longest } else { self.rng.usize(1..=longest).next_multiple_of(unit) };
         let first = if anywhere { self.rng.usize(window.clone()) } else { self.home + self.rng.usize(..64) };

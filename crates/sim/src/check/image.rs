@@ -118,6 +118,43 @@ impl Superblock {
     }
 }
 
+/// A superblock's block as another program writes it.
+pub struct Rewrite(Vec<u8>);
+
+impl Rewrite {
+    /// From what is on a member.
+    pub fn of(block: Vec<u8>) -> Self {
+        Self(block)
+    }
+
+    fn add(mut self, at: usize, value: u64) -> Self {
+        let sum = u64_at(&self.0, at).wrapping_add(value);
+        self.0[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+        self
+    }
+
+    /// The data begins so many bytes later, and has as many less.
+    pub fn shift(self, bytes: u64) -> Self {
+        let sectors = bytes / SECTOR as u64;
+        self.add(128, sectors).add(136, sectors.wrapping_neg())
+    }
+
+    /// So many events have passed, and the array was stopped, or not.
+    pub fn advance(self, events: u64, is_clean: bool) -> Self {
+        let mut later = self.add(200, events);
+        later.0[208..216].fill(if is_clean { 0xff } else { 0 });
+        later
+    }
+
+    /// The block, with its checksum.
+    pub fn done(mut self) -> Vec<u8> {
+        let max_dev = u32_at(&self.0, 220) as usize;
+        let sum = checksum(&self.0, 256 + 2 * max_dev);
+        self.0[216..220].copy_from_slice(&sum.to_le_bytes());
+        self.0
+    }
+}
+
 /// md's sum: 32-bit words without the sum itself, folded once.
 fn checksum(block: &[u8], len: usize) -> u32 {
     let words = (0..len / 4).filter(|i| *i != 54).map(|i| u64::from(u32_at(block, 4 * i)));
@@ -344,6 +381,14 @@ impl<'a> Image<'a> {
     /// # Errors
     /// The first [`Violation`].
     pub fn check(&self) -> Result<(), Violation> {
+        self.check_with(true)
+    }
+
+    /// As [`Image::check`]; where the bitmap is not to be believed, without it.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check_with(&self, believes_bitmap: bool) -> Result<(), Violation> {
         let fresh = self.freshest();
         let rows = self.wrong_rows();
         let Some(first) = rows.first() else { return Ok(()) };
@@ -352,7 +397,7 @@ impl<'a> Image<'a> {
                 format!("the superblocks (event {}) say clean, and row {first} disagrees", fresh.events);
             return Err(Checker::Kernel.violation(what));
         }
-        let Some(marked) = self.marked_rows() else { return Ok(()) };
+        let Some(marked) = self.marked_rows().filter(|_| believes_bitmap) else { return Ok(()) };
         match rows.iter().find(|row| !marked.contains(row)) {
             None => Ok(()),
             Some(row) => {
@@ -374,6 +419,48 @@ impl<'a> Image<'a> {
         }
     }
 
+    /// A member that is being filled says that it replaces another one, if by its own table there is such.
+    fn check_replaces(&self, member: usize, role: usize, replaces: bool) -> Result<(), Violation> {
+        let own = self.superblock(member).expect("it has a standing");
+        let others = (0..own.roles.len() as u32).filter(|number| *number != own.number);
+        let is_held = others.into_iter().any(|number| own.role_of(number) == Some(role));
+        if is_held == replaces {
+            return Ok(());
+        }
+        let what = format!(
+            "m{member} is being filled for role {role}: replaces: {replaces}, another member has it: {is_held}"
+        );
+        Err(Checker::Metadata.violation(what))
+    }
+
+    /// Checks that as many members hold each page of the bitmap as must once all is calm: one more than may be lost, and two.
+    ///
+    /// # Errors
+    /// A [`Violation`].
+    pub fn check_copies(&self) -> Result<(), Violation> {
+        let fresh = self.freshest();
+        let serving: Vec<usize> = self.in_sync().into_iter().flatten().collect();
+        let wanted = serving.len().min((fresh.layout.tolerance() + 1).max(2));
+        let headers: Vec<_> =
+            serving.iter().filter_map(|member| Some((*member, self.header(*member)?))).collect();
+        let pages = headers.first().map_or(0, |(_, header)| header.pages);
+        for page in 0..pages {
+            let generation = |(member, header): &(usize, Header)| {
+                Some(newest_page(self.members[*member], header, &fresh.array, page)?.0)
+            };
+            let generations: Vec<u64> = headers.iter().filter_map(generation).collect();
+            let newest = generations.iter().max().copied();
+            let copies = generations.iter().filter(|generation| Some(**generation) == newest).count();
+            if copies < wanted {
+                let what = format!(
+                    "page {page} of the bitmap has {copies} copies that are current, and {wanted} are due"
+                );
+                return Err(Checker::Bitmap.violation(what));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what is filled of members being filled: with it in its role, rows below must agree where no
     /// resync is due.
     ///
@@ -382,7 +469,8 @@ impl<'a> Image<'a> {
     pub fn check_filled(&self) -> Result<(), Violation> {
         let Some(marked) = self.marked_rows() else { return Ok(()) };
         for member in 0..self.members.len() {
-            let Some((role, Some((filled_bytes, _)))) = self.standing(member) else { continue };
+            let Some((role, Some((filled_bytes, replaces)))) = self.standing(member) else { continue };
+            self.check_replaces(member, role, replaces)?;
             let mut by_role = self.in_sync();
             by_role[role] = Some(member);
             let wrong = |row: &&usize| **row < filled_bytes / ROW_BYTES && !marked.contains(row);

@@ -42,7 +42,7 @@ impl Layout {
     }
 
     /// The role of a stripe's first parity.
-    fn parity_role(&self, stripe: usize) -> usize {
+    pub fn parity_role(&self, stripe: usize) -> usize {
         match self.level {
             4 => self.members - 1,
             _ => self.members - 1 - stripe % self.members,
@@ -67,6 +67,11 @@ impl Layout {
         let (chunk, within) = (array_byte / self.chunk_bytes, array_byte % self.chunk_bytes);
         let (stripe, column) = (chunk / self.data_columns(), chunk % self.data_columns());
         Place { role: self.data_role(stripe, column), offset_bytes: stripe * self.chunk_bytes + within }
+    }
+
+    /// Bytes of the array that lie in one stripe.
+    pub fn stripe_bytes(&self) -> usize {
+        self.chunk_bytes * self.data_columns()
     }
 
     /// The stripe of a row.

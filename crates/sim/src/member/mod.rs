@@ -40,6 +40,8 @@ struct State {
     executor: Arc<Executor>,
     media: Mutex<Media>,
     temper: Mutex<Temper>,
+    /// Blocks that were read since somebody began to watch.
+    reads: Mutex<Option<FixedBitSet>>,
     manners: Manners,
 }
 
@@ -139,7 +141,8 @@ impl SimMember {
     ) -> Self {
         let media = Mutex::new(Media::new(info.size_bytes as usize));
         let temper = Mutex::new(Temper::CALM);
-        Self { info, number, events, counts, state: Arc::new(State { executor, media, temper, manners }) }
+        let state = State { executor, media, temper, reads: Mutex::new(None), manners };
+        Self { info, number, events, counts, state: Arc::new(state) }
     }
 
     pub(crate) fn lose_power(&self) {
@@ -186,6 +189,17 @@ impl SimMember {
     /// Whether the next write will fail.
     pub fn will_fail(&self) -> bool {
         self.state.temper.lock().fails
+    }
+
+    /// From now on it is noted which blocks are read.
+    pub fn watch_reads(&self) {
+        let blocks = self.info.size_bytes as usize / BLOCK_BYTES + 1;
+        *self.state.reads.lock() = Some(FixedBitSet::with_capacity(blocks));
+    }
+
+    /// The blocks of 4 KiB of which something was read since [`SimMember::watch_reads`], which ends here.
+    pub fn watched_reads(&self) -> FixedBitSet {
+        self.state.reads.lock().take().unwrap_or_default()
     }
 
     /// Forgets what was asked of it.
@@ -337,6 +351,10 @@ impl Device for SimMember {
         self.note(EventKind::Read, offset_bytes, len, 0);
         if let Err(error) = self.check(offset_bytes, len) {
             return IoFuture::ready(ReadDone { result: Err(error), bufs: into });
+        }
+        if let Some(reads) = &mut *self.state.reads.lock() {
+            let (start, end) = (offset_bytes as usize, (offset_bytes + len) as usize);
+            reads.insert_range(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES));
         }
         let (state, latency) = (self.state.clone(), self.state.latency());
         later(latency, move || {

@@ -7,7 +7,7 @@ use super::Story;
 use crate::Sight;
 
 /// Steps that something is waited for.
-const WAIT_STEPS: u64 = 3000;
+const WAIT_STEPS: u64 = 1000;
 
 /// What a power failure is aimed at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

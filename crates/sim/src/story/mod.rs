@@ -8,6 +8,8 @@
 mod action;
 mod aim;
 mod calm;
+mod endings;
+mod foreign;
 mod latent;
 mod opening;
 mod shape;
@@ -18,7 +20,7 @@ use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 pub use action::Action;
@@ -150,6 +152,8 @@ struct Story {
     was_whole: bool,
     /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
     hole: BTreeSet<usize>,
+    /// Another program wrote the members last: nothing is to be believed of the bitmap.
+    is_foreign: bool,
     /// The array was open at least once: its members have all that they must have.
     was_open: bool,
     outcome: Outcome,
@@ -186,6 +190,7 @@ impl Story {
             losses_before: 0,
             was_whole: false,
             hole: BTreeSet::new(),
+            is_foreign: false,
             was_open: false,
             outcome: Outcome::default(),
         };
@@ -224,6 +229,7 @@ impl Story {
     fn run(&mut self) -> Result<(), Violation> {
         self.say(|story| format!("seed {}: {:?}", story.plan.seed, story.shape));
         self.create()?;
+        self.shift_offsets()?;
         for life in 0..self.plan.lives {
             if self.plan.until.is_some_and(|until| Instant::now() >= until) {
                 break;
@@ -234,7 +240,7 @@ impl Story {
             self.side_rng = side_rng(self.plan.seed, life);
             self.live(life)?;
         }
-        Ok(())
+        if self.plan.until.is_none_or(|until| Instant::now() < until) { self.end() } else { Ok(()) }
     }
 
     fn live(&mut self, life: u32) -> Result<(), Violation> {
@@ -242,13 +248,22 @@ impl Story {
         if self.array.is_none() {
             self.open()?;
         }
-        if self.rng.u8(..5) < 2 {
-            self.settle()?;
+        match self.rng.u8(..10) {
+            ..4 => self.settle()?,
+            4..6 => self.pass_resync()?,
+            _ => {}
         }
         if life >= self.plan.quiet_lives {
             self.busy_time()?;
         }
-        if self.rng.u8(..8) == 0 { self.stop() } else { self.lose_power() }
+        if self.rng.u8(..8) != 0 {
+            return self.lose_power();
+        }
+        self.stop()?;
+        if self.rng.u8(..3) == 0 {
+            self.write_as_another();
+        }
+        Ok(())
     }
 
     /// Power fails, at a moment of a history.
@@ -260,9 +275,9 @@ impl Story {
     /// Clients work while an operator and bad luck do their part.
     fn busy_time(&mut self) -> Result<(), Violation> {
         if self.rng.u8(..4) == 0 {
-            // The array keeps house every second: clients are to be at work just then.
-            let millis = self.rng.u64(980..1000);
-            self.world.run_for(Duration::from_millis(millis));
+            // The array keeps house once in a while: clients are to be at work just then.
+            let share = self.rng.u32(980..1000);
+            self.world.run_for(self.shape.tuning.housekeeping_interval * share / 1000);
         }
         self.start_clients();
         for _ in 0..self.rng.usize(1..=4) {
@@ -335,7 +350,7 @@ impl Story {
 
     /// Superblocks are there, and tell the truth.
     fn check_members(&mut self) -> Result<(), Violation> {
-        let was_open = self.was_open;
+        let (was_open, is_foreign) = (self.was_open, self.is_foreign);
         self.with_image(|image, units| {
             for (index, unit) in units.iter_mut().enumerate() {
                 let valid = image.superblock(index).is_some();
@@ -346,10 +361,10 @@ impl Story {
                 }
                 unit.has_superblock = valid;
             }
-            if was_open {
+            if was_open && !is_foreign {
                 image.check_bitmap()?;
             }
-            image.check()?;
+            image.check_with(!is_foreign)?;
             image.check_filled()
         })
         .unwrap_or(Ok(()))

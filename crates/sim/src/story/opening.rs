@@ -115,12 +115,8 @@ impl Story {
             self.say(|story| format!("{} is absent", story.units[unit].name()));
         }
         loop {
-            let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
-            let options = AssembleOptions { run: true, force, read_only: false, locking, tuning };
-            let (mut devices, env) = (self.devices(|_| true), self.world.env());
-            self.rng.shuffle(&mut devices);
             let before = self.standings();
-            let opening = self.world.start(async move { assemble(env, devices, &options).await });
+            let opening = self.start_opening(force, |_| true);
             if spoiled < SPOILED_MAX && self.rng.u8(..5) == 0 {
                 let steps = self.rng.u64(..150);
                 self.world.run_steps(steps);
@@ -138,7 +134,9 @@ impl Story {
                     self.say(|_| format!("assembled{}", if force { " with force" } else { "" }));
                     self.array = Some(array);
                     self.was_open = true;
-                    return self.take_stock(&before);
+                    self.take_stock(&before)?;
+                    self.is_foreign = false;
+                    return Ok(());
                 }
                 Err(AssembleError::DirtyDegraded) if !force => {
                     let degraded = before.in_sync.iter().any(Option::is_none);
@@ -151,6 +149,29 @@ impl Story {
                 Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
             }
         }
+    }
+
+    /// Opens the array, of which nothing is lost, from all devices.
+    pub(super) fn open_plainly(&mut self) -> Result<(), Violation> {
+        let opening = self.start_opening(false, |_| true);
+        match self.wait_for(opening, "assembling")? {
+            Ok(array) => self.array = Some(array),
+            Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
+        }
+        Ok(())
+    }
+
+    /// Starts to open the array from some units.
+    pub(super) fn start_opening(
+        &mut self,
+        force: bool,
+        is_given: impl Fn(usize) -> bool,
+    ) -> Slot<Result<Array, AssembleError>> {
+        let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
+        let options = AssembleOptions { run: true, force, read_only: false, locking, tuning };
+        let (mut devices, env) = (self.devices(is_given), self.world.env());
+        self.rng.shuffle(&mut devices);
+        self.world.start(async move { assemble(env, devices, &options).await })
     }
 
     /// What the superblocks say of the units.
@@ -231,7 +252,7 @@ impl Story {
 
     /// A resync is due where the bitmap says so, and nowhere else.
     fn check_due(&self, before: &Standings) -> Result<(), Violation> {
-        let Some(marked) = &before.marked else { return Ok(()) };
+        let Some(marked) = before.marked.as_ref().filter(|_| !self.is_foreign) else { return Ok(()) };
         let (array, layout) = (self.array(), self.layout());
         let stripes: BTreeSet<u64> = marked.iter().map(|row| layout.stripe_of_row(*row) as u64).collect();
         let all = array.stripes(0..array.geometry().stripes());

@@ -87,6 +87,11 @@ impl Shape {
         self.data_offset_bytes() + self.data_bytes
     }
 
+    /// Stripes.
+    pub fn stripes(&self) -> u64 {
+        self.data_bytes.div_ceil(u64::from(self.chunk_bytes))
+    }
+
     /// Columns of data.
     pub fn data_columns(&self) -> usize {
         if self.level == Level::Raid1 { 1 } else { self.members - self.tolerance() }
@@ -143,7 +148,6 @@ fn draw_tuning(rng: &mut Rng, chunk_bytes: u32, is_vast: bool) -> Tuning {
         in_flight_bytes: batch_bytes,
         group_bytes: chunk_bytes << rng.u32(..3),
         checkpoint_interval: Duration::from_micros([0, 100, 1000][rng.usize(..3)]),
-        housekeeping_interval: [Duration::from_millis(1), Duration::from_millis(20), Duration::from_secs(1)]
-            [rng.usize(..3)],
+        housekeeping_interval: Duration::from_millis([2, 20, 1000][rng.usize(..3)]),
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Unit {
     pub(super) data_offset_bytes: u64,
     /// A valid superblock was on it, and nobody has been about to write another one since.
     pub(super) has_superblock: bool,
-    /// Where sectors of its data lie that could not be read, once.
+    /// Where sectors of its data lie that could not be read when they were drawn.
     pub(super) bad_sectors: Vec<u64>,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Hardware {
 }
 
 /// How far the data of a member can be moved, where offsets differ.
-const SHIFT_BYTES_MAX: u64 = 512 << 10;
+pub(super) const SHIFT_BYTES_MAX: u64 = 512 << 10;
 
 impl Hardware {
     pub(super) fn draw(rng: &mut Rng, shape: &Shape) -> Self {
