@@ -21,6 +21,7 @@ use crate::{
     enroll::{self, Traits},
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
+    jobs::Tuning,
     ledger::{Entry, Ledger, Standing},
     locking::{PRESETS, Preset},
     measure::{ServiceTimes, Touch, measure_or_not},
@@ -62,6 +63,8 @@ pub struct CreateOptions {
     pub measure: bool,
     /// Where level 4 keeps its parity.
     pub parity: ParityPlace,
+    /// The steps of background work while it is open.
+    pub tuning: Tuning,
 }
 
 /// Where level 4 keeps its parity.
@@ -99,6 +102,7 @@ impl CreateOptions {
             classes: BTreeMap::new(),
             measure: false,
             parity: ParityPlace::default(),
+            tuning: Tuning::PRODUCTION,
         }
     }
 }
@@ -183,7 +187,8 @@ impl Array {
         let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
-        let open = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
+        let tuning = options.tuning;
+        let open = AssembleOptions { run: true, force: true, tuning, ..AssembleOptions::default() };
         Ok(assemble(env, devices, &open).await?)
     }
 }

@@ -225,6 +225,12 @@ impl Entry {
         // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is said.
         let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
+            if lives(Mutant::SuperblockBeforeHeader)
+                && let Err(error) =
+                    write_durably(&member, superblock_offset, &block[..superblock_bytes]).await
+            {
+                return Some((member, error));
+            }
             let mut result = write_headers(&member, headers).await;
             // Before the superblock that counts on it: one that says that there are bad blocks, or that more of the member is
             // filled.
@@ -311,7 +317,8 @@ impl Entry {
 /// 128 roles the superblock is no longer than that.
 fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
     let used = 256 + 2 * superblock.roles.max_dev() as usize;
-    used.next_multiple_of(logical_block_bytes as usize)
+    let block_bytes = if lives(Mutant::ShortSuperblockWrite) { 512 } else { logical_block_bytes as usize };
+    used.next_multiple_of(block_bytes)
 }
 
 /// Writes both copies of a header, one after the other; of a member without extension area, none.

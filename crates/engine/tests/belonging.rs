@@ -15,9 +15,12 @@ use stripewise_format::md::{OtherVersion, Role, Superblock};
 use stripewise_sim::{SimMember, World};
 use uuid::Uuid;
 
-const RUN: AssembleOptions = AssembleOptions { run: true, force: false, read_only: false, locking: None };
 const MIRROR: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+
+fn run() -> AssembleOptions {
+    AssembleOptions { run: true, ..AssembleOptions::default() }
+}
 
 fn superblock(member: &SimMember) -> Superblock {
     Superblock::decode(&member.snapshot().bytes()[4096..8192], 8).unwrap()
@@ -71,7 +74,7 @@ fn a_member_of_another_array_with_the_same_uuid_is_left_out() {
         let refused = assemble_of(&world, &mixed, AssembleOptions::default()).map(drop).unwrap_err();
         let AssembleError::Absent { absent: 1, excluded } = &refused else { panic!("{refused}") };
         assert!(excluded[0].reason.contains("time of creation"), "{refused}");
-        let array = assemble_of(&world, &mixed, RUN).unwrap();
+        let array = assemble_of(&world, &mixed, run()).unwrap();
         let found = {
             let array = array.clone();
             world.run(async move { array.read(0, IoBuf::with_len(1 << 20)).await }).unwrap()
@@ -88,7 +91,7 @@ fn a_member_of_another_array_with_the_same_uuid_is_left_out() {
         }
     }
     let halves: Vec<_> = [&ours[..2], &others[2..]].concat();
-    let refused = assemble_of(&world, &halves, RUN).map(drop).unwrap_err();
+    let refused = assemble_of(&world, &halves, run()).map(drop).unwrap_err();
     assert!(matches!(refused, AssembleError::Disagree { field: "time of creation", .. }), "{refused}");
 }
 
@@ -108,7 +111,7 @@ fn of_equally_current_members_the_majority_describes_the_array() {
             let AssembleError::Absent { absent: 1, excluded } = &refused else { panic!("{refused}") };
             assert_eq!(excluded[0].name, format!("m{odd}"));
         }
-        lab.assemble(&[odd, (odd + 1) % 4, (odd + 2) % 4, (odd + 3) % 4], RUN).unwrap();
+        lab.assemble(&[odd, (odd + 1) % 4, (odd + 2) % 4, (odd + 3) % 4], run()).unwrap();
         assert_eq!(lab.array.geometry().level(), Level::Raid5);
         lab.check_all();
     }
@@ -122,10 +125,10 @@ fn where_no_side_has_more_members_no_device_decides() {
         change_superblock(member, |superblock| superblock.chunk_sectors *= 2);
     }
     for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
-        let refused = lab.assemble(&order, RUN).unwrap_err();
+        let refused = lab.assemble(&order, run()).unwrap_err();
         assert!(matches!(refused, AssembleError::Disagree { field: "chunk", .. }), "{refused}");
     }
-    lab.assemble_all(AssembleOptions { force: true, ..RUN }).unwrap_err();
+    lab.assemble_all(AssembleOptions { force: true, ..run() }).unwrap_err();
 }
 
 /// The kernel's md writes for a member that is absent what it writes for a number that was never given.
@@ -146,13 +149,13 @@ fn halves_that_the_kernel_ran_apart_are_two_sides() {
         lab.stop();
         run_apart_by_the_kernel(&lab.members[0], 0, 6);
         run_apart_by_the_kernel(&lab.members[1], 1, 6 + more);
-        let result = lab.assemble_all(AssembleOptions { force, ..RUN });
+        let result = lab.assemble_all(AssembleOptions { force, ..run() });
         match result {
             Ok(()) => assert!(force, "both halves have writes of their own"),
             Err(error) => assert!(matches!(error, AssembleError::SplitBrain { .. }) && !force, "{error}"),
         }
         if !force {
-            lab.assemble(&[1], RUN).unwrap();
+            lab.assemble(&[1], run()).unwrap();
         }
     }
 }
@@ -164,7 +167,7 @@ fn a_half_that_was_not_used_since_is_only_stale() {
     lab.run_clients(1, 5);
     lab.stop();
     run_apart_by_the_kernel(&lab.members[0], 0, 6);
-    lab.assemble_all(RUN).unwrap();
+    lab.assemble_all(run()).unwrap();
     let array = lab.array.clone();
     assert_eq!(lab.world.run(async move { array.report().await }).in_sync, [true, false]);
     lab.check_all();
@@ -189,7 +192,7 @@ fn a_member_from_before_the_others_joined_is_only_stale() {
     let returned = lab.world.add_member("old", MEMBER_BYTES);
     returned.poke(0, &old);
     lab.members.push(returned);
-    lab.assemble_all(RUN).unwrap();
+    lab.assemble_all(run()).unwrap();
     let array = lab.array.clone();
     assert_eq!(lab.world.run(async move { array.report().await }).in_sync, [true, true]);
 }
@@ -221,7 +224,7 @@ fn a_chunk_that_md_runs_and_we_do_not_is_called_that() {
     for member in &lab.members {
         change_superblock(member, |superblock| superblock.chunk_sectors = 4096);
     }
-    let error = lab.assemble_all(RUN).unwrap_err().to_string();
+    let error = lab.assemble_all(run()).unwrap_err().to_string();
     assert!(error.contains("chunks of 2048 KiB") && error.contains("kernel's md"), "{error}");
 }
 

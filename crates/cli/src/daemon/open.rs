@@ -24,7 +24,12 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
     let array = match &spec.opening {
         Opening::Create(create) => make(&host, &spec.name, create)?,
         Opening::Assemble { devices, run, force, read_only } => {
-            let options = AssembleOptions { run: *run, force: *force, read_only: *read_only, locking: None };
+            let options = AssembleOptions {
+                run: *run,
+                force: *force,
+                read_only: *read_only,
+                ..AssembleOptions::default()
+            };
             host.assemble(devices, options)?
         }
     };

@@ -18,6 +18,7 @@ use crate::{
     jobs::{Found, JobKind, JobReport, SpeedLimits},
     ledger::{Ledger, Standing},
     measure::{ServiceTimes, Touch, measure_or_not},
+    mutants::{Mutant, lives},
     topology::{Incoming, Member, Place},
 };
 
@@ -336,6 +337,9 @@ impl Shared {
 
     async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {
         let (old, new) = (self.find(name).await?, self.find(with).await?);
+        if lives(Mutant::ReplaceRefused) {
+            return Err(problem(name, "it cannot be replaced"));
+        }
         let place = self.topology.load().place_of(&old);
         let Some(Place::Primary(slot)) = place else {
             return Err(problem(name, "it is not an active member"));

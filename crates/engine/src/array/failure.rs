@@ -272,7 +272,7 @@ fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
     }
     let Some(incoming) = slot.incoming.as_ref().and_then(|i| ledger.entry_mut(&i.member)) else { return };
     if let Standing::Incoming { replacing, .. } = &mut incoming.standing {
-        *replacing = slot.primary.is_some();
+        *replacing = slot.primary.is_some() || *replacing && lives(Mutant::ReplacementFlagKept);
     }
 }
 

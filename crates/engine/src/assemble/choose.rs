@@ -337,7 +337,7 @@ fn check_split(
     options: &AssembleOptions,
 ) -> Result<(), AssembleError> {
     let need = chosen.geometry.members() - chosen.geometry.parity_columns();
-    if options.force || 2 * need > chosen.geometry.members() {
+    if options.force || 2 * need > chosen.geometry.members() || lives(Mutant::SplitUnseen) {
         return Ok(());
     }
     let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));

@@ -101,10 +101,10 @@ pub(super) async fn load(
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
-    let intent = load_intent(examined, chosen, regions, locking, ledger.clean).await?;
+    let intent = load_intent(examined, chosen, options, regions, locking, ledger.clean).await?;
     let first_stale = intent.as_ref().and_then(|intent| Some((intent, intent.stale_regions().next()?)));
     let stale = first_stale.is_some();
-    if let Some((intent, region)) = first_stale {
+    if let Some((intent, region)) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
         hold_back(&mut topology, &mut ledger, chosen, intent.map.first_stripe(region).0);
     }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
@@ -183,7 +183,9 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
             header.map(|header| Header { options: kept_options(examined, chosen), ..header })
         }
     };
-    let offset = superblock.data_offset_sectors * SECTOR_BYTES;
+    let of_whom =
+        if lives(Mutant::OffsetOfAnother) { &examined[chosen.freshest].superblock } else { &superblock };
+    let offset = of_whom.data_offset_sectors * SECTOR_BYTES;
     let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
     let (number, uuid) = (superblock.dev_number, superblock.device_uuid);
     let member = Member::new(device.clone(), offset, number, uuid, header.as_ref(), bad_blocks);
@@ -216,6 +218,7 @@ pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
 async fn load_intent(
     examined: &[Examination],
     chosen: &Chosen,
+    options: &AssembleOptions,
     regions: RegionShape,
     locking: Locking,
     clean: bool,
@@ -223,7 +226,8 @@ async fn load_intent(
     if chosen.geometry.level() == Level::Raid0 {
         return Ok(None);
     }
-    let map = RegionMap::new(&chosen.geometry, regions);
+    let map =
+        RegionMap::new(&chosen.geometry, regions).walked_in(&chosen.geometry, options.tuning.group_bytes);
     let uuid = examined[chosen.freshest].superblock.array_uuid;
     let mut pages = Pages::new(uuid, map.regions(), !clean);
     let missing = load_pages(examined, chosen, regions, &mut pages).await;
@@ -234,7 +238,7 @@ async fn load_intent(
     let foreign = (0..chosen.geometry.members())
         .filter_map(|slot| chosen.active(slot))
         .any(|index| examined[index].origin == SuperblockOrigin::Foreign);
-    if foreign {
+    if foreign && !lives(Mutant::ForeignTrusted) {
         tracing::warn!(
             "another md implementation wrote this array last and did not stop it cleanly: full resync"
         );

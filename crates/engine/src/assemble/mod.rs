@@ -30,9 +30,10 @@ use crate::{
     error::ArrayError,
     examine::{Examination, ExamineError, examine},
     geometry::{GeometryError, StripeIndex},
-    jobs::{self, Found, JobBoard, JobKind, Request},
+    jobs::{self, Found, JobBoard, JobKind, Request, Tuning},
     locking::{Locking, Preset},
     locks::RowLocks,
+    mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
     stats::Stats,
     trace::Tracer,
@@ -50,6 +51,8 @@ pub struct AssembleOptions {
     pub read_only: bool,
     /// Who waits for whom, if not as was chosen for the array.
     pub locking: Option<Locking>,
+    /// The steps of background work.
+    pub tuning: Tuning,
 }
 
 /// Why an array cannot be opened.
@@ -241,6 +244,7 @@ async fn open(
         stats: Stats::default(),
         closing: AtomicBool::new(false),
         read_only: options.read_only,
+        tuning: options.tuning,
         excluded: chosen.excluded,
         forced: chosen.forced,
         requests,
@@ -265,7 +269,9 @@ async fn open(
     }
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
     shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
-    shared.record(|_| ()).await?;
+    if !lives(Mutant::EventsRaisedOnce) {
+        shared.record(|_| ()).await?;
+    }
     shared.heal_listed();
     if let Some(request) = scrub {
         shared.jobs.request(request);

@@ -55,6 +55,7 @@ impl Shared {
             return Err(gone(incoming));
         }
         self.list_lost(&incoming.member, slot, lost)?;
+        let rows = if lives(Mutant::FilledRowsFreed) { Vec::new() } else { rows };
         Ok(Filled { stripes, _rows: rows })
     }
 
@@ -204,7 +205,9 @@ impl Shared {
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         let done_sectors = self.sectors_before(StripeIndex(incoming.done_stripes()));
-        self.flush_incoming(incoming).await?;
+        if !lives(Mutant::OffsetBeforeFlush) {
+            self.flush_incoming(incoming).await?;
+        }
         self.change_state(|ledger, topology| {
             if !topology.is_incoming(slot, incoming) {
                 return Err(gone(incoming));
@@ -213,7 +216,8 @@ impl Shared {
             ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors, replacing });
             Ok(None)
         })
-        .await
+        .await?;
+        if lives(Mutant::OffsetBeforeFlush) { self.flush_incoming(incoming).await } else { Ok(()) }
     }
 
     async fn flush_incoming(&self, incoming: &Arc<Incoming>) -> Result<(), ArrayError> {
@@ -242,13 +246,16 @@ impl Shared {
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
-        self.checkpoint(slot, incoming).await?;
+        match lives(Mutant::PromoteUnannounced) {
+            true => self.flush_incoming(incoming).await?,
+            false => self.checkpoint(slot, incoming).await?,
+        }
         // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it before,
         // except perhaps the one that comes: it is not in its own place in the order yet, and what it lacks counts as marked
         // until all is written.
         let replaced = self.topology.load().slots[slot.0].primary.clone();
         let _handing_over = match (&self.intent, replaced.clone()) {
-            (Some(intent), Some(replaced)) => {
+            (Some(intent), Some(replaced)) if !lives(Mutant::HandOverForgotten) => {
                 let handing_over = HandingOver::begin(&self.handing_over, replaced, &incoming.member);
                 if !intent.rewrite(self).await {
                     return Err(ArrayError::Failed);
