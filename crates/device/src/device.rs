@@ -83,6 +83,9 @@ pub struct DeviceInfo {
     pub logical_block_bytes: u32,
     /// The medium.
     pub media: MediaKind,
+    /// Whether [`Device::write_zeroes`] that may unmap frees the range, at a small part of what writing it costs. None: the
+    /// operating system does not tell.
+    pub unmaps: Option<bool>,
 }
 
 /// One member: a range of bytes that can be read, written and flushed.
@@ -117,7 +120,7 @@ pub trait Device: Send + Sync + 'static {
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion;
 
     /// Tells that the content of the range is no longer needed. What it reads as afterwards is not certain; a device
-    /// that has no use for the hint does nothing.
+    /// that has no use for the hint, or for which it would cost as much as writing, does nothing.
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let _ = (offset_bytes, len_bytes);
         IoFuture::ready(Ok(()))

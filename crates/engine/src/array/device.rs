@@ -32,6 +32,7 @@ impl Array {
             size_bytes: geometry.capacity_bytes(),
             logical_block_bytes: geometry.logical_block_bytes(),
             media: self.media(),
+            unmaps: Some(self.unmaps()),
         };
         ArrayDevice { array: self.clone(), info }
     }
