@@ -13,11 +13,15 @@ mod demo;
 mod errors;
 mod explain;
 mod given;
+mod ground;
+mod holders;
 mod interrupt;
+mod logging;
 mod models;
 mod numbers;
 mod output;
 mod policies;
+mod printable;
 mod probe;
 mod progress;
 mod protocol;
@@ -26,9 +30,10 @@ mod sigpipe;
 mod sizes;
 mod times;
 
-use std::process::ExitCode;
-
-use tracing_subscriber::EnvFilter;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 /// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
 /// tells its own story.
@@ -49,13 +54,11 @@ fn ends_with_its_reader(command: &args::Command) -> bool {
 
 fn main() -> ExitCode {
     let cli = args::Cli::read();
-    let filter =
-        EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(log_level(&cli.command)));
     // A daemon has its caller's terminal only until it has a log.
     let is_daemon = matches!(cli.command, args::Command::Daemon);
     let colors =
-        !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors).init();
+        !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(io::stderr());
+    logging::begin(log_level(&cli.command), colors);
     if ends_with_its_reader(&cli.command)
         && let Err(error) = sigpipe::end_on_it()
     {
@@ -64,7 +67,8 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stripewise: {}", errors::line(&error));
+            // Not by `eprintln!`: a daemon's standard error is its log, which may be full.
+            let _ = writeln!(io::stderr(), "stripewise: {}", errors::line(&error));
             ExitCode::FAILURE
         }
     }

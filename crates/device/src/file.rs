@@ -7,7 +7,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd},
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
@@ -34,6 +34,12 @@ pub enum OpenError {
     /// The path is neither a block device nor a regular file.
     #[error("{path}: not a block device or regular file; give a disk, partition, loop device or file")]
     WrongKind {
+        /// The path as given.
+        path: String,
+    },
+    /// Something else has taken its place while it was being opened.
+    #[error("{path}: it was replaced while it was being opened; look at what is there now, then try again")]
+    Replaced {
         /// The path as given.
         path: String,
     },
@@ -89,9 +95,9 @@ impl FileDevice {
         let path = path.as_ref();
         let name = path.display().to_string();
         let os = |source| OpenError::Os { path: name.clone(), source };
-        let metadata = std::fs::metadata(path).map_err(os)?;
-        let is_block = metadata.file_type().is_block_device();
-        if !is_block && !metadata.is_file() {
+        let before = std::fs::metadata(path).map_err(os)?;
+        let is_block = before.file_type().is_block_device();
+        if !is_block && !before.is_file() {
             return Err(OpenError::WrongKind { path: name });
         }
         let claim = || claim(path, &name, is_block, options);
@@ -103,6 +109,11 @@ impl FileDevice {
             }
             claimed => claimed?,
         };
+        // What was opened counts: a path may lead elsewhere from one moment to the next.
+        let metadata = file.metadata().map_err(os)?;
+        if metadata.file_type() != before.file_type() {
+            return Err(OpenError::Replaced { path: name });
+        }
         let info = if is_block {
             block_info(name.clone(), &file, metadata.rdev()).map_err(os)?
         } else {
@@ -267,10 +278,12 @@ impl FileDevice {
     pub fn is_block(&self) -> bool {
         self.is_block
     }
+}
 
-    /// The descriptor, for callers that must ask the kernel more about the file.
-    pub fn as_raw_fd(&self) -> i32 {
-        self.file.as_fd().as_raw_fd()
+/// For callers that must ask the kernel more about the file that is really open.
+impl AsFd for FileDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -11,6 +11,7 @@ mod end;
 mod exports;
 mod load;
 mod log;
+mod members;
 mod mounts;
 mod name;
 mod open;
@@ -31,6 +32,7 @@ use std::{
 use anyhow::Context;
 
 use log::Log;
+pub(crate) use members::{LookedAt, holding};
 use name::NameLock;
 pub(crate) use name::taken;
 pub(crate) use open::preview;
@@ -86,14 +88,15 @@ fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     let name = NameLock::take(&make_run_dir()?, &spec.name)?;
     let log = Log::begin(&spec.name)?;
     // The name says that no daemon lives behind what is found of it.
-    let notes = remains::clear_under_lock(&spec.name);
+    let mut notes = remains::clear_under_lock(&spec.name);
     let socket = socket_path(&spec.name);
     // A socket that cannot be is found out before anything is written to a device; commands wait until it is served.
     let listener = control::bind(&socket).inspect_err(|_| log.forget())?;
-    let state = open::open(spec).inspect_err(|_| {
+    let (state, told) = open::open(spec).inspect_err(|_| {
         let _ = std::fs::remove_file(&socket);
         log.forget();
     })?;
+    notes.extend(told);
     Ok(Started { state, listener, notes, _name: name })
 }
 

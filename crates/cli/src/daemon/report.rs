@@ -50,7 +50,7 @@ impl DaemonState {
             last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
-            left_out: left_out(&report),
+            left_out: left_out(&report).into_iter().chain(self.unopened.iter().cloned()).collect(),
             forced: forced(&report),
             attached: exports.attached(),
             exports: exports.addresses(&self.name),

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use stripewise::uring::RuntimeOptions;
 
-use super::caller;
+use super::{caller, members::LookedAt};
 use crate::{
     args::{THREADS_MAX, WorkerArgs},
     client,
@@ -80,6 +80,18 @@ pub(crate) struct CreateSpec {
     pub(crate) measure: bool,
     /// Level 4: whether the fastest member gets the last role; none for what suits.
     pub(crate) parity_on_fastest: Option<bool>,
+    /// Overwrite what is found.
+    pub(crate) force: bool,
+    /// What the command saw on the devices, and its user has agreed to lose, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) looked_at: BTreeMap<String, LookedAt>,
+}
+
+impl CreateSpec {
+    /// All devices given, members first.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &String> {
+        self.members.iter().flatten().chain(&self.spares)
+    }
 }
 
 /// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use futures_util::FutureExt;
 use stripewise::{
     Array, ArrayError, Device, Host, MemberState, SpeedLimits,
@@ -20,12 +20,12 @@ use super::{
     end::End,
     exports::{Exports, Users},
     load::Loading,
+    members,
     session::Session,
     trace::Tracing,
 };
 use crate::{
     errors,
-    probe::probe,
     protocol::{ClassChoice, Reply, Request, ScrubAction},
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct DaemonState {
     pub(super) end: End,
     /// How often a signal has asked for the end.
     pub(super) asked_to_stop: AtomicUsize,
+    /// Members that could not be opened, with the reason.
+    pub(super) unopened: Vec<String>,
     tracing: Tracing,
     loading: Loading,
     /// How the array stopped, once it has. Held while it is being stopped.
@@ -57,7 +59,7 @@ pub(super) struct Stopped {
 }
 
 impl DaemonState {
-    pub(super) fn new(name: String, host: Host, array: Array) -> Arc<Self> {
+    pub(super) fn new(name: String, host: Host, array: Array, unopened: Vec<String>) -> Arc<Self> {
         Arc::new(Self {
             name,
             host,
@@ -65,6 +67,7 @@ impl DaemonState {
             exports: Mutex::default(),
             end: End::default(),
             asked_to_stop: AtomicUsize::new(0),
+            unopened,
             tracing: Tracing::default(),
             loading: Loading::default(),
             stopped: Mutex::default(),
@@ -217,14 +220,11 @@ impl DaemonState {
         if self.status().members.iter().any(|member| member.device == name) {
             bail!("{device} is a member already; one that is faulty can be added again once it is removed");
         }
-        let found = probe(Path::new(device)).with_context(|| device.to_owned())?;
-        let holding = format!("{device} holds {}", found.join(" and "));
-        if !force && !found.is_empty() {
-            bail!("{holding}; give --force to overwrite it");
-        }
-        let opened = self.host.open_member(device)?;
-        self.on_array(move |array| async move { array.add_as(opened, class.map(MemberClass::from)).await })?;
-        Ok(if found.is_empty() { Notes::new() } else { vec![format!("overwritten: {holding}")] })
+        let opened = members::open(&self.host, device)?;
+        let notes = members::check_contents(device, &opened, force, &[])?;
+        let (opened, class) = (Arc::new(opened), class.map(MemberClass::from));
+        self.on_array(move |array| async move { array.add_as(opened, class).await })?;
+        Ok(notes)
     }
 
     fn set_class(&self, member: &str, class: ClassChoice) -> Result<Notes, ArrayError> {

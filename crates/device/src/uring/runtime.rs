@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    io,
+    io::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -118,7 +118,8 @@ fn start_worker(inbox: Arc<Inbox>, options: RuntimeOptions) -> io::Result<JoinHa
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                eprintln!("stripewise: worker lost its io_uring: {error}");
+                // Not by `eprintln!`, which panics where standard error cannot be written.
+                let _ = writeln!(io::stderr(), "stripewise: worker lost its io_uring: {error}");
                 std::process::abort();
             }
             Err(_) => std::process::abort(),

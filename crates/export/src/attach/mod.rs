@@ -45,6 +45,8 @@ use crate::nbd::{Endpoint, Export, Limits, Server};
 pub use self::{
     blockdev::{sequence_of, sysfs},
     error::{AttachError, Reasons},
+    ioctl::LoopBacking,
+    loopdev::loop_backing,
     options::AttachOptions,
     probe::{AttachMethod, best_method},
     stale::{Cleaned, clean_stale, clean_stale_of},
@@ -111,7 +113,9 @@ fn attach_nbd(
     fs::create_dir_all(&options.runtime_dir).map_err(AttachError::system("make", &options.runtime_dir))?;
     let mut export = Export::new(options.name.clone(), device);
     export.read_only = options.read_only;
-    let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], Limits::default())?;
+    // The kernel reads its replies, and nobody else has the socket.
+    let limits = Limits::unshared(options.nbd_connections);
+    let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], limits)?;
     let settings = NbdSettings {
         export: options.name.clone(),
         block_bytes,

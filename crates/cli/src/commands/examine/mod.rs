@@ -17,7 +17,14 @@ use stripewise::{
 
 use self::kept::Kept;
 use super::print_json;
-use crate::{args::ExamineArgs, dates::utc, errors, probe::probe, protocol::map_name, sizes::format_size};
+use crate::{
+    args::ExamineArgs,
+    daemon::{LookedAt, holding},
+    dates::utc,
+    errors,
+    protocol::map_name,
+    sizes::format_size,
+};
 
 #[derive(Serialize)]
 struct Examined {
@@ -72,8 +79,8 @@ pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
 
 /// What else is on a device that is no member.
 fn holds(path: &str) -> String {
-    match probe(Path::new(path)) {
-        Ok(found) if !found.is_empty() => format!(" ({path} holds {})", found.join(" and ")),
+    match LookedAt::look(Path::new(path)) {
+        Ok(Some(seen)) if !seen.found.is_empty() => format!(" ({})", holding(path, &seen.found)),
         _ => String::new(),
     }
 }
