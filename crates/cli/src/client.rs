@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, pidfd_open},
@@ -14,8 +14,9 @@ use rustix::{
 
 use crate::{
     daemon, errors,
+    printable::printable,
     protocol::{ArrayStatus, Reply, Request},
-    rundir::socket_path,
+    rundir::{check_run_dir, socket_path},
     sigpipe,
 };
 
@@ -52,6 +53,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(name: &str) -> anyhow::Result<Self> {
+        check_run_dir()?;
         let stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
             ErrorKind::NotFound => not_running(name),
             ErrorKind::ConnectionRefused => anyhow!(
@@ -66,8 +68,7 @@ impl Connection {
     /// Sends one request and returns the daemon's answer; its error becomes ours.
     pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
         let name = &self.name;
-        let mut line = serde_json::to_string(request)?;
-        line.push('\n');
+        let line = request.line()?;
         let sent = sigpipe::survived(|| self.stream.get_mut().write_all(line.as_bytes()));
         let mut answer = String::new();
         let read = self.stream.read_line(&mut answer);
@@ -94,11 +95,13 @@ impl Connection {
         if answer.is_empty() {
             bail!("{name}: its daemon ended before it answered; see its log");
         }
-        match serde_json::from_str(&answer)
-            .with_context(|| format!("{name}: an answer of another version"))?
-        {
-            Reply::Error(message) => Err(anyhow!("{name}: {message}")),
-            reply => Ok(reply),
+        match Reply::read(&answer) {
+            Ok(Reply::Error(message)) => Err(anyhow!("{name}: {message}")),
+            Ok(reply) => Ok(reply),
+            Err(error) => bail!(
+                "{name}: its daemon is of another release: {error}. `stripewise stop {name}` works all the same; assembled anew, \
+                 the array is run by this one"
+            ),
         }
     }
 
@@ -133,7 +136,7 @@ fn is_dead(name: &str) -> bool {
 
 /// Prints what the daemon tells beside its answer.
 pub(crate) fn tell(name: &str, notes: &[String]) {
-    notes.iter().for_each(|note| eprintln!("stripewise: {name}: {note}"));
+    notes.iter().for_each(|note| eprintln!("stripewise: {name}: {}", printable(note)));
 }
 
 /// Has the daemon carry out a command, and prints what it tells about that.
@@ -203,7 +206,7 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     }
     match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
         // That it cannot be clean is what the force was for.
-        Some(trouble) if force => eprintln!("stripewise: {trouble}"),
+        Some(trouble) if force => eprintln!("stripewise: {}", printable(&trouble)),
         Some(trouble) => bail!(trouble),
         None => {}
     }

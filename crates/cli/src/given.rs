@@ -16,6 +16,12 @@ pub(crate) fn absolute_paths(devices: &[String]) -> anyhow::Result<Vec<String>> 
 }
 
 pub(crate) fn absolute_path(device: &str) -> anyhow::Result<String> {
+    if device.starts_with("nbd:") || device.starts_with("nbd+unix:") {
+        bail!(
+            "{device}: an NBD address cannot be a member by itself yet: connect it with `nbd-client`, and give the block device \
+             that it makes, such as /dev/nbd0"
+        );
+    }
     Ok(std::path::absolute(device)?.display().to_string())
 }
 

@@ -14,6 +14,7 @@ mod errors;
 mod explain;
 mod given;
 mod ground;
+mod habits;
 mod holders;
 mod interrupt;
 mod logging;
@@ -39,7 +40,7 @@ use std::{
 /// tells its own story.
 fn log_level(command: &args::Command) -> &'static str {
     match command {
-        args::Command::Daemon => "info",
+        args::Command::Daemon { .. } => "info",
         args::Command::Demo(_) | args::Command::Bench(_) => "error",
         _ => "warn",
     }
@@ -49,13 +50,13 @@ fn log_level(command: &args::Command) -> &'static str {
 /// goes on, and the demo and its worker must take down what was set up.
 fn ends_with_its_reader(command: &args::Command) -> bool {
     use args::Command::{Daemon, Demo, DemoWorker};
-    !matches!(command, Daemon | Demo(_) | DemoWorker { .. })
+    !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. })
 }
 
 fn main() -> ExitCode {
     let cli = args::Cli::read();
     // A daemon has its caller's terminal only until it has a log.
-    let is_daemon = matches!(cli.command, args::Command::Daemon);
+    let is_daemon = matches!(cli.command, args::Command::Daemon { .. });
     let colors =
         !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(io::stderr());
     logging::begin(log_level(&cli.command), colors);
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // Not by `eprintln!`: a daemon's standard error is its log, which may be full.
-            let _ = writeln!(io::stderr(), "stripewise: {}", errors::line(&error));
+            let _ = writeln!(io::stderr(), "stripewise: {}", errors::printable_line(&error));
             ExitCode::FAILURE
         }
     }

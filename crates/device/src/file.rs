@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::{
     Completion, Device, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
     WriteBufs, WriteFlags, ZeroFlags,
+    sync::Event,
     uring::{
         files::{self, OpenFile},
         op::{Command, FileRequest, OpHandle, Outcome, Payload},
@@ -82,6 +83,8 @@ pub struct FileDevice {
     info: DeviceInfo,
     file: Arc<OpenFile>,
     is_block: bool,
+    /// Another process or machine serves the file, and may hang.
+    is_served: bool,
     /// Whether its queue can be polled; false once the kernel has refused.
     can_poll: Arc<AtomicBool>,
 }
@@ -121,7 +124,8 @@ impl FileDevice {
         };
         let dev = if is_block { metadata.rdev() } else { metadata.dev() };
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
-        Ok(Self { info, file: OpenFile::new(file.into()), is_block, can_poll })
+        let is_served = !is_block && files::is_served(&file);
+        Ok(Self { info, file: OpenFile::new(file.into()), is_block, is_served, can_poll })
     }
 }
 
@@ -237,11 +241,24 @@ impl Device for FileDevice {
         if self.is_block {
             return IoFuture::ready(Ok(vec![Extent { len_bytes: range.end - range.start, is_hole: false }]));
         }
-        let extents = file_extents(self.file.as_fd(), range);
-        // What a file has lost at its end is no hole.
-        let size_bytes = rustix::fs::fstat(&*self.file).map_or(0, |stat| stat.st_size as u64);
-        let whole = size_bytes >= self.info.size_bytes;
-        IoFuture::ready(if whole { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) })
+        let (file, size_bytes) = (self.file.clone(), self.info.size_bytes);
+        let look = move || {
+            let extents = file_extents(file.as_fd(), range);
+            // What a file has lost at its end is no hole.
+            let now = rustix::fs::fstat(&*file).map_or(0, |stat| stat.st_size as u64);
+            if now >= size_bytes { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) }
+        };
+        if !self.is_served {
+            return IoFuture::ready(look());
+        }
+        // Its server may hang, and the worker must not.
+        let done = Event::default();
+        let answer = done.clone();
+        let asked = thread::Builder::new().name("stripewise-look".into()).spawn(move || answer.set(look()));
+        match asked {
+            Ok(_) => IoFuture::boxed(async move { done.wait().await }),
+            Err(error) => IoFuture::ready(Err(IoError::from_errno(error.raw_os_error().unwrap_or(0)))),
+        }
     }
 }
 

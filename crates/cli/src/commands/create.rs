@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::json;
 use stripewise::Preview;
 
-use super::print_json;
+use super::{mdadm, print_json};
 use crate::{
     args::{CreateArgs, MapChoice},
     client,
@@ -41,6 +41,7 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     let (name, workers) = (args.name.clone(), WorkerSpec::new(&args.workers));
     let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(create) })?;
     client::tell(&args.name, &status.advice);
+    client::tell(&args.name, mdadm::hint(&status.uuid).as_slice());
     if json {
         print_json(&status)?
     } else {
@@ -130,6 +131,7 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
         distributed: args.bitmap_map.map(|map| map == MapChoice::Distributed),
         preset: args.locking.number,
         uuid: args.uuid.clone(),
+        kept_name: args.kept_name.clone(),
         policy: args.policy.map(|policy| policy.name.to_owned()),
         classes: given_classes(&args.class, &given)?,
         measure: !args.no_measure,

@@ -57,7 +57,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
         Ok(started) => {
-            let status = Box::new(started.state.status());
+            let status = Box::new(started.state.status()?);
             answer(&Reply::Opened { status, notes: started.notes })?;
             caller::let_go().context("letting go of the caller")?;
             serve(&started.state, signals, started.listener)
@@ -77,8 +77,7 @@ struct Started {
 
 /// One line for the command that waits; it may have gone meanwhile.
 fn answer(reply: &Reply) -> anyhow::Result<()> {
-    let mut line = serde_json::to_string(reply)?;
-    line.push('\n');
+    let line = reply.line()?;
     let mut out = io::stdout();
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     Ok(())

@@ -120,7 +120,7 @@ fn create_options(
         classes: classes.collect(),
         measure: spec.measure,
         parity,
-        ..CreateOptions::new(full_name(name), level, Vec::new())
+        ..CreateOptions::new(full_name(spec.kept_name.as_deref().unwrap_or(name)), level, Vec::new())
     })
 }
 

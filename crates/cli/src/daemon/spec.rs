@@ -73,6 +73,9 @@ pub(crate) struct CreateSpec {
     /// The number of the preset of locks.
     pub(crate) preset: u8,
     pub(crate) uuid: Option<String>,
+    /// The name on the members, if it is not the array's.
+    #[serde(default)]
+    pub(crate) kept_name: Option<String>,
     /// The default, if none.
     pub(crate) policy: Option<String>,
     /// What is not to be detected, by path.
@@ -102,7 +105,8 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
         command.env(RUN_DIR_VARIABLE, dir);
     }
     let mut child = command
-        .arg("daemon")
+        // The name is for those who look at processes; the daemon takes it from what it is told.
+        .args(["daemon", &spec.name])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .current_dir("/")
@@ -115,7 +119,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     let stdout = child.stdout.take().ok_or_else(|| anyhow!("the daemon has no standard output"))?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
-    match serde_json::from_str(&line) {
+    match Reply::read(&line) {
         Ok(Reply::Opened { status, notes }) => {
             client::tell(&spec.name, &notes);
             Ok(*status)

@@ -84,6 +84,7 @@ pub fn attach(
     options: &AttachOptions,
 ) -> Result<Attachment, AttachError> {
     let block_bytes = options.check(device.info())?;
+    let media = device.info().media;
     let method = choose(options)?;
     flusher::mark_workers(runtime);
     let backend = match method {
@@ -92,7 +93,7 @@ pub fn attach(
         AttachMethod::FuseLoop => attach_loop(device, runtime, block_bytes, options)?,
     };
     let block_path = backend.node().to_owned();
-    blockdev::tune(&block_path);
+    blockdev::tune(&block_path, media);
     Ok(Attachment { block_path, method, backend: Some(backend), runtime: runtime.clone() })
 }
 

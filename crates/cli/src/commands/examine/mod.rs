@@ -22,6 +22,7 @@ use crate::{
     daemon::{LookedAt, holding},
     dates::utc,
     errors,
+    printable::printable,
     protocol::map_name,
     sizes::format_size,
 };
@@ -65,7 +66,7 @@ pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
             Ok(examined) => found.push(examined),
             Err(error) => {
                 failed = true;
-                eprintln!("stripewise: {}{}", errors::line(&error), holds(path));
+                eprintln!("stripewise: {}{}", errors::printable_line(&error), printable(&holds(path)));
             }
         }
     }
@@ -161,8 +162,9 @@ fn role_name(role: Role) -> String {
 }
 
 fn print_one(e: &Examined) {
-    println!("{}:", e.device);
-    let line = |label: &str, value: &str| println!("{label:>16} : {value}");
+    println!("{}:", printable(&e.device));
+    // What is on a foreign device may be anything.
+    let line = |label: &str, value: &str| println!("{label:>16} : {}", printable(value));
     line("Array UUID", &e.array_uuid);
     line("Name", &e.name);
     line("Raid Level", &format!("raid{}", e.level));
