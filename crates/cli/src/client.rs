@@ -9,6 +9,7 @@ use std::{
 use anyhow::{anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::socket_peercred,
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
@@ -63,6 +64,11 @@ impl Connection {
         })?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { name: name.to_owned(), stream: BufReader::new(stream), is_used: false })
+    }
+
+    /// The process that listens, as the kernel knows it: told also by a daemon that cannot answer for its array.
+    fn daemon_pid(&self) -> Option<Pid> {
+        socket_peercred(self.stream.get_ref()).ok().map(|peer| peer.pid)
     }
 
     /// Sends one request and returns the daemon's answer; its error becomes ours.
@@ -193,10 +199,10 @@ fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
 
 /// Stops an array and waits for its daemon's end: until then name and members are still taken.
 fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
-    let pid = Pid::from_raw(status(name)?.pid.cast_signed());
+    let mut connection = Connection::open(name)?;
     // Taken before, so that it can never be another process. None where the daemon's process cannot be seen from here.
-    let daemon = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let (unclean, notes) = match ask(name, &Request::Stop { force })? {
+    let daemon = connection.daemon_pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let (unclean, notes) = match connection.ask(&Request::Stop { force })? {
         Reply::Stopped { unclean, notes } => (unclean, notes),
         other => bail!("{name}: unexpected answer {other:?}"),
     };

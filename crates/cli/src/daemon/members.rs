@@ -94,6 +94,22 @@ pub(super) fn open_all<'a>(
     Ok((opened, notes))
 }
 
+/// Refuses an open device that stands on the same bytes as a member: the file under a loop device, say.
+pub(super) fn check_apart_from<'a>(
+    path: &'a str,
+    device: &FileDevice,
+    members: impl Iterator<Item = &'a String>,
+) -> anyhow::Result<()> {
+    // What cannot be looked at any more is told of by the array.
+    let of_member = |member: &'a String| {
+        let file = open_to_look(Path::new(member)).ok()??;
+        Some((member.as_str(), Ground::of(&file).ok()?))
+    };
+    let mut grounds: Vec<_> = members.filter_map(of_member).collect();
+    grounds.push((path, Ground::of(&file_of(device)?)?));
+    check_apart(&grounds)
+}
+
 /// What was opened must be what its user was told of, also with `--force`: that was meant for another device.
 fn check_same(path: &str, device: &FileDevice, looked_at: Option<&LookedAt>) -> anyhow::Result<()> {
     let identity = Identity::of(&file_of(device)?.metadata()?);

@@ -266,11 +266,12 @@ impl DaemonState {
         if self.exports.is_own(Path::new(device)) {
             bail!("{device} is this array itself; it cannot be a member of its own");
         }
-        let name = member_name(device);
-        if self.status()?.members.iter().any(|member| member.device == name) {
+        let (name, members) = (member_name(device), self.status()?.members);
+        if members.iter().any(|member| member.device == name) {
             bail!("{device} is a member already; one that is faulty can be added again once it is removed");
         }
         let opened = members::open(&self.host, device)?;
+        members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
         let notes = members::check_contents(device, &opened, force, &[])?;
         let (opened, class) = (Arc::new(opened), class.map(MemberClass::from));
         self.on_array(move |array| async move { array.add_as(opened, class).await })?;
