@@ -15,6 +15,8 @@ pub enum IoErrorKind {
     NoSpace,
     /// The request itself was refused (EINVAL, EOPNOTSUPP): our bug or a missing feature.
     Refused,
+    /// The member's bad-block log lists the place: the device was not asked, as it would deliver something else.
+    BadBlock,
     /// Anything else; treated as [`IoErrorKind::Medium`] by the engine.
     Other,
 }
@@ -60,6 +62,7 @@ impl IoError {
             IoErrorKind::Truncated => "device ends before the requested range",
             IoErrorKind::NoSpace => "no space left under the device",
             IoErrorKind::Refused => "request refused by the device",
+            IoErrorKind::BadBlock => "listed as a bad block",
             IoErrorKind::Other => "I/O error",
         }
     }

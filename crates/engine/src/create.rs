@@ -17,9 +17,11 @@ use uuid::Uuid;
 use crate::{
     array::Array,
     assemble::{AssembleError, AssembleOptions, assemble},
+    bad_blocks::BadBlocks,
     enroll::{self, Traits},
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
+    jobs::Tuning,
     ledger::{Entry, Ledger, Standing},
     locking::{PRESETS, Preset},
     measure::{ServiceTimes, Touch, measure_or_not},
@@ -61,6 +63,8 @@ pub struct CreateOptions {
     pub measure: bool,
     /// Where level 4 keeps its parity.
     pub parity: ParityPlace,
+    /// The steps of background work while it is open.
+    pub tuning: Tuning,
 }
 
 /// Where level 4 keeps its parity.
@@ -98,6 +102,7 @@ impl CreateOptions {
             classes: BTreeMap::new(),
             measure: false,
             parity: ParityPlace::default(),
+            tuning: Tuning::PRODUCTION,
         }
     }
 }
@@ -182,7 +187,8 @@ impl Array {
         let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
-        let open = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
+        let tuning = options.tuning;
+        let open = AssembleOptions { run: true, force: true, tuning, ..AssembleOptions::default() };
         Ok(assemble(env, devices, &open).await?)
     }
 }
@@ -391,8 +397,19 @@ fn new_ledger(
         }
         let header = enroll::header_for(&superblock, geometry, regions, &traits[&device.info().name]);
         let offset = member.data_offset_sectors * SECTOR_BYTES;
-        let member = Member::new(device.clone(), offset, dev_number, member.device_uuid, header.as_ref());
-        entries.push(Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None });
+        let bad_block_log = enroll::empty_bad_block_log(&superblock, device);
+        let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+        let uuid = member.device_uuid;
+        let member = Member::new(device.clone(), offset, dev_number, uuid, header.as_ref(), bad_blocks);
+        entries.push(Entry {
+            member,
+            standing,
+            superblock,
+            header,
+            md_bitmap: None,
+            bad_block_log,
+            last_slot: None,
+        });
     }
     let mut ledger = Ledger { entries, events: 0, clean: in_sync };
     let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);

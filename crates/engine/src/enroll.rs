@@ -6,14 +6,16 @@ use stripewise_device::{Device, Env};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
     extension::{
-        AREA_START_BYTES, BitmapDescriptor, Endurance, ExtensionLayout, Header, MapKind, MemberClass,
+        AREA_START_BYTES, BitmapDescriptor, DATA_OFFSET_MIN_BYTES, Endurance, ExtensionLayout, Header,
+        MapKind, MemberClass,
     },
-    md::{Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
+    md::{BadBlockArea, BadBlockLog, Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
     media::{BLOCK_BYTES, SECTOR_BYTES},
 };
 use uuid::Uuid;
 
 use crate::{
+    bad_blocks::BadBlocks,
     error::ArrayError,
     examine::examine,
     geometry::{Geometry, Level},
@@ -128,6 +130,12 @@ pub(crate) fn bitmap_offset(header: &Option<Header>) -> Option<u64> {
     header.as_ref().filter(|h| h.bitmap.page_count > 0).map(|h| h.bitmap.offset_bytes)
 }
 
+/// The bad-block log of a device that becomes a member. None where its superblock has no room for one that can be written.
+pub(crate) fn empty_bad_block_log(superblock: &Superblock, device: &Arc<dyn Device>) -> Option<BadBlockLog> {
+    superblock.bad_block_place(device.info().logical_block_bytes)?;
+    BadBlockLog::empty(&superblock.bad_blocks)
+}
+
 /// A new identity, from the environment's randomness.
 pub(crate) fn new_uuid(env: &dyn Env) -> Uuid {
     let random = (u128::from(env.random_u64()) << 64) | u128::from(env.random_u64());
@@ -146,6 +154,23 @@ pub(crate) fn new_member(
     NewMember { dev_number, device_uuid, member_sectors, data_offset_sectors }
 }
 
+/// Where the data of a device begins that is to hold as much as the other members: where mdadm would put it today, or, on a
+/// device no larger than they are, as far back as fits. Whole MiB are preferred, as mdadm does. None if even the least offset
+/// leaves too little room: 512 KiB, or what another member has.
+fn data_offset_sectors(
+    member_sectors: u64,
+    data_sectors: u64,
+    default_sectors: u64,
+    least_of_others_sectors: u64,
+) -> Option<u64> {
+    let room = member_sectors.checked_sub(data_sectors)?;
+    let least = (DATA_OFFSET_MIN_BYTES / SECTOR_BYTES).min(least_of_others_sectors);
+    let whole = |unit_bytes: u64| room - room % (unit_bytes / SECTOR_BYTES);
+    [default_sectors, whole(1 << 20), whole(BLOCK_BYTES)]
+        .into_iter()
+        .find(|offset| (least..=room).contains(offset))
+}
+
 /// A device as a spare of an open array.
 pub(crate) fn spare(
     geometry: &Geometry,
@@ -157,13 +182,21 @@ pub(crate) fn spare(
     let pattern = ledger.entries.first().expect("an open array has members");
     let mut superblock = pattern.superblock.clone();
     let dev_number = ledger.free_dev_number();
-    let new = new_member(&device, superblock.chunk_sectors, dev_number, new_uuid(env));
-    let have_bytes = new.member_sectors.saturating_sub(new.data_offset_sectors) * SECTOR_BYTES;
+    let mut new = new_member(&device, superblock.chunk_sectors, dev_number, new_uuid(env));
     let info = device.info();
-    if have_bytes < geometry.member_bytes() {
-        let need_bytes = geometry.member_bytes();
+    let need_bytes = geometry.member_bytes();
+    let least = ledger.entries.iter().map(|entry| entry.superblock.data_offset_sectors).min();
+    let offset = data_offset_sectors(
+        new.member_sectors,
+        need_bytes / SECTOR_BYTES,
+        new.data_offset_sectors,
+        least.unwrap_or(u64::MAX),
+    );
+    let Some(offset) = offset else {
+        let have_bytes = new.member_sectors.saturating_sub(new.data_offset_sectors) * SECTOR_BYTES;
         return Err(ArrayError::TooSmall { member: info.name.clone(), have_bytes, need_bytes });
-    }
+    };
+    new.data_offset_sectors = offset;
     if info.logical_block_bytes > geometry.logical_block_bytes() {
         let problem = format!(
             "its logical block is {} bytes and the array's is {}; give a device with smaller blocks",
@@ -180,6 +213,9 @@ pub(crate) fn spare(
     superblock.super_offset_sectors = stripewise_format::md::SUPERBLOCK_SECTOR;
     superblock.resync_offset_sectors = IN_SYNC;
     superblock.corrected_reads = 0;
+    if superblock.bad_block_place(info.logical_block_bytes).is_none() {
+        superblock.bad_blocks = BadBlockArea::default();
+    }
     let regions = kept_regions(ledger.entries.iter().filter_map(|entry| entry.header.as_ref()), geometry);
     let mut header = header_for(&superblock, geometry, regions, traits);
     let options = ledger.entries.iter().find_map(|entry| entry.header.as_ref()).map(|header| header.options);
@@ -188,13 +224,17 @@ pub(crate) fn spare(
     }
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
     let bitmap_offset_bytes = bitmap_offset(&header);
-    let member = Member::new(device, data_offset_bytes, dev_number, new.device_uuid, header.as_ref());
+    let bad_block_log = empty_bad_block_log(&superblock, &device);
+    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+    let uuid = new.device_uuid;
+    let member = Member::new(device, data_offset_bytes, dev_number, uuid, header.as_ref(), bad_blocks);
     let entry = Entry {
         member,
         standing: Standing::Spare,
         superblock,
         header,
         md_bitmap: pattern.md_bitmap,
+        bad_block_log,
         last_slot: None,
     };
     Ok(Enrolled { entry, bitmap_offset_bytes })
@@ -221,4 +261,23 @@ pub(crate) async fn blank(entry: &Entry) -> Result<(), ArrayError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = (1 << 20) / SECTOR_BYTES;
+
+    #[test]
+    fn data_begins_where_it_fits() {
+        let begins = |room: u64, least| data_offset_sectors(1000 * MIB + room, 1000 * MIB, 16 * MIB, least);
+        assert_eq!(begins(20 * MIB, MIB), Some(16 * MIB), "where mdadm puts it today");
+        assert_eq!(begins(16 * MIB - 1, MIB), Some(15 * MIB), "the most that fits, in whole MiB");
+        assert_eq!(begins(MIB, MIB), Some(MIB), "as far back as an equal disk has it");
+        assert_eq!(begins(MIB - 1, MIB), Some(MIB - 8), "in whole blocks below that");
+        assert_eq!((begins(MIB / 2, MIB), begins(MIB / 2 - 1, MIB)), (Some(MIB / 2), None));
+        assert_eq!(begins(64, 64), Some(64), "an equal disk of members with still less");
+        assert_eq!(data_offset_sectors(5, 6, 1, 1), None);
+    }
 }

@@ -6,13 +6,14 @@ use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError};
 use stripewise_format::{
     extension::{CopyState, ExtensionError, ExtensionLayout, Header, HeaderCopy, SuperblockOrigin, choose},
-    md::{SUPERBLOCK_SECTOR, Superblock, SuperblockError},
+    md::{BadBlockLog, Features, OtherVersion, SUPERBLOCK_SECTOR, Superblock, SuperblockError},
     media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
 };
 use thiserror::Error;
 
 use crate::{
     array::is_member_gone,
+    enroll::empty_bad_block_log,
     ledger::as_block,
     mutants::{Mutant, lives},
 };
@@ -39,6 +40,25 @@ pub enum ExamineError {
         /// What is wrong.
         error: SuperblockError,
     },
+    /// It is a member of an array with other metadata.
+    #[error(
+        "{name}: it has md metadata {version}, and Stripewise runs 1.2 only, which lies 4 KiB into a member; run the array with \
+         mdadm"
+    )]
+    OtherVersion {
+        /// The device.
+        name: String,
+        /// The version, as mdadm's `--metadata` takes it.
+        version: &'static str,
+    },
+}
+
+impl ExamineError {
+    /// The device.
+    pub fn name(&self) -> &str {
+        let (Self::Io { name, .. } | Self::Superblock { name, .. } | Self::OtherVersion { name, .. }) = self;
+        name
+    }
 }
 
 /// A device's metadata.
@@ -50,6 +70,8 @@ pub struct Examination {
     pub superblock: Superblock,
     /// The extension header, and how its copies are.
     pub extension: Result<(Header, CopyState), ExtensionError>,
+    /// md's bad-block log, empty unless the superblock says that it is in use. None where the member has no room for one.
+    pub bad_blocks: Option<BadBlockLog>,
     /// Whether Stripewise wrote the superblock last. Foreign where there is no header to tell.
     pub origin: SuperblockOrigin,
 }
@@ -62,8 +84,15 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
     let name = device.info().name.clone();
     let io = |error| ExamineError::Io { name: name.clone(), error };
     let block = read_block(&device, SUPERBLOCK_SECTOR * SECTOR_BYTES).await.map_err(io)?;
-    let superblock = Superblock::decode(&block, SUPERBLOCK_SECTOR)
-        .map_err(|error| ExamineError::Superblock { name: name.clone(), error })?;
+    let superblock = match Superblock::decode(&block, SUPERBLOCK_SECTOR) {
+        Ok(superblock) => superblock,
+        Err(error) => {
+            return Err(match other_version(&device).await {
+                Some(other) => ExamineError::OtherVersion { name, version: other.number() },
+                None => ExamineError::Superblock { name, error },
+            });
+        }
+    };
     let extension = match ExtensionLayout::for_superblock(&superblock) {
         None => Err(ExtensionError::Absent),
         Some(layout) => read_header(&device, layout, &superblock).await.map_err(io)?,
@@ -72,7 +101,35 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
         // Only as many sectors as the superblock fills are ours; the rest of the block may hold anything.
         header.superblock_origin(&superblock.encode())
     });
-    Ok(Examination { device, superblock, extension, origin })
+    let bad_blocks = read_bad_blocks(&device, &superblock).await.map_err(io)?;
+    Ok(Examination { device, superblock, extension, bad_blocks, origin })
+}
+
+async fn read_bad_blocks(
+    device: &Arc<dyn Device>,
+    superblock: &Superblock,
+) -> Result<Option<BadBlockLog>, IoError> {
+    if !superblock.features.contains(Features::BAD_BLOCKS) {
+        return Ok(empty_bad_block_log(superblock, device));
+    }
+    let place = superblock.bad_block_place(device.info().logical_block_bytes);
+    let Some(place) = place else { return Ok(None) };
+    let buf = IoBuf::with_len((place.end - place.start) as usize);
+    let log = device.read(place.start, smallvec![buf]).await.into_one()?;
+    Ok(BadBlockLog::decode(&log, &superblock.bad_blocks))
+}
+
+/// The metadata version of a device without superblock at 4 KiB, if it has one elsewhere.
+async fn other_version(device: &Arc<dyn Device>) -> Option<OtherVersion> {
+    for version in OtherVersion::ALL {
+        let Some(at) = version.superblock_offset_bytes(device.info().size_bytes) else { continue };
+        let block = at - at % BLOCK_BYTES;
+        let found = read_block(device, block).await;
+        if found.is_ok_and(|bytes| version.begins(&bytes[(at - block) as usize..])) {
+            return Some(version);
+        }
+    }
+    None
 }
 
 async fn read_header(

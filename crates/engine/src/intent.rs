@@ -124,7 +124,9 @@ impl Pages {
                     &mut self.newest.entry(holder.member.dev_number).or_insert_with(|| vec![Slot::B; count])
                         [index];
                 // Never over the newest copy: a torn write leaves that one readable.
-                *newest = newest.other();
+                if !lives(Mutant::PageOverNewest) {
+                    *newest = newest.other();
+                }
                 let offset = holder.bitmap_offset_bytes + slot_offset_bytes(index as u32, *newest);
                 let member = holder.member.clone();
                 writes.push(async move {
@@ -270,6 +272,9 @@ impl Intent {
         let mut dirty_pages: Vec<_> = wanted.iter().map(|region| place(*region).0).collect();
         dirty_pages.sort_unstable();
         dirty_pages.dedup();
+        if lives(Mutant::OnePageOfSeveral) {
+            dirty_pages.truncate(1);
+        }
         if lives(Mutant::SkipIntent) {
             dirty_pages.clear();
         }
@@ -341,6 +346,13 @@ impl Intent {
                 & DURABLE
                 != 0;
         }
+        if lives(Mutant::UsedWhileFlushing) {
+            let unmark = |word: &AtomicU32| {
+                let unmarked = word.compare_exchange(DURABLE | USED, 0, Ordering::AcqRel, Ordering::Acquire);
+                unmarked.or_else(|_| word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire))
+            };
+            return self.regions.as_bitmap(region, unmark).is_ok();
+        }
         let clear = |word: &AtomicU32| word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire);
         self.regions.as_bitmap(region, clear).is_ok()
     }
@@ -377,7 +389,10 @@ impl Intent {
     /// Writes all pages to the present holders, after the set of members has grown.
     pub(crate) async fn rewrite(&self, disk: &impl IntentDisk) -> bool {
         let mut pages = self.pages.lock().await;
-        let all = pages.all();
+        let mut all = pages.all();
+        if lives(Mutant::NewHoldersLackPages) {
+            all.truncate(1);
+        }
         let failed = pages.write(&all, &disk.holders()).await;
         failed.is_empty() || disk.fail_members(failed).await
     }

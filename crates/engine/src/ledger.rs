@@ -11,7 +11,7 @@ use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, WriteFlags};
 use stripewise_format::{
     extension::{ExtensionLayout, Header, HeaderCopy},
-    md::{Features, IN_SYNC, Role, Roles, Superblock, Timestamp, bitmap::BitmapSuperblock},
+    md::{BadBlockLog, Features, IN_SYNC, Role, Roles, Superblock, Timestamp, bitmap::BitmapSuperblock},
     media::{BLOCK_LEN, Block, SECTOR_BYTES},
 };
 
@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) header: Option<Header>,
     /// md's own bitmap, where the array was made with one. We do not use it, but must not let it mislead.
     pub(crate) md_bitmap: Option<BitmapSuperblock>,
+    /// md's bad-block log as it lies on the member. None where there is no room for one.
+    pub(crate) bad_block_log: Option<BadBlockLog>,
     /// The slot that the member had when it failed, for people.
     pub(crate) last_slot: Option<MemberIndex>,
 }
@@ -209,6 +211,7 @@ impl Entry {
         clean: bool,
         wall_clock_us: u64,
     ) -> impl Future<Output = Option<FailedMember>> + use<> {
+        let bad_block_logs = self.bring_bad_blocks_up_to_date();
         self.update(events, clean, wall_clock_us);
         let block = self.superblock.encode();
         let header = self.renew_header(wall_clock_us).map(|header| {
@@ -222,7 +225,20 @@ impl Entry {
         // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is said.
         let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
+            if lives(Mutant::SuperblockBeforeHeader)
+                && let Err(error) =
+                    write_durably(&member, superblock_offset, &block[..superblock_bytes]).await
+            {
+                return Some((member, error));
+            }
             let mut result = write_headers(&member, headers).await;
+            // Before the superblock that counts on it: one that says that there are bad blocks, or that more of the member is
+            // filled.
+            for (offset, log) in bad_block_logs {
+                if result.is_ok() {
+                    result = write_durably(&member, offset, &log).await;
+                }
+            }
             if result.is_ok() {
                 result = write_durably(&member, superblock_offset, &block[..superblock_bytes]).await;
             }
@@ -239,6 +255,23 @@ impl Entry {
         let headers = self.layout().zip(header);
         let member = self.member.clone();
         async move { write_headers(&member, headers).await.err().map(|error| (member, error)) }
+    }
+
+    /// What the member's bad-block log is to say, in writes of which each must be durable before the next. The superblock says
+    /// whether there is anything in it.
+    fn bring_bad_blocks_up_to_date(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let superblock = &mut self.superblock;
+        let place = superblock.bad_block_place(self.member.device.info().logical_block_bytes);
+        let (Some(log), Some(place)) = (&mut self.bad_block_log, place) else { return Vec::new() };
+        let listed = self.member.bad_blocks.logged();
+        superblock.features = match listed.is_empty() {
+            true => superblock.features.without(Features::BAD_BLOCKS),
+            false => superblock.features.with(Features::BAD_BLOCKS),
+        };
+        // Another md may have written longer entries than we do. A log that has no room for ours stays as it is: nothing can have
+        // been added to it.
+        let images = log.change_to(listed.into_iter()).unwrap_or_default();
+        images.into_iter().map(|image| (place.start, image)).collect()
     }
 
     /// The header as it is to be written next, with what was written to the member by now.
@@ -284,7 +317,8 @@ impl Entry {
 /// 128 roles the superblock is no longer than that.
 fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
     let used = 256 + 2 * superblock.roles.max_dev() as usize;
-    used.next_multiple_of(logical_block_bytes as usize)
+    let block_bytes = if lives(Mutant::ShortSuperblockWrite) { 512 } else { logical_block_bytes as usize };
+    used.next_multiple_of(block_bytes)
 }
 
 /// Writes both copies of a header, one after the other; of a member without extension area, none.

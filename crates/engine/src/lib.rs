@@ -12,6 +12,7 @@
 mod advice;
 mod array;
 mod assemble;
+mod bad_blocks;
 mod compute;
 mod counters;
 mod create;
@@ -46,7 +47,7 @@ pub use assemble::{AssembleError, AssembleOptions, Chosen, Excluded, assemble, c
 pub use create::{CreateError, CreateOptions, ParityPlace};
 pub use error::ArrayError;
 pub use examine::{Examination, ExamineError, examine};
-pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
+pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};
 pub use locking::{CounterLocks, Locking, Preset, StripeLocks};
 pub use measure::{ServiceTimes, Touch, measure};
 pub use preview::{Preview, preview};

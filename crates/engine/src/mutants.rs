@@ -92,11 +92,83 @@ pub enum Mutant {
     CurrentMemberLeftOut,
     /// An array that was not stopped cleanly is refused although nobody is missing.
     DirtyRefused,
+    /// Stripes that are zeroed are not announced in the bitmap.
+    ZeroIntentForgotten,
+    /// The rows of a filled batch are free before the rebuild counts it.
+    FilledRowsFreed,
+    /// A rebuild writes down where it stands, and flushes the member afterwards.
+    OffsetBeforeFlush,
+    /// A write that is done at once is acknowledged although a failure is still to be recorded.
+    UnrecordedAtOnce,
+    /// A write that passed over a failed member is acknowledged before the failure is recorded.
+    UnrecordedPassedOver,
+    /// A rebuild leaves out the short last stripe of mirrors.
+    TailLeftUnfilled,
+    /// A member that knows no zero-write is not written zeroes.
+    RefusedZeroesLost,
+    /// The data of every member is looked for where that of the freshest begins.
+    OffsetOfAnother,
+    /// A resync passes over all groups of regions but the first.
+    ResyncOfFirstGroup,
+    /// A member goes on saying that it replaces one that has failed.
+    ReplacementFlagKept,
+    /// A page of the bitmap is written over its newest copy.
+    PageOverNewest,
+    /// Of several pages that are marked at once the first is written.
+    OnePageOfSeveral,
+    /// Members that come to hold the bitmap get its first page alone.
+    NewHoldersLackPages,
+    /// Zeroes pass by a member that is being filled.
+    ZeroPassesIncoming,
+    /// A member that was being filled when power failed is not filled again where a resync is due.
+    HoldBackForgotten,
+    /// A filled member takes its role before its superblock says that it is filled.
+    PromoteUnannounced,
+    /// Who is to hold the bitmap next does not get it before a member leaves.
+    HandOverForgotten,
+    /// Mirrors are recovered from one another where a resync is due.
+    RecoveryTrustsMirrors,
+    /// What another program wrote is taken for ours, the bitmap too.
+    ForeignTrusted,
+    /// An interrupted scrub goes on one stripe too far.
+    ScrubResumesLate,
+    /// What a missing member had is said to be a hole.
+    HolesOfMissing,
+    /// The buffers of a write change places.
+    PartsSwapped,
+    /// Writes that share rows behind the 64th are let in together.
+    WideRowsUnseen,
+    /// A write in closed form updates Q with a wrong coefficient from the sixth column on.
+    FarColumnInQ,
+    /// A superblock is written before the header that names it.
+    SuperblockBeforeHeader,
+    /// Two halves of an array that went on apart are taken for one.
+    SplitUnseen,
+    /// Of a write the first sixteen stripes are written.
+    StripesCut,
+    /// Of several writes that are written as one only the first is told that it failed.
+    FailureToldToFirst,
+    /// Of a write of several stripes only the first ones' failure is told.
+    FailureOfLaterStripes,
+    /// No member can be replaced.
+    ReplaceRefused,
+    /// Superblocks are written in sectors, to members of longer blocks too.
+    ShortSuperblockWrite,
+    /// What is zeroed in several writes is zeroed where the first of them goes.
+    ZeroesStuck,
+    /// A block is healed with its row free.
+    HealUnlocked,
+    /// Bad blocks of several members in a stripe count as lost members, whatever their rows.
+    BadBlocksAddUp,
+    /// A region is cleared that was written to while the members were flushed.
+    UsedWhileFlushing,
+    /// An opening raises the event count once.
+    EventsRaisedOnce,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 79] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -140,6 +212,42 @@ impl Mutant {
         Self::BothHeadersNeeded,
         Self::CurrentMemberLeftOut,
         Self::DirtyRefused,
+        Self::ZeroIntentForgotten,
+        Self::FilledRowsFreed,
+        Self::OffsetBeforeFlush,
+        Self::UnrecordedAtOnce,
+        Self::UnrecordedPassedOver,
+        Self::TailLeftUnfilled,
+        Self::RefusedZeroesLost,
+        Self::OffsetOfAnother,
+        Self::ResyncOfFirstGroup,
+        Self::ReplacementFlagKept,
+        Self::PageOverNewest,
+        Self::OnePageOfSeveral,
+        Self::NewHoldersLackPages,
+        Self::ZeroPassesIncoming,
+        Self::HoldBackForgotten,
+        Self::PromoteUnannounced,
+        Self::HandOverForgotten,
+        Self::RecoveryTrustsMirrors,
+        Self::ForeignTrusted,
+        Self::ScrubResumesLate,
+        Self::HolesOfMissing,
+        Self::PartsSwapped,
+        Self::WideRowsUnseen,
+        Self::FarColumnInQ,
+        Self::SuperblockBeforeHeader,
+        Self::SplitUnseen,
+        Self::StripesCut,
+        Self::FailureToldToFirst,
+        Self::FailureOfLaterStripes,
+        Self::ReplaceRefused,
+        Self::ShortSuperblockWrite,
+        Self::ZeroesStuck,
+        Self::HealUnlocked,
+        Self::BadBlocksAddUp,
+        Self::UsedWhileFlushing,
+        Self::EventsRaisedOnce,
     ];
 }
 
@@ -174,6 +282,10 @@ pub(crate) fn one_of_plans_lives() -> bool {
                 | Mutant::FormedFuaForgotten
                 | Mutant::WholeStripeColumnForgotten
                 | Mutant::WholeStripeFuaForgotten
+                | Mutant::FarColumnInQ
+                | Mutant::UnrecordedAtOnce
+                | Mutant::UnrecordedPassedOver
+                | Mutant::WideRowsUnseen
         )
     })
 }

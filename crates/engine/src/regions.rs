@@ -11,7 +11,10 @@ use stripewise_format::{
     extension::{BitmapDescriptor, MapKind},
 };
 
-use crate::geometry::{Geometry, StripeIndex};
+use crate::{
+    geometry::{Geometry, StripeIndex},
+    jobs::Tuning,
+};
 
 /// What a region stands for: bytes of each member, and which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +62,9 @@ pub(crate) struct RegionMap {
     group: usize,
 }
 
-/// What a walk over distributed regions reads of a member without a gap: long enough that a disk streams for most of the
-/// time, and short, so that some regions are done with before all are.
-const GROUP_BYTES: usize = 4 << 20;
+fn group_of(geometry: &Geometry, group_bytes: u64) -> usize {
+    (group_bytes / geometry.chunk_bytes() as u64).max(1) as usize
+}
 
 impl RegionMap {
     pub(crate) fn new(geometry: &Geometry, shape: RegionShape) -> Self {
@@ -70,8 +73,13 @@ impl RegionMap {
             region_stripes: shape.stripes(geometry),
             regions: shape.count(geometry),
             stripes: geometry.stripes(),
-            group: (GROUP_BYTES / geometry.chunk_bytes()).max(1),
+            group: group_of(geometry, Tuning::PRODUCTION.group_bytes),
         }
+    }
+
+    /// As it is, with walks over distributed regions that read so many bytes of a member without a gap.
+    pub(crate) fn walked_in(self, geometry: &Geometry, group_bytes: u64) -> Self {
+        Self { group: group_of(geometry, group_bytes), ..self }
     }
 
     pub(crate) fn shape(&self) -> RegionShape {
@@ -142,10 +150,11 @@ mod tests {
     use crate::geometry::Level;
 
     fn maps() -> impl Strategy<Value = RegionMap> {
-        (1u64..200, 0u32..6, any::<bool>()).prop_map(|(stripes, shift, distributed)| {
+        (1u64..200, 0u32..6, 0u32..11, any::<bool>()).prop_map(|(stripes, shift, group, distributed)| {
             let geometry = Geometry::new(Level::Raid5, 3, 4096, stripes * 4096, 512).unwrap();
             let kind = if distributed { MapKind::Distributed } else { MapKind::Linear };
-            RegionMap::new(&geometry, RegionShape { bytes: 4096 << shift, kind })
+            let map = RegionMap::new(&geometry, RegionShape { bytes: 4096 << shift, kind });
+            map.walked_in(&geometry, 4096 << group)
         })
     }
 

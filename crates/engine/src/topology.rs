@@ -1,13 +1,17 @@
 //! Which members the array has right now. A topology never changes; a new one replaces it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
 use stripewise_device::{
-    Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    bufs_len,
     parts::{Part, within},
     sync::Event,
 };
@@ -15,6 +19,7 @@ use stripewise_format::extension::{Header, MemberClass};
 use uuid::Uuid;
 
 use crate::{
+    bad_blocks::BadBlocks,
     geometry::{Geometry, MemberIndex, StripeIndex},
     measure::{ServiceTimes, class_of},
     meter::{IoClass, Meter},
@@ -36,6 +41,7 @@ pub(crate) struct Member {
     pub(crate) written_before: u64,
     /// Failed reads that count since the member was opened: of a chunk that waits to be healed, the first.
     pub(crate) read_errors: AtomicU32,
+    pub(crate) bad_blocks: Arc<BadBlocks>,
     pub(crate) stats: MemberStats,
     pub(crate) meter: Arc<Meter>,
 }
@@ -47,6 +53,7 @@ impl Member {
         dev_number: u32,
         uuid: Uuid,
         header: Option<&Header>,
+        bad_blocks: BadBlocks,
     ) -> Arc<Self> {
         let kept = header.map_or(MemberClass::Unknown, |header| header.member_class);
         let times = header.map_or(ServiceTimes::default(), |h| ServiceTimes::from_header(h.service_time_ns));
@@ -61,6 +68,7 @@ impl Member {
             times,
             written_before: header.map_or(0, |header| header.endurance.written_bytes),
             read_errors: AtomicU32::new(0),
+            bad_blocks: Arc::new(bad_blocks),
             stats: MemberStats::default(),
             meter,
         })
@@ -98,8 +106,12 @@ impl Member {
     pub(crate) fn read_as(&self, class: IoClass, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
         let _part = within(Part::Submit);
         let bytes = bufs_len(&into);
-        self.stats.count_read(bytes as u64);
         let at = self.data_offset_bytes + offset_bytes;
+        if self.bad_blocks.touch(at..at + bytes as u64) {
+            let result = Err(IoError::new(IoErrorKind::BadBlock));
+            return IoFuture::ready(ReadDone { result, bufs: into });
+        }
+        self.stats.count_read(bytes as u64);
         if !self.meter.is_on() {
             // What comes is made where it goes, and not moved.
             return self.device.read(at, into);
@@ -129,15 +141,31 @@ impl Member {
             IoClass::Rewrite => Device::write,
             _ => Device::write_uncached,
         };
-        if !self.meter.is_on() {
-            return ask(&*self.device, at, from, flags);
+        let asked = ask(&*self.device, at, from, flags);
+        let asked =
+            if self.meter.is_on() { self.meter.watch(class, bytes, asked, Result::is_ok) } else { asked };
+        self.make_good(at..at + bytes as u64, asked)
+    }
+
+    /// Once a write of listed sectors is done they hold what they should.
+    fn make_good(&self, bytes: Range<u64>, write: Completion) -> Completion {
+        if !self.bad_blocks.touch(bytes.clone()) {
+            return write;
         }
-        self.meter.watch(class, bytes, ask(&*self.device, at, from, flags), Result::is_ok)
+        let bad_blocks = self.bad_blocks.clone();
+        IoFuture::boxed(async move {
+            let result = write.await;
+            if result.is_ok() {
+                bad_blocks.written(bytes);
+            }
+            result
+        })
     }
 
     /// Zeroes a range of the member's data.
     pub(crate) fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        self.device.write_zeroes(self.data_offset_bytes + offset_bytes, len_bytes, flags)
+        let at = self.data_offset_bytes + offset_bytes;
+        self.make_good(at..at + len_bytes, self.device.write_zeroes(at, len_bytes, flags))
     }
 }
 

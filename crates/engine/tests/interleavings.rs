@@ -8,10 +8,11 @@ use std::{sync::Arc, time::Duration};
 
 use common::{Lab, MEMBER_BYTES, Shape, faulty::benches};
 use stripewise_device::{Device, IoBuf, WriteFlags};
-use stripewise_engine::{AssembleOptions, geometry::Level};
+use stripewise_engine::{AssembleOptions, Tuning, geometry::Level};
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 3, chunk_bytes: 4096 };
-const RUN: AssembleOptions = AssembleOptions { run: true, force: false, read_only: false, locking: None };
+const RUN: AssembleOptions =
+    AssembleOptions { run: true, force: false, read_only: false, locking: None, tuning: Tuning::PRODUCTION };
 
 /// A spare that was removed came back beside the one that had got its device number: roles are looked up by number,
 /// and its garbage was served as data.

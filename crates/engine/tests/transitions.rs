@@ -15,7 +15,7 @@ use common::{
 };
 use stripewise_device::{Device, IoBuf, WriteFlags, wrap::FaultRule};
 use stripewise_engine::{
-    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState,
+    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState, Tuning,
     geometry::Level,
     locking::{PRESETS, Preset},
 };
@@ -24,7 +24,8 @@ use stripewise_sim::SimMember;
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
 const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
 const MIRROR: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
-const FORCE: AssembleOptions = AssembleOptions { run: true, force: true, read_only: false, locking: None };
+const FORCE: AssembleOptions =
+    AssembleOptions { run: true, force: true, read_only: false, locking: None, tuning: Tuning::PRODUCTION };
 
 fn report(lab: &Lab) -> ArrayReport {
     let array = lab.array.clone();

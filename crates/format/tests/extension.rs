@@ -232,6 +232,13 @@ fn parts_lie_between_the_copies() {
     ));
     let log = LogDescriptor { offset_bytes: 272 << 10, length_bytes: 8192 };
     assert_eq!(layout.check(&Header { log, ..good.clone() }), Err(LayoutError::Overlap));
+    // A part at the end of all addresses once counted as one of no length.
+    for offset_bytes in [u64::MAX, u64::MAX - 4095] {
+        assert!(matches!(
+            with_bitmap(BitmapDescriptor { offset_bytes, ..bitmap }),
+            LayoutError::Outside { part: "bitmap", end: u64::MAX, .. }
+        ));
+    }
     let log = LogDescriptor { offset_bytes: u64::MAX - 4095, length_bytes: u64::MAX };
     assert!(matches!(layout.check(&Header { log, ..good }), Err(LayoutError::Outside { part: "log", .. })));
 }

@@ -186,6 +186,10 @@ fn what_cannot_be_run_is_refused_by_name() {
     let level = refused(|superblock| superblock.level = Level::Other(10));
     assert_eq!(level, Unsupported::Level(Level::Other(10)));
     assert!(matches!(refused(|superblock| superblock.layout = 0), Unsupported::Layout { layout: 0, .. }));
+    // mdadm leaves 5 there when it grows a level 0.
+    let mut of_level_4 = plain(Level::Raid4);
+    of_level_4.layout = 5;
+    assert_eq!(of_level_4.check_supported(), Ok(()));
     assert!(matches!(refused(|superblock| superblock.chunk_sectors = 24), Unsupported::Chunk { .. }));
     assert!(matches!(refused(|superblock| superblock.raid_disks = 1), Unsupported::Members { .. }));
     assert!(matches!(refused(|superblock| superblock.data_size_sectors = 5), Unsupported::Size { .. }));

@@ -1,11 +1,18 @@
 //! Clients of an array: they write, flush, zero, discard and read anywhere, and check what they read.
 
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use smallvec::smallvec;
-use stripewise_device::{Device, IoBuf, WriteFlags, ZeroFlags};
+use stripewise_device::{
+    BoxFuture, Device, Extent, IoBuf, IoError, ReadDone, SharedBuf, WriteBufs, WriteFlags, ZeroFlags,
+};
 use stripewise_engine::{Array, ArrayError};
 
 use crate::check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket};
@@ -14,14 +21,29 @@ use crate::check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket};
 pub struct Desk {
     /// What each sector may hold.
     pub sectors: Mutex<Sectors>,
+    /// The sectors that clients use, in parts that do not touch: all, unless the array is too large for that.
+    pub windows: Vec<Range<usize>>,
+    /// Requests may fail: more members are lost than the level tolerates.
+    pub is_lenient: AtomicBool,
     /// The first thing that was wrong.
     violation: Mutex<Option<Violation>>,
 }
 
 impl Desk {
-    /// The desk of a zeroed array.
+    /// The desk of a zeroed array, all of which is used.
     pub fn new(array_bytes: u64) -> Arc<Self> {
-        Arc::new(Self { sectors: Mutex::new(Sectors::new(array_bytes)), violation: Mutex::new(None) })
+        let all = Range { start: 0, end: array_bytes as usize / SECTOR_BYTES };
+        Self::of_windows(array_bytes, vec![all])
+    }
+
+    /// The desk of a zeroed array that is used in parts.
+    pub fn of_windows(array_bytes: u64, windows: Vec<Range<usize>>) -> Arc<Self> {
+        Arc::new(Self {
+            sectors: Mutex::new(Sectors::new(array_bytes)),
+            windows,
+            is_lenient: AtomicBool::new(false),
+            violation: Mutex::new(None),
+        })
     }
 
     /// Notes what is wrong, if nothing was before.
@@ -40,6 +62,8 @@ impl Desk {
 
 /// Writes of a stream at most: some that are not gathered, and more than one stripe of the rest.
 const STREAM_MAX: usize = 24;
+/// Sectors of the longest zeroing: 4 MiB.
+const ZEROED_MAX: usize = 8192;
 
 type Written = Result<(), ArrayError>;
 
@@ -48,6 +72,17 @@ struct Writing<F> {
     ticket: WriteTicket,
     fua: bool,
     done: F,
+}
+
+/// What came of a request to the array as a device, whose errors do not say that it is being stopped.
+async fn told<T>(array: &Array, result: Result<T, IoError>) -> Result<T, ArrayError> {
+    match result {
+        Ok(value) => Ok(value),
+        Err(error) => match array.read(0, IoBuf::with_len(0)).await {
+            Err(ArrayError::Closed) => Err(ArrayError::Closed),
+            _ => Err(ArrayError::Io { member: array.name(), error }),
+        },
+    }
 }
 
 /// A client at work.
@@ -69,6 +104,7 @@ impl Client {
             match self.request().await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => return,
+                Err(_) if self.desk.is_lenient.load(Ordering::Relaxed) => {}
                 Err(error) => {
                     let what =
                         format!("a request failed although the level tolerates what was lost: {error}");
@@ -80,25 +116,43 @@ impl Client {
 
     async fn request(&mut self) -> Result<(), ArrayError> {
         let (first, count) = self.range();
-        match self.rng.u8(..24) {
-            0..11 => self.write(first, count).await,
-            11 => self.stream(first).await,
-            12 => self.zero(first, count).await,
-            13 => self.discard(first, count).await,
-            14..17 => self.flush().await,
+        match self.rng.u8(..50) {
+            0..22 => self.write(first, count).await,
+            22..24 => self.stream(first).await,
+            24..26 => self.zero(first, count).await,
+            26..28 => self.discard(first, count).await,
+            28..34 => self.flush().await,
+            34 => self.extents(first, count).await,
             _ => self.read(first, count).await,
         }
     }
 
+    /// Sectors of the smallest request.
+    fn unit(&self) -> usize {
+        self.array.geometry().logical_block_bytes() as usize / SECTOR_BYTES
+    }
+
     /// Where the next request goes: mostly near home, sometimes anywhere.
     fn range(&mut self) -> (usize, usize) {
-        let sectors = self.desk.sectors.lock().count();
-        let longest = [1, 8, 8, 24, 64, 512][self.rng.usize(..6)].min(sectors);
-        let count = if self.rng.bool() { longest } else { self.rng.usize(1..=longest) };
-        let first =
-            if self.rng.u8(..4) == 0 { self.rng.usize(..sectors) } else { self.home + self.rng.usize(..64) };
-        let first = if self.rng.bool() { first / 8 * 8 } else { first };
-        (first.min(sectors - count), count)
+        let unit = self.unit();
+        let anywhere = self.rng.u8(..4) == 0;
+        let at_home = |window: &&Range<usize>| !anywhere && window.contains(&self.home);
+        let window = self.desk.windows.iter().find(at_home).cloned();
+        let window =
+            window.unwrap_or_else(|| self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone());
+        let longest =
+            [1usize, 8, 8, 24, 64, 512][self.rng.usize(..6)].next_multiple_of(unit).min(window.len());
+        let count =
+            if self.rng.bool() { longest } else { self.rng.usize(1..=longest).next_multiple_of(unit) };
+        let first = if anywhere { self.rng.usize(window.clone()) } else { self.home + self.rng.usize(..64) };
+        let first = if unit > 1 || self.rng.bool() { first / 8 * 8 } else { first };
+        (first.min(window.end - count), count)
+    }
+
+    /// The end of the window that a sector is in.
+    fn window_end(&self, sector: usize) -> usize {
+        let window = self.desk.windows.iter().find(|window| window.contains(&sector));
+        window.expect("requests lie in windows").end
     }
 
     async fn write(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
@@ -108,8 +162,8 @@ impl Client {
 
     /// Writes that lie one behind the other, many at once: the array may write several as one.
     async fn stream(&mut self, first: usize) -> Result<(), ArrayError> {
-        let each = [1, 8, 8, 24][self.rng.usize(..4)];
-        let end = self.desk.sectors.lock().count().min(first + each * self.rng.usize(2..=STREAM_MAX));
+        let each = [1, 8, 8, 24][self.rng.usize(..4)].max(self.unit());
+        let end = self.window_end(first).min(first + each * self.rng.usize(2..=STREAM_MAX));
         let starts = (first..end).step_by(each);
         let writing: Vec<_> = starts.map(|at| self.start_write(at, each.min(end - at))).collect();
         let mut result = Ok(());
@@ -119,7 +173,7 @@ impl Client {
         result
     }
 
-    fn start_write(&mut self, first: usize, count: usize) -> Writing<impl Future<Output = Written> + use<>> {
+    fn start_write(&mut self, first: usize, count: usize) -> Writing<BoxFuture<Written>> {
         let fua = self.rng.u8(..5) == 0;
         let mut content = IoBuf::with_len(count * SECTOR_BYTES);
         let ticket = {
@@ -128,19 +182,72 @@ impl Client {
             sectors.begin_write(first, &content)
         };
         let offset = (first * SECTOR_BYTES) as u64;
-        Writing { ticket, fua, done: self.array.write(offset, content.freeze(), WriteFlags { fua }) }
+        let (flags, content) = (WriteFlags { fua }, content.freeze());
+        let done: BoxFuture<Written> = if self.rng.u8(..4) == 0 {
+            let (device, array) = (self.array.device(), self.array.clone());
+            let written = device.write(offset, self.in_parts(&content), flags);
+            Box::pin(async move { told(&array, written.await).await })
+        } else {
+            Box::pin(self.array.write(offset, content, flags))
+        };
+        Writing { ticket, fua, done }
     }
 
-    async fn end_write(&self, writing: Writing<impl Future<Output = Written>>) -> Written {
+    /// The same bytes in one to three buffers, of whole sectors.
+    fn in_parts(&mut self, content: &SharedBuf) -> WriteBufs {
+        let lens = self.part_lens(content.len());
+        let mut start = 0;
+        let part = |len| {
+            start += len;
+            content.slice(start - len..start)
+        };
+        lens.into_iter().map(part).collect()
+    }
+
+    /// Lengths of one to three buffers that so many bytes are handed over in.
+    fn part_lens(&mut self, len: usize) -> Vec<usize> {
+        let sectors = len / SECTOR_BYTES;
+        let mut cuts: Vec<usize> = (0..self.rng.usize(..3)).map(|_| self.rng.usize(..=sectors)).collect();
+        cuts.extend([0, sectors]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.windows(2).map(|cut| (cut[1] - cut[0]) * SECTOR_BYTES).collect()
+    }
+
+    async fn end_write(&self, writing: Writing<BoxFuture<Written>>) -> Written {
         self.end(writing.ticket, writing.done.await, writing.fua)
     }
 
+    /// Zeroes, now and then to the end of the window: more than a request of any other kind has.
     async fn zero(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let to_the_end = self.rng.u8(..8) == 0;
+        let count = if to_the_end { (self.window_end(first) - first).min(ZEROED_MAX) } else { count };
         let ticket = self.desk.sectors.lock().begin_zeroes(first, count);
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
         let flags = ZeroFlags { may_unmap: self.rng.bool() };
-        let result = self.array.write_zeroes(offset, len, flags).await;
+        let result = if self.rng.u8(..4) == 0 {
+            told(&self.array, self.array.device().write_zeroes(offset, len, flags).await).await
+        } else {
+            self.array.write_zeroes(offset, len, flags).await
+        };
         self.end(ticket, result, false)
+    }
+
+    /// Where the array says that nothing is stored, zeroes are read.
+    async fn extents(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+        let ticket = self.desk.sectors.lock().begin_read();
+        let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
+        let extents = told(&self.array, self.array.device().extents(offset, len).await).await?;
+        let mut at = first;
+        let mut holes = Vec::new();
+        for Extent { len_bytes, is_hole } in extents {
+            let sectors = at..at + len_bytes as usize / SECTOR_BYTES;
+            at = sectors.end;
+            holes.extend(is_hole.then_some(sectors));
+        }
+        let checked = self.desk.sectors.lock().end_holes(ticket, holes);
+        checked.err().into_iter().for_each(|violation| self.desk.report(violation));
+        Ok(())
     }
 
     /// Whole stripes read as zeroes afterwards; the rest is left as it is.
@@ -149,7 +256,11 @@ impl Client {
         let whole = first.div_ceil(stripe) * stripe..(first + count) / stripe * stripe;
         let ticket = self.desk.sectors.lock().begin_zeroes(whole.start, whole.len());
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
-        let result = self.array.discard(offset, len).await;
+        let result = if self.rng.u8(..4) == 0 {
+            told(&self.array, self.array.device().discard(offset, len).await).await
+        } else {
+            self.array.discard(offset, len).await
+        };
         self.end(ticket, result, false)
     }
 
@@ -160,16 +271,23 @@ impl Client {
 
     async fn flush(&mut self) -> Result<(), ArrayError> {
         let begun = self.desk.sectors.lock().begin_flush();
-        self.array.flush().await?;
+        if self.rng.u8(..4) == 0 {
+            told(&self.array, self.array.device().flush().await).await?;
+        } else {
+            self.array.flush().await?;
+        }
         self.desk.sectors.lock().end_flush(begun);
         Ok(())
     }
 
     /// Reads from the array as a device, whose errors say less.
-    async fn read_device(&self, offset: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let len = buf.len();
-        match self.array.device().read(offset, smallvec![buf]).await.into_one() {
-            Ok(content) => Ok(content),
+    async fn read_device(&mut self, offset: u64, len: usize) -> Result<IoBuf, ArrayError> {
+        let parts = self.part_lens(len).into_iter().map(IoBuf::with_len).collect();
+        let ReadDone { result, bufs } = self.array.device().read(offset, parts).await;
+        match result {
+            Ok(()) => {
+                Ok(IoBuf::copy_of(&bufs.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>()))
+            }
             Err(error) => {
                 let content = self.array.read(offset, IoBuf::with_len(len)).await?;
                 let what = format!("a read of the device failed, and of the array did not: {error}");
@@ -181,12 +299,12 @@ impl Client {
 
     async fn read(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
         let ticket = self.desk.sectors.lock().begin_read();
-        let (offset, buf) = ((first * SECTOR_BYTES) as u64, IoBuf::with_len(count * SECTOR_BYTES));
+        let (offset, len) = ((first * SECTOR_BYTES) as u64, count * SECTOR_BYTES);
         // Both ways lead to the same bytes.
         let content = if (first / 8 + count).is_multiple_of(2) {
-            self.array.read(offset, buf).await?
+            self.array.read(offset, IoBuf::with_len(len)).await?
         } else {
-            self.read_device(offset, buf).await?
+            self.read_device(offset, len).await?
         };
         let checked = self.desk.sectors.lock().end_read(ticket, first, &content);
         checked.err().into_iter().for_each(|violation| self.desk.report(violation));

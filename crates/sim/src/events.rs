@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use parking_lot::Mutex;
@@ -85,5 +85,57 @@ impl EventLog {
 
     pub(crate) fn all(&self) -> Vec<Event> {
         self.events.lock().iter().copied().collect()
+    }
+}
+
+/// Where a member's superblock lies.
+const SUPERBLOCK_AT: u64 = 4096;
+/// Where the first copy of its extension header lies; pages of the bitmap follow.
+const HEADER_AT: u64 = 256 << 10;
+/// No member's data begins before.
+const DATA_OFFSET_MIN: u64 = 1 << 20;
+
+/// How often members were asked for what stories wait for.
+#[derive(Debug, Default)]
+pub(crate) struct EventCounts {
+    superblocks: AtomicU64,
+    pages: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// What a story may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// A superblock is about to be written.
+    Superblock,
+    /// A page of the bitmap is about to be written, or the header's second copy.
+    Page,
+    /// A write is about to fail.
+    Failure,
+}
+
+impl EventCounts {
+    pub(crate) fn count(&self, kind: EventKind, offset_bytes: u64) {
+        if !matches!(kind, EventKind::Write | EventKind::WriteFua) {
+            return;
+        }
+        if offset_bytes == SUPERBLOCK_AT {
+            self.superblocks.fetch_add(1, Ordering::Relaxed);
+        } else if offset_bytes > HEADER_AT && offset_bytes < DATA_OFFSET_MIN {
+            self.pages.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn of(&self, sight: Sight) -> u64 {
+        let count = match sight {
+            Sight::Superblock => &self.superblocks,
+            Sight::Page => &self.pages,
+            Sight::Failure => &self.failures,
+        };
+        count.load(Ordering::Relaxed)
     }
 }

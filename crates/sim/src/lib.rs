@@ -23,6 +23,6 @@ pub mod stress;
 mod timers;
 mod world;
 
-pub use events::{Event, EventKind};
-pub use member::{Lie, MemberSnapshot, SimMember};
+pub use events::{Event, EventKind, Sight};
+pub use member::{Lie, Manners, MemberSnapshot, SimMember};
 pub use world::World;

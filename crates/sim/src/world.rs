@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use stripewise_device::{BoxFuture, DeviceInfo, Env, EnvHandle, IoFuture, MediaKind, Timestamp};
 
 use crate::{
-    events::{Event, EventLog},
+    events::{Event, EventCounts, EventLog, Sight},
     executor::Executor,
-    member::SimMember,
+    member::{Manners, SimMember},
     model::{DiskModel, DiskOptions, ModelledDisk},
 };
 
@@ -30,6 +30,7 @@ pub struct World {
     members: Vec<Arc<SimMember>>,
     disks: Vec<Arc<ModelledDisk>>,
     events: Arc<EventLog>,
+    counts: Arc<EventCounts>,
     /// What members added from now on say they are.
     media: MediaKind,
 }
@@ -42,6 +43,7 @@ impl World {
             members: Vec::new(),
             disks: Vec::new(),
             events: Arc::default(),
+            counts: Arc::default(),
             media: MediaKind::Ssd,
         }
     }
@@ -58,9 +60,20 @@ impl World {
 
     /// Adds a zeroed member with 512-byte logical blocks.
     pub fn add_member(&mut self, name: impl Into<String>, size_bytes: u64) -> Arc<SimMember> {
-        let (executor, events) = (self.executor.clone(), self.events.clone());
-        let info = DeviceInfo { name: name.into(), size_bytes, logical_block_bytes: 512, media: self.media };
-        let member = Arc::new(SimMember::new(info, self.members.len(), executor, events));
+        self.add_member_with(name, size_bytes, Manners::default())
+    }
+
+    /// Adds a zeroed member that has its own manners.
+    pub fn add_member_with(
+        &mut self,
+        name: impl Into<String>,
+        size_bytes: u64,
+        manners: Manners,
+    ) -> Arc<SimMember> {
+        let (name, media, logical_block_bytes) = (name.into(), self.media, manners.block_bytes);
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media };
+        let (number, noted) = (self.members.len(), (self.events.clone(), self.counts.clone()));
+        let member = Arc::new(SimMember::new(info, manners, number, self.executor.clone(), noted));
         self.members.push(member.clone());
         member
     }
@@ -134,6 +147,21 @@ impl World {
     pub fn run_steps(&self, steps: u64) {
         let mut steps = 0..steps;
         self.executor.run(FOREVER, || steps.next().is_some());
+    }
+
+    /// As [`World::run_steps`], ended early by something that is looked at before each. False: it did not come.
+    pub fn run_steps_until(&self, steps: u64, mut has_come: impl FnMut() -> bool) -> bool {
+        let (mut steps, mut came) = (0..steps, false);
+        self.executor.run(FOREVER, || {
+            came = has_come();
+            !came && steps.next().is_some()
+        });
+        came
+    }
+
+    /// How often that was seen since the world began.
+    pub fn seen(&self, sight: Sight) -> u64 {
+        self.counts.of(sight)
     }
 
     /// Power fails: every task ends where it is, and each member keeps what it must of its unflushed writes and what

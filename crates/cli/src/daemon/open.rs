@@ -29,7 +29,12 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
             (array, Vec::new(), notes)
         }
         Opening::Assemble { devices, run, force, read_only } => {
-            let options = AssembleOptions { run: *run, force: *force, read_only: *read_only, locking: None };
+            let options = AssembleOptions {
+                run: *run,
+                force: *force,
+                read_only: *read_only,
+                ..AssembleOptions::default()
+            };
             let (array, unopened) = assemble(&host, devices, options)?;
             (array, unopened, Notes::new())
         }

@@ -304,7 +304,9 @@ impl<'t> ClosedForm<'t> {
     /// Brings the old parity up to date, which alone stays.
     fn update_parity(&self, content: &mut Content, new: &[u8]) {
         let part = within(Part::Parity);
-        let column = self.column + usize::from(lives(Mutant::FormedWrongQCoefficient));
+        let is_wrong =
+            lives(Mutant::FormedWrongQCoefficient) || lives(Mutant::FarColumnInQ) && self.column > 4;
+        let column = self.column + usize::from(is_wrong);
         match &mut content[..] {
             _ if lives(Mutant::FormedParityNotUpdated) => {}
             [old, q] if self.is_q_alone() => parity::q_update(q, column, old, new),

@@ -18,6 +18,7 @@ use crate::{
     jobs::{Found, JobKind, JobReport, SpeedLimits},
     ledger::{Ledger, Standing},
     measure::{ServiceTimes, Touch, measure_or_not},
+    mutants::{Mutant, lives},
     topology::{Incoming, Member, Place},
 };
 
@@ -223,6 +224,7 @@ impl Shared {
         if self.read_only {
             return Ok(());
         }
+        self.clear_bad_blocks().await?;
         self.flush().await?;
         if let Some(intent) = &self.intent {
             intent.clear_all(self).await;
@@ -332,6 +334,9 @@ impl Shared {
 
     async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {
         let (old, new) = (self.find(name).await?, self.find(with).await?);
+        if lives(Mutant::ReplaceRefused) {
+            return Err(problem(name, "it cannot be replaced"));
+        }
         let place = self.topology.load().place_of(&old);
         let Some(Place::Primary(slot)) = place else {
             return Err(problem(name, "it is not an active member"));

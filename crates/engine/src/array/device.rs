@@ -10,7 +10,10 @@ use stripewise_device::{
 };
 
 use super::{Array, detached::Detached, pending_read::ReadStart};
-use crate::error::ArrayError;
+use crate::{
+    error::ArrayError,
+    mutants::{Mutant, lives},
+};
 
 /// An array as a [`Device`].
 pub struct ArrayDevice {
@@ -146,7 +149,10 @@ fn into_one(mut from: WriteBufs) -> SharedBuf {
     if from.len() == 1 {
         return from.pop().expect("there is one");
     }
-    let parts: SmallVec<[&[u8]; 4]> = from.iter().map(|buf| &**buf).collect();
+    let mut parts: SmallVec<[&[u8]; 4]> = from.iter().map(|buf| &**buf).collect();
+    if lives(Mutant::PartsSwapped) {
+        parts.reverse();
+    }
     let mut whole = IoBuf::with_len(bufs_len(&from));
     let mut at = 0;
     for part in parts {

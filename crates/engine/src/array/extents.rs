@@ -5,7 +5,11 @@ use std::ops::Range;
 use stripewise_device::{Extent, IoError};
 
 use super::Shared;
-use crate::{geometry::MemberIndex, topology::Member};
+use crate::{
+    geometry::MemberIndex,
+    mutants::{Mutant, lives},
+    topology::Member,
+};
 
 /// Stripes looked at for one answer: 16 MiB of each member at the default chunk.
 const STRIPES_MAX: u64 = 256;
@@ -45,6 +49,7 @@ impl Shared {
         for member in (0..self.geometry.members()).map(MemberIndex) {
             all.push(match &topology.slots[member.0].primary {
                 Some(primary) => holes_of(primary, range.clone()).await.unwrap_or_default(),
+                None if lives(Mutant::HolesOfMissing) => Holes::from([range.clone()]),
                 None => Holes::new(),
             });
         }

@@ -227,23 +227,47 @@ impl Shared {
         column: usize,
         error: IoError,
     ) {
+        let chunk = (stripe.0, column);
+        if error.kind == IoErrorKind::BadBlock {
+            if !self.read_only {
+                self.healing.lock().insert(chunk);
+            }
+            return; // the member was not asked
+        }
         self.stats.count_read_error();
         tracing::warn!(member = member.name(), stripe = stripe.0, %error, "read failed");
         if error.kind == IoErrorKind::Refused {
             return; // our request was wrong, not the member
         }
-        let chunk = (stripe.0, column);
         if !is_member_gone(&error) {
             // A chunk that waits to be healed counts once, however many want it meanwhile.
             let waits = !self.read_only && !self.healing.lock().insert(chunk);
-            if waits || member.read_errors.fetch_add(1, Ordering::Relaxed) < READ_ERRORS_MAX {
+            if waits || !is_one_too_many(member) {
                 return;
             }
             self.healing.lock().remove(&chunk);
         }
-        // On the level's last legs the member stays: what it can still read is all there is.
+        self.drop_if_possible(member, error).await;
+    }
+
+    /// A block that was rewritten and still cannot be read: the member does not keep what it takes, and is dropped once that
+    /// has happened too often.
+    pub(crate) async fn note_unhealed(&self, member: &Arc<Member>, stripe: StripeIndex, error: IoError) {
+        tracing::warn!(member = member.name(), stripe = stripe.0, "a block was rewritten and cannot be read");
+        if is_one_too_many(member) {
+            self.drop_if_possible(member, error).await;
+        }
+    }
+
+    /// Drops a member that reads badly. On the level's last legs it stays: what it can still read is all there is.
+    async fn drop_if_possible(&self, member: &Arc<Member>, error: IoError) {
         let _ = self.fail_within(vec![(member.clone(), error)], Limit::Refuse).await;
     }
+}
+
+/// Counts a failed read. True if the member has had as many as it may have before.
+fn is_one_too_many(member: &Member) -> bool {
+    member.read_errors.fetch_add(1, Ordering::Relaxed) >= READ_ERRORS_MAX
 }
 
 /// A member that left changes what the other of its slot is: one whose replacement failed stays, and one that is
@@ -256,7 +280,7 @@ fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
     }
     let Some(incoming) = slot.incoming.as_ref().and_then(|i| ledger.entry_mut(&i.member)) else { return };
     if let Standing::Incoming { replacing, .. } = &mut incoming.standing {
-        *replacing = slot.primary.is_some();
+        *replacing = slot.primary.is_some() || *replacing && lives(Mutant::ReplacementFlagKept);
     }
 }
 

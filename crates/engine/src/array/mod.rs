@@ -52,7 +52,7 @@ use crate::{
     error::ArrayError,
     geometry::{Geometry, StripeIndex},
     intent::Intent,
-    jobs::JobBoard,
+    jobs::{JobBoard, Tuning},
     ledger::Ledger,
     locks::RowLocks,
     plan::WriteSelection,
@@ -99,6 +99,8 @@ pub(crate) struct Shared {
     pub(crate) excluded: Vec<Excluded>,
     /// Members that were taken by force although they are not current, for people.
     pub(crate) forced: Vec<Excluded>,
+    /// The steps of background work.
+    pub(crate) tuning: Tuning,
     /// Requests being served, for stopping and for background jobs that give way.
     pub(crate) requests: Arc<Readers>,
     /// The array's own tasks at work: stopping waits for them too.

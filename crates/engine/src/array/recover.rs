@@ -1,12 +1,9 @@
 //! Content of one column from the others, and healing of blocks that failed to be read.
 
-use std::{
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{ops::Range, sync::Arc};
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, ReadDone, sync::Reader};
+use stripewise_device::{IoBuf, IoError, ReadDone, sync::Reader};
 
 use super::{
     Shared,
@@ -16,7 +13,7 @@ use super::{
 use crate::{
     compute::WriteExtent,
     error::ArrayError,
-    geometry::StripeIndex,
+    geometry::{Level, MemberIndex, StripeIndex},
     locks::KeptRows,
     meter::IoClass,
     mutants::{Mutant, lives},
@@ -110,7 +107,8 @@ impl Shared {
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         let Piece { stripe, column, bytes } = piece;
-        if self.is_trusted(*stripe) {
+        let trusts_mirrors = lives(Mutant::RecoveryTrustsMirrors) && self.geometry.level() == Level::Raid1;
+        if self.is_trusted(*stripe) || trusts_mirrors {
             match self.recover_from(piece, begun, into).await {
                 Err(ArrayError::Unreadable { .. }) => {}
                 result => return result,
@@ -136,25 +134,25 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let topology = self.topology.load();
         match self.own(&topology, stripe, column, &bytes).await {
-            Some(block) => {
+            Some(Ok(block)) => {
                 into.copy_from_slice(&block);
                 Ok(())
             }
-            None => self.recover(stripe, column, bytes, into).await,
+            _ => self.recover(stripe, column, bytes, into).await,
         }
     }
 
-    /// Content of a column from its own member, if that is there and can read it.
+    /// Content of a column from its own member, if that is there.
     async fn own(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
         column: usize,
         bytes: &Range<usize>,
-    ) -> Option<IoBuf> {
+    ) -> Option<Result<IoBuf, IoError>> {
         let member = topology.reader(&self.geometry, stripe, column)?;
         let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
-        member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one().ok()
+        Some(member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one())
     }
 
     /// Content of a column, from the others. The caller holds the rows.
@@ -198,7 +196,8 @@ impl Shared {
         }
     }
 
-    /// Asks the others for what a piece is recovered from, all at once; who they are, unless too many are lost.
+    /// Asks the others for what a piece is recovered from, all at once. Returns who they are; None if too many are lost, or if
+    /// the array has failed.
     fn ask_others(
         &self,
         topology: &Topology,
@@ -207,6 +206,10 @@ impl Shared {
         reads: &mut Requested<ReadDone>,
     ) -> Option<Sources> {
         let Piece { stripe, column, bytes } = piece;
+        // In a failed array rows may be half written: what a member has of them is old or new, but parity tells of neither.
+        if topology.failed && self.geometry.has_parity() {
+            return None;
+        }
         let reader = |column| topology.reader(&self.geometry, *stripe, column);
         let is_readable = |column: usize| !unreadable.contains(&column) && reader(column).is_some();
         let sources = Sources::choose(&self.geometry, *column, is_readable)?;
@@ -218,15 +221,21 @@ impl Shared {
         Some(sources)
     }
 
-    /// A piece that is lost: where in the array, or for parity in which stripe.
     fn unreadable(&self, piece: &Piece) -> ArrayError {
+        ArrayError::Unreadable {
+            offset_bytes: self.array_offset(piece.stripe, piece.column, piece.bytes.start),
+        }
+    }
+
+    /// Where in the array a byte of a column lies; for parity, where its stripe does.
+    pub(crate) fn array_offset(&self, stripe: StripeIndex, column: usize, in_chunk: usize) -> u64 {
         let geometry = &self.geometry;
-        let in_stripe = match piece.column {
-            column if column < geometry.data_columns() => column * geometry.chunk_bytes() + piece.bytes.start,
+        let in_stripe = match column {
+            column if column < geometry.data_columns() => column * geometry.chunk_bytes() + in_chunk,
             _ if geometry.has_parity() => 0,
-            _ => piece.bytes.start,
+            _ => in_chunk,
         };
-        ArrayError::Unreadable { offset_bytes: piece.stripe.0 * geometry.stripe_bytes() + in_stripe as u64 }
+        stripe.0 * geometry.stripe_bytes() + in_stripe as u64
     }
 
     /// Waits for what was asked of several columns; else names those that failed.
@@ -269,10 +278,54 @@ impl Shared {
         }
     }
 
+    /// Notes the chunks of all blocks that members' logs list, so that they are written back from the others.
+    pub(crate) fn heal_listed(&self) {
+        let topology = self.topology.load();
+        let mut noted = self.healing.lock();
+        for (index, slot) in topology.slots.iter().enumerate() {
+            let members = slot.primary.iter().chain(slot.incoming.as_ref().map(|incoming| &incoming.member));
+            for (member, bytes) in
+                members.flat_map(|m| m.bad_blocks.unreadable().into_iter().map(move |b| (m, b)))
+            {
+                noted.extend(self.chunks_of(MemberIndex(index), member.data_offset_bytes, &bytes));
+            }
+        }
+    }
+
+    /// The chunks of a role that lie in these bytes of its member, as (stripe, column).
+    fn chunks_of(
+        &self,
+        slot: MemberIndex,
+        data_offset_bytes: u64,
+        bytes: &Range<u64>,
+    ) -> impl Iterator<Item = (u64, usize)> {
+        let (geometry, chunk_bytes) = (self.geometry, self.geometry.chunk_bytes() as u64);
+        let first = bytes.start.saturating_sub(data_offset_bytes) / chunk_bytes;
+        let end = bytes.end.saturating_sub(data_offset_bytes).div_ceil(chunk_bytes).min(geometry.stripes());
+        (first..end).map(move |stripe| (stripe, geometry.column_of(StripeIndex(stripe), slot)))
+    }
+
+    /// Takes blocks off members' logs that were written since, once that is on the medium.
+    pub(crate) async fn clear_bad_blocks(&self) -> Result<(), ArrayError> {
+        let topology = self.topology.load();
+        let written: Vec<_> = topology
+            .members()
+            .map(|member| (member.clone(), member.bad_blocks.written_since()))
+            .filter(|(_, written)| !written.is_empty())
+            .collect();
+        if written.is_empty() {
+            return Ok(());
+        }
+        self.flush().await?;
+        written.iter().for_each(|(member, written)| member.bad_blocks.settle(written));
+        self.record(|_| ()).await
+    }
+
     /// Mends a chunk whose member failed to read some of it.
     async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
-        let _rows = self.locks.lock(stripe, rows).await;
+        let locked = if lives(Mutant::HealUnlocked) { RowSet::EMPTY } else { rows };
+        let _rows = self.locks.lock(stripe, locked).await;
         let topology = self.topology.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Ok(()); // a resync goes over it anyway
@@ -294,10 +347,7 @@ impl Shared {
             columns.iter().flat_map(|column| rows.runs().flatten().map(move |row| (*column, row)))
         {
             let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
-            let is_there = topology.reader(&self.geometry, stripe, column).is_some();
-            if !is_there || self.own(topology, stripe, column, &bytes).await.is_some() {
-                continue;
-            }
+            let Some(Err(_)) = self.own(topology, stripe, column, &bytes).await else { continue };
             let mut content = IoBuf::with_len(bytes.len());
             self.recover(stripe, column, bytes.clone(), &mut content).await?;
             if lives(Mutant::HealWithZeroes) {
@@ -306,16 +356,13 @@ impl Shared {
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
             self.write_out(topology, stripe, extents).await?;
-            if self.own(topology, stripe, column, &bytes).await.is_some() {
-                self.stats.count_healed();
-            } else if let Some(member) = topology.reader(&self.geometry, stripe, column) {
-                // It does not keep what it takes. Who reads of it next finds whether that was once too often.
-                tracing::warn!(
-                    member = member.name(),
-                    stripe = stripe.0,
-                    "a block was rewritten and cannot be read"
-                );
-                member.read_errors.fetch_add(1, Ordering::Relaxed);
+            match self.own(topology, stripe, column, &bytes).await {
+                Some(Ok(_)) => self.stats.count_healed(),
+                Some(Err(error)) => {
+                    let member = topology.reader(&self.geometry, stripe, column).expect("it was just read");
+                    self.note_unhealed(member, stripe, error).await;
+                }
+                None => {}
             }
         }
         Ok(())

@@ -70,6 +70,8 @@ pub struct MemberReport {
     pub noted_written_bytes: u64,
     /// Failed reads that count since the array was opened: of a chunk that waits to be healed, the first. Halved every hour.
     pub read_errors: u32,
+    /// Bytes of it that are not read, as its bad-block log lists them: their content was lost, or waits to be written back.
+    pub bad_block_bytes: u64,
     /// What was read and written since the member was attached.
     pub stats: MemberStatsReport,
     /// What its I/O costs, as far as it is known; learned while a policy looks at it.
@@ -175,6 +177,13 @@ impl Array {
                     },
                     noted_written_bytes: entry.header.as_ref().map_or(0, |h| h.endurance.written_bytes),
                     read_errors: entry.member.read_errors.load(Ordering::Relaxed),
+                    bad_block_bytes: entry
+                        .member
+                        .bad_blocks
+                        .unreadable()
+                        .iter()
+                        .map(|b| b.end - b.start)
+                        .sum(),
                     stats: entry.member.stats.report(),
                     cost: entry.member.meter.cost(),
                 }

@@ -244,7 +244,12 @@ impl Shared {
                     Progress::Waits(rest) => waiting.push(self.finish_stripe(rest)),
                 }
             }
-            join_all(waiting).await.into_iter().fold(result, Result::and)?;
+            let waited = join_all(waiting).await.into_iter();
+            let told = if lives(Mutant::FailureOfLaterStripes) { 1 } else { usize::MAX };
+            waited.take(told).fold(result, Result::and)?;
+            if lives(Mutant::StripesCut) {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -327,7 +332,8 @@ impl Shared {
         writes: &mut Writes<'t>,
     ) -> Progress {
         // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
-        let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
+        let is_recorded = topology.recorded.is_done() || lives(Mutant::UnrecordedAtOnce);
+        let is_settled = is_recorded && !self.topology.get(request).failed;
         if is_settled && are_ready(&writes.requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
@@ -408,7 +414,7 @@ impl Shared {
                             self.request_reads(&topology, stripe, &planned.plan, reads);
                             (topology, begun)
                         }
-                        Err(_) if !unreadable.is_empty() && !healed => {
+                        Err(_) if !unreadable.is_empty() && !healed && !lives(Mutant::BadBlocksAddUp) => {
                             healed = true;
                             // Bad blocks of several members in different rows: mended block by block, then tried once
                             // more.
@@ -582,7 +588,7 @@ impl Shared {
             // In a box, as the next: rarely wanted, and room in every write.
             Box::pin(self.fail_all(failed)).await?;
         }
-        if !topology.recorded.is_done() {
+        if !topology.recorded.is_done() && !lives(Mutant::UnrecordedPassedOver) {
             Box::pin(topology.recorded.wait()).await;
         }
         // The array may have failed while that was being written down: then nothing was.

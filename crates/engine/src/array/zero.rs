@@ -85,7 +85,8 @@ impl Shared {
         let mut at = range.start;
         while at < range.end {
             let len = (range.end - at).min(ZERO_WRITE_BYTES_MAX);
-            self.write_spans(at, &zeroes.slice(0..len as usize), WriteFlags::default()).await?;
+            let place = if lives(Mutant::ZeroesStuck) { range.start } else { at };
+            self.write_spans(place, &zeroes.slice(0..len as usize), WriteFlags::default()).await?;
             at += len;
         }
         Ok(())
@@ -116,7 +117,10 @@ impl Shared {
     async fn zero_stripe(&self, stripe: StripeIndex, flags: ZeroFlags) -> Result<(), ArrayError> {
         let len = self.geometry.chunk_len(stripe);
         let _rows = self.locks.lock(stripe, RowSet::touching(0..len)).await;
-        let _intent = self.begin_intent(stripe).await?;
+        let _intent = match lives(Mutant::ZeroIntentForgotten) {
+            true => None,
+            false => self.begin_intent(stripe).await?,
+        };
         let topology = self.topology.load();
         if topology.failed {
             return Err(ArrayError::Failed);
@@ -125,7 +129,8 @@ impl Shared {
         let mut started: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
         let skipped = if lives(Mutant::ZeroSkipsParity) { self.geometry.parity_columns() } else { 0 };
         for column in 0..self.geometry.members() - skipped {
-            for member in topology.writers(&self.geometry, stripe, column) {
+            let writers = topology.writers(&self.geometry, stripe, column);
+            for member in writers.take(if lives(Mutant::ZeroPassesIncoming) { 1 } else { usize::MAX }) {
                 started.push((member, member.write_zeroes(start, len as u64, flags)));
             }
         }
@@ -148,6 +153,9 @@ async fn or_write_zeroes(
 ) -> Result<(), IoError> {
     match result {
         Err(error) if error.kind == IoErrorKind::Refused => {
+            if lives(Mutant::RefusedZeroesLost) {
+                return Ok(());
+            }
             let zeroes: SharedBuf = IoBuf::zeroed(len).freeze();
             member.write(start, smallvec::smallvec![zeroes], WriteFlags::default()).await
         }

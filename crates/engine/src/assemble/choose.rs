@@ -8,10 +8,10 @@ use stripewise_format::{
     media::SECTOR_BYTES,
 };
 
-use super::{AssembleError, AssembleOptions, force};
+use super::{AssembleError, AssembleOptions, agree, force};
 use crate::{
     examine::{Examination, ExamineError},
-    geometry::{Geometry, Level, MemberIndex},
+    geometry::{Geometry, GeometryError, Level, MemberIndex},
     mutants::{Mutant, lives},
 };
 
@@ -78,9 +78,7 @@ pub fn choose(
     options: &AssembleOptions,
 ) -> Result<Chosen, AssembleError> {
     check_identities(examined)?;
-    let freshest =
-        (0..examined.len()).max_by_key(|i| (examined[*i].superblock.events, std::cmp::Reverse(*i)));
-    let freshest = freshest.expect("there is at least one");
+    let freshest = agree::freshest(examined)?;
     let superblock = &examined[freshest].superblock;
     superblock.check_supported().map_err(|reason| AssembleError::Unsupported {
         member: name(&examined[freshest]),
@@ -89,10 +87,9 @@ pub fn choose(
     let geometry = geometry(examined, freshest)?;
     let mut chosen =
         Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new(), forced: Vec::new() };
-    chosen.excluded.extend(unusable.iter().map(|error| {
-        let (ExamineError::Io { name, .. } | ExamineError::Superblock { name, .. }) = error;
-        Excluded { name: name.clone(), reason: error.to_string() }
-    }));
+    let left_out =
+        |error: &ExamineError| Excluded { name: error.name().to_owned(), reason: error.to_string() };
+    chosen.excluded.extend(unusable.iter().map(left_out));
     for index in 0..examined.len() {
         match classify(examined, freshest, index, &geometry) {
             Ok(part) => add_part(&mut chosen, examined, part)?,
@@ -151,12 +148,23 @@ fn geometry(examined: &[Examination], freshest: usize) -> Result<Geometry, Assem
         _ => fresh.member_size_sectors,
     };
     let member_bytes = member_sectors.saturating_mul(SECTOR_BYTES);
-    Ok(Geometry::new(level, fresh.raid_disks as usize, chunk_bytes, member_bytes, block)?)
+    Geometry::new(level, fresh.raid_disks as usize, chunk_bytes, member_bytes, block).map_err(|error| match error {
+        GeometryError::Chunk(bytes) => AssembleError::Unsupported {
+            member: name(&examined[freshest]),
+            reason: format!(
+                "its array has chunks of {} KiB, and Stripewise runs powers of two from 4 to 1024 KiB; use the kernel's md \
+                 for it",
+                bytes >> 10
+            ),
+        },
+        error => error.into(),
+    })
 }
 
 /// What differs between two superblocks that may not, whoever is newer.
 pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
     let differences = [
+        (a.created.seconds() != b.created.seconds(), "time of creation"),
         (a.level != b.level, "level"),
         (a.layout != b.layout, "layout"),
         (a.chunk_sectors != b.chunk_sectors, "chunk"),
@@ -192,7 +200,9 @@ fn classify(
 ) -> Result<Part, String> {
     let (fresh, own) = (&examined[freshest].superblock, &examined[index].superblock);
     if let Some(field) = shape_difference(fresh, own) {
-        return Err(format!("it disagrees on the array's {field}; it is damaged or from another time"));
+        return Err(format!(
+            "it disagrees on the array's {field}; it is damaged, of another array or from another time"
+        ));
     }
     let role = fresh.roles.of(own.dev_number).unwrap_or(Role::Spare);
     let role = if lives(Mutant::UseStaleMember) { own.role() } else { role };
@@ -204,6 +214,7 @@ fn classify(
             }
             own.check_supported().map_err(|reason| reason.to_string())?;
             check_size(&examined[index], geometry)?;
+            check_bad_blocks(&examined[index])?;
             if lives(Mutant::CurrentMemberLeftOut) && slot == 1 {
                 return Err("it is left out".to_owned());
             }
@@ -242,6 +253,16 @@ pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Resu
             Err("its part of the array would lie beyond all addresses; its superblock is damaged".to_owned())
         }
     }
+}
+
+/// A member whose bad blocks cannot be told from good ones is not read.
+pub(super) fn check_bad_blocks(examination: &Examination) -> Result<(), String> {
+    if examination.superblock.features.contains(Features::BAD_BLOCKS) && examination.bad_blocks.is_none() {
+        return Err("its superblock says that it has bad blocks, and its log of them is nowhere that md would look; add \
+                    it anew to use it"
+            .to_owned());
+    }
+    Ok(())
 }
 
 fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geometry) -> Part {
@@ -316,7 +337,7 @@ fn check_split(
     options: &AssembleOptions,
 ) -> Result<(), AssembleError> {
     let need = chosen.geometry.members() - chosen.geometry.parity_columns();
-    if options.force || 2 * need > chosen.geometry.members() {
+    if options.force || 2 * need > chosen.geometry.members() || lives(Mutant::SplitUnseen) {
         return Ok(());
     }
     let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));
@@ -336,34 +357,50 @@ fn check_split(
     }
 }
 
-/// Whether a member that was left out as failed is of a side that went on without the chosen ones: it calls some faulty whom
-/// they count, and counts nobody in the place that they count them in, nor a witness who went on with them and without it.
-/// One that counts such was only about to write down a failure when it was cut off: had its side gone on, it would have called
-/// all that were not there faulty; and so would theirs. Whom both count need not be there now. Numbers alone prove nothing:
-/// both sides give the next new member the same one.
+/// Whether a member that was left out is of a side that went on without the chosen ones: it is left out by them, and counts none
+/// of them in the place that they have, nor a witness that went on with them and without it.
+///
+/// A member that counts such a witness was only about to write down a failure when it was cut off: had its side gone on, it
+/// would have left out all that were not there; and so would theirs. A member that both sides count need not be there now.
+/// Numbers alone prove nothing: both sides give the next new member the same one.
 fn is_other_side(
     own: &Superblock,
     fresh: &Superblock,
     active: &[&Superblock],
     witnesses: &[&Superblock],
 ) -> bool {
-    let calls_faulty =
-        |who: &Superblock, whom: &Superblock| who.roles.of(whom.dev_number) == Some(Role::Faulty);
-    let counts = |whom: &Superblock| matches!(own.roles.of(whom.dev_number), Some(Role::Active(_)));
-    let of_both = || fresh.roles.as_slice().iter().zip(own.roles.as_slice());
+    let counts =
+        |who: &Superblock, whom: &Superblock| matches!(who.roles.of(whom.dev_number), Some(Role::Active(_)));
+    matches!(own.role(), Role::Active(_))
+        && !counts(fresh, own)
+        && went_on_without(own, fresh)
+        && !witnesses.iter().any(|witness| {
+            counts(own, witness)
+                && !counts(witness, own)
+                && !active.iter().any(|chosen| leaves_out(witness, chosen.dev_number))
+        })
+}
+
+/// Whether a superblock counts none of the members that another one counts, and says that some of them are lost.
+fn went_on_without(own: &Superblock, theirs: &Superblock) -> bool {
+    let of_both = || theirs.roles.as_slice().iter().zip(own.roles.as_slice());
     let shares_a_member =
         of_both().any(|(theirs, own)| matches!((theirs, own), (Role::Active(a), Role::Active(b)) if a == b));
-    let calls_theirs_faulty =
-        of_both().any(|(theirs, own)| matches!((theirs, own), (Role::Active(_), Role::Faulty)));
-    calls_faulty(fresh, own)
-        && matches!(own.role(), Role::Active(_))
-        && calls_theirs_faulty
-        && !shares_a_member
-        && !witnesses.iter().any(|witness| {
-            counts(witness)
-                && calls_faulty(witness, own)
-                && !active.iter().any(|chosen| calls_faulty(witness, chosen))
-        })
+    let their_numbers =
+        (0..).zip(theirs.roles.as_slice()).filter(|(_, role)| matches!(role, Role::Active(_)));
+    !shares_a_member && their_numbers.into_iter().any(|(number, _)| leaves_out(own, number))
+}
+
+/// Whether a superblock says that a member is lost.
+///
+/// We write "faulty" for a member that is absent. The kernel's md writes what it writes for a number that was never given: with
+/// that, only a role that the superblock leaves vacant tells of a loss.
+fn leaves_out(who: &Superblock, number: u32) -> bool {
+    match who.roles.of(number) {
+        Some(Role::Active(_)) => false,
+        Some(Role::Faulty) => true,
+        _ => (0..who.raid_disks).any(|slot| who.roles.device_in(slot as u16).is_none()),
+    }
 }
 
 fn check_enough(

@@ -2,7 +2,7 @@
 
 use stripewise_format::md::{Features, Role};
 
-use super::choose::{Chosen, Excluded, Part, check_size, name, shape_difference};
+use super::choose::{Chosen, Excluded, Part, check_bad_blocks, check_size, name, shape_difference};
 use crate::{examine::Examination, geometry::MemberIndex};
 
 /// Fills vacant roles with the least stale of the members left out, as `mdadm --assemble --force` does, until the
@@ -51,6 +51,7 @@ fn role_left(chosen: &Chosen, examined: &[Examination], index: usize) -> Option<
         && shape_difference(fresh, own).is_none()
         && own.check_supported().is_ok()
         && !own.features.contains(Features::RECOVERY_OFFSET)
-        && check_size(&examined[index], &chosen.geometry).is_ok();
+        && check_size(&examined[index], &chosen.geometry).is_ok()
+        && check_bad_blocks(&examined[index]).is_ok();
     fits.then_some(slot)
 }

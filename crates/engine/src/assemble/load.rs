@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
     extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
-    md::{Features, Role, bitmap::BitmapSuperblock},
+    md::{Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
 
@@ -14,6 +14,7 @@ use super::{
     choose::{Chosen, Part},
 };
 use crate::{
+    bad_blocks::BadBlocks,
     enroll::{self, Traits},
     examine::{Examination, UNREAD, read_block},
     geometry::{Geometry, Level, MemberIndex},
@@ -34,7 +35,7 @@ pub(super) struct Loaded {
     pub(super) bitmap_offsets: BTreeMap<u32, u64>,
 }
 
-/// Refuses what could not be kept whole by writing: unknown features, a log, md's bad blocks.
+/// Refuses what could not be kept whole by writing: unknown features, a log.
 pub(super) fn check_writable(
     examined: &[Examination],
     chosen: &Chosen,
@@ -62,13 +63,6 @@ pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOp
 }
 
 fn unwritable(examination: &Examination) -> Option<String> {
-    if examination.superblock.features.contains(Features::BAD_BLOCKS) {
-        return Some(
-            "its md bad-block log is in use, and Stripewise does not read it; let the kernel's md rewrite those blocks \
-             (a repair), or open the array read-only"
-                .to_owned(),
-        );
-    }
     match &examination.extension {
         Err(error @ ExtensionError::Unusable(_)) => Some(error.to_string()),
         Ok((header, _)) if header.log.length_bytes != 0 => {
@@ -107,10 +101,10 @@ pub(super) async fn load(
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
-    let intent = load_intent(examined, chosen, regions, locking, ledger.clean).await?;
+    let intent = load_intent(examined, chosen, options, regions, locking, ledger.clean).await?;
     let first_stale = intent.as_ref().and_then(|intent| Some((intent, intent.stale_regions().next()?)));
     let stale = first_stale.is_some();
-    if let Some((intent, region)) = first_stale {
+    if let Some((intent, region)) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
         hold_back(&mut topology, &mut ledger, chosen, intent.map.first_stripe(region).0);
     }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
@@ -157,7 +151,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
             (index, Standing::Incoming { slot, done_sectors, replacing })
         }
     };
-    let Examination { device, superblock, extension, .. } = &examined[index];
+    let Examination { device, superblock, extension, bad_blocks: bad_block_log, .. } = &examined[index];
     let mut superblock = superblock.clone();
     // Until the count is raised, what is written is what the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
@@ -189,10 +183,14 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
             header.map(|header| Header { options: kept_options(examined, chosen), ..header })
         }
     };
-    let offset = superblock.data_offset_sectors * SECTOR_BYTES;
-    let member =
-        Member::new(device.clone(), offset, superblock.dev_number, superblock.device_uuid, header.as_ref());
-    Entry { member, standing, superblock, header, md_bitmap: None, last_slot: None }
+    let of_whom =
+        if lives(Mutant::OffsetOfAnother) { &examined[chosen.freshest].superblock } else { &superblock };
+    let offset = of_whom.data_offset_sectors * SECTOR_BYTES;
+    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+    let (number, uuid) = (superblock.dev_number, superblock.device_uuid);
+    let member = Member::new(device.clone(), offset, number, uuid, header.as_ref(), bad_blocks);
+    let bad_block_log = bad_block_log.clone();
+    Entry { member, standing, superblock, header, md_bitmap: None, bad_block_log, last_slot: None }
 }
 
 /// md's own bitmap's superblock, if the array was made with one.
@@ -220,6 +218,7 @@ pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
 async fn load_intent(
     examined: &[Examination],
     chosen: &Chosen,
+    options: &AssembleOptions,
     regions: RegionShape,
     locking: Locking,
     clean: bool,
@@ -227,7 +226,8 @@ async fn load_intent(
     if chosen.geometry.level() == Level::Raid0 {
         return Ok(None);
     }
-    let map = RegionMap::new(&chosen.geometry, regions);
+    let map =
+        RegionMap::new(&chosen.geometry, regions).walked_in(&chosen.geometry, options.tuning.group_bytes);
     let uuid = examined[chosen.freshest].superblock.array_uuid;
     let mut pages = Pages::new(uuid, map.regions(), !clean);
     let missing = load_pages(examined, chosen, regions, &mut pages).await;
@@ -238,7 +238,7 @@ async fn load_intent(
     let foreign = (0..chosen.geometry.members())
         .filter_map(|slot| chosen.active(slot))
         .any(|index| examined[index].origin == SuperblockOrigin::Foreign);
-    if foreign {
+    if foreign && !lives(Mutant::ForeignTrusted) {
         tracing::warn!(
             "another md implementation wrote this array last and did not stop it cleanly: full resync"
         );

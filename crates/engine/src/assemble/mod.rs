@@ -1,5 +1,6 @@
 //! Opening an array from its members: who belongs, who is stale, what must be resynced.
 
+mod agree;
 mod choose;
 mod force;
 mod load;
@@ -29,9 +30,10 @@ use crate::{
     error::ArrayError,
     examine::{Examination, ExamineError, examine},
     geometry::{GeometryError, StripeIndex},
-    jobs::{self, Found, JobBoard, JobKind, Request},
+    jobs::{self, Found, JobBoard, JobKind, Request, Tuning},
     locking::{Locking, Preset},
     locks::RowLocks,
+    mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
     stats::Stats,
     trace::Tracer,
@@ -49,6 +51,8 @@ pub struct AssembleOptions {
     pub read_only: bool,
     /// Who waits for whom, if not as was chosen for the array.
     pub locking: Option<Locking>,
+    /// The steps of background work.
+    pub tuning: Tuning,
 }
 
 /// Why an array cannot be opened.
@@ -78,6 +82,18 @@ pub enum AssembleError {
         b: String,
         /// Their identity.
         uuid: Uuid,
+    },
+    /// Equally current members describe different arrays, and no description has more members than the other.
+    #[error(
+        "{a} and {b} are equally current and disagree on the array's {field}; give only the members that belong together"
+    )]
+    Disagree {
+        /// A member.
+        a: String,
+        /// One that disagrees with it.
+        b: String,
+        /// What they disagree on.
+        field: &'static str,
     },
     /// Two members for one role, neither of them a replacement.
     #[error("{a} and {b} both claim role {role}; leave out the one that is not current")]
@@ -234,6 +250,7 @@ async fn open(
         stats: Stats::default(),
         closing: AtomicBool::new(false),
         read_only: options.read_only,
+        tuning: options.tuning,
         excluded: chosen.excluded,
         forced: chosen.forced,
         requests,
@@ -258,7 +275,10 @@ async fn open(
     }
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
     shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
-    shared.record(|_| ()).await?;
+    if !lives(Mutant::EventsRaisedOnce) {
+        shared.record(|_| ()).await?;
+    }
+    shared.heal_listed();
     if let Some(request) = scrub {
         shared.jobs.request(request);
     }

@@ -9,9 +9,11 @@ mod rebuild;
 mod runner;
 mod speed;
 mod sweep;
+mod tuning;
 mod verify;
 
 pub use board::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
+pub use tuning::Tuning;
 
 pub(crate) use board::{Found, JobBoard, Request};
 pub(crate) use runner::{run_housekeeping, run_jobs};

@@ -16,6 +16,7 @@ use crate::{
     meter::IoClass,
     mutants::{Mutant, lives},
     recovery::{self, Sources},
+    rows::BLOCK_BYTES,
     stats::Cause,
     topology::{Incoming, Member, Topology},
 };
@@ -40,8 +41,8 @@ impl Shared {
         if !topology.is_incoming(slot, incoming) {
             return Err(gone(incoming));
         }
-        let content = match self.fill_at_once(&topology, slot, &stripes).await {
-            Some(content) => content,
+        let (content, lost) = match self.fill_at_once(&topology, slot, &stripes).await {
+            Some(content) => (content, Vec::new()),
             None => self.fill_by_stripe(&topology, slot, &stripes).await?,
         };
         let start = self.member_range(&stripes).start;
@@ -53,7 +54,39 @@ impl Shared {
             self.fail_all(vec![(incoming.member.clone(), error)]).await?;
             return Err(gone(incoming));
         }
+        self.list_lost(&incoming.member, slot, lost)?;
+        let rows = if lives(Mutant::FilledRowsFreed) { Vec::new() } else { rows };
         Ok(Filled { stripes, _rows: rows })
+    }
+
+    /// Lists what could not be recovered as bad blocks of the member that is being filled, as md does: they are lost, and the rest
+    /// of the member is not. That is durable before more of the member counts as filled.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unreadable`] if the member's log has no room for them; [`ArrayError::Failed`].
+    fn list_lost(&self, member: &Member, slot: MemberIndex, lost: Vec<Range<u64>>) -> Result<(), ArrayError> {
+        let Some(first) = lost.first() else { return Ok(()) };
+        if self.topology.load().failed {
+            return Err(ArrayError::Failed); // a failed array recovers nothing, which says nothing of the blocks
+        }
+        let stripe = StripeIndex(first.start / self.geometry.chunk_bytes() as u64);
+        let column = self.geometry.column_of(stripe, slot);
+        let offset_bytes =
+            self.array_offset(stripe, column, (first.start - self.geometry.chunk_start(stripe)) as usize);
+        let on_member =
+            |bytes: &Range<u64>| member.data_offset_bytes + bytes.start..member.data_offset_bytes + bytes.end;
+        let len_bytes: u64 = lost.iter().map(|bytes| bytes.end - bytes.start).sum();
+        if !member.bad_blocks.add(&lost.iter().map(on_member).collect::<Vec<_>>()) {
+            return Err(ArrayError::Unreadable { offset_bytes });
+        }
+        self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
+        tracing::warn!(
+            member = member.name(),
+            len_bytes,
+            offset_bytes,
+            "blocks could not be recovered: they are listed as bad"
+        );
+        Ok(())
     }
 
     /// The batch's content from one large read of each member that it takes. None if one of them failed, or too many are
@@ -100,20 +133,46 @@ impl Shared {
         Some(content)
     }
 
-    /// The batch's content stripe by stripe, around blocks that cannot be read.
+    /// The batch's content stripe by stripe, around blocks that cannot be read; and which bytes of the member's data are lost, where
+    /// it has zeroes.
     async fn fill_by_stripe(
         &self,
         topology: &Topology,
         slot: MemberIndex,
         stripes: &Range<u64>,
-    ) -> Result<IoBuf, ArrayError> {
+    ) -> Result<(IoBuf, Vec<Range<u64>>), ArrayError> {
         let range = self.member_range(stripes);
         let mut content = IoBuf::with_len((range.end - range.start) as usize);
+        let mut lost = Vec::new();
         let chunk_bytes = self.geometry.chunk_bytes();
         for (stripe, out) in stripes.clone().map(StripeIndex).zip(content.chunks_mut(chunk_bytes)) {
-            self.fill_chunk(topology, stripe, slot, out).await?;
+            match self.fill_chunk(topology, stripe, slot, out).await {
+                Err(ArrayError::Unreadable { .. }) => lost.extend(self.fill_blocks(stripe, slot, out).await?),
+                result => result?,
+            }
         }
-        Ok(content)
+        Ok((content, lost))
+    }
+
+    /// A chunk block by block, with zeroes for those that are lost; and which those are, in the member's data.
+    async fn fill_blocks(
+        &self,
+        stripe: StripeIndex,
+        slot: MemberIndex,
+        out: &mut [u8],
+    ) -> Result<Vec<Range<u64>>, ArrayError> {
+        let (column, start) = (self.geometry.column_of(stripe, slot), self.geometry.chunk_start(stripe));
+        let mut lost = Vec::new();
+        for (at, block) in (0..).step_by(BLOCK_BYTES).zip(out.chunks_mut(BLOCK_BYTES)) {
+            match self.recover_finely(stripe, column, at..at + block.len(), block).await {
+                Err(ArrayError::Unreadable { .. }) => {
+                    block.fill(0);
+                    lost.push(start + at as u64..start + (at + block.len()) as u64);
+                }
+                result => result?,
+            }
+        }
+        Ok(lost)
     }
 
     async fn fill_chunk(
@@ -146,7 +205,9 @@ impl Shared {
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         let done_sectors = self.sectors_before(StripeIndex(incoming.done_stripes()));
-        self.flush_incoming(incoming).await?;
+        if !lives(Mutant::OffsetBeforeFlush) {
+            self.flush_incoming(incoming).await?;
+        }
         self.change_state(|ledger, topology| {
             if !topology.is_incoming(slot, incoming) {
                 return Err(gone(incoming));
@@ -155,7 +216,8 @@ impl Shared {
             ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors, replacing });
             Ok(None)
         })
-        .await
+        .await?;
+        if lives(Mutant::OffsetBeforeFlush) { self.flush_incoming(incoming).await } else { Ok(()) }
     }
 
     async fn flush_incoming(&self, incoming: &Arc<Incoming>) -> Result<(), ArrayError> {
@@ -184,13 +246,16 @@ impl Shared {
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
-        self.checkpoint(slot, incoming).await?;
+        match lives(Mutant::PromoteUnannounced) {
+            true => self.flush_incoming(incoming).await?,
+            false => self.checkpoint(slot, incoming).await?,
+        }
         // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it before,
         // except perhaps the one that comes: it is not in its own place in the order yet, and what it lacks counts as marked
         // until all is written.
         let replaced = self.topology.load().slots[slot.0].primary.clone();
         let _handing_over = match (&self.intent, replaced.clone()) {
-            (Some(intent), Some(replaced)) => {
+            (Some(intent), Some(replaced)) if !lives(Mutant::HandOverForgotten) => {
                 let handing_over = HandingOver::begin(&self.handing_over, replaced, &incoming.member);
                 if !intent.rewrite(self).await {
                     return Err(ArrayError::Failed);

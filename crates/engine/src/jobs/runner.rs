@@ -9,7 +9,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use futures_util::{Stream, StreamExt, future::select, stream};
@@ -32,13 +31,8 @@ use crate::{
     topology::Incoming,
 };
 
-/// How often idle regions are looked for and noted blocks are healed. A region is cleared after one to two of these.
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a job writes down where it stands.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Rounds of housekeeping after which also little that was written to members is noted.
-const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S / HOUSEKEEPING_INTERVAL.as_secs();
+/// Rounds of housekeeping, one a second, after which also little that was written to members is noted.
+const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S;
 
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
 const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
@@ -46,7 +40,7 @@ const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
 /// Clears the bitmap lazily and heals blocks until the array closes.
 pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
     for round in 1.. {
-        shared.env.sleep(HOUSEKEEPING_INTERVAL).await;
+        shared.env.sleep(shared.tuning.housekeeping_interval).await;
         let _working = shared.background.enter();
         if shared.closing.load(Ordering::SeqCst) || shared.topology.load().failed {
             return;
@@ -116,6 +110,9 @@ struct Verified {
 impl Shared {
     async fn keep_house(&self, round: u64) {
         self.heal_noted().await;
+        if let Err(error) = self.clear_bad_blocks().await {
+            tracing::warn!(%error, "bad blocks that were written back could not be taken off their member's log");
+        }
         self.topology.reclaim();
         self.selection.reclaim();
         if let Some(intent) = &self.intent {
@@ -206,7 +203,9 @@ impl Shared {
         let mut pace = self.pace();
         let mut result = Ok(());
         for group in intent.map.groups(&regions) {
-            if lives(Mutant::ResyncSkipsRegion) && group[0] % 2 == 1 {
+            let is_skipped = lives(Mutant::ResyncSkipsRegion) && group[0] % 2 == 1
+                || lives(Mutant::ResyncOfFirstGroup) && group[0] != regions[0];
+            if is_skipped {
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
@@ -251,6 +250,7 @@ impl Shared {
             _ => false,
         };
         let (start_stripe, found) = job.before_unreadable(self.geometry.stripe_bytes());
+        let start_stripe = start_stripe + u64::from(lives(Mutant::ScrubResumesLate));
         self.note_scrub(unfinished.then_some(Request { kind, start_stripe, found })).await;
         self.end_job(result);
     }
@@ -362,7 +362,7 @@ impl Shared {
         let walk = Walk::new(is_scrub);
         let mut result = Ok(());
         let mut unverified = Vec::new();
-        let batching = Batching::of(&self.topology.load(), self.geometry.chunk_bytes());
+        let batching = Batching::of(&self.tuning, &self.topology.load(), self.geometry.chunk_bytes());
         let batches = self.paced(runs, batching, &walk, pace);
         let mut work = pin!(batches.map(verify).buffered(batching.in_flight));
         while let Some(done) = work.next().await {
@@ -415,7 +415,11 @@ impl Shared {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let batching = Batching::of(&self.topology.load(), self.geometry.chunk_bytes());
+            let batching = Batching::of(&self.tuning, &self.topology.load(), self.geometry.chunk_bytes());
+            let last = StripeIndex(stripes.end - 1);
+            let is_short = self.geometry.chunk_len(last) < self.geometry.chunk_bytes();
+            let left_out = u64::from(is_short && lives(Mutant::TailLeftUnfilled));
+            let stripes = stripes.start..stripes.end - left_out;
             let batches = self.paced(iter::once(stripes), batching, &walk, &mut pace);
             let mut work = pin!(batches.map(fill).buffered(batching.in_flight));
             while let Some(filled) = work.next().await {
@@ -433,7 +437,7 @@ impl Shared {
                     if let Err(error) = self.checkpoint(slot, incoming).await {
                         result = walk.halt(Err(error.into()));
                     }
-                    next_checkpoint = Timestamp(now.0 + CHECKPOINT_INTERVAL.as_nanos() as u64);
+                    next_checkpoint = Timestamp(now.0 + self.tuning.checkpoint_interval.as_nanos() as u64);
                 }
             }
         }

@@ -6,6 +6,7 @@ use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError};
 use stripewise_format::extension::MemberClass;
 
+use super::Tuning;
 use crate::{
     array::Shared,
     geometry::{MemberIndex, StripeIndex},
@@ -15,9 +16,6 @@ use crate::{
     topology::Topology,
 };
 
-/// Bytes of each member on their way.
-const IN_FLIGHT_BYTES: u64 = 3 << 20;
-
 /// How stripes are cut into batches: at least three on their way, one being read while another is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batching {
@@ -26,24 +24,17 @@ pub(super) struct Batching {
     pub(super) in_flight: usize,
 }
 
-/// Large enough that a disk streams, small enough that clients who want these rows do not wait long (1 MiB at 150 MB/s:
-/// 7 ms).
-const DISK_BATCH_BYTES: u64 = 1 << 20;
-
-/// Where nothing rotates small requests are as good, and what is read is still in the processor's cache when parity is
-/// computed.
-const FLASH_BATCH_BYTES: u64 = 128 << 10;
-
 impl Batching {
     /// What suits these members.
-    pub(super) fn of(topology: &Topology, chunk_bytes: usize) -> Self {
-        Self::new(if is_flash(topology) { FLASH_BATCH_BYTES } else { DISK_BATCH_BYTES }, chunk_bytes as u64)
+    pub(super) fn of(tuning: &Tuning, topology: &Topology, chunk_bytes: usize) -> Self {
+        let bytes = if is_flash(topology) { tuning.flash_batch_bytes } else { tuning.disk_batch_bytes };
+        Self::new(tuning, bytes, chunk_bytes as u64)
     }
 
     /// Batches of so many bytes of each member, or of a stripe if that is more.
-    fn new(bytes: u64, chunk_bytes: u64) -> Self {
+    fn new(tuning: &Tuning, bytes: u64, chunk_bytes: u64) -> Self {
         let member_bytes = bytes.max(chunk_bytes);
-        Self { member_bytes, in_flight: (IN_FLIGHT_BYTES / member_bytes).max(3) as usize }
+        Self { member_bytes, in_flight: (tuning.in_flight_bytes / member_bytes).max(3) as usize }
     }
 
     /// Cuts stripes into batches.
@@ -148,15 +139,17 @@ mod tests {
 
     #[test]
     fn as_much_is_on_its_way_whatever_the_chunk() {
-        let in_flight = |bytes: u64, chunk_kib: u64| Batching::new(bytes, chunk_kib << 10).in_flight;
+        const TUNING: Tuning = Tuning::PRODUCTION;
+        let batching = |bytes: u64, chunk_kib: u64| Batching::new(&TUNING, bytes, chunk_kib << 10);
+        let in_flight = |bytes: u64, chunk_kib: u64| batching(bytes, chunk_kib).in_flight;
         assert_eq!(
-            [4, 64, 128, 256, 512, 1024, 4096].map(|kib| in_flight(FLASH_BATCH_BYTES, kib)),
+            [4, 64, 128, 256, 512, 1024, 4096].map(|kib| in_flight(TUNING.flash_batch_bytes, kib)),
             [24, 24, 24, 12, 6, 3, 3]
         );
-        assert_eq!([4, 64, 1024, 4096].map(|kib| in_flight(DISK_BATCH_BYTES, kib)), [3, 3, 3, 3]);
-        let cut: Vec<_> = Batching::new(FLASH_BATCH_BYTES, 64 << 10).cut(3..8, 64 << 10).collect();
+        assert_eq!([4, 64, 1024, 4096].map(|kib| in_flight(TUNING.disk_batch_bytes, kib)), [3, 3, 3, 3]);
+        let cut: Vec<_> = batching(TUNING.flash_batch_bytes, 64).cut(3..8, 64 << 10).collect();
         assert_eq!(cut, [3..5, 5..7, 7..8]);
-        let long: Vec<_> = Batching::new(FLASH_BATCH_BYTES, 1 << 20).cut(0..2, 1 << 20).collect();
+        let long: Vec<_> = batching(TUNING.flash_batch_bytes, 1 << 10).cut(0..2, 1 << 20).collect();
         assert_eq!(long, [0..1, 1..2]);
     }
 }

@@ -130,7 +130,7 @@ impl Lab {
     /// After a crash: what is found must be allowed, and is what is there from now on.
     pub fn adopt(&self) {
         let content = self.read_all();
-        self.desk.sectors.lock().adopt(&content).unwrap_or_else(|violation| panic!("{violation}"));
+        self.desk.sectors.lock().adopt(0, &content).unwrap_or_else(|violation| panic!("{violation}"));
     }
 
     /// After a crash beyond what is promised: whatever is found.

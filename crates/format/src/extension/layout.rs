@@ -111,8 +111,7 @@ impl ExtensionLayout {
     /// Checks that the parts the header describes lie in this area, apart from each other.
     pub fn check(self, header: &Header) -> Result<(), LayoutError> {
         let bitmap = self.check_bitmap(&header.bitmap)?;
-        let log_end = header.log.offset_bytes.saturating_add(header.log.length_bytes);
-        let log = self.check_part("log", header.log.offset_bytes..log_end)?;
+        let log = self.check_part("log", header.log.offset_bytes, header.log.length_bytes)?;
         if bitmap.start < log.end && log.start < bitmap.end { Err(LayoutError::Overlap) } else { Ok(()) }
     }
 
@@ -125,16 +124,19 @@ impl ExtensionLayout {
         if page_count > 0 && (region_bytes == 0 || !region_bytes.is_multiple_of(BLOCK_BYTES)) {
             return Err(LayoutError::RegionBytes { region_bytes });
         }
-        let end = offset_bytes.saturating_add(slot_offset_bytes(page_count, Slot::A));
-        self.check_part("bitmap", offset_bytes..end)
+        self.check_part("bitmap", offset_bytes, slot_offset_bytes(page_count, Slot::A))
     }
 
-    fn check_part(self, part: &'static str, range: Range<u64>) -> Result<Range<u64>, LayoutError> {
-        let free = self.free_bytes();
-        let on_blocks = range.start.is_multiple_of(BLOCK_BYTES) && range.end.is_multiple_of(BLOCK_BYTES);
-        if range.is_empty() || on_blocks && range.start >= free.start && range.end <= free.end {
-            return Ok(range);
+    /// Where a part lies. One of no length lies nowhere, whatever its offset says.
+    fn check_part(self, part: &'static str, start: u64, len: u64) -> Result<Range<u64>, LayoutError> {
+        if len == 0 {
+            return Ok(0..0);
         }
-        Err(LayoutError::Outside { part, start: range.start, end: range.end })
+        let free = self.free_bytes();
+        let on_blocks = start.is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK_BYTES);
+        match start.checked_add(len) {
+            Some(end) if on_blocks && start >= free.start && end <= free.end => Ok(start..end),
+            end => Err(LayoutError::Outside { part, start, end: end.unwrap_or(u64::MAX) }),
+        }
     }
 }

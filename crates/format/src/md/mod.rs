@@ -12,7 +12,9 @@ mod fields;
 pub(crate) mod raw;
 mod superblock;
 mod support;
+mod versions;
 
+pub use badblocks::{BadBlockLog, LogFull};
 pub use create::{CreateError, NewArray, NewMember, bitmap_space_sectors, default_data_offset_sectors};
 pub use features::Features;
 pub use fields::{ArrayName, ArrayNameError, DeviceFlags, Level, Role, Roles, Timestamp, TooManyRoles};
@@ -21,3 +23,4 @@ pub use superblock::{
     BadBlockArea, IN_SYNC, PplArea, Reshape, SUPERBLOCK_SECTOR, SectorExtent, Superblock, SuperblockError,
 };
 pub use support::{LAYOUT_LEFT_SYMMETRIC, LAYOUT_RAID0_ALTERNATE, LAYOUT_RAID0_ORIGINAL, Unsupported};
+pub use versions::OtherVersion;

@@ -3,6 +3,8 @@
 //! [`Superblock::decode`] makes the checks the kernel's `super_1_load` makes. What it accepts may still describe an
 //! array that no engine here can run: [`Superblock::check_supported`] is the second step.
 
+use std::ops::Range;
+
 use thiserror::Error;
 use uuid::Uuid;
 use zerocopy::little_endian::U16;
@@ -264,6 +266,17 @@ impl Superblock {
         let start_sector = self.super_offset_sectors.checked_add_signed(i64::from(offset_sectors))?;
         let extent = SectorExtent { start_sector, length_sectors: u64::from(size_sectors) };
         (size_sectors > 0 && offset_sectors != 0).then_some(extent)
+    }
+
+    /// The bad-block log's bytes on this member. None where no room is set aside for one, where it would lie in the data, or
+    /// where a device with logical blocks of this size could not write it.
+    #[must_use]
+    pub fn bad_block_place(&self, logical_block_bytes: u32) -> Option<Range<u64>> {
+        let SectorExtent { start_sector, length_sectors } = self.bad_block_extent()?;
+        let start = start_sector.checked_mul(SECTOR_BYTES)?;
+        let end = start.checked_add(length_sectors * SECTOR_BYTES)?;
+        let is_aligned = (start | end).is_multiple_of(logical_block_bytes.into());
+        (is_aligned && end <= self.data_offset_sectors.saturating_mul(SECTOR_BYTES)).then_some(start..end)
     }
 
     /// Everything md keeps on this member besides data: superblock, bitmap (its length from `bitmap`, else the

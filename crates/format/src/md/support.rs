@@ -43,7 +43,7 @@ pub enum Unsupported {
     Level(Level),
     /// A layout not run here.
     #[error(
-        "layout {layout} of {level} is not run by Stripewise: {wanted}; change it with mdadm --grow --layout"
+        "layout {layout} of {level} is not run by Stripewise: {wanted}; run the array with mdadm, or change it with mdadm --grow --layout"
     )]
     Layout {
         /// The array's level.
@@ -153,13 +153,13 @@ impl Superblock {
     fn check_layout(&self) -> Result<(), Unsupported> {
         let (allowed, wanted): (&[u32], _) = match self.level {
             Level::Raid5 | Level::Raid6 => (&[LAYOUT_LEFT_SYMMETRIC], "only left-symmetric (2) is"),
-            Level::Raid4 => (&[0], "only 0, parity on the last member, is"),
             // Without the feature the field is not looked at; with it, it says which of two ways was used.
             Level::Raid0 if self.features.contains(Features::RAID0_LAYOUT) => (
                 &[0, LAYOUT_RAID0_ORIGINAL, LAYOUT_RAID0_ALTERNATE],
                 "only original (1) and alternate (2) are",
             ),
-            Level::Raid0 | Level::Raid1 | Level::Other(_) => return Ok(()),
+            // Parity of level 4 is on the last member whatever the field says: mdadm leaves 5 there when it grows a level 0.
+            Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Other(_) => return Ok(()),
         };
         if allowed.contains(&self.layout) {
             return Ok(());

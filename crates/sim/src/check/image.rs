@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
+use fixedbitset::FixedBitSet;
+
 use super::{
     Checker, Violation,
     layout::{Layout, ROW_BYTES},
@@ -83,8 +85,13 @@ impl Superblock {
             level: u32_at(block, 72) as i32,
             members: u32_at(block, 92) as usize,
             chunk_bytes: (u32_at(block, 88) as usize * SECTOR).max(ROW_BYTES),
-            member_bytes: u64_at(block, 80) as usize * SECTOR,
+            member_bytes: 0,
         };
+        // Level 0 has all that its members have.
+        let size_at = if layout.level == 0 { 136 } else { 80 };
+        let member_bytes = u64_at(block, size_at) as usize * SECTOR;
+        let grain = if layout.level == 0 { layout.chunk_bytes } else { 1 };
+        let layout = Layout { member_bytes: member_bytes / grain * grain, ..layout };
         let filled = (features & FEATURE_RECOVERY_OFFSET != 0)
             .then(|| (u64_at(block, 152) as usize * SECTOR, features & FEATURE_REPLACEMENT != 0));
         Some(Self {
@@ -108,6 +115,43 @@ impl Superblock {
     /// Whether this superblock calls a device number faulty.
     pub fn calls_faulty(&self, number: u32) -> bool {
         self.roles.get(number as usize) == Some(&ROLE_FAULTY)
+    }
+}
+
+/// A superblock's block as another program writes it.
+pub struct Rewrite(Vec<u8>);
+
+impl Rewrite {
+    /// From what is on a member.
+    pub fn of(block: Vec<u8>) -> Self {
+        Self(block)
+    }
+
+    fn add(mut self, at: usize, value: u64) -> Self {
+        let sum = u64_at(&self.0, at).wrapping_add(value);
+        self.0[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+        self
+    }
+
+    /// The data begins so many bytes later, and has as many less.
+    pub fn shift(self, bytes: u64) -> Self {
+        let sectors = bytes / SECTOR as u64;
+        self.add(128, sectors).add(136, sectors.wrapping_neg())
+    }
+
+    /// So many events have passed, and the array was stopped, or not.
+    pub fn advance(self, events: u64, is_clean: bool) -> Self {
+        let mut later = self.add(200, events);
+        later.0[208..216].fill(if is_clean { 0xff } else { 0 });
+        later
+    }
+
+    /// The block, with its checksum.
+    pub fn done(mut self) -> Vec<u8> {
+        let max_dev = u32_at(&self.0, 220) as usize;
+        let sum = checksum(&self.0, 256 + 2 * max_dev);
+        self.0[216..220].copy_from_slice(&sum.to_le_bytes());
+        self.0
     }
 }
 
@@ -185,6 +229,8 @@ pub struct Image<'a> {
     members: &'a [&'a [u8]],
     superblocks: Vec<Option<Superblock>>,
     freshest: usize,
+    /// Of each member the blocks of 4 KiB that need not be zeroes, where that is known.
+    written: Option<Vec<&'a FixedBitSet>>,
 }
 
 impl<'a> Image<'a> {
@@ -194,7 +240,38 @@ impl<'a> Image<'a> {
         let events =
             |index: usize| superblocks[index].as_ref().map(|sb| (sb.events, std::cmp::Reverse(index)));
         let freshest = (0..members.len()).filter(|i| superblocks[*i].is_some()).max_by_key(|i| events(*i))?;
-        Some(Self { members, superblocks, freshest })
+        Some(Self { members, superblocks, freshest, written: None })
+    }
+
+    /// As it is, with the blocks of 4 KiB of each member that need not be zeroes: no others are looked at.
+    pub fn with_written(self, written: Vec<&'a FixedBitSet>) -> Self {
+        Self { written: Some(written), ..self }
+    }
+
+    /// The rows of some members' data that need not be zeroes on all of them, in order.
+    fn written_rows(&self, members: impl Iterator<Item = usize>) -> Box<dyn Iterator<Item = usize>> {
+        let rows = self.freshest().layout.rows();
+        let Some(written) = &self.written else { return Box::new(0..rows) };
+        let mut found = FixedBitSet::with_capacity(rows);
+        for member in members {
+            let start = self.superblock(member).expect("it has a standing").data_offset / BLOCK;
+            found.extend(
+                written[member].ones().filter_map(|block| block.checked_sub(start)).filter(|row| *row < rows),
+            );
+        }
+        Box::new(found.into_ones())
+    }
+
+    /// The rows in which the members in sync disagree.
+    pub fn wrong_rows(&self) -> Vec<usize> {
+        self.disagreeing_rows(&self.in_sync())
+    }
+
+    /// The rows in which members in these roles disagree.
+    fn disagreeing_rows(&self, by_role: &[Option<usize>]) -> Vec<usize> {
+        let data: Vec<_> = by_role.iter().map(|member| Some(self.data((*member)?))).collect();
+        let rows = self.written_rows(by_role.iter().copied().flatten());
+        self.freshest().layout.disagreeing_among(rows, &data)
     }
 
     /// A member's superblock.
@@ -238,14 +315,13 @@ impl<'a> Image<'a> {
         by_role
     }
 
-    /// The data areas of the members in sync, by role.
-    fn data_by_role(&self) -> Vec<Option<&'a [u8]>> {
-        self.in_sync().into_iter().map(|member| Some(self.data(member?))).collect()
-    }
-
     fn data(&self, member: usize) -> &'a [u8] {
         let superblock = self.superblock(member).expect("it has a standing");
         &self.members[member][superblock.data_offset..][..superblock.layout.member_bytes]
+    }
+
+    fn header(&self, member: usize) -> Option<Header> {
+        Header::newest(self.members[member], self.superblock(member)?.data_offset)
     }
 
     /// The regions marked, by row; None: the pages tell nothing, and all may disagree.
@@ -255,7 +331,7 @@ impl<'a> Image<'a> {
             .in_sync()
             .into_iter()
             .flatten()
-            .filter_map(|member| Some((member, Header::newest(self.members[member], fresh.data_offset)?)))
+            .filter_map(|member| Some((member, self.header(member)?)))
             .collect();
         let (_, first) = holders.first()?;
         let pages = first.pages;
@@ -264,7 +340,7 @@ impl<'a> Image<'a> {
             true => row * ROW_BYTES / fresh.layout.chunk_bytes % first.regions,
             false => row * ROW_BYTES / first.region_bytes,
         };
-        let rows = fresh.layout.member_bytes.div_ceil(ROW_BYTES);
+        let rows = fresh.layout.rows();
         let mut marked = BTreeSet::new();
         for page in 0..pages {
             let found: Vec<_> = holders
@@ -282,13 +358,18 @@ impl<'a> Image<'a> {
         Some(marked)
     }
 
+    /// The rows in which a resync may be due: none of a clean array; else those that are marked. None: nothing tells.
+    pub fn rows_due(&self) -> Option<BTreeSet<usize>> {
+        if self.freshest().clean { Some(BTreeSet::new()) } else { self.marked_rows() }
+    }
+
     /// Checks that the bitmap can be read: once an array was opened, each of its pages has a valid copy.
     ///
     /// # Errors
     /// A [`Violation`].
     pub fn check_bitmap(&self) -> Result<(), Violation> {
         let nobody = self.in_sync().iter().all(Option::is_none);
-        if nobody || self.marked_rows().is_some() {
+        if nobody || self.freshest().layout.level == 0 || self.marked_rows().is_some() {
             return Ok(());
         }
         Err(Checker::Bitmap
@@ -300,15 +381,23 @@ impl<'a> Image<'a> {
     /// # Errors
     /// The first [`Violation`].
     pub fn check(&self) -> Result<(), Violation> {
+        self.check_with(true)
+    }
+
+    /// As [`Image::check`]; where the bitmap is not to be believed, without it.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check_with(&self, believes_bitmap: bool) -> Result<(), Violation> {
         let fresh = self.freshest();
-        let rows = fresh.layout.disagreeing_rows(&self.data_by_role());
+        let rows = self.wrong_rows();
         let Some(first) = rows.first() else { return Ok(()) };
         if fresh.clean {
             let what =
                 format!("the superblocks (event {}) say clean, and row {first} disagrees", fresh.events);
             return Err(Checker::Kernel.violation(what));
         }
-        let Some(marked) = self.marked_rows() else { return Ok(()) };
+        let Some(marked) = self.marked_rows().filter(|_| believes_bitmap) else { return Ok(()) };
         match rows.iter().find(|row| !marked.contains(row)) {
             None => Ok(()),
             Some(row) => {
@@ -324,10 +413,52 @@ impl<'a> Image<'a> {
     /// # Errors
     /// The first [`Violation`].
     pub fn check_redundancy(&self) -> Result<(), Violation> {
-        match self.freshest().layout.disagreeing_rows(&self.data_by_role()).as_slice() {
+        match self.wrong_rows().as_slice() {
             [] => Ok(()),
             rows => Err(Checker::Redundancy.violation(format!("{} rows disagree: {rows:?}", rows.len()))),
         }
+    }
+
+    /// A member that is being filled says that it replaces another one, if by its own table there is such.
+    fn check_replaces(&self, member: usize, role: usize, replaces: bool) -> Result<(), Violation> {
+        let own = self.superblock(member).expect("it has a standing");
+        let others = (0..own.roles.len() as u32).filter(|number| *number != own.number);
+        let is_held = others.into_iter().any(|number| own.role_of(number) == Some(role));
+        if is_held == replaces {
+            return Ok(());
+        }
+        let what = format!(
+            "m{member} is being filled for role {role}: replaces: {replaces}, another member has it: {is_held}"
+        );
+        Err(Checker::Metadata.violation(what))
+    }
+
+    /// Checks that as many members hold each page of the bitmap as must once all is calm: one more than may be lost, and two.
+    ///
+    /// # Errors
+    /// A [`Violation`].
+    pub fn check_copies(&self) -> Result<(), Violation> {
+        let fresh = self.freshest();
+        let serving: Vec<usize> = self.in_sync().into_iter().flatten().collect();
+        let wanted = serving.len().min((fresh.layout.tolerance() + 1).max(2));
+        let headers: Vec<_> =
+            serving.iter().filter_map(|member| Some((*member, self.header(*member)?))).collect();
+        let pages = headers.first().map_or(0, |(_, header)| header.pages);
+        for page in 0..pages {
+            let generation = |(member, header): &(usize, Header)| {
+                Some(newest_page(self.members[*member], header, &fresh.array, page)?.0)
+            };
+            let generations: Vec<u64> = headers.iter().filter_map(generation).collect();
+            let newest = generations.iter().max().copied();
+            let copies = generations.iter().filter(|generation| Some(**generation) == newest).count();
+            if copies < wanted {
+                let what = format!(
+                    "page {page} of the bitmap has {copies} copies that are current, and {wanted} are due"
+                );
+                return Err(Checker::Bitmap.violation(what));
+            }
+        }
+        Ok(())
     }
 
     /// Checks what is filled of members being filled: with it in its role, rows below must agree where no
@@ -338,11 +469,12 @@ impl<'a> Image<'a> {
     pub fn check_filled(&self) -> Result<(), Violation> {
         let Some(marked) = self.marked_rows() else { return Ok(()) };
         for member in 0..self.members.len() {
-            let Some((role, Some((filled_bytes, _)))) = self.standing(member) else { continue };
-            let mut data = self.data_by_role();
-            data[role] = Some(self.data(member));
+            let Some((role, Some((filled_bytes, replaces)))) = self.standing(member) else { continue };
+            self.check_replaces(member, role, replaces)?;
+            let mut by_role = self.in_sync();
+            by_role[role] = Some(member);
             let wrong = |row: &&usize| **row < filled_bytes / ROW_BYTES && !marked.contains(row);
-            let rows = self.freshest().layout.disagreeing_rows(&data);
+            let rows = self.disagreeing_rows(&by_role);
             if let Some(row) = rows.iter().find(wrong) {
                 let what = format!(
                     "m{member} says that it is filled to {filled_bytes} bytes, and row {row} disagrees"

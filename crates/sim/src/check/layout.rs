@@ -7,7 +7,7 @@ pub const ROW_BYTES: usize = 4096;
 /// The shape of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// 1, 4, 5 or 6.
+    /// 0, 1, 4, 5 or 6.
     pub level: i32,
     /// Roles.
     pub members: usize,
@@ -30,6 +30,7 @@ impl Layout {
     /// Members whose loss the level survives.
     pub fn tolerance(&self) -> usize {
         match self.level {
+            0 => 0,
             1 => self.members - 1,
             6 => 2,
             _ => 1,
@@ -41,7 +42,7 @@ impl Layout {
     }
 
     /// The role of a stripe's first parity.
-    fn parity_role(&self, stripe: usize) -> usize {
+    pub fn parity_role(&self, stripe: usize) -> usize {
         match self.level {
             4 => self.members - 1,
             _ => self.members - 1 - stripe % self.members,
@@ -52,7 +53,7 @@ impl Layout {
     fn data_role(&self, stripe: usize, column: usize) -> usize {
         match self.level {
             1 => 0,
-            4 => column,
+            0 | 4 => column,
             5 => (self.parity_role(stripe) + 1 + column) % self.members,
             _ => (self.parity_role(stripe) + 2 + column) % self.members,
         }
@@ -68,6 +69,11 @@ impl Layout {
         Place { role: self.data_role(stripe, column), offset_bytes: stripe * self.chunk_bytes + within }
     }
 
+    /// Bytes of the array that lie in one stripe.
+    pub fn stripe_bytes(&self) -> usize {
+        self.chunk_bytes * self.data_columns()
+    }
+
     /// The stripe of a row.
     pub fn stripe_of_row(&self, row: usize) -> usize {
         row * ROW_BYTES / self.chunk_bytes
@@ -76,14 +82,24 @@ impl Layout {
     /// The rows in which redundancy disagrees, of the data areas of the members by role. Where some are absent, what is
     /// left is held against each other as far as it goes.
     pub fn disagreeing_rows(&self, data: &[Option<&[u8]>]) -> Vec<usize> {
-        let rows = self.member_bytes / ROW_BYTES;
-        (0..rows).filter(|row| !self.row_agrees(data, *row)).collect()
+        self.disagreeing_among(0..self.rows(), data)
+    }
+
+    /// As [`Layout::disagreeing_rows`], of some rows.
+    pub fn disagreeing_among(&self, rows: impl Iterator<Item = usize>, data: &[Option<&[u8]>]) -> Vec<usize> {
+        rows.filter(|row| !self.row_agrees(data, *row)).collect()
+    }
+
+    /// How many rows there are; the last of level 1 may be short.
+    pub fn rows(&self) -> usize {
+        self.member_bytes.div_ceil(ROW_BYTES)
     }
 
     fn row_agrees(&self, data: &[Option<&[u8]>], row: usize) -> bool {
-        let at = row * ROW_BYTES..(row + 1) * ROW_BYTES;
+        let at = row * ROW_BYTES..((row + 1) * ROW_BYTES).min(self.member_bytes);
         let block = |role: usize| data[role].map(|bytes| &bytes[at.clone()]);
         match self.level {
+            0 => true,
             1 => {
                 let mut copies = (0..self.members).filter_map(block);
                 let first = copies.next();
@@ -217,8 +233,14 @@ mod tests {
     }
 
     #[test]
+    fn the_last_row_of_mirrors_may_be_short() {
+        let layout = Layout { member_bytes: 5 * ROW_BYTES + 512, ..layout(1, 2) };
+        assert_eq!(rows_found(&layout, Some(1), &[]), [5]);
+    }
+
+    #[test]
     fn every_byte_of_the_array_has_a_place_of_its_own_beside_the_parity() {
-        for (level, members) in [(4, 4), (5, 3), (5, 5), (6, 4), (6, 6)] {
+        for (level, members) in [(0, 2), (4, 4), (5, 2), (5, 3), (5, 5), (6, 4), (6, 6)] {
             let layout = Layout { level, members, chunk_bytes: 8192, member_bytes: 64 * 1024 };
             let capacity = layout.data_columns() * layout.member_bytes;
             let mut places: Vec<_> = (0..capacity)
@@ -227,7 +249,7 @@ mod tests {
                 .map(|place| (place.role, place.offset_bytes))
                 .collect();
             for (role, offset) in &places {
-                assert_ne!(*role, layout.parity_role(offset / layout.chunk_bytes));
+                assert!(level == 0 || *role != layout.parity_role(offset / layout.chunk_bytes));
             }
             places.sort_unstable();
             places.dedup();

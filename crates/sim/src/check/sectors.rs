@@ -4,7 +4,10 @@
 //! later one, begun after it had ended, is acknowledged (for reads) or durable (for what a crash leaves). Writes that
 //! overlap in time may win in any order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use fixedbitset::FixedBitSet;
 use smallvec::SmallVec;
@@ -184,6 +187,16 @@ impl Sectors {
     /// A [`Violation`] names the first sector that holds what it may not.
     pub fn end_read(&mut self, ticket: ReadTicket, first: usize, content: &[u8]) -> Result<(), Violation> {
         self.reads.remove(&ticket.0);
+        self.check_read(&ticket, first, content, "a read")
+    }
+
+    fn check_read(
+        &self,
+        ticket: &ReadTicket,
+        first: usize,
+        content: &[u8],
+        what: &str,
+    ) -> Result<(), Violation> {
         for (sector, found) in (first..).zip(content.chunks(SECTOR_BYTES)) {
             let versions = &self.sectors[sector];
             let seen_before = |v: &&Version| v.acknowledged && v.ended.is_some_and(|end| end <= ticket.0);
@@ -191,10 +204,23 @@ impl Sectors {
             let value = tag(found);
             let fits = |v: &Version| v.value == value && v.ended.is_none_or(|end| end > newest);
             if !versions.iter().any(fits) && !self.may_be(sector, value) {
-                return Err(self.wrong(sector, value, "a read"));
+                return Err(self.wrong(sector, value, what));
             }
         }
         Ok(())
+    }
+
+    /// Checks that nothing need be stored where the array says so, which was asked when the ticket was drawn.
+    ///
+    /// # Errors
+    /// A [`Violation`] names the first sector that may not hold zeroes.
+    pub fn end_holes(&mut self, ticket: ReadTicket, holes: Vec<Range<usize>>) -> Result<(), Violation> {
+        let result = holes.into_iter().try_for_each(|hole| {
+            let zeroes = vec![0; hole.len() * SECTOR_BYTES];
+            self.check_read(&ticket, hole.start, &zeroes, "a hole")
+        });
+        self.reads.remove(&ticket.0);
+        result
     }
 
     /// Power failed: what was under way may have arrived or not, and nobody was told.
@@ -245,8 +271,8 @@ impl Sectors {
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
-    pub fn adopt(&mut self, content: &[u8]) -> Result<(), Violation> {
-        for (sector, found) in content.chunks(SECTOR_BYTES).enumerate() {
+    pub fn adopt(&mut self, first: usize, content: &[u8]) -> Result<(), Violation> {
+        for (sector, found) in (first..).zip(content.chunks(SECTOR_BYTES)) {
             let value = tag(found);
             let allowed = self.sectors[sector].iter().any(|version| version.value == value);
             if !allowed && !self.may_be(sector, value) {
@@ -261,13 +287,14 @@ impl Sectors {
         Ok(())
     }
 
-    /// All jobs have ended and the array was read: what was found, in sectors that nothing was promised of too, is what
-    /// is there from now on.
-    pub fn settle(&mut self, content: &[u8]) {
-        let wild: Vec<usize> = std::mem::take(&mut self.wild).into_keys().collect();
-        self.ghosts.clear();
+    /// Everything agrees, and the array was read: what was found, in sectors that nothing was promised of too, is what is there
+    /// from now on.
+    pub fn settle(&mut self, first: usize, content: &[u8]) {
+        let read = first..first + content.len() / SECTOR_BYTES;
+        self.ghosts.retain(|sector, _| !read.contains(sector));
+        let wild: Vec<usize> = self.wild.extract_if(read, |_, _| true).map(|(sector, _)| sector).collect();
         for sector in wild {
-            let value = tag(&content[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES]);
+            let value = tag(&content[(sector - first) * SECTOR_BYTES..][..SECTOR_BYTES]);
             if self.sectors[sector].iter().all(|version| version.value != value) {
                 self.found(sector, value);
             }
@@ -353,7 +380,7 @@ mod tests {
             next_value: sectors.next_value,
         };
         copy.crash();
-        copy.adopt(bytes).is_ok()
+        copy.adopt(0, bytes).is_ok()
     }
 
     #[test]

@@ -16,7 +16,7 @@ const KEPT_BYTES_MAX: usize = 8 << 20;
 const GRAIN_BYTES: usize = 1 << 20;
 
 /// What is noted as written, in bytes.
-const BLOCK_BYTES: usize = 4096;
+pub(super) const BLOCK_BYTES: usize = 4096;
 
 thread_local! {
     static KEPT: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
@@ -58,6 +58,11 @@ impl Image {
             Some(kept.swap_remove(at))
         });
         Self { memory: kept.unwrap_or_else(|| Memory::new(len)), len }
+    }
+
+    /// Blocks that need not be zeroes.
+    pub(super) fn written(&self) -> &FixedBitSet {
+        &self.memory.written
     }
 
     /// The same bytes once more.

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stripewise_device::{WriteBufs, bufs_len};
 
-use super::image::Image;
+use fixedbitset::FixedBitSet;
+
+use super::image::{BLOCK_BYTES, Image};
 
 /// The unit of tearing, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -116,6 +118,18 @@ impl Media {
     /// The same, where nothing is in the cache.
     pub(super) fn settled(&self) -> Option<&[u8]> {
         self.cache.is_empty().then_some(&self.stable[..])
+    }
+
+    /// Blocks of the medium that need not be zeroes.
+    pub(super) fn written(&self) -> &FixedBitSet {
+        self.stable.written()
+    }
+
+    /// Whether nothing was ever written to the block at a byte.
+    pub(super) fn is_hole(&self, at: usize) -> bool {
+        let block = at / BLOCK_BYTES * BLOCK_BYTES..(at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+        let touches = |cached: &Cached| cached.offset < block.end && block.start < cached.end();
+        !self.stable.written().contains(at / BLOCK_BYTES) && !self.cache.iter().any(touches)
     }
 
     /// Changes bytes for good, behind everybody's back.

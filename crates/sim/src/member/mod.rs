@@ -1,5 +1,5 @@
 //! A member with a volatile cache: what is not flushed may be lost, torn at 512 bytes, or reordered by a crash; and
-//! one that can be told to be slow, or to lie.
+//! one that can be told to be slow, to answer at once, to know no zero-write, or to lie.
 //!
 //! Errors that a member admits to come from [`stripewise_device::wrap::Fault`], which stacks on this.
 
@@ -8,17 +8,18 @@ mod media;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use image::Image;
+use fixedbitset::FixedBitSet;
+use image::{BLOCK_BYTES, Image};
 use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::smallvec;
 use stripewise_device::{
-    Completion, Device, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, SharedBuf,
-    WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone,
+    SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use crate::{
-    events::{EventKind, EventLog},
+    events::{EventCounts, EventKind, EventLog},
     executor::Executor,
     world::SimSleep,
 };
@@ -31,6 +32,7 @@ pub struct SimMember {
     info: DeviceInfo,
     number: usize,
     events: Arc<EventLog>,
+    counts: Arc<EventCounts>,
     state: Arc<State>,
 }
 
@@ -38,6 +40,26 @@ struct State {
     executor: Arc<Executor>,
     media: Mutex<Media>,
     temper: Mutex<Temper>,
+    /// Blocks that were read since somebody began to watch.
+    reads: Mutex<Option<FixedBitSet>>,
+    manners: Manners,
+}
+
+/// How a member is for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Manners {
+    /// Of eight requests so many are done by the time that they have been asked for.
+    pub at_once: u8,
+    /// It can zero a range without being sent the zeroes.
+    pub knows_zeroes: bool,
+    /// Smallest unit of I/O.
+    pub block_bytes: u32,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Self { at_once: 0, knows_zeroes: true, block_bytes: SECTOR_BYTES as u32 }
+    }
 }
 
 /// How a member behaves just now.
@@ -99,16 +121,28 @@ impl Deref for Bytes<'_> {
     }
 }
 
+impl Bytes<'_> {
+    /// Blocks of 4 KiB that need not be zeroes.
+    pub fn written(&self) -> &FixedBitSet {
+        match &self.0 {
+            Held::Locked(media) => media.written(),
+            Held::Copied(bytes) => bytes.written(),
+        }
+    }
+}
+
 impl SimMember {
     pub(crate) fn new(
         info: DeviceInfo,
+        manners: Manners,
         number: usize,
         executor: Arc<Executor>,
-        events: Arc<EventLog>,
+        (events, counts): (Arc<EventLog>, Arc<EventCounts>),
     ) -> Self {
         let media = Mutex::new(Media::new(info.size_bytes as usize));
         let temper = Mutex::new(Temper::CALM);
-        Self { info, number, events, state: Arc::new(State { executor, media, temper }) }
+        let state = State { executor, media, temper, reads: Mutex::new(None), manners };
+        Self { info, number, events, counts, state: Arc::new(state) }
     }
 
     pub(crate) fn lose_power(&self) {
@@ -157,6 +191,17 @@ impl SimMember {
         self.state.temper.lock().fails
     }
 
+    /// From now on it is noted which blocks are read.
+    pub fn watch_reads(&self) {
+        let blocks = self.info.size_bytes as usize / BLOCK_BYTES + 1;
+        *self.state.reads.lock() = Some(FixedBitSet::with_capacity(blocks));
+    }
+
+    /// The blocks of 4 KiB of which something was read since [`SimMember::watch_reads`], which ends here.
+    pub fn watched_reads(&self) -> FixedBitSet {
+        self.state.reads.lock().take().unwrap_or_default()
+    }
+
     /// Forgets what was asked of it.
     pub fn calm_down(&self) {
         *self.state.temper.lock() = Temper::CALM;
@@ -164,8 +209,8 @@ impl SimMember {
 
     fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
         let inside = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= self.info.size_bytes);
-        let sector = SECTOR_BYTES as u64;
-        let aligned = offset_bytes.is_multiple_of(sector) && len_bytes.is_multiple_of(sector);
+        let block = u64::from(self.state.manners.block_bytes);
+        let aligned = offset_bytes.is_multiple_of(block) && len_bytes.is_multiple_of(block);
         match (inside, aligned) {
             (false, _) => Err(IoError::new(IoErrorKind::Truncated)),
             (_, false) => Err(IoError::new(IoErrorKind::Refused)),
@@ -178,6 +223,7 @@ impl SimMember {
         let what = (kind as u64) << 32 | self.number as u64;
         self.state.executor.note([what, offset_bytes, len_bytes, content]);
         self.events.note(self.state.executor.now(), self.number, kind, offset_bytes, len_bytes);
+        self.counts.count(kind, offset_bytes);
     }
 
     fn write_content(&self, offset_bytes: u64, mut content: WriteBufs, fua: bool) -> Completion {
@@ -187,29 +233,36 @@ impl SimMember {
         let latency = self.state.latency();
         let lie = self.state.temper.lock().take_lie(offset_bytes);
         let target = match lie {
-            Some(Lie::Lost) => {
-                return IoFuture::boxed(async move {
-                    latency.await;
-                    Ok(())
-                });
-            }
+            Some(Lie::Lost) => return later(latency, || Ok(())),
             Some(Lie::Misdirected(elsewhere)) => elsewhere,
             None => offset_bytes,
         };
         let fails = std::mem::take(&mut self.state.temper.lock().fails);
         if fails {
+            self.counts.count_failure();
             let sectors = bufs_len(&content) / SECTOR_BYTES;
             let arrived = self.state.executor.with_rng(|rng| rng.usize(..=sectors)) * SECTOR_BYTES;
             content = first_bytes(&content, arrived);
         }
         let ticket = self.state.media.lock().begin_write(target as usize, content);
         let in_flight = InFlight { state: self.state.clone(), ticket, fua };
-        IoFuture::boxed(async move {
-            latency.await;
+        later(latency, move || {
             in_flight.complete();
             if fails { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(()) }
         })
     }
+}
+
+/// What comes of a request when its time is over, or, without one, at once.
+fn later<T: Send + 'static>(
+    latency: Option<SimSleep>,
+    outcome: impl FnOnce() -> T + Send + 'static,
+) -> IoFuture<T> {
+    let Some(latency) = latency else { return IoFuture::ready(outcome()) };
+    IoFuture::boxed(async move {
+        latency.await;
+        outcome()
+    })
 }
 
 /// A sum, and a sum of the sums, which tells places apart, of a sample: each buffer's first sector, where metadata has its
@@ -240,8 +293,16 @@ fn first_bytes(content: &WriteBufs, mut left: usize) -> WriteBufs {
 }
 
 impl State {
-    /// How long an I/O takes.
-    fn latency(&self) -> SimSleep {
+    /// How long an I/O takes. None: it is done at once.
+    fn latency(&self) -> Option<SimSleep> {
+        let at_once = self.manners.at_once;
+        if at_once > 0 && self.executor.with_rng(|rng| rng.u8(..8)) < at_once {
+            return None;
+        }
+        Some(self.delay())
+    }
+
+    fn delay(&self) -> SimSleep {
         let slowness = u64::from(self.temper.lock().slowness);
         let nanos = self.executor.with_rng(|rng| rng.u64(1000..LATENCY_MAX_NS)) * slowness;
         SimSleep::new(self.executor.clone(), Duration::from_nanos(nanos))
@@ -272,7 +333,7 @@ impl Drop for InFlight {
             return;
         }
         let orphan = Self { state: self.state.clone(), ..*self };
-        let latency = self.state.latency();
+        let latency = self.state.delay();
         self.state.executor.spawn(Box::pin(async move {
             latency.await;
             orphan.complete();
@@ -291,9 +352,12 @@ impl Device for SimMember {
         if let Err(error) = self.check(offset_bytes, len) {
             return IoFuture::ready(ReadDone { result: Err(error), bufs: into });
         }
+        if let Some(reads) = &mut *self.state.reads.lock() {
+            let (start, end) = (offset_bytes as usize, (offset_bytes + len) as usize);
+            reads.insert_range(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES));
+        }
         let (state, latency) = (self.state.clone(), self.state.latency());
-        IoFuture::boxed(async move {
-            latency.await;
+        later(latency, move || {
             let mut at = offset_bytes as usize;
             let media = state.media.lock();
             for buf in &mut into {
@@ -315,15 +379,33 @@ impl Device for SimMember {
         self.note(EventKind::Flush, 0, 0, 0);
         let point = self.state.media.lock().begin_flush();
         let (state, latency) = (self.state.clone(), self.state.latency());
-        IoFuture::boxed(async move {
-            latency.await;
+        later(latency, move || {
             state.complete_flush(point);
             Ok(())
         })
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
+        if !self.state.manners.knows_zeroes {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
+        }
         self.note(EventKind::Zero, offset_bytes, len_bytes, 0);
         self.write_content(offset_bytes, smallvec![IoBuf::zeroed(len_bytes as usize).freeze()], false)
+    }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        let media = self.state.media.lock();
+        let mut extents: Vec<Extent> = Vec::new();
+        let (mut at, end) = (offset_bytes, offset_bytes + len_bytes);
+        while at < end {
+            let next = ((at / BLOCK_BYTES as u64 + 1) * BLOCK_BYTES as u64).min(end);
+            let (is_hole, len_bytes) = (media.is_hole(at as usize), next - at);
+            match extents.last_mut() {
+                Some(last) if last.is_hole == is_hole => last.len_bytes += len_bytes,
+                _ => extents.push(Extent { len_bytes, is_hole }),
+            }
+            at = next;
+        }
+        IoFuture::ready(Ok(extents))
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use stripewise_device::{
-    IoErrorKind,
+    Device, IoErrorKind,
     wrap::{FaultRule, Operation},
 };
 use stripewise_engine::{
@@ -137,25 +137,34 @@ impl Story {
         }
     }
 
-    fn any_unit(&mut self) -> usize {
+    pub(super) fn any_unit(&mut self) -> usize {
         self.rng.usize(..self.units.len())
     }
 
     /// A unit that the array may lose now.
     pub(super) fn victim(&mut self) -> Option<usize> {
         let unit = self.any_unit();
-        let losses = self.lost.len() + self.losses_before;
-        let tolerable = losses < self.shape.tolerance() || self.lost.contains(&unit);
+        self.take_victim(unit)
+    }
+
+    /// The unit, if the array may lose it now.
+    fn take_victim(&mut self, unit: usize) -> Option<usize> {
+        let tolerable = self.losses_beside(unit) < self.shape.tolerance() || self.lost.contains(&unit);
         tolerable.then(|| {
             self.lost.insert(unit);
             // Before a resync has passed, what the hole had on the lost member is not promised; of mirrors, which of
             // them is read.
             let role = self.with_image(|image, _| image.standing(unit)).flatten().map(|(role, _)| role);
-            self.forgive_hole(|lost| {
+            self.forgive_hole(|lost, _| {
                 Some(lost) == role || role.is_some() && self.shape.level == Level::Raid1
             });
             unit
         })
+    }
+
+    /// Members that count as lost.
+    pub(super) fn losses(&self) -> usize {
+        self.lost.len() + self.losses_before
     }
 
     fn command(
@@ -192,9 +201,7 @@ impl Story {
             return;
         };
         self.losses_before += usize::from(self.lost.remove(&unit));
-        self.units[unit].faults.clear();
-        self.units[unit].sim.calm_down();
-        self.units[unit].has_superblock = false;
+        self.units[unit].renew(&self.shape);
         let (array, device) = (self.array().clone(), self.units[unit].device.clone());
         let name = self.units[unit].name().to_owned();
         self.command(format!("add {name}"), async move {
@@ -204,11 +211,53 @@ impl Story {
         });
     }
 
+    /// As a rule a member that serves, with a device that waits or is new; then the old one may fail before it has left.
     fn replace(&mut self) {
-        let (old, new) = (self.any_unit(), self.any_unit());
         let array = self.array().clone();
-        let (old, new) = (self.units[old].name().to_owned(), self.units[new].name().to_owned());
-        self.command(format!("replace {old} with {new}"), async move { array.replace(&old, &new).await });
+        let (old, new) = (self.any_serving_unit(), self.any_unit());
+        let use_new = self.rng.u8(..4) != 0 && self.units.len() < self.shape.members + 5;
+        let old_name = self.units[old].name().to_owned();
+        if !use_new {
+            let new = self.units[new].name().to_owned();
+            self.command(format!("replace {old_name} with {new}"), async move {
+                array.replace(&old_name, &new).await
+            });
+            return;
+        }
+        self.new_unit();
+        let device = self.units[self.units.len() - 1].device.clone();
+        let new = device.info().name.clone();
+        self.command(format!("replace {old_name} with {new}, which is added"), async move {
+            array.add(device).await?;
+            array.replace(&old_name, &new).await
+        });
+        if self.rng.u8(..4) == 0
+            && self.wait_for_filling(|job| job.done_stripes > 0)
+            && let Some(unit) = self.take_victim(old)
+        {
+            self.break_down(unit);
+        }
+    }
+
+    /// A member fails its next write, or vanishes.
+    fn break_down(&mut self, unit: usize) {
+        if self.rng.bool() {
+            self.units[unit].faults.set_gone(true);
+            self.say(|story| format!("{} vanishes", story.units[unit].name()));
+        } else {
+            self.units[unit].sim.fail_once();
+            self.say(|story| format!("{} fails its next write", story.units[unit].name()));
+        }
+    }
+
+    /// A member in sync, three times in four.
+    fn any_serving_unit(&mut self) -> usize {
+        let serving = self.with_image(|image, _| image.in_sync()).unwrap_or_default();
+        let serving: Vec<usize> = serving.into_iter().flatten().collect();
+        if serving.is_empty() || self.rng.u8(..4) == 0 {
+            return self.any_unit();
+        }
+        serving[self.rng.usize(..serving.len())]
     }
 
     fn start_scrub(&mut self) {

@@ -1,15 +1,17 @@
 //! Calm times: jobs come to an end, and everything must be well.
 
-use std::time::Duration;
-
-use stripewise_device::{IoBuf, WriteFlags};
-use stripewise_engine::{ArrayReport, MemberState, SpeedLimits};
+use stripewise_device::{Device, IoBuf, WriteFlags};
+use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
 
 use super::{Story, Unit};
 use crate::{
     Lie,
     check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
+
+/// How often it is looked whether a resync is over, and steps between two looks.
+const RESYNC_LOOKS: u64 = 100;
+const RESYNC_STEPS: u64 = 100;
 
 impl Story {
     /// Lets all jobs end, brings the array back to full redundancy if it can be, and checks everything.
@@ -39,6 +41,7 @@ impl Story {
         }
         self.hole.clear();
         if report.degraded() == 0 {
+            self.check_complete()?;
             let units = &self.units;
             self.lost.retain(|unit| !units[*unit].is_sound());
             self.losses_before = 0;
@@ -55,7 +58,115 @@ impl Story {
         });
         self.check_content()?;
         self.check_redundancy()?;
-        if report.degraded() == 0 && self.lost.is_empty() { self.scrub() } else { Ok(()) }
+        let is_whole = report.degraded() == 0 && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
+        if !is_whole || self.shape.tolerance() == 0 {
+            return Ok(());
+        }
+        match self.rng.u8(..10) {
+            0 => self.replace_calmly(),
+            1 => self.check_copies(),
+            2 => self.interrupt_scrub(),
+            _ => self.scrub(),
+        }
+    }
+
+    /// The superblocks give every role a member in sync, as the engine does.
+    fn check_complete(&mut self) -> Result<(), Violation> {
+        let is_complete = self.with_image(|image, _| image.in_sync().iter().all(Option::is_some));
+        if is_complete == Some(true) {
+            return Ok(());
+        }
+        Err(Checker::Metadata
+            .violation("nobody is missing, and the superblocks leave a role without a member"))
+    }
+
+    /// Once house was kept, the bitmap has its copies.
+    fn check_copies(&mut self) -> Result<(), Violation> {
+        self.world.run_for(self.shape.tuning.housekeeping_interval * 5 / 2);
+        self.with_image(|image, _| image.check_copies()).unwrap_or(Ok(()))
+    }
+
+    /// Commands that must succeed: a device is added and replaces a member, which is let go of.
+    fn replace_calmly(&mut self) -> Result<(), Violation> {
+        if self.units.len() >= self.shape.members + 6 {
+            return Ok(());
+        }
+        let serving = self.units_by_role();
+        let old = serving[self.rng.usize(..serving.len())];
+        self.new_unit();
+        let device = self.units[self.units.len() - 1].device.clone();
+        let (old, new) = (self.units[old].name().to_owned(), device.info().name.clone());
+        self.say(|_| format!("{old} is replaced with {new}"));
+        let (array, from, to) = (self.array().clone(), old.clone(), new.clone());
+        let replaced = async move {
+            array.add(device).await?;
+            array.replace(&from, &to).await?;
+            array.wait_for_jobs().await;
+            array.remove(&from).await?;
+            Ok::<_, ArrayError>(array.report().await)
+        };
+        let report = self.finish(replaced, "replacing a member")?;
+        let report =
+            report.map_err(|error| Checker::Service.violation(format!("replacing {old}: {error}")))?;
+        let state = report.members.iter().find(|member| member.name == new).map(|member| member.state);
+        if state == Some(MemberState::InSync) && report.degraded() == 0 {
+            return self.check_redundancy();
+        }
+        Err(Checker::Service.violation(format!("{new} was to replace {old}, and is {state:?}")))
+    }
+
+    /// A check that the array's end cuts short goes on at the next opening, and looks at every stripe.
+    fn interrupt_scrub(&mut self) -> Result<(), Violation> {
+        let units = self.units_by_role();
+        units.iter().for_each(|unit| self.units[*unit].sim.watch_reads());
+        if let Err(error) = self.array().start_scrub(false) {
+            return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
+        }
+        let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
+        let steps = super::STEPS_MAX;
+        self.world.run_steps_until(steps, || {
+            array.job().is_some_and(|job| job.done_stripes >= stripes) || array.last_scrub().is_some()
+        });
+        drop(array);
+        self.stop()?;
+        self.open_plainly()?;
+        self.wait_for_jobs()?;
+        let layout = self.layout();
+        let seen: Vec<_> = units.iter().map(|unit| self.units[*unit].sim.watched_reads()).collect();
+        let role = |stripe: usize| if layout.level == 1 { 0 } else { layout.parity_role(stripe) };
+        let is_seen = |row: &usize| {
+            let role = role(layout.stripe_of_row(*row));
+            let first = self.units[units[role]].data_offset_bytes as usize / ROW_BYTES;
+            seen[role].contains(first + row)
+        };
+        match (0..layout.rows()).find(|row| !is_seen(row)) {
+            None => Ok(()),
+            Some(row) => {
+                let what = format!("a check that was cut short and gone on with did not look at row {row}");
+                Err(Checker::Scrub.violation(what))
+            }
+        }
+    }
+
+    /// Lets the resync pass, and no more: from then on nothing is forgiven on account of it.
+    pub(super) fn pass_resync(&mut self) -> Result<(), Violation> {
+        let array = self.array().clone();
+        let is_over = || array.stripes(0..array.geometry().stripes()).iter().all(|stripe| stripe.synced);
+        for _ in 0..RESYNC_LOOKS {
+            if is_over() {
+                break;
+            }
+            self.world.run_steps(RESYNC_STEPS);
+        }
+        if !is_over() {
+            return Ok(());
+        }
+        self.say(|_| "no resync is due any more".to_owned());
+        let flusher = array.clone();
+        let flushed = self.finish(async move { flusher.flush().await }, "a flush")?;
+        flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+        self.hole.clear();
+        self.check_content()
     }
 
     fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {
@@ -79,11 +190,13 @@ impl Story {
 
     /// Every sector holds what it may.
     fn check_content(&mut self) -> Result<(), Violation> {
-        let ticket = self.desk.sectors.lock().begin_read();
-        let content = self.read_all()?;
-        let mut sectors = self.desk.sectors.lock();
-        sectors.end_read(ticket, 0, &content)?;
-        sectors.settle(&content);
+        for window in self.desk.windows.clone() {
+            let ticket = self.desk.sectors.lock().begin_read();
+            let content = self.read_window(&window)?;
+            let mut sectors = self.desk.sectors.lock();
+            sectors.end_read(ticket, window.start, &content)?;
+            sectors.settle(window.start, &content);
+        }
         Ok(())
     }
 
@@ -125,7 +238,7 @@ impl Story {
     }
 
     /// The members in sync, as units, by role.
-    fn units_by_role(&mut self) -> Vec<usize> {
+    pub(super) fn units_by_role(&mut self) -> Vec<usize> {
         self.with_image(|image, _| image.in_sync().into_iter().flatten().collect()).unwrap_or_default()
     }
 
@@ -134,7 +247,7 @@ impl Story {
         let units = self.units_by_role();
         let unit = units[self.rng.usize(..units.len())];
         let offset = self.rng.u64(..self.shape.data_bytes);
-        let at = self.shape.data_offset_bytes() + offset;
+        let at = self.units[unit].data_offset_bytes + offset;
         self.say(|story| format!("a bit flips on {} at {offset} of its data", story.units[unit].name()));
         let sim = self.units[unit].sim.clone();
         let right = sim.bytes()[at as usize];
@@ -148,11 +261,13 @@ impl Story {
     fn lie_and_repair(&mut self) -> Result<(), Violation> {
         let layout = self.layout();
         let units = self.units_by_role();
-        let first = self.rng.usize(..self.desk.sectors.lock().count() - 8) / 8 * 8;
+        let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
+        let first =
+            self.rng.usize(window.start..window.end - 8).next_multiple_of(8).min((window.end - 8) / 8 * 8);
         let unit = units[layout.place(first * SECTOR_BYTES).role];
         // Twice: the first makes superblocks and bitmap say what they must, so that the lie hits data.
         self.write_block(first)?;
-        let data_offset = self.shape.data_offset_bytes();
+        let data_offset = self.units[unit].data_offset_bytes;
         let elsewhere = self.rng.u64(..self.shape.data_bytes / ROW_BYTES as u64) * ROW_BYTES as u64;
         let lie = if self.rng.bool() { Lie::Lost } else { Lie::Misdirected(data_offset + elsewhere) };
         self.say(|story| format!("{} lies: {lie:?}, at sector {first}", story.units[unit].name()));
@@ -166,7 +281,8 @@ impl Story {
         let mut sectors = self.desk.sectors.lock();
         let in_wrong_row =
             |sector: &usize| wrong.contains(&(layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES));
-        let forgiven: Vec<usize> = (0..sectors.count()).filter(in_wrong_row).collect();
+        let used = self.desk.windows.iter().cloned().flatten();
+        let forgiven: Vec<usize> = used.filter(in_wrong_row).collect();
         sectors.forgive(forgiven);
         Ok(())
     }
@@ -187,19 +303,14 @@ impl Story {
     }
 
     fn disagreeing_rows(&mut self) -> Vec<usize> {
-        let (layout, offset) = (self.layout(), self.shape.data_offset_bytes() as usize);
-        let by_role = self.units_by_role();
-        let sims: Vec<_> = by_role.iter().map(|unit| self.units[*unit].sim.clone()).collect();
-        let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
-        let data: Vec<Option<&[u8]>> = guards.iter().map(|guard| Some(&guard[offset..])).collect();
-        layout.disagreeing_rows(&data)
+        self.with_image(|image, _| image.wrong_rows()).unwrap_or_default()
     }
 
     /// Whether so long a rest lets the array become clean: for its regions to be looked at twice.
     pub(super) fn rest(&mut self) {
-        let seconds = self.rng.u64(1..=3);
-        self.say(|_| format!("{seconds} s pass"));
-        self.world.run_for(Duration::from_secs(seconds));
+        let time = self.shape.tuning.housekeeping_interval * self.rng.u32(1..=3);
+        self.say(|_| format!("{time:?} pass"));
+        self.world.run_for(time);
     }
 
     /// Units that some action may pick: not in the array, or failed in it.

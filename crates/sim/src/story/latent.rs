@@ -1,50 +1,104 @@
 //! Latent errors: sectors that cannot be read, once or until they are written, of a member's data or of its metadata.
-
-use std::ops::Range;
+//!
+//! A member whose metadata cannot be read counts as lost. Bad blocks of data are losses of their rows: several members may
+//! have some, as long as no row has more than the level tolerates.
 
 use stripewise_device::{
     IoErrorKind,
     wrap::{FaultRule, Operation},
 };
+use stripewise_engine::geometry::Level;
 
-use super::{Story, Unit};
+use super::Story;
 use crate::check::{
     SECTOR_BYTES,
     image::{SUPERBLOCK_BYTES, header_copies, page_slots},
+    layout::ROW_BYTES,
 };
 
 /// One latent error in so many is of metadata.
 const METADATA_ONE_IN: u32 = 4;
 
-impl Unit {
-    /// Whether an opening can tell that it is a member: it has a superblock that can be read, and a copy of the header.
-    pub(super) fn can_be_examined(&self) -> bool {
-        let can_be_read = |range: Range<u64>| !self.faults.may_fail(Operation::Read, range);
-        can_be_read(SUPERBLOCK_BYTES) && header_copies(self.data_offset_bytes).into_iter().any(can_be_read)
-    }
-
-    /// Whether an opening must keep it if it is current: nothing bad is to be expected of it but metadata that cannot be
-    /// read and has another copy.
-    pub(super) fn stays(&self) -> bool {
-        !self.faults.is_gone()
-            && !self.sim.will_fail()
-            && !self.faults.may_fail(Operation::Write, 0..u64::MAX)
-            && !self.is_doubtful()
-            && self.can_be_examined()
-    }
-}
-
 impl Story {
     /// A sector of a member cannot be read, once or until it is written.
     pub(super) fn latent_error(&mut self) {
-        // Not in the hole: a bad block there is beyond what is promised.
+        if self.side_rng.u32(..METADATA_ONE_IN) == 0 {
+            self.bad_metadata();
+        } else {
+            // Of several members, as a rule: they are to add up where they may not.
+            for _ in 0..self.side_rng.usize(1..=2) {
+                self.bad_data();
+            }
+        }
+    }
+
+    fn bad_data(&mut self) {
+        let unit = self.any_unit();
+        let sector = match self.side_rng.bool() {
+            true => self.used_sector(),
+            false => self.rng.u64(..self.shape.data_bytes / SECTOR_BYTES as u64),
+        };
+        let row = sector as usize * SECTOR_BYTES / ROW_BYTES;
+        let in_row = self.units_bad_in(|bad| bad == row, unit);
+        if self.lost.contains(&unit) || self.losses() + in_row >= self.shape.tolerance() {
+            return;
+        }
+        if self.hole.contains(&row) {
+            if self.shape.level != Level::Raid1 {
+                // A bad block where parity may be wrong is beyond what is promised.
+                return;
+            }
+            // Of mirrors that may differ, another one is read here from now on, and only here.
+            self.forgive_hole(|_, hole| hole == row);
+        }
+        let start = self.units[unit].data_offset_bytes + sector * SECTOR_BYTES as u64;
+        self.units[unit].bad_sectors.push(start);
+        self.cannot_read(unit, start);
+    }
+
+    /// A sector of each member's data, there where clients work.
+    fn used_sector(&mut self) -> u64 {
+        let window = &self.desk.windows[self.side_rng.usize(..self.desk.windows.len())];
+        let byte = self.side_rng.usize(window.clone()) * SECTOR_BYTES;
+        (self.layout().place(byte).offset_bytes / SECTOR_BYTES) as u64
+    }
+
+    /// How many members beside one, of those that are not lost, have bad blocks in such a row: of the worst.
+    fn units_bad_in(&self, is_meant: impl Fn(usize) -> bool, beside: usize) -> usize {
+        let mut counts = std::collections::BTreeMap::<usize, usize>::new();
+        for (index, unit) in self.units.iter().enumerate() {
+            if index == beside || self.lost.contains(&index) {
+                continue;
+            }
+            let rows: std::collections::BTreeSet<usize> =
+                unit.bad_rows().filter(|row| is_meant(*row)).collect();
+            rows.into_iter().for_each(|row| *counts.entry(row).or_default() += 1);
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+
+    /// Members beside one that count as lost somewhere.
+    pub(super) fn losses_beside(&self, unit: usize) -> usize {
+        self.losses() + self.units_bad_in(|_| true, unit)
+    }
+
+    fn bad_metadata(&mut self) {
+        // Not with a hole: the member may be left out for it.
         if !self.hole.is_empty() {
             return;
         }
         let Some(unit) = self.victim() else { return };
-        let data_sector = self.rng.u64(..self.shape.data_bytes / SECTOR_BYTES as u64);
-        let data_start = self.shape.data_offset_bytes() + data_sector * SECTOR_BYTES as u64;
-        let start = self.metadata_sector(unit).unwrap_or(data_start);
+        let Some(pages) = page_slots(&self.units[unit].sim.bytes()) else { return };
+        let mut blocks = vec![SUPERBLOCK_BYTES];
+        blocks.extend(header_copies(self.units[unit].data_offset_bytes));
+        blocks.extend(pages);
+        let block = &blocks[self.side_rng.usize(..blocks.len())];
+        let sectors = (block.end - block.start) / SECTOR_BYTES as u64;
+        let start = block.start + self.side_rng.u64(..sectors) * SECTOR_BYTES as u64;
+        self.cannot_read(unit, start);
+    }
+
+    fn cannot_read(&mut self, unit: usize, start: u64) {
         let times = if self.side_rng.bool() { 1 } else { u32::MAX };
         self.units[unit].faults.add(FaultRule {
             operation: Operation::Read,
@@ -57,19 +111,5 @@ impl Story {
             let until = if times == 1 { "once" } else { "until it is written" };
             format!("{} cannot read the sector at byte {start}, {until}", story.units[unit].name())
         });
-    }
-
-    /// Where the error lies if it is one of metadata.
-    fn metadata_sector(&mut self, unit: usize) -> Option<u64> {
-        if self.side_rng.u32(..METADATA_ONE_IN) != 0 {
-            return None;
-        }
-        let pages = page_slots(&self.units[unit].sim.bytes())?;
-        let mut blocks = vec![SUPERBLOCK_BYTES];
-        blocks.extend(header_copies(self.shape.data_offset_bytes()));
-        blocks.extend(pages);
-        let block = &blocks[self.side_rng.usize(..blocks.len())];
-        let sectors = (block.end - block.start) / SECTOR_BYTES as u64;
-        Some(block.start + self.side_rng.u64(..sectors) * SECTOR_BYTES as u64)
     }
 }

@@ -6,32 +6,36 @@
 //! `Story::forgive_hole`.
 
 mod action;
+mod aim;
 mod calm;
+mod endings;
+mod foreign;
 mod latent;
 mod opening;
 mod shape;
+mod unit;
 
 use std::{
     collections::BTreeSet,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 pub use action::Action;
 use fastrand::Rng;
 use parking_lot::Mutex;
 pub use shape::Shape;
-use stripewise_device::{
-    Device, MediaKind,
-    wrap::{Fault, Faults, Operation},
-};
+use stripewise_device::MediaKind;
 #[cfg(feature = "mutants")]
 use stripewise_engine::mutants::{self, Mutant};
 use stripewise_engine::{Array, geometry::Level};
 
+use unit::{Doubt, Hardware, Unit};
+
 use crate::{
-    Event, SimMember, World,
+    Event, World,
     check::{Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES},
     client::{Client, Desk},
 };
@@ -125,34 +129,6 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }
 
-/// A device of the story: a member, a spare, or one that was or will be.
-struct Unit {
-    sim: Arc<SimMember>,
-    device: Arc<Fault<Arc<SimMember>>>,
-    faults: Arc<Faults>,
-    /// Where its data begins.
-    data_offset_bytes: u64,
-    /// A valid superblock was on it, and nobody has been about to write another one since.
-    has_superblock: bool,
-}
-
-impl Unit {
-    fn name(&self) -> &str {
-        &self.sim.info().name
-    }
-
-    /// Whether nothing bad is to be expected of it.
-    fn is_sound(&self) -> bool {
-        self.faults.is_quiet() && !self.sim.will_fail()
-    }
-
-    /// Whether what it has may be lost some time after an opening: data that cannot be read, a flush that fails.
-    fn is_doubtful(&self) -> bool {
-        self.faults.may_fail(Operation::Read, self.data_offset_bytes..u64::MAX)
-            || self.faults.may_fail(Operation::Flush, 0..u64::MAX)
-    }
-}
-
 struct Story {
     plan: Plan,
     shape: Shape,
@@ -162,6 +138,9 @@ struct Story {
     lock_rng: Rng,
     /// For what is drawn beside the story, which goes on as it would without.
     side_rng: Rng,
+    /// For what devices are like.
+    hardware_rng: Rng,
+    hardware: Hardware,
     units: Vec<Unit>,
     array: Option<Array>,
     desk: Arc<Desk>,
@@ -173,6 +152,8 @@ struct Story {
     was_whole: bool,
     /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
     hole: BTreeSet<usize>,
+    /// Another program wrote the members last: nothing is to be believed of the bitmap.
+    is_foreign: bool,
     /// The array was open at least once: its members have all that they must have.
     was_open: bool,
     outcome: Outcome,
@@ -188,9 +169,11 @@ impl Story {
         if plan.narrate {
             world.keep_events();
         }
-        let columns = if shape.level == Level::Raid1 { 1 } else { shape.members - shape.tolerance() };
-        let desk = Desk::new(shape.data_bytes * columns as u64);
-        let (lock_rng, side_rng) = (Rng::with_seed(!plan.seed), side_rng(plan.seed, u32::MAX));
+        let (lock_rng, mut side_rng) = (Rng::with_seed(!plan.seed), side_rng(plan.seed, u32::MAX));
+        let capacity = shape.data_bytes * shape.data_columns() as u64;
+        let desk = Desk::of_windows(capacity, windows(&mut side_rng, &shape, capacity));
+        let mut hardware_rng = Rng::with_seed(plan.seed.rotate_left(13) ^ 0x4857);
+        let hardware = Hardware::draw(&mut hardware_rng, &shape);
         let mut story = Self {
             plan,
             shape,
@@ -198,6 +181,8 @@ impl Story {
             rng,
             lock_rng,
             side_rng,
+            hardware_rng,
+            hardware,
             units: Vec::new(),
             array: None,
             desk,
@@ -205,6 +190,7 @@ impl Story {
             losses_before: 0,
             was_whole: false,
             hole: BTreeSet::new(),
+            is_foreign: false,
             was_open: false,
             outcome: Outcome::default(),
         };
@@ -212,24 +198,16 @@ impl Story {
         story
     }
 
-    fn new_unit(&mut self) {
-        let sim = self.world.add_member(format!("m{}", self.units.len()), self.shape.member_bytes());
-        let (device, faults) = Fault::new(sim.clone());
-        let data_offset_bytes = self.shape.data_offset_bytes();
-        let device = Arc::new(device);
-        self.units.push(Unit { sim, device, faults, data_offset_bytes, has_superblock: false });
-    }
-
     /// What a reader of the story wants to know next: where the wrong sector lies, and what the superblocks say.
     fn explain(&mut self, mut violation: Violation) -> Violation {
         let layout = self.layout();
         let place = violation.sector.map(|sector| layout.place(sector * SECTOR_BYTES));
-        let data_offset = self.shape.data_offset_bytes() as usize;
         let lines = self.with_image(|image, units| {
             if let Some(place) = place {
                 let unit = image.in_sync()[place.role].map_or("nobody in sync", |unit| units[unit].name());
-                let at = data_offset + place.offset_bytes;
-                violation.what += &format!("; it lies on role {}, {unit}, at byte {at}", place.role);
+                let at = place.offset_bytes;
+                violation.what +=
+                    &format!("; it lies on role {}, {unit}, at byte {at} of its data", place.role);
             }
             let superblocks = units.iter().enumerate().filter_map(|(index, unit)| {
                 let superblock = image.superblock(index)?;
@@ -251,6 +229,7 @@ impl Story {
     fn run(&mut self) -> Result<(), Violation> {
         self.say(|story| format!("seed {}: {:?}", story.plan.seed, story.shape));
         self.create()?;
+        self.shift_offsets()?;
         for life in 0..self.plan.lives {
             if self.plan.until.is_some_and(|until| Instant::now() >= until) {
                 break;
@@ -261,7 +240,7 @@ impl Story {
             self.side_rng = side_rng(self.plan.seed, life);
             self.live(life)?;
         }
-        Ok(())
+        if self.plan.until.is_none_or(|until| Instant::now() < until) { self.end() } else { Ok(()) }
     }
 
     fn live(&mut self, life: u32) -> Result<(), Violation> {
@@ -269,13 +248,22 @@ impl Story {
         if self.array.is_none() {
             self.open()?;
         }
-        if self.rng.u8(..5) < 2 {
-            self.settle()?;
+        match self.rng.u8(..10) {
+            ..4 => self.settle()?,
+            4..6 => self.pass_resync()?,
+            _ => {}
         }
         if life >= self.plan.quiet_lives {
             self.busy_time()?;
         }
-        if self.rng.u8(..8) == 0 { self.stop() } else { self.lose_power() }
+        if self.rng.u8(..8) != 0 {
+            return self.lose_power();
+        }
+        self.stop()?;
+        if self.rng.u8(..3) == 0 {
+            self.write_as_another();
+        }
+        Ok(())
     }
 
     /// Power fails, at a moment of a history.
@@ -287,9 +275,9 @@ impl Story {
     /// Clients work while an operator and bad luck do their part.
     fn busy_time(&mut self) -> Result<(), Violation> {
         if self.rng.u8(..4) == 0 {
-            // The array keeps house every second: clients are to be at work just then.
-            let millis = self.rng.u64(980..1000);
-            self.world.run_for(Duration::from_millis(millis));
+            // The array keeps house once in a while: clients are to be at work just then.
+            let share = self.rng.u32(980..1000);
+            self.world.run_for(self.shape.tuning.housekeeping_interval * share / 1000);
         }
         self.start_clients();
         for _ in 0..self.rng.usize(1..=4) {
@@ -299,14 +287,14 @@ impl Story {
             self.act();
             self.desk.check()?;
         }
-        let steps = self.rng.u64(..300);
-        self.world.run_steps(steps);
+        self.run_to_the_end();
         self.desk.check()
     }
 
     fn start_clients(&mut self) {
         let clients = self.rng.usize(1..=3).min(self.plan.clients_max);
-        let home = self.rng.usize(..self.desk.sectors.lock().count());
+        let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
+        let home = self.rng.usize(window);
         for _ in 0..clients {
             let client = Client {
                 array: self.array().clone(),
@@ -362,7 +350,7 @@ impl Story {
 
     /// Superblocks are there, and tell the truth.
     fn check_members(&mut self) -> Result<(), Violation> {
-        let was_open = self.was_open;
+        let (was_open, is_foreign) = (self.was_open, self.is_foreign);
         self.with_image(|image, units| {
             for (index, unit) in units.iter_mut().enumerate() {
                 let valid = image.superblock(index).is_some();
@@ -373,10 +361,10 @@ impl Story {
                 }
                 unit.has_superblock = valid;
             }
-            if was_open {
+            if was_open && !is_foreign {
                 image.check_bitmap()?;
             }
-            image.check()?;
+            image.check_with(!is_foreign)?;
             image.check_filled()
         })
         .unwrap_or(Ok(()))
@@ -397,7 +385,7 @@ impl Story {
         let guards: Vec<_> = sims.iter().map(|sim| sim.bytes()).collect();
         let of = |(unit, guard)| if is_there(unit) { guard } else { &[][..] };
         let bytes: Vec<&[u8]> = self.units.iter().zip(guards.iter().map(|guard| &**guard)).map(of).collect();
-        let image = Image::of(&bytes)?;
+        let image = Image::of(&bytes)?.with_written(guards.iter().map(|guard| guard.written()).collect());
         Some(look(&image, &mut self.units))
     }
 
@@ -411,14 +399,19 @@ impl Story {
     }
 
     /// The write hole: what rows of the hole had on some roles is not promised.
-    fn forgive_hole(&self, is_lost: impl Fn(usize) -> bool) {
+    fn forgive_hole(&self, is_lost: impl Fn(usize, usize) -> bool) {
+        if self.hole.is_empty() {
+            return;
+        }
         let layout = self.layout();
         let mut sectors = self.desk.sectors.lock();
         let in_hole = |sector: &usize| {
             let place = layout.place(sector * SECTOR_BYTES);
-            is_lost(place.role) && self.hole.contains(&(place.offset_bytes / ROW_BYTES))
+            let row = place.offset_bytes / ROW_BYTES;
+            self.hole.contains(&row) && is_lost(place.role, row)
         };
-        let forgiven: Vec<usize> = (0..sectors.count()).filter(in_hole).collect();
+        let used = self.desk.windows.iter().cloned().flatten();
+        let forgiven: Vec<usize> = used.filter(in_hole).collect();
         if self.shape.level == Level::Raid1 {
             sectors.forgive_older(forgiven);
         } else {
@@ -441,6 +434,23 @@ impl Story {
             self.outcome.narration.push(line);
         }
     }
+}
+
+/// Parts of a vast array that are used.
+const WINDOWS: usize = 6;
+/// Sectors of such a part.
+const WINDOW_SECTORS: usize = 128;
+
+/// The sectors that clients use: all, or some windows that do not touch, wherever they lie.
+fn windows(rng: &mut Rng, shape: &Shape, capacity_bytes: u64) -> Vec<Range<usize>> {
+    let sectors = capacity_bytes as usize / SECTOR_BYTES;
+    if !shape.is_vast {
+        return vec![Range { start: 0, end: sectors }];
+    }
+    let part = sectors / WINDOWS / 8 * 8;
+    let start = |index: usize, rng: &mut Rng| index * part + rng.usize(..(part - WINDOW_SECTORS) / 8) * 8;
+    let window = |start: usize| start..start + WINDOW_SECTORS;
+    (0..WINDOWS).map(|index| window(start(index, rng))).collect()
 }
 
 /// What is drawn beside the story in one of the array's lives.

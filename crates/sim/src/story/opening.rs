@@ -1,16 +1,16 @@
 //! Creating and assembling, with power failures in the middle.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use stripewise_device::{Device, IoBuf};
 use stripewise_engine::{
-    Array, AssembleError, AssembleOptions, CreateOptions, assemble,
-    geometry::Level,
+    Array, AssembleError, AssembleOptions, CreateOptions, MemberState, assemble,
+    geometry::{Level, MemberIndex},
     locking::{PRESETS, Preset},
 };
 
-use super::{Slot, Story};
-use crate::check::{Checker, Violation};
+use super::{Doubt, Slot, Story, Unit};
+use crate::check::{Checker, SECTOR_BYTES, Violation};
 
 /// Attempts at an opening that power failures may spoil.
 const SPOILED_MAX: u32 = 4;
@@ -20,20 +20,22 @@ const SPOILED_MAX: u32 = 4;
 struct Standings {
     /// Units that are current, or were being filled, or waited.
     belonging: Vec<String>,
-    /// Roles that have a member in sync.
-    in_sync: Vec<bool>,
+    /// The members in sync, by role.
+    in_sync: Vec<Option<String>>,
     /// Those of them whose member must stay.
     staying: Vec<usize>,
     /// The superblocks say that the members agree.
     clean: bool,
-    /// Roles of units of which something may be lost later on; it may be healed before anybody looks again.
-    doubtful: Vec<usize>,
+    /// Roles of units of which something may be lost later on, and what; it may be healed before anybody looks again.
+    doubtful: Vec<(usize, Doubt)>,
+    /// Rows that a resync may be due in. None: the bitmap cannot be read, or is not to be believed.
+    marked: Option<BTreeSet<usize>>,
 }
 
 impl Story {
     /// Makes the array. If power fails meanwhile it may be there or not; then it is made again.
     pub(super) fn create(&mut self) -> Result<(), Violation> {
-        let assume_clean = self.rng.bool();
+        let assume_clean = self.rng.bool() || self.shape.is_vast;
         let preset = &PRESETS[self.side_rng.usize(..PRESETS.len())];
         self.say(|_| format!("made with the locks of {}", preset.name));
         for attempt in 0.. {
@@ -60,8 +62,11 @@ impl Story {
     fn start_creating(&mut self, assume_clean: bool, preset: &'static Preset) -> Slot<Result<Array, String>> {
         let mut options = CreateOptions::new("sim:story", self.shape.level, self.devices(|_| true));
         options.chunk_bytes = self.shape.chunk_bytes;
+        options.tuning = self.shape.tuning;
+        // Level 0 has all that there is.
+        options.member_bytes = (self.shape.level != Level::Raid0).then_some(self.shape.data_bytes);
         options.assume_clean = assume_clean;
-        options.region_bytes = Some(self.shape.region_bytes);
+        options.region_bytes = (self.shape.level != Level::Raid0).then_some(self.shape.region_bytes);
         options.preset = preset;
         // Left to the preset now and then, where that has the same.
         let left = preset.map == self.shape.map && self.side_rng.bool();
@@ -110,12 +115,8 @@ impl Story {
             self.say(|story| format!("{} is absent", story.units[unit].name()));
         }
         loop {
-            let options =
-                AssembleOptions { run: true, force, read_only: false, locking: Some(self.any_locking()) };
-            let (mut devices, env) = (self.devices(|_| true), self.world.env());
-            self.rng.shuffle(&mut devices);
             let before = self.standings();
-            let opening = self.world.start(async move { assemble(env, devices, &options).await });
+            let opening = self.start_opening(force, |_| true);
             if spoiled < SPOILED_MAX && self.rng.u8(..5) == 0 {
                 let steps = self.rng.u64(..150);
                 self.world.run_steps(steps);
@@ -133,10 +134,12 @@ impl Story {
                     self.say(|_| format!("assembled{}", if force { " with force" } else { "" }));
                     self.array = Some(array);
                     self.was_open = true;
-                    return self.take_stock(&before);
+                    self.take_stock(&before)?;
+                    self.is_foreign = false;
+                    return Ok(());
                 }
                 Err(AssembleError::DirtyDegraded) if !force => {
-                    let degraded = before.in_sync.iter().any(|in_sync| !in_sync);
+                    let degraded = before.in_sync.iter().any(Option::is_none);
                     if before.clean || !degraded || self.shape.level == Level::Raid1 {
                         let what = format!("nothing is in danger, and the array is refused: {before:?}");
                         return Err(Checker::Service.violation(what));
@@ -148,6 +151,29 @@ impl Story {
         }
     }
 
+    /// Opens the array, of which nothing is lost, from all devices.
+    pub(super) fn open_plainly(&mut self) -> Result<(), Violation> {
+        let opening = self.start_opening(false, |_| true);
+        match self.wait_for(opening, "assembling")? {
+            Ok(array) => self.array = Some(array),
+            Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
+        }
+        Ok(())
+    }
+
+    /// Starts to open the array from some units.
+    pub(super) fn start_opening(
+        &mut self,
+        force: bool,
+        is_given: impl Fn(usize) -> bool,
+    ) -> Slot<Result<Array, AssembleError>> {
+        let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
+        let options = AssembleOptions { run: true, force, read_only: false, locking, tuning };
+        let (mut devices, env) = (self.devices(is_given), self.world.env());
+        self.rng.shuffle(&mut devices);
+        self.world.start(async move { assemble(env, devices, &options).await })
+    }
+
     /// What the superblocks say of the units.
     fn standings(&mut self) -> Standings {
         let standings = self.with_image_of(
@@ -156,7 +182,11 @@ impl Story {
                 let belonging = (0..units.len()).filter(|index| image.belongs(*index));
                 Standings {
                     belonging: belonging.map(|index| units[index].name().to_owned()).collect(),
-                    in_sync: image.in_sync().iter().map(Option::is_some).collect(),
+                    in_sync: image
+                        .in_sync()
+                        .iter()
+                        .map(|unit| unit.map(|unit| units[unit].name().to_owned()))
+                        .collect(),
                     staying: image
                         .in_sync()
                         .iter()
@@ -167,9 +197,9 @@ impl Story {
                         .collect(),
                     clean: image.freshest().clean,
                     doubtful: (0..units.len())
-                        .filter(|index| units[*index].is_doubtful())
-                        .filter_map(|index| Some(image.standing(index)?.0))
+                        .filter_map(|index| Some((image.standing(index)?.0, units[index].doubt()?)))
                         .collect(),
+                    marked: units.iter().all(Unit::tells_all).then(|| image.rows_due()).flatten(),
                 }
             },
         );
@@ -181,7 +211,7 @@ impl Story {
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
         for member in &report.members {
-            let in_sync = member.state == stripewise_engine::MemberState::InSync;
+            let in_sync = member.state == MemberState::InSync;
             if in_sync && !before.belonging.contains(&member.name) {
                 let what = format!("{} was taken for current; before there were {before:?}", member.name);
                 return Err(Checker::Currency.violation(what));
@@ -192,26 +222,56 @@ impl Story {
                 format!("role {role} had a current member, and has none; before there were {before:?}");
             return Err(Checker::Currency.violation(what));
         }
-        // A role that was vacant may have been filled by now, from what the hole left.
-        let vacant = |role: usize| !report.in_sync[role] || before.in_sync.get(role) != Some(&true);
+        self.check_due(before)?;
+        // A role that another member holds by now was filled from what the hole left.
+        let holds = |role: usize, name: &String| {
+            let mut members = report.members.iter();
+            members.any(|m| {
+                m.name == *name && m.slot == Some(MemberIndex(role)) && m.state == MemberState::InSync
+            })
+        };
+        let kept = |role: usize| before.in_sync[role].as_ref().is_some_and(|name| holds(role, name));
         // A bad block where parity may be wrong is as a lost one there, and so is a member that is dropped before the
         // resync has passed.
-        let lost = |role: usize| vacant(role) || before.doubtful.contains(&role);
-        self.forgive_hole(|role| lost(role) && self.shape.level != Level::Raid1);
-        let content = self.read_all()?;
-        self.desk.sectors.lock().adopt(&content)?;
-        if self.shape.level == Level::Raid1 && !before.doubtful.is_empty() {
-            // Should the mirror that was read be dropped before the resync has passed, another one is.
-            self.forgive_hole(|_| true);
+        let doubted =
+            |role: usize, row: usize| before.doubtful.iter().any(|(r, doubt)| *r == role && doubt.is_of(row));
+        if self.shape.level != Level::Raid1 && !before.in_sync.is_empty() {
+            self.forgive_hole(|role, row| !kept(role) || doubted(role, row));
+        }
+        for window in self.desk.windows.clone() {
+            let content = self.read_window(&window)?;
+            self.desk.sectors.lock().adopt(window.start, &content)?;
+        }
+        if self.shape.level == Level::Raid1 {
+            // Should the mirror that was read be dropped before the resync has passed, or not be able to read again, another
+            // one is.
+            self.forgive_hole(|_, row| before.doubtful.iter().any(|(_, doubt)| doubt.is_of(row)));
         }
         Ok(())
     }
 
-    /// The whole array's content.
-    pub(super) fn read_all(&self) -> Result<Vec<u8>, Violation> {
+    /// A resync is due where the bitmap says so, and nowhere else.
+    fn check_due(&self, before: &Standings) -> Result<(), Violation> {
+        let Some(marked) = before.marked.as_ref().filter(|_| !self.is_foreign) else { return Ok(()) };
+        let (array, layout) = (self.array(), self.layout());
+        let stripes: BTreeSet<u64> = marked.iter().map(|row| layout.stripe_of_row(*row) as u64).collect();
+        let all = array.stripes(0..array.geometry().stripes());
+        match all.iter().find(|stripe| !stripe.synced && !stripes.contains(&stripe.stripe.0)) {
+            None => Ok(()),
+            Some(stripe) => {
+                let what =
+                    format!("a resync is due in stripe {}, which the bitmap does not mark", stripe.stripe.0);
+                Err(Checker::Bitmap.violation(what))
+            }
+        }
+    }
+
+    /// What a window of the array holds.
+    pub(super) fn read_window(&self, window: &Range<usize>) -> Result<Vec<u8>, Violation> {
         let array = self.array().clone();
-        let len = array.geometry().capacity_bytes() as usize;
-        let read = self.finish(async move { array.read(0, IoBuf::with_len(len)).await }, "reading all")?;
+        let (offset, len) = ((window.start * SECTOR_BYTES) as u64, window.len() * SECTOR_BYTES);
+        let read =
+            self.finish(async move { array.read(offset, IoBuf::with_len(len)).await }, "reading all")?;
         match read {
             Ok(content) => Ok(content.to_vec()),
             Err(error) => Err(Checker::Service.violation(format!("reading all: {error}"))),

@@ -23,6 +23,7 @@ use stripewise_device::{
 };
 use stripewise_engine::{
     Array, AssembleOptions, CreateOptions, assemble,
+    geometry::Level,
     locking::{CounterLocks, Locking, PRESETS},
     plan::selection::POLICIES,
 };
@@ -88,6 +89,9 @@ impl<'a> Stress<'a> {
     fn new(round: Round, runtime: &'a Runtime) -> Result<Self, Violation> {
         let mut rng = Rng::with_seed(round.seed ^ 0x57e5);
         let mut shape = Shape::draw(&mut rng, None);
+        while shape.is_vast || shape.level == Level::Raid0 {
+            shape = Shape::draw(&mut rng, None);
+        }
         shape.data_bytes *= 4;
         let env = runtime.env();
         let members: Vec<_> = (0..shape.members).map(|i| new_member(&shape, i, &env)).collect();
@@ -96,6 +100,7 @@ impl<'a> Stress<'a> {
         options.assume_clean = true;
         options.region_bytes = Some(shape.region_bytes);
         options.map = Some(shape.map);
+        options.tuning = shape.tuning;
         options.preset = &PRESETS[rng.usize(..PRESETS.len())];
         options.policy = shape.level.has_parity().then(|| POLICIES[rng.usize(..POLICIES.len())]);
         let created = within(runtime, async move { Array::create(env, options).await }, "creating")?;

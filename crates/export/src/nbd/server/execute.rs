@@ -58,7 +58,7 @@ impl Job {
 /// The protocol's number for a device's trouble.
 fn refusal(error: IoError) -> Refusal {
     let (errno, reason) = match error.kind {
-        IoErrorKind::Medium => (NbdErrno::Io, "the medium failed here"),
+        IoErrorKind::Medium | IoErrorKind::BadBlock => (NbdErrno::Io, "the medium failed here"),
         IoErrorKind::Gone => (NbdErrno::Shutdown, "the device is gone"),
         IoErrorKind::Truncated => (NbdErrno::Io, "the device ends before its size"),
         IoErrorKind::NoSpace => (NbdErrno::NoSpace, "the store under the device is full"),

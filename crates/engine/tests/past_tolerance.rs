@@ -1,0 +1,153 @@
+//! Arrays that lose more members than their level tolerates: what is read from then on is right, or an error.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{
+    MEMBER_BYTES, Shape,
+    faulty::{Bench, bench, write_error},
+};
+use stripewise_device::wrap::Fault;
+use stripewise_engine::{ArrayError, SpeedLimits, geometry::Level};
+
+const RAID1: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
+const RAID4: Shape = Shape { level: Level::Raid4, members: 4, chunk_bytes: 16384 };
+const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
+
+const BLOCK: usize = 4096;
+/// Every rotation of the layouts, and a stripe more.
+const STRIPES_READ: u64 = 6;
+
+/// What the block at this index holds before the array fails.
+fn old(block: usize) -> u8 {
+    (block % 199) as u8 + 1
+}
+
+/// What the failing write brings.
+const NEW: u8 = 0xee;
+
+/// An array with other content in each block, all of it flushed.
+fn filled(seed: u64, shape: Shape) -> Bench {
+    let bench = bench(seed, shape);
+    let blocks = bench.array.geometry().capacity_bytes() as usize / BLOCK;
+    (0..blocks).for_each(|block| bench.write((block * BLOCK) as u64, old(block), BLOCK).unwrap());
+    let array = bench.array.clone();
+    bench.world.run(async move { array.flush().await }).unwrap();
+    bench
+}
+
+/// Reads the first stripes block by block, and in longer pieces: each block is as it was, or an error. Blocks that the failing
+/// write was to change may have changed. Returns how many could be read.
+fn only_right_data_or_errors(bench: &Bench, written: std::ops::Range<usize>) -> usize {
+    let end = (STRIPES_READ * bench.array.geometry().stripe_bytes()) as usize;
+    let mut readable = 0;
+    for len in [BLOCK, 4 * BLOCK, 16 * BLOCK] {
+        for at in (0..end).step_by(len) {
+            let Ok(found) = bench.read(at as u64, len.min(end - at)) else { continue };
+            for (index, content) in found.chunks(BLOCK).enumerate() {
+                let block = at / BLOCK + index;
+                let all_are = |byte: u8| content.iter().all(|found| *found == byte);
+                let is_new = written.contains(&block) && all_are(NEW);
+                assert!(is_new || all_are(old(block)), "block {block}: {:02x?}", &content[..8]);
+                readable += usize::from(len == BLOCK);
+            }
+        }
+    }
+    readable
+}
+
+/// Members fail as far as the level tolerates it, one more fails its next write, and one block is written: each member and
+/// each block of the first stripes in turn.
+fn fails_at_a_write_of_one_block(shape: Shape) {
+    let tolerated = if shape.level == Level::Raid6 { 2 } else { 1 };
+    let blocks_of_stripe = (shape.members - tolerated) * shape.chunk_bytes as usize / BLOCK;
+    for failing in 0..shape.members {
+        for block in (0..2 * blocks_of_stripe).step_by(3) {
+            let bench = filled(block as u64, shape);
+            let others = (0..shape.members).filter(|member| *member != failing).take(tolerated);
+            for member in others {
+                let (array, name) = (bench.array.clone(), format!("m{member}"));
+                bench.world.run(async move { array.fail(&name).await }).unwrap();
+            }
+            bench.faults[failing].add(write_error());
+            let result = bench.write((block * BLOCK) as u64, NEW, BLOCK);
+            if result.is_ok() {
+                continue; // the failing member has no part in this row
+            }
+            assert_eq!(result, Err(ArrayError::Failed));
+            let readable = only_right_data_or_errors(&bench, block..block + 1);
+            assert!(readable > 0, "what lies on members in step can be read");
+        }
+    }
+}
+
+#[test]
+fn what_a_failed_array_cannot_tell_is_an_error_at_level_4() {
+    fails_at_a_write_of_one_block(RAID4);
+}
+
+#[test]
+fn what_a_failed_array_cannot_tell_is_an_error_at_level_5() {
+    fails_at_a_write_of_one_block(RAID5);
+}
+
+#[test]
+fn what_a_failed_array_cannot_tell_is_an_error_at_level_6() {
+    fails_at_a_write_of_one_block(RAID6);
+}
+
+#[test]
+fn the_last_mirror_is_read_although_it_takes_no_writes() {
+    let bench = filled(1, RAID1);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.fail("m0").await }).unwrap();
+    bench.faults[1].add(write_error());
+    assert_eq!(bench.write(0, NEW, BLOCK), Err(ArrayError::Failed));
+    let blocks = (STRIPES_READ * bench.array.geometry().stripe_bytes()) as usize / BLOCK;
+    assert_eq!(only_right_data_or_errors(&bench, 0..1), blocks);
+}
+
+/// Several members fail in one write, and their reads fail afterwards, so that each block is looked for elsewhere.
+#[test]
+fn members_that_fail_all_at_once_are_not_made_up_from_the_others() {
+    for shape in [RAID4, RAID5, RAID6] {
+        for first in 0..shape.members - 2 {
+            let bench = filled(first as u64, shape);
+            bench.faults[first..first + 3].iter().for_each(|faults| faults.add(write_error()));
+            let len = 2 * bench.array.geometry().stripe_bytes() as usize;
+            assert_eq!(bench.write(0, NEW, len), Err(ArrayError::Failed));
+            only_right_data_or_errors(&bench, 0..len / BLOCK);
+            bench.faults[first].set_gone(true);
+            only_right_data_or_errors(&bench, 0..len / BLOCK);
+        }
+    }
+}
+
+/// A role whose member was lost is filled again from what the others hold. Nothing of rows that were half written when the array
+/// failed may reach the member that is being filled as whole.
+#[test]
+fn a_rebuild_that_the_failure_cuts_short_leaves_nothing_that_counts() {
+    for shape in [RAID5, RAID6] {
+        let mut bench = filled(3, shape);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.fail("m0").await }).unwrap();
+        if shape.level == Level::Raid6 {
+            let array = bench.array.clone();
+            bench.world.run(async move { array.fail("m1").await }).unwrap();
+        }
+        let sim = bench.world.add_member("spare", MEMBER_BYTES);
+        let (spare, _faults) = Fault::new(sim);
+        let limits = SpeedLimits { min_bytes_per_s: 1 << 14, max_bytes_per_s: 1 << 14 };
+        bench.array.set_speed_limits(limits);
+        let array = bench.array.clone();
+        bench.world.run(async move { array.add(std::sync::Arc::new(spare)).await }).unwrap();
+        bench.world.run_steps(200);
+        bench.faults[2].add(write_error());
+        let len = bench.array.geometry().stripe_bytes() as usize;
+        assert_eq!(bench.write(0, NEW, len), Err(ArrayError::Failed));
+        bench.world.run_for(std::time::Duration::from_secs(3));
+        only_right_data_or_errors(&bench, 0..len / BLOCK);
+    }
+}

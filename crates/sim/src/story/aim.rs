@@ -1,0 +1,92 @@
+//! When power fails: some time after the last action, or just when something happens that a crash may find half done. A crash
+//! that is aimed there is worth a hundred that are not.
+
+use stripewise_engine::{JobKind, JobReport};
+
+use super::Story;
+use crate::Sight;
+
+/// Steps that something is waited for.
+const WAIT_STEPS: u64 = 1000;
+
+/// What a power failure is aimed at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// Nothing.
+    Anywhere,
+    /// What the last action set off.
+    Soon,
+    /// Superblocks that are being written.
+    Superblock,
+    /// Pages of the bitmap that are being written.
+    Page,
+    /// A write that fails.
+    Failure,
+    /// A member that is being filled.
+    Filling,
+    /// A member that is filled, and is about to take its role.
+    Promotion,
+}
+
+const AIMS: [Aim; 12] = [
+    Aim::Soon,
+    Aim::Soon,
+    Aim::Soon,
+    Aim::Soon,
+    Aim::Soon,
+    Aim::Anywhere,
+    Aim::Anywhere,
+    Aim::Superblock,
+    Aim::Page,
+    Aim::Failure,
+    Aim::Filling,
+    Aim::Promotion,
+];
+
+impl Story {
+    /// Runs to the moment at which power fails.
+    pub(super) fn run_to_the_end(&mut self) {
+        let aim = AIMS[self.rng.usize(..AIMS.len())];
+        let steps = match aim {
+            Aim::Anywhere => self.rng.u64(..300),
+            Aim::Soon => self.rng.u64(..60),
+            _ => {
+                let came = self.wait_for_aim(aim);
+                self.say(|_| {
+                    format!("power is to fail at: {aim:?}{}", if came { "" } else { ", which does not come" })
+                });
+                // A promotion is some rounds of metadata on all members; the rest is over soon.
+                self.rng.u64(..if aim == Aim::Promotion { 200 } else { 40 })
+            }
+        };
+        self.world.run_steps(steps);
+    }
+
+    fn wait_for_aim(&self, aim: Aim) -> bool {
+        match aim {
+            Aim::Anywhere | Aim::Soon => true,
+            Aim::Superblock => self.wait_to_see(Sight::Superblock),
+            Aim::Page => self.wait_to_see(Sight::Page),
+            Aim::Failure => self.wait_to_see(Sight::Failure),
+            Aim::Filling => self.wait_for_filling(|job| job.done_stripes > 0),
+            Aim::Promotion => self.wait_for_filling(|job| job.done_stripes == job.total_stripes),
+        }
+    }
+
+    fn wait_to_see(&self, sight: Sight) -> bool {
+        let before = self.world.seen(sight);
+        self.world.run_steps_until(WAIT_STEPS, || self.world.seen(sight) != before)
+    }
+
+    /// Runs until a member is being filled, and the job is so far. False: none is, for a while.
+    pub(super) fn wait_for_filling(&self, is_so_far: impl Fn(&JobReport) -> bool) -> bool {
+        let array = self.array();
+        let mut waited = 0;
+        self.world.run_steps_until(WAIT_STEPS, || {
+            let job = array.job().filter(|job| matches!(job.kind, JobKind::Rebuild | JobKind::Replace));
+            waited = if job.is_some() { 0 } else { waited + 1 };
+            // It may be that nobody is to be filled.
+            job.is_some_and(|job| is_so_far(&job)) || waited > WAIT_STEPS / 10
+        }) && waited == 0
+    }
+}

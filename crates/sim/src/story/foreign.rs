@@ -1,0 +1,91 @@
+//! What other programs do to members between two lives: mdadm makes arrays whose data begins elsewhere, and the kernel's md,
+//! which knows nothing of our header and bitmap, writes an array and leaves it as it is.
+
+use super::Story;
+use crate::check::{
+    SECTOR_BYTES, Violation,
+    image::{Rewrite, SUPERBLOCK_BYTES},
+};
+
+/// Blocks that another program writes.
+const FOREIGN_WRITES_MAX: usize = 4;
+/// Sectors of such a block: a row.
+const BLOCK_SECTORS: usize = 8;
+
+impl Story {
+    /// Moves the data of some members, as an array has it that others made.
+    pub(super) fn shift_offsets(&mut self) -> Result<(), Violation> {
+        if !self.hardware.offsets_differ {
+            return Ok(());
+        }
+        self.stop()?;
+        for unit in 0..self.units.len() {
+            if self.hardware_rng.bool() {
+                let blocks = self.hardware_rng.u64(1..=super::unit::SHIFT_BYTES_MAX / 4096);
+                self.shift_data(unit, blocks * 4096);
+            }
+        }
+        self.is_foreign = true;
+        Ok(())
+    }
+
+    fn shift_data(&mut self, unit: usize, bytes: u64) {
+        let (sim, start) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
+        let (data, superblock) = {
+            let all = sim.bytes();
+            let data = &all[start as usize..(start + self.shape.data_bytes) as usize];
+            (data.to_vec(), all[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec())
+        };
+        sim.poke(start + bytes, &data);
+        sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(superblock).shift(bytes).done());
+        self.units[unit].data_offset_bytes += bytes;
+        self.say(|story| format!("the data of {} begins {bytes} bytes later", story.units[unit].name()));
+    }
+
+    /// Another program opens the array, which was stopped cleanly and is whole, writes to it, and stops cleanly or does not.
+    pub(super) fn write_as_another(&mut self) {
+        let is_whole = self.losses() == 0 && self.units.iter().all(super::Unit::is_sound);
+        let serving = self.with_image(|image, _| image.freshest().clean.then(|| image.in_sync())).flatten();
+        let Some(serving) = serving.filter(|_| is_whole && self.shape.tolerance() > 0) else { return };
+        let Some(serving) = serving.into_iter().collect::<Option<Vec<usize>>>() else { return };
+        let stops_cleanly = self.rng.bool();
+        if !stops_cleanly {
+            self.write_without_parity(&serving);
+        }
+        let events = self.rng.u64(2..=9);
+        let belonging = self.with_image(|image, units| {
+            (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>()
+        });
+        for unit in belonging.into_iter().flatten() {
+            let sim = self.units[unit].sim.clone();
+            let superblock =
+                sim.bytes()[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
+            sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(superblock).advance(events, stops_cleanly).done());
+        }
+        self.is_foreign = true;
+        self.say(|_| {
+            let how = if stops_cleanly { "stops it cleanly" } else { "does not stop it" };
+            format!("another program has the array for {events} events, and {how}")
+        });
+    }
+
+    /// Blocks that are on their own member, on the first of mirrors, and nowhere else.
+    fn write_without_parity(&mut self, serving: &[usize]) {
+        let layout = self.layout();
+        for _ in 0..self.rng.usize(1..=FOREIGN_WRITES_MAX) {
+            let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
+            let last = (window.end - BLOCK_SECTORS) / BLOCK_SECTORS;
+            let first = self.rng.usize(window.start / BLOCK_SECTORS..=last) * BLOCK_SECTORS;
+            let mut content = vec![0; BLOCK_SECTORS * SECTOR_BYTES];
+            let ticket = {
+                let mut sectors = self.desk.sectors.lock();
+                sectors.fill(first, &mut content);
+                sectors.begin_write(first, &content)
+            };
+            let place = layout.place(first * SECTOR_BYTES);
+            let unit = &self.units[serving[place.role]];
+            unit.sim.poke(unit.data_offset_bytes + place.offset_bytes as u64, &content);
+            self.desk.sectors.lock().end_write(ticket, false, false);
+        }
+    }
+}

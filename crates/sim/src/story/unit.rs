@@ -1,0 +1,164 @@
+//! The devices of a story: members, spares, and those that were or will be.
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use fastrand::Rng;
+use stripewise_device::{
+    Device,
+    wrap::{Fault, Faults, Operation},
+};
+use stripewise_engine::geometry::Level;
+
+use super::{Shape, Story};
+use crate::{
+    Manners, SimMember,
+    check::{
+        SECTOR_BYTES,
+        image::{SUPERBLOCK_BYTES, header_copies},
+        layout::ROW_BYTES,
+    },
+};
+
+/// A device of the story.
+pub(super) struct Unit {
+    pub(super) sim: Arc<SimMember>,
+    pub(super) device: Arc<Fault<Arc<SimMember>>>,
+    pub(super) faults: Arc<Faults>,
+    /// Where its data begins.
+    pub(super) data_offset_bytes: u64,
+    /// A valid superblock was on it, and nobody has been about to write another one since.
+    pub(super) has_superblock: bool,
+    /// Where sectors of its data lie that could not be read when they were drawn.
+    pub(super) bad_sectors: Vec<u64>,
+}
+
+/// What of a member may be lost some time after an opening.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// All of it: it will fail a flush or a write.
+    Whole,
+    /// Some rows, which cannot be read.
+    Rows(BTreeSet<usize>),
+}
+
+impl Doubt {
+    /// Whether it is about a row.
+    pub(super) fn is_of(&self, row: usize) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Rows(rows) => rows.contains(&row),
+        }
+    }
+}
+
+impl Unit {
+    pub(super) fn name(&self) -> &str {
+        &self.sim.info().name
+    }
+
+    /// Whether nothing bad is to be expected of it.
+    pub(super) fn is_sound(&self) -> bool {
+        self.faults.is_quiet() && !self.sim.will_fail()
+    }
+
+    /// Rows of its data that have a sector that cannot be read.
+    pub(super) fn bad_rows(&self) -> impl Iterator<Item = usize> {
+        let cannot_be_read =
+            |start: &&u64| self.faults.may_fail(Operation::Read, **start..**start + SECTOR_BYTES as u64);
+        let row = |start: &u64| (start - self.data_offset_bytes) as usize / ROW_BYTES;
+        self.bad_sectors.iter().filter(cannot_be_read).map(row)
+    }
+
+    /// What of it may be lost some time after an opening.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        let fails = |operation| self.faults.may_fail(operation, 0..u64::MAX);
+        if self.sim.will_fail() || fails(Operation::Write) || fails(Operation::Flush) {
+            return Some(Doubt::Whole);
+        }
+        let rows: BTreeSet<usize> = self.bad_rows().collect();
+        (!rows.is_empty()).then_some(Doubt::Rows(rows))
+    }
+
+    /// Whether an opening can tell that it is a member: it has a superblock that can be read, and a copy of the header.
+    pub(super) fn can_be_examined(&self) -> bool {
+        let can_be_read = |range: Range<u64>| !self.faults.may_fail(Operation::Read, range);
+        can_be_read(SUPERBLOCK_BYTES) && header_copies(self.data_offset_bytes).into_iter().any(can_be_read)
+    }
+
+    /// Whether all of its metadata can be read.
+    pub(super) fn tells_all(&self) -> bool {
+        !self.faults.may_fail(Operation::Read, 0..self.data_offset_bytes)
+    }
+
+    /// Whether an opening must keep it if it is current: nothing bad is to be expected of it but metadata that cannot be
+    /// read and has another copy.
+    pub(super) fn stays(&self) -> bool {
+        !self.faults.is_gone() && self.doubt().is_none() && self.can_be_examined()
+    }
+
+    /// As good as new: what is added to the array is.
+    pub(super) fn renew(&mut self, shape: &Shape) {
+        self.faults.clear();
+        self.sim.calm_down();
+        self.bad_sectors.clear();
+        self.has_superblock = false;
+        self.data_offset_bytes = shape.data_offset_bytes();
+    }
+}
+
+/// What the devices of a story are like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hardware {
+    /// Of eight requests, so many are done at once.
+    at_once: u8,
+    /// Some know no zero-write.
+    some_know_no_zeroes: bool,
+    /// Some are larger than others.
+    sizes_differ: bool,
+    /// The data of some begins elsewhere.
+    pub(super) offsets_differ: bool,
+}
+
+/// How far the data of a member can be moved, where offsets differ.
+pub(super) const SHIFT_BYTES_MAX: u64 = 512 << 10;
+
+impl Hardware {
+    pub(super) fn draw(rng: &mut Rng, shape: &Shape) -> Self {
+        // Level 0 takes no members of different size, and data of some hundred megabytes is not moved.
+        let may_differ = shape.level != Level::Raid0 && !shape.is_vast;
+        Self {
+            at_once: [0, 0, 4, 7][rng.usize(..4)],
+            some_know_no_zeroes: rng.u8(..3) == 0,
+            sizes_differ: may_differ && rng.u8(..3) == 0,
+            offsets_differ: may_differ && rng.u8(..6) == 0,
+        }
+    }
+}
+
+impl Story {
+    /// One more device.
+    pub(super) fn new_unit(&mut self) {
+        let (number, hardware) = (self.units.len(), self.hardware);
+        let is_new = number >= self.shape.members;
+        // Of the first members one has the longest blocks, and what is added later has no longer ones.
+        let long_blocks = number == 0 || !is_new && self.hardware_rng.bool();
+        let manners = Manners {
+            at_once: hardware.at_once,
+            knows_zeroes: !hardware.some_know_no_zeroes || self.hardware_rng.bool(),
+            block_bytes: if long_blocks { self.shape.block_bytes } else { SECTOR_BYTES as u32 },
+        };
+        let spare_bytes = if hardware.sizes_differ { self.hardware_rng.u64(..16) * 4096 } else { 0 };
+        let shift_bytes = if hardware.offsets_differ { SHIFT_BYTES_MAX } else { 0 };
+        let size_bytes = self.shape.member_bytes() + spare_bytes + shift_bytes;
+        let sim = self.world.add_member_with(format!("m{number}"), size_bytes, manners);
+        let (device, faults) = Fault::new(sim.clone());
+        self.units.push(Unit {
+            sim,
+            device: Arc::new(device),
+            faults,
+            data_offset_bytes: self.shape.data_offset_bytes(),
+            has_superblock: false,
+            bad_sectors: Vec::new(),
+        });
+    }
+}
