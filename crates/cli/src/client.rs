@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::{
     daemon, errors,
-    printable::printable,
+    printable::{printable, printable_list},
     protocol::{ArrayStatus, Reply, Request},
     rundir::{check_run_dir, socket_path},
     sigpipe,
@@ -102,7 +102,7 @@ impl Connection {
             bail!("{name}: its daemon ended before it answered; see its log");
         }
         match Reply::read(&answer) {
-            Ok(Reply::Error(message)) => Err(anyhow!("{name}: {message}")),
+            Ok(Reply::Error(message)) => Err(anyhow!("{name}: {}", printable_list(&message))),
             Ok(reply) => Ok(reply),
             Err(error) => bail!(
                 "{name}: its daemon is of another release: {error}. `stripewise stop {name}` works all the same; assembled anew, \

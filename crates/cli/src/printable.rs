@@ -22,6 +22,12 @@ pub(crate) fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
+/// As [`printable`], of a text with a list in it, whose items begin on lines of their own, set in: nothing else can begin one.
+pub(crate) fn printable_list(text: &str) -> String {
+    const ITEM: &str = "\n  ";
+    text.split(ITEM).map(printable).collect::<Vec<_>>().join(ITEM)
+}
+
 fn is_harmless(character: char) -> bool {
     let turns =
         matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -38,5 +44,6 @@ mod tests {
         assert_eq!(printable("a\x1b[2Jb\nc\r\t\u{9b}\u{202e}"), r"a\u{1b}[2Jb\nc\r\t\u{9b}\u{202e}");
         assert_eq!(printable("/dev/disk by-id/Müller 日本"), "/dev/disk by-id/Müller 日本");
         assert_eq!(printable_lines("a\nb\x07"), "a\nb\\u{7}");
+        assert_eq!(printable_list("a:\n  b\nforged"), "a:\n  b\\nforged");
     }
 }

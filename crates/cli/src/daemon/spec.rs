@@ -17,6 +17,7 @@ use super::{caller, members::LookedAt};
 use crate::{
     args::{THREADS_MAX, WorkerArgs},
     client,
+    printable::printable_list,
     protocol::{ArrayStatus, ClassChoice, Reply},
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     sigpipe,
@@ -124,7 +125,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
             client::tell(&spec.name, &notes);
             Ok(*status)
         }
-        Ok(Reply::Error(message)) => bail!("{}: {message}", spec.name),
+        Ok(Reply::Error(message)) => bail!("{}: {}", spec.name, printable_list(&message)),
         _ => {
             let (end, log) = (child.wait()?, log_path(&spec.name));
             bail!("the daemon ended before the array was open ({end}); see {}", log.display())
