@@ -133,17 +133,20 @@ impl Shared {
     /// Closes the connections whose clients have kept us waiting in the middle of something, with what these hold.
     pub(super) fn cut_off_stalled(&self, stall: Duration) {
         self.each_connection(|connection| {
-            if connection.stalled_for() >= stall && connection.held().bytes > CONNECTION_RESERVE_BYTES {
-                connection.cut_off();
-                if let Some(untold) = self.told.cut_off.count() {
-                    let (id, bytes) = (connection.id(), connection.held().bytes);
-                    tracing::warn!(
-                        id,
-                        bytes,
-                        untold,
-                        "connection closed: it does not go on, and others wait for its memory"
-                    );
-                }
+            let holds = connection.held().bytes;
+            if connection.stalled_for() < stall || holds <= CONNECTION_RESERVE_BYTES {
+                return;
+            }
+            if connection.give_up()
+                && let Some(untold) = self.told.cut_off.count()
+            {
+                let id = connection.id();
+                tracing::warn!(
+                    id,
+                    holds,
+                    untold,
+                    "connection closed: it does not go on, and others wait for its memory"
+                );
             }
         });
     }

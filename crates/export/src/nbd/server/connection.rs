@@ -159,6 +159,13 @@ impl Connection {
         self.stream.shutdown();
     }
 
+    /// As [`Connection::cut_off`]; whether nobody has done so before because it did not go on.
+    pub(super) fn give_up(&self) -> bool {
+        let is_first = !self.broken.swap(true, Ordering::SeqCst);
+        self.cut_off();
+        is_first
+    }
+
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
