@@ -9,6 +9,7 @@ use crate::{
     bench::{EngineBench, LoadArgs, NbdBench, NbdServer},
     commands::{ClassArgs, EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
+    habits::explained,
     numbers::{with_negatives, within},
     policies::{policy_parser, preset_parser},
     protocol::{AttachChoice, ClassChoice, ScrubAction},
@@ -34,7 +35,8 @@ pub(crate) const THREADS_MAX: usize = 1024;
 impl Cli {
     /// Reads the command line; ends the program where it is not one.
     pub(crate) fn read() -> Self {
-        let matches = with_negatives(Self::command()).get_matches();
+        let matches = with_negatives(Self::command()).try_get_matches();
+        let matches = matches.unwrap_or_else(|error| explained(error).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
@@ -129,7 +131,10 @@ pub(crate) enum Command {
     },
     /// The array's own process; started by create and assemble.
     #[command(hide = true)]
-    Daemon,
+    Daemon {
+        /// The array, as it shows in lists of processes.
+        name: Option<String>,
+    },
     /// What works on the demo's files; started by demo.
     #[command(hide = true)]
     DemoWorker {
@@ -230,13 +235,6 @@ pub(crate) struct NameArgs {
     pub(crate) name: String,
 }
 
-/// What `--bitmap` can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BitmapChoice {
-    /// In the extension area of the members.
-    Internal,
-}
-
 /// What `--bitmap-map` can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MapChoice {
@@ -282,9 +280,15 @@ pub(crate) struct CreateArgs {
     /// Layout of levels 5 and 6.
     #[arg(long, value_enum)]
     pub(crate) layout: Option<LayoutChoice>,
-    /// Where the write-intent bitmap lies.
-    #[arg(long, value_enum)]
-    pub(crate) bitmap: Option<BitmapChoice>,
+    /// Where the write-intent bitmap lies: `internal`, which is in the extension area of the members.
+    #[arg(long, value_name = "internal", value_parser = parse_bitmap)]
+    pub(crate) bitmap: Option<()>,
+    /// The version of the metadata: 1.2, as there is no other.
+    #[arg(long, short = 'e', value_name = "1.2", value_parser = parse_metadata)]
+    pub(crate) metadata: Option<()>,
+    /// The name that is kept on the members, beside the machine's; that by which the array runs, if left out.
+    #[arg(long = "name", short = 'N', value_name = "KEPT NAME", value_parser = parse_name)]
+    pub(crate) kept_name: Option<String>,
     /// Bytes of each member that one bit stands for.
     #[arg(long, value_parser = parse_size)]
     pub(crate) bitmap_chunk: Option<u64>,
@@ -310,8 +314,8 @@ pub(crate) struct CreateArgs {
     /// Overwrite what is found on the devices, such as file systems; it is named on standard error.
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Answer yes to the question whether to overwrite what is found: the same as --force.
-    #[arg(long, short)]
+    /// Answer yes to the question whether to overwrite what is found: the same as --force, and as mdadm's --run.
+    #[arg(long, short, visible_alias = "run", visible_short_alias = 'R')]
     pub(crate) yes: bool,
     /// Say what would be done and do nothing.
     #[arg(long)]
@@ -451,7 +455,7 @@ pub(crate) struct MemberArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-    /// The member's device.
+    /// The member's device; for `remove`, also the word `failed` for all that are faulty.
     pub(crate) device: String,
 }
 
@@ -510,6 +514,10 @@ pub(crate) struct AttachArgs {
     /// How; the best there is, if left out.
     #[arg(long, value_enum)]
     pub(crate) method: Option<AttachChoice>,
+    /// The logical block size of the block device: 512, 1K, 2K or 4K, and no less than the members'; as theirs, if left out.
+    /// With 4096 the kernel never asks for less than a block of 4 KiB, which is what members are written in.
+    #[arg(long, value_name = "BYTES", value_parser = parse_sector)]
+    pub(crate) sector_size: Option<u32>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -536,6 +544,20 @@ pub(crate) struct ServeArgs {
     /// Refuse writes.
     #[arg(long, short)]
     pub(crate) read_only: bool,
+    /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything makes room.
+    #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
+    pub(crate) connections: Option<usize>,
+    /// Data that requests of all clients may hold together; 256M, if left out. Each client has 1M besides, so that small
+    /// requests never wait for large ones. A client that does not go on while others wait for its memory is cut off.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) in_flight: Option<u64>,
+    /// Data that requests of one client may hold; 64M, if left out, and 40M at least.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) connection_in_flight: Option<u64>,
+    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m or h; never, if left
+    /// out.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) idle_timeout: Option<Duration>,
     /// Stop serving there, or everywhere; fails if it is not served.
     #[arg(long)]
     pub(crate) stop: bool,
@@ -573,6 +595,30 @@ pub(crate) fn parse_chunk(text: &str) -> Result<u32, String> {
     bytes
         .and_then(|bytes| u32::try_from(bytes).ok())
         .ok_or_else(|| format!("'{text}' is too large for a chunk: give a power of two from 4K to 1M"))
+}
+
+fn parse_bitmap(text: &str) -> Result<(), String> {
+    match text {
+        "internal" => Ok(()),
+        "none" => Err("an array with redundancy keeps its bitmap, which is internal: it spares the resync of everything after \
+                       a crash; leave --bitmap out"
+            .to_owned()),
+        _ => Err(format!("'{text}' is no place for a bitmap: give internal, or leave it out")),
+    }
+}
+
+fn parse_metadata(text: &str) -> Result<(), String> {
+    match text {
+        "1.2" | "1" | "default" => Ok(()),
+        _ => Err(format!("arrays are made with metadata 1.2, not '{text}': leave --metadata out")),
+    }
+}
+
+fn parse_sector(text: &str) -> Result<u32, String> {
+    let bytes = parse_size(text)?;
+    let known =
+        u32::try_from(bytes).ok().filter(|bytes| (512..=4096).contains(bytes) && bytes.is_power_of_two());
+    known.ok_or_else(|| format!("'{text}' is not a logical block size: give 512, 1K, 2K or 4K"))
 }
 
 #[cfg(test)]

@@ -6,16 +6,18 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::socket_peercred,
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
 use crate::{
     daemon, errors,
+    printable::{printable, printable_list},
     protocol::{ArrayStatus, Reply, Request},
-    rundir::socket_path,
+    rundir::{check_run_dir, socket_path},
     sigpipe,
 };
 
@@ -52,6 +54,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(name: &str) -> anyhow::Result<Self> {
+        check_run_dir()?;
         let stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
             ErrorKind::NotFound => not_running(name),
             ErrorKind::ConnectionRefused => anyhow!(
@@ -63,11 +66,15 @@ impl Connection {
         Ok(Self { name: name.to_owned(), stream: BufReader::new(stream), is_used: false })
     }
 
+    /// The process that listens, as the kernel knows it: told also by a daemon that cannot answer for its array.
+    fn daemon_pid(&self) -> Option<Pid> {
+        socket_peercred(self.stream.get_ref()).ok().map(|peer| peer.pid)
+    }
+
     /// Sends one request and returns the daemon's answer; its error becomes ours.
     pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
         let name = &self.name;
-        let mut line = serde_json::to_string(request)?;
-        line.push('\n');
+        let line = request.line()?;
         let sent = sigpipe::survived(|| self.stream.get_mut().write_all(line.as_bytes()));
         let mut answer = String::new();
         let read = self.stream.read_line(&mut answer);
@@ -94,11 +101,13 @@ impl Connection {
         if answer.is_empty() {
             bail!("{name}: its daemon ended before it answered; see its log");
         }
-        match serde_json::from_str(&answer)
-            .with_context(|| format!("{name}: an answer of another version"))?
-        {
-            Reply::Error(message) => Err(anyhow!("{name}: {message}")),
-            reply => Ok(reply),
+        match Reply::read(&answer) {
+            Ok(Reply::Error(message)) => Err(anyhow!("{name}: {}", printable_list(&message))),
+            Ok(reply) => Ok(reply),
+            Err(error) => bail!(
+                "{name}: its daemon is of another release: {error}. `stripewise stop {name}` works all the same; assembled anew, \
+                 the array is run by this one"
+            ),
         }
     }
 
@@ -133,7 +142,7 @@ fn is_dead(name: &str) -> bool {
 
 /// Prints what the daemon tells beside its answer.
 pub(crate) fn tell(name: &str, notes: &[String]) {
-    notes.iter().for_each(|note| eprintln!("stripewise: {name}: {note}"));
+    notes.iter().for_each(|note| eprintln!("stripewise: {name}: {}", printable(note)));
 }
 
 /// Has the daemon carry out a command, and prints what it tells about that.
@@ -190,10 +199,10 @@ fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
 
 /// Stops an array and waits for its daemon's end: until then name and members are still taken.
 fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
-    let pid = Pid::from_raw(status(name)?.pid.cast_signed());
+    let mut connection = Connection::open(name)?;
     // Taken before, so that it can never be another process. None where the daemon's process cannot be seen from here.
-    let daemon = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let (unclean, notes) = match ask(name, &Request::Stop { force })? {
+    let daemon = connection.daemon_pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let (unclean, notes) = match connection.ask(&Request::Stop { force })? {
         Reply::Stopped { unclean, notes } => (unclean, notes),
         other => bail!("{name}: unexpected answer {other:?}"),
     };
@@ -203,7 +212,7 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     }
     match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
         // That it cannot be clean is what the force was for.
-        Some(trouble) if force => eprintln!("stripewise: {trouble}"),
+        Some(trouble) if force => eprintln!("stripewise: {}", printable(&trouble)),
         Some(trouble) => bail!(trouble),
         None => {}
     }

@@ -1,5 +1,7 @@
 //! Errors as people read them.
 
+use crate::printable::printable_lines;
+
 /// An error and its causes on one line. Many an error says its cause itself; what has been said is not said again.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut text = String::new();
@@ -13,6 +15,11 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
         text += &cause;
     }
     text
+}
+
+/// The same for a terminal: what others chose to call things cannot do harm there.
+pub(crate) fn printable_line(error: &anyhow::Error) -> String {
+    printable_lines(&line(error))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Devices as they are given on the command line.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::{FileTypeExt, MetadataExt},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, bail};
 
-use crate::protocol::ClassChoice;
+use crate::{
+    ground::{Ground, Identity, check_apart},
+    probe::open_to_look,
+    protocol::ClassChoice,
+};
 
 /// Paths that mean the same to a daemon in another directory.
 pub(crate) fn absolute_paths(devices: &[String]) -> anyhow::Result<Vec<String>> {
@@ -16,22 +16,25 @@ pub(crate) fn absolute_paths(devices: &[String]) -> anyhow::Result<Vec<String>> 
 }
 
 pub(crate) fn absolute_path(device: &str) -> anyhow::Result<String> {
+    if device.starts_with("nbd:") || device.starts_with("nbd+unix:") {
+        bail!(
+            "{device}: an NBD address cannot be a member by itself yet: connect it with `nbd-client`, and give the block device \
+             that it makes, such as /dev/nbd0"
+        );
+    }
     Ok(std::path::absolute(device)?.display().to_string())
 }
 
-/// Refuses one device under two paths, before the second opening finds it "in use" by the first.
+/// Refuses one device under two names, before the second opening finds it "in use" by the first.
 pub(crate) fn check_given_once<'a>(devices: impl IntoIterator<Item = &'a String>) -> anyhow::Result<()> {
-    let mut seen = BTreeMap::new();
+    let mut grounds: Vec<(&str, Ground)> = Vec::new();
     for path in devices {
-        // What is not there is told by whoever opens it.
-        let Some(identity) = identity(path) else { continue };
-        match seen.insert(identity, path) {
-            Some(first) if first == path => bail!("{path} is given twice; give every device once"),
-            Some(first) => bail!("{first} and {path} are the same device; give every device once"),
-            None => {}
+        // What is not there, or is no device, is told by the opening as a member.
+        if let Ok(Some(file)) = open_to_look(Path::new(path)) {
+            grounds.push((path, Ground::of(&file)?));
         }
     }
-    Ok(())
+    check_apart(&grounds)
 }
 
 /// What `--class` says of these devices, by absolute path.
@@ -55,9 +58,6 @@ pub(crate) fn is_same_device(one: &str, other: &str) -> bool {
     one == other || identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
-/// What stays the same under every path, link and node: a block device's number, or the place of a file.
-fn identity(path: &str) -> Option<(u64, Option<u64>)> {
-    let metadata = fs::metadata(path).ok()?;
-    let is_block = metadata.file_type().is_block_device();
-    Some(if is_block { (metadata.rdev(), None) } else { (metadata.dev(), Some(metadata.ino())) })
+fn identity(path: &str) -> Option<Identity> {
+    fs::metadata(path).ok().map(|metadata| Identity::of(&metadata))
 }

@@ -13,11 +13,16 @@ mod demo;
 mod errors;
 mod explain;
 mod given;
+mod ground;
+mod habits;
+mod holders;
 mod interrupt;
+mod logging;
 mod models;
 mod numbers;
 mod output;
 mod policies;
+mod printable;
 mod probe;
 mod progress;
 mod protocol;
@@ -26,15 +31,16 @@ mod sigpipe;
 mod sizes;
 mod times;
 
-use std::process::ExitCode;
-
-use tracing_subscriber::EnvFilter;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 /// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
 /// tells its own story.
 fn log_level(command: &args::Command) -> &'static str {
     match command {
-        args::Command::Daemon => "info",
+        args::Command::Daemon { .. } => "info",
         args::Command::Demo(_) | args::Command::Bench(_) => "error",
         _ => "warn",
     }
@@ -44,18 +50,16 @@ fn log_level(command: &args::Command) -> &'static str {
 /// goes on, and the demo and its worker must take down what was set up.
 fn ends_with_its_reader(command: &args::Command) -> bool {
     use args::Command::{Daemon, Demo, DemoWorker};
-    !matches!(command, Daemon | Demo(_) | DemoWorker { .. })
+    !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. })
 }
 
 fn main() -> ExitCode {
     let cli = args::Cli::read();
-    let filter =
-        EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(log_level(&cli.command)));
     // A daemon has its caller's terminal only until it has a log.
-    let is_daemon = matches!(cli.command, args::Command::Daemon);
+    let is_daemon = matches!(cli.command, args::Command::Daemon { .. });
     let colors =
-        !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors).init();
+        !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(io::stderr());
+    logging::begin(log_level(&cli.command), colors);
     if ends_with_its_reader(&cli.command)
         && let Err(error) = sigpipe::end_on_it()
     {
@@ -64,7 +68,8 @@ fn main() -> ExitCode {
     match commands::run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stripewise: {}", errors::line(&error));
+            // Not by `eprintln!`: a daemon's standard error is its log, which may be full.
+            let _ = writeln!(io::stderr(), "stripewise: {}", errors::printable_line(&error));
             ExitCode::FAILURE
         }
     }

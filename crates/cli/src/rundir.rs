@@ -62,6 +62,25 @@ pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
+/// Refuses a run directory that somebody else has made where everybody may make one: who answers there is not known. One that
+/// is not there, or that the environment names, is taken as it is.
+pub(crate) fn check_run_dir() -> anyhow::Result<()> {
+    if named_run_dir().is_some() {
+        return Ok(());
+    }
+    let dir = run_dir();
+    let parent = own_temp_dir();
+    let in_temp = dir.parent() == Some(&parent);
+    for folder in in_temp.then_some(&parent).into_iter().chain([&dir]) {
+        match std::fs::symlink_metadata(folder) {
+            Ok(metadata) => check_own(folder, &metadata)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => bail!("{}: {error}", folder.display()),
+        }
+    }
+    Ok(())
+}
+
 fn make(dir: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.with_context(|| format!("{}: cannot make the run directory", dir.display()))
@@ -117,6 +136,7 @@ pub(crate) fn names_to_stop() -> anyhow::Result<Vec<String>> {
 }
 
 fn names_of(endings: &[&str]) -> anyhow::Result<Vec<String>> {
+    check_run_dir()?;
     let dir = run_dir();
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,

@@ -7,7 +7,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd},
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::{
     Completion, Device, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
     WriteBufs, WriteFlags, ZeroFlags,
+    sync::Event,
     uring::{
         files::{self, OpenFile},
         op::{Command, FileRequest, OpHandle, Outcome, Payload},
@@ -34,6 +35,12 @@ pub enum OpenError {
     /// The path is neither a block device nor a regular file.
     #[error("{path}: not a block device or regular file; give a disk, partition, loop device or file")]
     WrongKind {
+        /// The path as given.
+        path: String,
+    },
+    /// Something else has taken its place while it was being opened.
+    #[error("{path}: it was replaced while it was being opened; look at what is there now, then try again")]
+    Replaced {
         /// The path as given.
         path: String,
     },
@@ -76,6 +83,8 @@ pub struct FileDevice {
     info: DeviceInfo,
     file: Arc<OpenFile>,
     is_block: bool,
+    /// Another process or machine serves the file, and may hang.
+    is_served: bool,
     /// Whether its queue can be polled; false once the kernel has refused.
     can_poll: Arc<AtomicBool>,
 }
@@ -89,9 +98,9 @@ impl FileDevice {
         let path = path.as_ref();
         let name = path.display().to_string();
         let os = |source| OpenError::Os { path: name.clone(), source };
-        let metadata = std::fs::metadata(path).map_err(os)?;
-        let is_block = metadata.file_type().is_block_device();
-        if !is_block && !metadata.is_file() {
+        let before = std::fs::metadata(path).map_err(os)?;
+        let is_block = before.file_type().is_block_device();
+        if !is_block && !before.is_file() {
             return Err(OpenError::WrongKind { path: name });
         }
         let claim = || claim(path, &name, is_block, options);
@@ -103,6 +112,11 @@ impl FileDevice {
             }
             claimed => claimed?,
         };
+        // What was opened counts: a path may lead elsewhere from one moment to the next.
+        let metadata = file.metadata().map_err(os)?;
+        if metadata.file_type() != before.file_type() {
+            return Err(OpenError::Replaced { path: name });
+        }
         let info = if is_block {
             block_info(name.clone(), &file, metadata.rdev()).map_err(os)?
         } else {
@@ -110,7 +124,8 @@ impl FileDevice {
         };
         let dev = if is_block { metadata.rdev() } else { metadata.dev() };
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
-        Ok(Self { info, file: OpenFile::new(file.into()), is_block, can_poll })
+        let is_served = !is_block && files::is_served(&file);
+        Ok(Self { info, file: OpenFile::new(file.into()), is_block, is_served, can_poll })
     }
 }
 
@@ -235,11 +250,24 @@ impl Device for FileDevice {
         if self.is_block {
             return IoFuture::ready(Ok(vec![Extent { len_bytes: range.end - range.start, is_hole: false }]));
         }
-        let extents = file_extents(self.file.as_fd(), range);
-        // What a file has lost at its end is no hole.
-        let size_bytes = rustix::fs::fstat(&*self.file).map_or(0, |stat| stat.st_size as u64);
-        let whole = size_bytes >= self.info.size_bytes;
-        IoFuture::ready(if whole { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) })
+        let (file, size_bytes) = (self.file.clone(), self.info.size_bytes);
+        let look = move || {
+            let extents = file_extents(file.as_fd(), range);
+            // What a file has lost at its end is no hole.
+            let now = rustix::fs::fstat(&*file).map_or(0, |stat| stat.st_size as u64);
+            if now >= size_bytes { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) }
+        };
+        if !self.is_served {
+            return IoFuture::ready(look());
+        }
+        // Its server may hang, and the worker must not.
+        let done = Event::default();
+        let answer = done.clone();
+        let asked = thread::Builder::new().name("stripewise-look".into()).spawn(move || answer.set(look()));
+        match asked {
+            Ok(_) => IoFuture::boxed(async move { done.wait().await }),
+            Err(error) => IoFuture::ready(Err(IoError::from_errno(error.raw_os_error().unwrap_or(0)))),
+        }
     }
 }
 
@@ -276,10 +304,12 @@ impl FileDevice {
     pub fn is_block(&self) -> bool {
         self.is_block
     }
+}
 
-    /// The descriptor, for callers that must ask the kernel more about the file.
-    pub fn as_raw_fd(&self) -> i32 {
-        self.file.as_fd().as_raw_fd()
+/// For callers that must ask the kernel more about the file that is really open.
+impl AsFd for FileDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

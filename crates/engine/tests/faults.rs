@@ -216,7 +216,7 @@ fn members_absent_without_run_are_refused() {
     for mut lab in Lab::each(8, RAID5) {
         lab.stop();
         let error = lab.assemble(&[0, 1, 2], AssembleOptions::default()).unwrap_err();
-        assert!(matches!(error, AssembleError::Absent { absent: 1, .. }), "{error}");
+        assert!(matches!(&error, AssembleError::Absent { roles, .. } if roles.len() == 1), "{error}");
         let error = lab.assemble(&[0, 1], AssembleOptions { run: true, ..Default::default() }).unwrap_err();
         assert!(matches!(error, AssembleError::TooFew { have: 2, need: 3, .. }), "{error}");
     }

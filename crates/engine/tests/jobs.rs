@@ -9,7 +9,8 @@ use std::{sync::Arc, time::Duration};
 use common::{Lab, Shape};
 use stripewise_device::Device;
 use stripewise_engine::{
-    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberStatsReport, SpeedLimits, geometry::Level,
+    ArrayError, ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberStatsReport, SpeedLimits,
+    geometry::Level,
 };
 use stripewise_format::extension::MemberClass;
 use stripewise_sim::SimMember;
@@ -195,6 +196,21 @@ fn a_scrub_that_the_end_of_the_array_interrupts_is_gone_on_with() {
     lab.wait_for_jobs();
     let scrub = lab.array.last_scrub().expect("the scrub was gone on with");
     assert_eq!((scrub.kind, scrub.outcome), (JobKind::Check, Some(JobOutcome::Done)));
+}
+
+/// The runner has not looked yet when the second and third are asked for. Once all three were taken.
+#[test]
+fn of_scrubs_that_are_asked_for_in_a_row_one_is_taken() {
+    let lab = Lab::new(8, RAID5);
+    lab.wait_for_jobs();
+    let asked: Vec<_> = [false, true, false].map(|mend| lab.array.start_scrub(mend)).into();
+    assert!(asked[0].is_ok(), "{asked:?}");
+    assert!(asked[1..].iter().all(|asked| matches!(asked, Err(ArrayError::Busy("check")))), "{asked:?}");
+    lab.wait_for_jobs();
+    assert_eq!(lab.array.last_scrub().unwrap().kind, JobKind::Check);
+    lab.array.start_scrub(true).unwrap();
+    lab.wait_for_jobs();
+    assert_eq!(lab.array.last_scrub().unwrap().kind, JobKind::Repair);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //!
 //! * [`attach`]: a local block device by the best way this kernel has.
 //! * [`nbd`]: the NBD codec, the server, the client (which is a member as well), and addresses.
+//! * [`seldom`]: messages that must not flood a log.
 
 pub mod attach;
 pub mod nbd;
+pub mod seldom;

@@ -77,6 +77,14 @@ impl Host {
     /// # Errors
     /// [`OpenError`].
     pub fn open_member(&self, path: impl AsRef<Path>) -> Result<Arc<dyn Device>, OpenError> {
+        Ok(Arc::new(self.open_file(path)?))
+    }
+
+    /// As [`Host::open_member`], for a caller that wants to look at the open file before it becomes a member.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<FileDevice, OpenError> {
         let path = path.as_ref();
         // A path that cannot be resolved cannot be opened either; the opening names the reason.
         let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -84,7 +92,7 @@ impl Host {
         loop {
             match FileDevice::open(&canonical, FileOptions::default()) {
                 Err(OpenError::Busy { .. }) if Instant::now() < deadline => thread::sleep(BUSY_POLL),
-                result => return Ok(Arc::new(result?)),
+                result => return result,
             }
         }
     }

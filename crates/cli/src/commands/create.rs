@@ -1,6 +1,7 @@
 //! `stripewise create`.
 
 use std::{
+    collections::BTreeMap,
     io::{IsTerminal, Write},
     path::Path,
     process::ExitCode,
@@ -11,14 +12,13 @@ use anyhow::{Context, bail, ensure};
 use serde_json::json;
 use stripewise::Preview;
 
-use super::print_json;
+use super::{mdadm, print_json};
 use crate::{
     args::{CreateArgs, MapChoice},
     client,
-    daemon::{self, CreateSpec, DaemonSpec, Opening, WorkerSpec, start_daemon},
+    daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, WorkerSpec, start_daemon},
     given::{absolute_path, check_given_once, given_classes, is_same_device},
     output,
-    probe::probe,
 };
 
 /// The chunk where none is asked for.
@@ -28,19 +28,20 @@ const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 const MISSING: &str = "missing";
 
 pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let spec = spec(args)?;
-    let Opening::Create(create) = &spec.opening else { bail!("not a creation") };
+    let mut create = create_spec(args)?;
     client::check_name(&args.name)?;
-    check_given_once(devices(create))?;
-    check_contents(args, create)?;
+    check_given_once(create.devices())?;
+    create.looked_at = look_at_contents(args, &create)?;
     if args.level == 1 && args.chunk.is_some() {
         eprintln!("stripewise: {}: --chunk is ignored: the copies of level 1 know no chunks", args.name);
     }
     if args.dry_run {
-        return dry_run(args, create, json);
+        return dry_run(args, &create, json);
     }
-    let status = start_daemon(&spec)?;
+    let (name, workers) = (args.name.clone(), WorkerSpec::new(&args.workers));
+    let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(create) })?;
     client::tell(&args.name, &status.advice);
+    client::tell(&args.name, mdadm::hint(&status.uuid).as_slice());
     if json {
         print_json(&status)?
     } else {
@@ -53,7 +54,7 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
 fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result<ExitCode> {
     let Preview { members, advice, is_measured } =
         daemon::preview(&args.name, create).with_context(|| args.name.clone())?;
-    let places = CreateSpec { members, ..create.clone() };
+    let places = CreateSpec { members, looked_at: BTreeMap::new(), ..create.clone() };
     client::tell(&args.name, &advice);
     if json {
         print_json(&json!({
@@ -97,11 +98,7 @@ fn parity_text(args: &CreateArgs, places: &CreateSpec, is_measured: bool) -> Opt
     Some(format!("parity on {last}{why}"))
 }
 
-fn devices(create: &CreateSpec) -> impl Iterator<Item = &String> {
-    create.members.iter().flatten().chain(&create.spares)
-}
-
-fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
+fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
     let count = args.devices.len();
     let wanted = args.raid_devices.unwrap_or(count.saturating_sub(args.spare_devices));
     if wanted + args.spare_devices != count {
@@ -123,29 +120,28 @@ fn spec(args: &CreateArgs) -> anyhow::Result<DaemonSpec> {
     let given: Vec<_> = args.devices.iter().filter(|device| *device != MISSING).cloned().collect();
     let path = |device: &String| absolute_path(device);
     let member = |device: &String| if device == MISSING { Ok(None) } else { path(device).map(Some) };
-    Ok(DaemonSpec {
-        name: args.name.clone(),
-        workers: WorkerSpec::new(&args.workers),
-        opening: Opening::Create(CreateSpec {
-            level: args.level,
-            chunk_bytes: args.chunk.filter(|_| args.level != 1).unwrap_or(CHUNK_BYTES_DEFAULT),
-            members: members.iter().map(member).collect::<Result<_, _>>()?,
-            spares: spares.iter().map(path).collect::<Result<_, _>>()?,
-            assume_clean: args.assume_clean,
-            member_bytes: args.size,
-            region_bytes: args.bitmap_chunk,
-            distributed: args.bitmap_map.map(|map| map == MapChoice::Distributed),
-            preset: args.locking.number,
-            uuid: args.uuid.clone(),
-            policy: args.policy.map(|policy| policy.name.to_owned()),
-            classes: given_classes(&args.class, &given)?,
-            measure: !args.no_measure,
-            parity_on_fastest: match parity {
-                ParityChoice::Auto => None,
-                ParityChoice::Fastest => Some(true),
-                ParityChoice::Last | ParityChoice::Device(_) => Some(false),
-            },
-        }),
+    Ok(CreateSpec {
+        level: args.level,
+        chunk_bytes: args.chunk.filter(|_| args.level != 1).unwrap_or(CHUNK_BYTES_DEFAULT),
+        members: members.iter().map(member).collect::<Result<_, _>>()?,
+        spares: spares.iter().map(path).collect::<Result<_, _>>()?,
+        assume_clean: args.assume_clean,
+        member_bytes: args.size,
+        region_bytes: args.bitmap_chunk,
+        distributed: args.bitmap_map.map(|map| map == MapChoice::Distributed),
+        preset: args.locking.number,
+        uuid: args.uuid.clone(),
+        kept_name: args.kept_name.clone(),
+        policy: args.policy.map(|policy| policy.name.to_owned()),
+        classes: given_classes(&args.class, &given)?,
+        measure: !args.no_measure,
+        parity_on_fastest: match parity {
+            ParityChoice::Auto => None,
+            ParityChoice::Fastest => Some(true),
+            ParityChoice::Last | ParityChoice::Device(_) => Some(false),
+        },
+        force: args.force || args.yes,
+        looked_at: BTreeMap::new(),
     })
 }
 
@@ -182,30 +178,30 @@ fn put_last(members: &mut Vec<String>, device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses devices that hold something, unless told otherwise.
-fn check_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<()> {
-    let mut holding = Vec::new();
-    for device in devices(spec) {
-        let found = probe(Path::new(device)).with_context(|| format!("{device}: cannot be looked at"))?;
-        if !found.is_empty() {
-            holding.push(format!("{device} holds {}", found.join(" and ")));
-        }
+/// Refuses devices that hold something, unless told otherwise. The daemon holds what it opens against what was seen here.
+fn look_at_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<BTreeMap<String, LookedAt>> {
+    let mut looked_at = BTreeMap::new();
+    for device in spec.devices() {
+        let seen =
+            LookedAt::look(Path::new(device)).with_context(|| format!("{device}: cannot be looked at"))?;
+        looked_at.extend(seen.map(|seen| (device.clone(), seen)));
     }
+    let holding = looked_at.iter().filter(|(_, seen)| !seen.found.is_empty());
+    let holding: Vec<_> = holding.map(|(device, seen)| daemon::holding(device, &seen.found)).collect();
     if holding.is_empty() {
-        return Ok(());
+        return Ok(looked_at);
     }
     let text = holding.join("; ");
-    if args.force || args.yes {
+    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if spec.force {
         // More is checked before that is done.
         eprintln!("stripewise: {}: to be overwritten: {text}", args.name);
-        return Ok(());
-    }
-    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if terminal {
+    } else if terminal {
         ensure!(confirm(&format!("{text}. Overwrite?"))?, "nothing was overwritten");
-        return Ok(());
+    } else {
+        bail!("{text}; give --force to overwrite it");
     }
-    bail!("{text}; give --force to overwrite it")
+    Ok(looked_at)
 }
 
 fn confirm(question: &str) -> anyhow::Result<bool> {

@@ -8,16 +8,24 @@ use serde_json::json;
 use super::{done, print_json};
 use crate::{
     args::{AttachArgs, ServeArgs},
-    client,
-    protocol::{Reply, Request},
+    client, output,
+    protocol::{Reply, Request, ServeLimits},
 };
 
 pub(super) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let device = place(&args.name, &Request::Attach { method: args.method })?;
+    let device = place(&args.name, &Request::Attach { method: args.method, sector_bytes: args.sector_size })?;
     if json {
         print_json(&json!({ "name": args.name, "device": device }))?;
     } else {
         println!("{device}");
+        // On standard error: scripts take the path from standard output.
+        let lines = client::status(&args.name).map(|status| output::mkfs_lines(&status, &device));
+        if let Ok([ext4, xfs]) = lines.as_deref() {
+            eprintln!(
+                "stripewise: {}: for file systems that suit its stripes: `{ext4}` or `{xfs}`",
+                args.name
+            );
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -29,7 +37,13 @@ pub(super) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
         return done(&args.name, &Request::Unserve { address });
     }
     let Some(address) = address else { bail!("say where: --unix PATH or --bind HOST:PORT") };
-    let uri = place(&args.name, &Request::Serve { address, read_only: args.read_only })?;
+    let limits = ServeLimits {
+        connections: args.connections,
+        in_flight_bytes: args.in_flight,
+        connection_in_flight_bytes: args.connection_in_flight,
+        idle_ms: args.idle_timeout.map(|time| time.as_millis() as u64),
+    };
+    let uri = place(&args.name, &Request::Serve { address, read_only: args.read_only, limits })?;
     if json {
         print_json(&json!({ "name": args.name, "uri": uri }))?;
     } else {

@@ -7,6 +7,7 @@ mod examine;
 mod exports;
 mod jobs;
 mod lab;
+mod mdadm;
 mod members;
 mod pages;
 mod policy;
@@ -28,7 +29,7 @@ use crate::{
     bench, client, daemon,
     daemon::{DaemonSpec, Opening, WorkerSpec, start_daemon},
     demo, explain,
-    given::{absolute_path, absolute_paths, check_given_once, is_same_device},
+    given::{absolute_paths, check_given_once, is_same_device},
     output,
     protocol::{ArrayStatus, MemberStatus, Request},
     rundir,
@@ -44,10 +45,10 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(args) => show::status(&args, json),
         Command::Detail(args) => show::detail(&args, json),
         Command::Examine(args) => examine::examine(&args, json),
-        Command::Add(args) => members::add(&args),
-        Command::Fail(args) => done(&args.name, &Request::Fail { member: absolute_path(&args.device)? }),
-        Command::Remove(args) => done(&args.name, &Request::Remove { member: absolute_path(&args.device)? }),
-        Command::Replace(args) => members::replace(args),
+        Command::Add(args) => members::add(&args, json),
+        Command::Fail(args) => members::fail(&args, json),
+        Command::Remove(args) => members::remove(&args, json),
+        Command::Replace(args) => members::replace(args, json),
         Command::Scrub(args) => jobs::scrub(&args, json),
         Command::Speed(args) => jobs::speed(&args, json),
         Command::Wait(args) => jobs::wait(&args.name, json),
@@ -65,7 +66,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Lab(command) => lab::lab(&command, json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),
-        Command::Daemon => daemon::run().map(|()| ExitCode::SUCCESS),
+        Command::Daemon { .. } => daemon::run().map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -101,12 +102,28 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
         eprintln!("stripewise: {}: {lost}: {device}", status.name);
     }
     client::tell(&status.name, &status.warnings);
+    client::tell(&status.name, &absent_roles(&status));
     if json {
         print_json(&status)?
     } else {
         print!("{}", output::mdstat(&status))
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Roles of which the array lacks the member, each with what takes its place.
+fn absent_roles(status: &ArrayStatus) -> Vec<String> {
+    let absent = status.in_sync.iter().enumerate().filter(|(_, in_sync)| !**in_sync).map(|(role, _)| role);
+    let filled =
+        |role| status.members.iter().find(|member| member.role == Some(role) && member.state != "faulty");
+    let told = absent.map(|role| match filled(role) {
+        Some(member) => format!("role {role} is being filled: {}", member.device),
+        None => format!(
+            "the member of role {role} is absent: `stripewise add {} DEVICE` fills another",
+            status.name
+        ),
+    });
+    told.collect()
 }
 
 fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {

@@ -62,7 +62,8 @@ const SECTIONS: [Section; 4] = [
         &[
             (
                 "/run/stripewise",
-                "For each array NAME: NAME.sock, on which its daemon takes commands; NAME.log, its log; NAME.lock, which it \
+                "For each array NAME: NAME.sock, on which its daemon takes commands; NAME.log, its log, and NAME.log.old, what \
+                 was logged before that was begun anew; NAME.lock, which it \
                  holds; NAME.remains, block devices that outlived it. Of other users than root: \
                  $XDG_RUNTIME_DIR/stripewise, or else a folder in the temporary directory.",
             ),

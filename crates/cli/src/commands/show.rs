@@ -17,7 +17,7 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
         match client::status(&name) {
             Ok(status) => found.push(status),
             Err(error) => {
-                eprintln!("stripewise: {}", errors::line(&error));
+                eprintln!("stripewise: {}", errors::printable_line(&error));
                 // One that was listed and has been stopped since is no failure; one that cannot be asked is.
                 failed |= !all || !error.is::<client::NotRunning>();
             }
@@ -45,7 +45,7 @@ pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> 
     let status = match client::status(&args.name) {
         Ok(status) => status,
         Err(error) if args.test => {
-            eprintln!("stripewise: {}", errors::line(&error));
+            eprintln!("stripewise: {}", errors::printable_line(&error));
             return Ok(CANNOT_TELL.into());
         }
         Err(error) => return Err(error),

@@ -18,8 +18,10 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
 };
 
+use stripewise::export::seldom::Seldom;
+
 use super::{session::Session, state::DaemonState};
-use crate::protocol::{Reply, Request};
+use crate::protocol::{Reply, Request, WireError};
 
 /// A request is one short line.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
@@ -27,8 +29,9 @@ const REQUEST_BYTES_MAX: u64 = 64 << 10;
 const CONNECTIONS_MAX: usize = 16;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How long to wait when the system has no descriptors or memory for a connection.
+/// How long to wait when the system has no descriptors or memory for a connection: twice as long each time in a row.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may ask nothing while something goes on for it: one that hangs is to hold up nobody.
@@ -51,13 +54,20 @@ pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
 pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow::Result<()> {
     let state = state.clone();
     let open = Arc::new(AtomicUsize::new(0));
+    let (not_accepted, mut pause) = (Seldom::default(), ACCEPT_PAUSE);
     thread::Builder::new().name("stripewise-control".into()).spawn(move || {
         for stream in listener.incoming() {
             let stream = match stream {
-                Ok(stream) => stream,
+                Ok(stream) => {
+                    pause = ACCEPT_PAUSE;
+                    stream
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "could not accept a command");
-                    thread::sleep(ACCEPT_PAUSE);
+                    if let Some(untold) = not_accepted.count() {
+                        tracing::warn!(%error, untold, "could not accept a command");
+                    }
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
                     continue;
                 }
             };
@@ -106,10 +116,16 @@ fn turn_away(stream: UnixStream) {
     }
 }
 
+/// What a command is told that this daemon does not know.
+fn not_understood(error: &WireError) -> String {
+    format!(
+        "the daemon does not understand that command: {error}. It is of another release than the command, perhaps: stop the \
+         array and assemble it again, and the command's own release runs it"
+    )
+}
+
 fn answer(mut stream: &UnixStream, reply: &Reply) -> anyhow::Result<()> {
-    let mut line = serde_json::to_string(reply)?;
-    line.push('\n');
-    Ok(stream.write_all(line.as_bytes())?)
+    Ok(stream.write_all(reply.line()?.as_bytes())?)
 }
 
 /// Serves a connection to its end. What goes on for it ends then.
@@ -136,9 +152,9 @@ fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session
         }
         // The daemon does not end before the answer is out, or nobody is there to take it.
         let _unanswered = state.end.ask();
-        let reply = match serde_json::from_str::<Request>(&line) {
+        let reply = match Request::read(&line) {
             Ok(request) => state.answer(request, session),
-            Err(error) => Reply::Error(format!("a request of another version: {error}")),
+            Err(error) => Reply::Error(not_understood(&error)),
         };
         answer(stream, &reply)?;
         if session.is_idle() {

@@ -1,12 +1,31 @@
 //! The end of a daemon: once its array has stopped, and those who asked for something have an answer.
 
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 /// The longest that a stopped daemon stays for answers that are still due.
 const ANSWERS_WAIT: Duration = Duration::from_secs(20);
+
+/// How often a signal has asked for the end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Asked(Arc<AtomicUsize>);
+
+impl Asked {
+    /// Counts one more; how many came before.
+    pub(super) fn again(&self) -> usize {
+        self.0.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Whether a second signal has asked: the device is taken from those who use it.
+    pub(super) fn is_hurried(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 1
+    }
+}
 
 #[derive(Default)]
 pub(super) struct End {

@@ -1,30 +1,68 @@
 //! How an array leaves its daemon: as a block device, and over NBD.
+//!
+//! One command at a time changes what is exported (`held`), and may take long: an unmount writes out what is cached. What
+//! there is can be read at any time (`told`). Nothing here knows the daemon's state, so that nothing asks it while a lock is
+//! held.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use stripewise::export::{
-    attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, DetachMode},
-    nbd::{Endpoint, Export, Limits, NbdAddress, Server},
+use stripewise::{
+    Array,
+    export::{
+        attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, DetachMode},
+        nbd::{Endpoint, Export, Limits, NbdAddress, Server},
+    },
+    uring::Runtime,
 };
 
 use super::{
+    end::Asked,
     mounts::{self, Patience},
     remains::{self, DeadDevice},
-    state::{DaemonState, Notes},
+    state::Notes,
 };
 use crate::{
-    protocol::AttachChoice,
+    protocol::{AttachChoice, ServeLimits},
     rundir::{link_dir, run_dir},
 };
 
+/// How long a server's last requests may take, beyond what its clients are given to take their replies.
+const SERVER_END: Duration = Duration::from_secs(20);
+
 /// What is exported now.
-#[derive(Default)]
 pub(crate) struct Exports {
+    source: Source,
+    held: Mutex<Held>,
+    told: Mutex<Told>,
+}
+
+/// What is exported, and what serves it.
+struct Source {
+    name: String,
+    array: Array,
+    runtime: Arc<Runtime>,
+    asked: Asked,
+}
+
+#[derive(Default)]
+struct Held {
     attached: Option<Attached>,
     servers: Vec<Server>,
     /// The array is being stopped: there will be no more exports.
     closed: bool,
+}
+
+/// What there is, for those who only ask.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    /// Where the array is, and the block device itself.
+    attached: Option<(String, PathBuf)>,
+    addresses: Vec<String>,
 }
 
 /// What to do about users of a block device that is to go.
@@ -64,23 +102,102 @@ pub(super) fn remove_link(name: &str) {
 }
 
 impl Exports {
-    /// Makes a block device and returns its path.
+    pub(super) fn new(name: String, array: Array, runtime: Arc<Runtime>, asked: Asked) -> Self {
+        let source = Source { name, array, runtime, asked };
+        Self { source, held: Mutex::default(), told: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out a change, and tells what there is afterwards, also if it failed half-way.
+    fn change<T>(&self, change: impl FnOnce(&mut Held, &Source) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let mut held = self.held();
+        let result = change(&mut held, &self.source);
+        *self.told() = held.told(&self.source);
+        result
+    }
+
+    /// Makes a block device, if `allowed`, and returns its path.
     pub(super) fn attach(
-        &mut self,
-        state: &DaemonState,
+        &self,
         method: Option<AttachChoice>,
+        sector_bytes: Option<u32>,
+        allowed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<String> {
-        self.check_open()?;
-        if let Some(attached) = &self.attached {
-            bail!("it is attached already, at {}", attached.path());
+        self.change(|held, source| {
+            allowed()?;
+            held.attach(source, method, sector_bytes)
+        })
+    }
+
+    /// Takes the block device away, with or without its users' consent.
+    pub(super) fn detach(&self, users: Users) -> anyhow::Result<Notes> {
+        self.change(|held, source| held.detach(source, users))
+    }
+
+    /// Starts an NBD server, if `allowed`, and returns its address.
+    pub(super) fn serve(
+        &self,
+        address: &str,
+        read_only: bool,
+        limits: &ServeLimits,
+        allowed: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
+        self.change(|held, source| {
+            allowed()?;
+            held.serve(source, address, read_only, limits)
+        })
+    }
+
+    /// Stops the server at an address, or all.
+    pub(super) fn unserve(&self, address: Option<&str>) -> anyhow::Result<Notes> {
+        self.change(|held, source| held.unserve(source, address))
+    }
+
+    /// Ends every export, for good.
+    pub(super) fn end_all(&self, users: Users) -> anyhow::Result<Notes> {
+        self.change(|held, source| held.end_all(source, users))
+    }
+
+    /// Begins something that must have the array to itself, while nothing can come in between.
+    pub(super) fn while_unused<T>(&self, begin: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let held = self.held();
+        held.check_unused()?;
+        begin()
+    }
+
+    pub(super) fn attached(&self) -> Option<String> {
+        self.told().attached.as_ref().map(|(path, _)| path.clone())
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.told().addresses.clone()
+    }
+
+    /// Whether a device is this array's own block device: as its member it would wait for itself.
+    pub(super) fn is_own(&self, device: &Path) -> bool {
+        let Some((_, block)) = self.told().attached.clone() else { return false };
+        // A partition's node begins with its disk's.
+        device.canonicalize().is_ok_and(|node| {
+            let rest = node.as_os_str().as_encoded_bytes().strip_prefix(block.as_os_str().as_encoded_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"p"))
+        })
+    }
+}
+
+impl Held {
+    fn told(&self, source: &Source) -> Told {
+        let attached = self.attached.as_ref();
+        Told {
+            attached: attached.map(|a| (a.path(), a.attachment.block_path().to_owned())),
+            addresses: self.servers.iter().map(|server| uri_of(server, &source.name)).collect(),
         }
-        let mut options = AttachOptions::new(run_dir(), &state.name);
-        options.method = method.map(method_of);
-        options.read_only = state.array_is_read_only();
-        let attachment = attach::attach(state.device(), state.host.runtime(), &options)?;
-        let link = make_link(&state.name, attachment.block_path());
-        let attached = self.attached.insert(Attached { attachment, link });
-        Ok(attached.path())
     }
 
     fn check_open(&self) -> anyhow::Result<()> {
@@ -88,13 +205,32 @@ impl Exports {
         Ok(())
     }
 
-    /// Takes the block device away, with or without its users' consent.
-    pub(super) fn detach(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<Notes> {
+    fn attach(
+        &mut self,
+        source: &Source,
+        method: Option<AttachChoice>,
+        sector_bytes: Option<u32>,
+    ) -> anyhow::Result<String> {
+        self.check_open()?;
+        if let Some(attached) = &self.attached {
+            bail!("it is attached already, at {}", attached.path());
+        }
+        let mut options = AttachOptions::new(run_dir(), &source.name);
+        options.method = method.map(method_of);
+        options.read_only = source.array.is_read_only();
+        options.block_bytes = sector_bytes;
+        let attachment = attach::attach(Arc::new(source.array.device()), &source.runtime, &options)?;
+        let link = make_link(&source.name, attachment.block_path());
+        let attached = self.attached.insert(Attached { attachment, link });
+        Ok(attached.path())
+    }
+
+    fn detach(&mut self, source: &Source, users: Users) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
-        let written = || state.array.stats().report().written_bytes;
+        let written = || source.array.stats().report().written_bytes;
         let patience = Patience::while_written(&written);
         if users == Users::Unmount {
-            let patience = Patience { is_over: &|| state.is_hurried(), ..patience };
+            let patience = Patience { is_over: &|| source.asked.is_hurried(), ..patience };
             mounts::unmount_all(|| attached.attachment.users(), &[], patience);
         }
         let device = DeadDevice::at(attached.attachment.block_path());
@@ -113,31 +249,30 @@ impl Exports {
             other => other.into(),
         })?;
         if attached.link.is_some() {
-            remove_link(&state.name);
+            remove_link(&source.name);
         }
         self.attached = None;
-        Ok(remains::take_note(&state.name, device))
+        Ok(remains::take_note(&source.name, device))
     }
 
-    /// Starts an NBD server and returns its address.
-    pub(super) fn serve(
+    fn serve(
         &mut self,
-        state: &DaemonState,
+        source: &Source,
         address: &str,
         read_only: bool,
+        limits: &ServeLimits,
     ) -> anyhow::Result<String> {
         self.check_open()?;
         let endpoint = parse_endpoint(address)?;
-        let mut export = Export::new(state.name.clone(), state.device());
-        export.read_only = read_only || state.array_is_read_only();
-        let server = Server::start(state.host.runtime(), &endpoint, vec![export], Limits::default())?;
-        let uri = uri_of(&server, &state.name);
+        let mut export = Export::new(source.name.clone(), Arc::new(source.array.device()));
+        export.read_only = read_only || source.array.is_read_only();
+        let server = Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits))?;
+        let uri = uri_of(&server, &source.name);
         self.servers.push(server);
         Ok(uri)
     }
 
-    /// Stops the server at an address, or all.
-    pub(super) fn unserve(&mut self, state: &DaemonState, address: Option<&str>) -> anyhow::Result<Notes> {
+    fn unserve(&mut self, source: &Source, address: Option<&str>) -> anyhow::Result<Notes> {
         let endpoint = address.map(parse_endpoint).transpose()?;
         let all = std::mem::take(&mut self.servers);
         let (stopping, staying): (Vec<_>, Vec<_>) =
@@ -146,27 +281,31 @@ impl Exports {
         if stopping.is_empty() {
             bail!("it is not served{}", if address.is_some() { " there" } else { "" });
         }
-        for server in stopping {
-            state.host.block_on(async move { server.stop().await });
-        }
-        Ok(Notes::new())
+        let limit = Limits::default().stop_grace + SERVER_END;
+        let ended = stopping.into_iter().filter_map(|server| {
+            let uri = uri_of(&server, &source.name);
+            let ended = source.runtime.block_on_for(async move { server.stop().await }, limit);
+            ended
+                .is_none()
+                .then(|| format!("{uri} is served no more, but some of its last requests do not end"))
+        });
+        Ok(ended.collect())
     }
 
-    /// Ends every export, for good.
-    pub(super) fn end_all(&mut self, state: &DaemonState, users: Users) -> anyhow::Result<Notes> {
-        let notes = match self.attached {
-            Some(_) => self.detach(state, users)?,
+    fn end_all(&mut self, source: &Source, users: Users) -> anyhow::Result<Notes> {
+        let mut notes = match self.attached {
+            Some(_) => self.detach(source, users)?,
             None => Notes::new(),
         };
         if !self.servers.is_empty() {
-            self.unserve(state, None)?;
+            notes.extend(self.unserve(source, None)?);
         }
         self.closed = true;
         Ok(notes)
     }
 
     /// Refuses to overwrite what somebody uses, through the block device or over NBD.
-    pub(super) fn check_unused(&self) -> anyhow::Result<()> {
+    fn check_unused(&self) -> anyhow::Result<()> {
         let clients: u64 = self.servers.iter().map(|server| server.stats().connections).sum();
         ensure!(clients == 0, "clients are connected to its NBD servers ({clients}); stop that first");
         let Some(attached) = &self.attached else { return Ok(()) };
@@ -174,25 +313,6 @@ impl Exports {
         let told: Vec<_> = users.iter().map(ToString::to_string).collect();
         ensure!(users.is_empty(), "{} is in use: {}; stop that first", attached.path(), told.join(", "));
         Ok(())
-    }
-
-    pub(super) fn attached(&self) -> Option<String> {
-        self.attached.as_ref().map(Attached::path)
-    }
-
-    /// Whether a device is this array's own block device: as its member it would wait for itself.
-    pub(super) fn is_own(&self, device: &Path) -> bool {
-        let Some(attached) = &self.attached else { return false };
-        // A partition's node begins with its disk's.
-        let disk = attached.attachment.block_path().as_os_str().as_encoded_bytes();
-        device.canonicalize().is_ok_and(|node| {
-            let rest = node.as_os_str().as_encoded_bytes().strip_prefix(disk);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"p"))
-        })
-    }
-
-    pub(super) fn addresses(&self, name: &str) -> Vec<String> {
-        self.servers.iter().map(|server| uri_of(server, name)).collect()
     }
 }
 
@@ -223,6 +343,18 @@ fn method_of(choice: AttachChoice) -> AttachMethod {
     match choice {
         AttachChoice::Nbd => AttachMethod::KernelNbd,
         AttachChoice::Fuse => AttachMethod::FuseLoop,
+    }
+}
+
+fn limits_of(asked: &ServeLimits) -> Limits {
+    let ServeLimits { connections, in_flight_bytes, connection_in_flight_bytes, idle_ms } = *asked;
+    let limits = Limits::default();
+    Limits {
+        connections: connections.unwrap_or(limits.connections),
+        in_flight_bytes: in_flight_bytes.unwrap_or(limits.in_flight_bytes),
+        connection_in_flight_bytes: connection_in_flight_bytes.unwrap_or(limits.connection_in_flight_bytes),
+        idle: idle_ms.map(Duration::from_millis),
+        ..limits
     }
 }
 

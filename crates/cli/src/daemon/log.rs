@@ -1,14 +1,10 @@
 //! The daemon's log, which takes the place of its caller's terminal.
 
-use std::{
-    fs::{self, File},
-    os::unix::fs::OpenOptionsExt,
-    path::PathBuf,
-};
+use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 
-use crate::rundir::log_path;
+use crate::{logging, rundir::log_path};
 
 /// The log of a daemon that is starting.
 pub(super) struct Log {
@@ -17,13 +13,11 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Sends standard error there. To be called by the holder of the name, as the log goes with the name.
+    /// Sends messages and standard error there. To be called by the holder of the name, as the log goes with the name.
     pub(super) fn begin(name: &str) -> anyhow::Result<Self> {
         let path = log_path(name);
-        let file = File::options().create(true).append(true).mode(0o600).open(&path);
-        let file = file.with_context(|| format!("{}: cannot open the log", path.display()))?;
-        let is_new = file.metadata()?.len() == 0;
-        rustix::stdio::dup2_stderr(&file).context("sending standard error to the log")?;
+        let is_new = fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0;
+        logging::send_to(&path).with_context(|| format!("{}: cannot open the log", path.display()))?;
         Ok(Self { path, is_new })
     }
 

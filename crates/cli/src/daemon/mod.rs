@@ -11,6 +11,7 @@ mod end;
 mod exports;
 mod load;
 mod log;
+mod members;
 mod mounts;
 mod name;
 mod open;
@@ -31,6 +32,7 @@ use std::{
 use anyhow::Context;
 
 use log::Log;
+pub(crate) use members::{LookedAt, holding};
 use name::NameLock;
 pub(crate) use name::taken;
 pub(crate) use open::preview;
@@ -55,7 +57,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
         Ok(started) => {
-            let status = Box::new(started.state.status());
+            let status = Box::new(started.state.status()?);
             answer(&Reply::Opened { status, notes: started.notes })?;
             caller::let_go().context("letting go of the caller")?;
             serve(&started.state, signals, started.listener)
@@ -75,8 +77,7 @@ struct Started {
 
 /// One line for the command that waits; it may have gone meanwhile.
 fn answer(reply: &Reply) -> anyhow::Result<()> {
-    let mut line = serde_json::to_string(reply)?;
-    line.push('\n');
+    let line = reply.line()?;
     let mut out = io::stdout();
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     Ok(())
@@ -86,14 +87,15 @@ fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     let name = NameLock::take(&make_run_dir()?, &spec.name)?;
     let log = Log::begin(&spec.name)?;
     // The name says that no daemon lives behind what is found of it.
-    let notes = remains::clear_under_lock(&spec.name);
+    let mut notes = remains::clear_under_lock(&spec.name);
     let socket = socket_path(&spec.name);
     // A socket that cannot be is found out before anything is written to a device; commands wait until it is served.
     let listener = control::bind(&socket).inspect_err(|_| log.forget())?;
-    let state = open::open(spec).inspect_err(|_| {
+    let (state, told) = open::open(spec).inspect_err(|_| {
         let _ = std::fs::remove_file(&socket);
         log.forget();
     })?;
+    notes.extend(told);
     Ok(Started { state, listener, notes, _name: name })
 }
 

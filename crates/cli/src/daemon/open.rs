@@ -1,6 +1,6 @@
 //! Opening the array that a daemon is for.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use stripewise::{
@@ -14,15 +14,20 @@ use stripewise::{
 };
 
 use super::{
+    members,
     spec::{CreateSpec, DaemonSpec, Opening},
-    state::{DaemonState, member_name},
+    state::{DaemonState, Notes, member_name},
 };
+use crate::errors;
 
-/// Opens members and array.
-pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
+/// Opens members and array; what is to be told about that.
+pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
     let host = start_host(spec.workers.runtime_options())?;
-    let array = match &spec.opening {
-        Opening::Create(create) => make(&host, &spec.name, create)?,
+    let (array, unopened, notes) = match &spec.opening {
+        Opening::Create(create) => {
+            let (array, notes) = make(&host, &spec.name, create)?;
+            (array, Vec::new(), notes)
+        }
         Opening::Assemble { devices, run, force, read_only } => {
             let options = AssembleOptions {
                 run: *run,
@@ -30,10 +35,32 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<Arc<DaemonState>> {
                 read_only: *read_only,
                 ..AssembleOptions::default()
             };
-            host.assemble(devices, options)?
+            let (array, unopened) = assemble(&host, devices, options)?;
+            (array, unopened, Notes::new())
         }
     };
-    Ok(DaemonState::new(spec.name.clone(), host, array))
+    Ok((DaemonState::new(spec.name.clone(), host, array, unopened), notes))
+}
+
+/// Opens an array from its members; with `--run` or `--force` without those that cannot be opened, which are returned with the
+/// reason.
+fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::Result<(Array, Vec<String>)> {
+    let may_lack = options.run || options.force;
+    let (mut devices, mut unopened) = (Vec::new(), Vec::new());
+    for path in paths {
+        match members::open(host, path) {
+            Ok(device) => devices.push(Arc::new(device) as Arc<dyn Device>),
+            // Its holder may be writing to it: an array that lacks it on purpose would be a second one.
+            Err(error) if may_lack && members::is_absent(&error) => unopened.push(errors::line(&error)),
+            Err(error) if members::is_absent(&error) => {
+                return Err(error.context("--run starts the array without a member that cannot be opened"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let env = host.env();
+    let array = host.block_on(async move { stripewise::assemble(env, devices, &options).await })?;
+    Ok((array, unopened))
 }
 
 fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
@@ -42,21 +69,28 @@ fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
     )
 }
 
-fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<Array> {
-    let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> { Ok(host.open_member(path)?) };
-    Ok(host.create(create_options(name, spec, open)?)?)
+fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, Notes)> {
+    let (opened, notes) = members::open_all(host, spec.devices(), &spec.looked_at, spec.force)?;
+    let mut opened: BTreeMap<_, _> =
+        opened.into_iter().map(|(path, device)| (path, Arc::new(device))).collect();
+    let mut take = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
+        let device =
+            opened.remove(path).with_context(|| format!("{path} is given twice; give every device once"))?;
+        Ok(device)
+    };
+    Ok((host.create(create_options(name, spec, &mut take)?)?, notes))
 }
 
 /// What making an array would come to. Members are only read.
 pub(crate) fn preview(name: &str, spec: &CreateSpec) -> anyhow::Result<Preview> {
     let host = start_host(RuntimeOptions::default())?;
-    let open = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
+    let mut open = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
         Ok(Arc::new(FileDevice::open(
             member_name(path),
             FileOptions { read_only: true, ..FileOptions::default() },
         )?))
     };
-    let options = create_options(name, spec, open)?;
+    let options = create_options(name, spec, &mut open)?;
     let env = host.env();
     Ok(host.block_on(async move { stripewise::preview(env, options).await })?)
 }
@@ -64,12 +98,12 @@ pub(crate) fn preview(name: &str, spec: &CreateSpec) -> anyhow::Result<Preview> 
 fn create_options(
     name: &str,
     spec: &CreateSpec,
-    open: impl Fn(&String) -> anyhow::Result<Arc<dyn Device>>,
+    open: &mut dyn FnMut(&String) -> anyhow::Result<Arc<dyn Device>>,
 ) -> anyhow::Result<CreateOptions> {
     let level = Level::from_number(spec.level).ok_or_else(|| anyhow!("level {} is not known", spec.level))?;
     let members =
-        spec.members.iter().map(|m| m.as_ref().map(&open).transpose()).collect::<Result<Vec<_>, _>>()?;
-    let spares = spec.spares.iter().map(&open).collect::<Result<Vec<_>, _>>()?;
+        spec.members.iter().map(|m| m.as_ref().map(&mut *open).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let spares = spec.spares.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let uuid = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
     let parity = match spec.parity_on_fastest {
         None => ParityPlace::Auto,
@@ -91,7 +125,7 @@ fn create_options(
         classes: classes.collect(),
         measure: spec.measure,
         parity,
-        ..CreateOptions::new(full_name(name), level, Vec::new())
+        ..CreateOptions::new(full_name(spec.kept_name.as_deref().unwrap_or(name)), level, Vec::new())
     })
 }
 

@@ -14,13 +14,14 @@ const STRIPES_MAX: u64 = 1024;
 
 impl DaemonState {
     /// The array's status.
-    pub(super) fn status(&self) -> ArrayStatus {
-        let array = self.array.clone();
-        let report = self.host.block_on(async move { array.report().await });
+    ///
+    /// # Errors
+    /// If the array does not answer.
+    pub(super) fn status(&self) -> anyhow::Result<ArrayStatus> {
+        let report = self.report_of_array()?;
         let limits = self.array.speed_limits();
         let counted = self.array.stats().report();
-        let exports = self.exports();
-        ArrayStatus {
+        Ok(ArrayStatus {
             name: self.name.clone(),
             full_name: report.name.clone(),
             uuid: report.uuid.to_string(),
@@ -50,10 +51,10 @@ impl DaemonState {
             last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
-            left_out: left_out(&report),
+            left_out: left_out(&report).into_iter().chain(self.unopened.iter().cloned()).collect(),
             forced: forced(&report),
-            attached: exports.attached(),
-            exports: exports.addresses(&self.name),
+            attached: self.exports.attached(),
+            exports: self.exports.addresses(),
             job_written_bytes: report.members.iter().map(|member| member.stats.job_written_bytes).sum(),
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             metadata_written_bytes: report.members.iter().map(|member| member.stats.metadata_bytes).sum(),
@@ -61,7 +62,7 @@ impl DaemonState {
             advice: advice_on(&report),
             warnings: unknown_policy(&self.name, &report).into_iter().collect(),
             pid: std::process::id(),
-        }
+        })
     }
 
     /// What writes to some stripes find.

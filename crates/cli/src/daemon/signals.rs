@@ -4,7 +4,6 @@
 use std::{
     sync::{
         Arc,
-        atomic::Ordering,
         mpsc::{self, Receiver},
     },
     thread,
@@ -50,7 +49,7 @@ pub(super) fn watch(state: &Arc<DaemonState>, mut signals: Signals) -> anyhow::R
             // However many came together: the first attempt is never by force.
             thread::sleep(TOGETHER);
             let _ = signals.pending().count();
-            match state.asked_to_stop.fetch_add(1, Ordering::AcqRel) {
+            match state.asked.again() {
                 0 => tracing::info!("asked to stop by a signal"),
                 _ => tracing::info!("asked by another signal: the device is taken from those who use it"),
             }
@@ -69,7 +68,7 @@ fn stop_when_asked(state: &DaemonState, asks: &Receiver<()>) {
     }
     let mut told = None;
     loop {
-        let is_hurried = state.is_hurried();
+        let is_hurried = state.asked.is_hurried();
         let Err(error) = try_to_stop(state, is_hurried) else { return };
         if told != Some(is_hurried) {
             tracing::error!("{}; another signal stops it by force", errors::line(&error));

@@ -13,10 +13,11 @@ use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use stripewise::uring::RuntimeOptions;
 
-use super::caller;
+use super::{caller, members::LookedAt};
 use crate::{
     args::{THREADS_MAX, WorkerArgs},
     client,
+    printable::printable_list,
     protocol::{ArrayStatus, ClassChoice, Reply},
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     sigpipe,
@@ -73,6 +74,9 @@ pub(crate) struct CreateSpec {
     /// The number of the preset of locks.
     pub(crate) preset: u8,
     pub(crate) uuid: Option<String>,
+    /// The name on the members, if it is not the array's.
+    #[serde(default)]
+    pub(crate) kept_name: Option<String>,
     /// The default, if none.
     pub(crate) policy: Option<String>,
     /// What is not to be detected, by path.
@@ -80,6 +84,18 @@ pub(crate) struct CreateSpec {
     pub(crate) measure: bool,
     /// Level 4: whether the fastest member gets the last role; none for what suits.
     pub(crate) parity_on_fastest: Option<bool>,
+    /// Overwrite what is found.
+    pub(crate) force: bool,
+    /// What the command saw on the devices, and its user has agreed to lose, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) looked_at: BTreeMap<String, LookedAt>,
+}
+
+impl CreateSpec {
+    /// All devices given, members first.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &String> {
+        self.members.iter().flatten().chain(&self.spares)
+    }
 }
 
 /// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.
@@ -90,7 +106,8 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
         command.env(RUN_DIR_VARIABLE, dir);
     }
     let mut child = command
-        .arg("daemon")
+        // The name is for those who look at processes; the daemon takes it from what it is told.
+        .args(["daemon", &spec.name])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .current_dir("/")
@@ -103,12 +120,12 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     let stdout = child.stdout.take().ok_or_else(|| anyhow!("the daemon has no standard output"))?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
-    match serde_json::from_str(&line) {
+    match Reply::read(&line) {
         Ok(Reply::Opened { status, notes }) => {
             client::tell(&spec.name, &notes);
             Ok(*status)
         }
-        Ok(Reply::Error(message)) => bail!("{}: {message}", spec.name),
+        Ok(Reply::Error(message)) => bail!("{}: {}", spec.name, printable_list(&message)),
         _ => {
             let (end, log) = (child.wait()?, log_path(&spec.name));
             bail!("the daemon ended before the array was open ({end}); see {}", log.display())

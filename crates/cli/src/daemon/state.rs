@@ -2,32 +2,47 @@
 
 use std::{
     path::Path,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, mpsc::Receiver},
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use stripewise::{
-    Array, ArrayError, Device, Host, MemberState, SpeedLimits,
+    Array, ArrayError, ArrayReport, Host, MemberState, SpeedLimits,
     format::extension::{Endurance, MemberClass},
     plan::selection::policy,
 };
 
 use super::{
-    end::End,
+    end::{Asked, End},
     exports::{Exports, Users},
     load::Loading,
+    members,
     session::Session,
     trace::Tracing,
 };
 use crate::{
     errors,
-    probe::probe,
     protocol::{ClassChoice, Reply, Request, ScrubAction},
 };
+
+/// How long a question and a command to the array may take. A command waits for members; one that hangs must not keep its
+/// user waiting for ever.
+const QUESTION_WAIT: Duration = Duration::from_secs(10);
+const COMMAND_WAIT: Duration = Duration::from_secs(60);
+/// How long an array may take to stop. By force it is waited for a moment only, as what is under way may never end.
+const STOP_WAIT: Duration = Duration::from_secs(60);
+const FORCED_STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// What is said of an array that does not answer.
+const HANGS: &str =
+    "the array does not answer: a request to one of its members does not end, so that member hangs";
+/// What is said when a repair begins.
+const REPAIRS: &str = "where blocks disagree, data is taken for right and redundancy is written anew from it, at level 6 too: a \
+                       data block that is wrong stays, and can be told no longer";
+const HANGS_UNCLEAN: &str = "a request to one of its members does not end; what was being written is resynced when the array is \
+                             next assembled";
 
 /// What is to be told about a command that was carried out.
 pub(super) type Notes = Vec<String>;
@@ -37,14 +52,28 @@ pub(crate) struct DaemonState {
     pub(crate) name: String,
     pub(super) host: Host,
     pub(super) array: Array,
-    pub(super) exports: Mutex<Exports>,
+    pub(super) exports: Exports,
     pub(super) end: End,
-    /// How often a signal has asked for the end.
-    pub(super) asked_to_stop: AtomicUsize,
+    pub(super) asked: Asked,
+    /// Members that could not be opened, with the reason.
+    pub(super) unopened: Vec<String>,
     tracing: Tracing,
     loading: Loading,
-    /// How the array stopped, once it has. Held while it is being stopped.
-    stopped: Mutex<Option<Stopped>>,
+    /// How far stopping has come. Held while the array is being stopped.
+    stopping: Mutex<Stopping>,
+}
+
+/// How far stopping has come.
+#[derive(Default)]
+enum Stopping {
+    #[default]
+    No,
+    /// Nothing is exported any more, and the array has been told to stop.
+    Told {
+        ends: Receiver<Result<(), ArrayError>>,
+        notes: Notes,
+    },
+    Stopped(Stopped),
 }
 
 /// How an array stopped.
@@ -57,36 +86,48 @@ pub(super) struct Stopped {
 }
 
 impl DaemonState {
-    pub(super) fn new(name: String, host: Host, array: Array) -> Arc<Self> {
+    pub(super) fn new(name: String, host: Host, array: Array, unopened: Vec<String>) -> Arc<Self> {
+        let asked = Asked::default();
+        let exports = Exports::new(name.clone(), array.clone(), host.runtime().clone(), asked.clone());
         Arc::new(Self {
             name,
             host,
             array,
-            exports: Mutex::default(),
+            exports,
             end: End::default(),
-            asked_to_stop: AtomicUsize::new(0),
+            asked,
+            unopened,
             tracing: Tracing::default(),
             loading: Loading::default(),
-            stopped: Mutex::default(),
+            stopping: Mutex::default(),
         })
     }
 
-    /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer.
+    /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer. By force, a daemon whose
+    /// array does not stop ends without it.
     pub(super) fn stop(&self, users: Users) -> anyhow::Result<Stopped> {
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stopped) = &*stopped {
-            return Ok(stopped.clone());
+        let mut stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stopping::No = &*stopping {
+            let notes = self.exports.end_all(users)?;
+            self.loading.cut_short();
+            let array = self.array.clone();
+            let ends = self.host.runtime().begin(async move { array.stop().await });
+            *stopping = Stopping::Told { ends, notes };
         }
-        let notes = self.exports().end_all(self, users)?;
-        self.loading.cut_short();
-        let array = self.array.clone();
-        let unclean = self.host.block_on(async move { array.stop().await }).err().map(why_unclean);
+        let (ended, notes) = match &*stopping {
+            Stopping::Stopped(stopped) => return Ok(stopped.clone()),
+            Stopping::Told { ends, notes } => (ends.recv_timeout(patience_for(users)), notes.clone()),
+            Stopping::No => bail!("it could not be told to stop"),
+        };
+        let unclean = match ended {
+            Ok(result) => result.err().map(why_unclean),
+            Err(_) if users == Users::Force => Some(HANGS_UNCLEAN.to_owned()),
+            Err(_) => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
+        };
         self.end.stopped();
-        Ok(stopped.insert(Stopped { unclean, notes }).clone())
-    }
-
-    pub(super) fn exports(&self) -> MutexGuard<'_, Exports> {
-        self.exports.lock().unwrap_or_else(PoisonError::into_inner)
+        let stopped = Stopped { unclean, notes };
+        *stopping = Stopping::Stopped(stopped.clone());
+        Ok(stopped)
     }
 
     /// Answers one request of a connection.
@@ -107,7 +148,7 @@ impl DaemonState {
 
     fn try_answer(&self, request: Request, session: &mut Session) -> anyhow::Result<Reply> {
         let notes = match request {
-            Request::Status => return Ok(Reply::Status(Box::new(self.status()))),
+            Request::Status => return Ok(Reply::Status(Box::new(self.status()?))),
             Request::Add { device, force, class } => self.add(&device, force, class)?,
             Request::Fail { member } => {
                 let member = member_name(&member);
@@ -122,18 +163,16 @@ impl DaemonState {
             Request::Speed { min_bytes_per_s, max_bytes_per_s } => {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
             }
-            Request::Attach { method } => {
-                let mut exports = self.exports();
-                self.check_not_overwritten()?;
-                return exports.attach(self, method).map(Reply::Export);
+            Request::Attach { method, sector_bytes } => {
+                let allowed = || self.check_not_overwritten();
+                return self.exports.attach(method, sector_bytes, allowed).map(Reply::Export);
             }
-            Request::Detach { force } => self.exports().detach(self, users_for(force))?,
-            Request::Serve { address, read_only } => {
-                let mut exports = self.exports();
-                self.check_not_overwritten()?;
-                return exports.serve(self, &address, read_only).map(Reply::Export);
+            Request::Detach { force } => self.exports.detach(users_for(force))?,
+            Request::Serve { address, read_only, limits } => {
+                let allowed = || self.check_not_overwritten();
+                return self.exports.serve(&address, read_only, &limits, allowed).map(Reply::Export);
             }
-            Request::Unserve { address } => self.exports().unserve(self, address.as_deref())?,
+            Request::Unserve { address } => self.exports.unserve(address.as_deref())?,
             Request::Policy { policy: name } => {
                 let policy = policy(&name)?;
                 self.on_array(move |array| async move { array.set_policy(policy).await })?
@@ -160,12 +199,9 @@ impl DaemonState {
                 Notes::new()
             }
             Request::Load { load } => {
-                // Held until it has begun: nobody gets at the array in between.
-                let exports = self.exports();
-                if load.writes() {
-                    exports.check_unused()?;
-                }
-                session.load = Some(self.loading.start(&self.host, &self.array, load)?);
+                let writes = load.writes();
+                let begin = || self.loading.start(&self.host, &self.array, load);
+                session.load = Some(if writes { self.exports.while_unused(begin)? } else { begin()? });
                 Notes::new()
             }
             Request::LoadStatus => {
@@ -193,41 +229,56 @@ impl DaemonState {
         Ok(())
     }
 
-    fn on_array<F>(&self, command: impl FnOnce(Array) -> F) -> Result<Notes, ArrayError>
+    fn on_array<F>(&self, command: impl FnOnce(Array) -> F) -> anyhow::Result<Notes>
     where
         F: Future<Output = Result<(), ArrayError>> + Send + 'static,
     {
-        self.host.block_on(command(self.array.clone())).map(|()| Notes::new())
+        self.wait_for(command(self.array.clone()), COMMAND_WAIT)??;
+        Ok(Notes::new())
+    }
+
+    /// What comes of a question or a command, in bounded time: a member may hang.
+    fn wait_for<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+        limit: Duration,
+    ) -> anyhow::Result<T> {
+        self.host
+            .runtime()
+            .block_on_for(future, limit)
+            .with_context(|| format!("{HANGS}; what was asked goes on"))
+    }
+
+    pub(super) fn report_of_array(&self) -> anyhow::Result<ArrayReport> {
+        let array = self.array.clone();
+        self.wait_for(async move { array.report().await }, QUESTION_WAIT)
     }
 
     /// A member's full name, and what is known of its life.
     fn endurance_of(&self, device: &str) -> anyhow::Result<(String, Endurance)> {
-        let (name, array) = (member_name(device), self.array.clone());
-        let report = self.host.block_on(async move { array.report().await });
+        let (name, report) = (member_name(device), self.report_of_array()?);
         let member = report.members.into_iter().find(|member| member.name == name);
         let member = member.ok_or_else(|| anyhow!("{device} is not a member; `detail` lists them"))?;
         Ok((name, member.endurance))
     }
 
     fn add(&self, device: &str, force: bool, class: Option<ClassChoice>) -> anyhow::Result<Notes> {
-        if self.exports().is_own(Path::new(device)) {
+        if self.exports.is_own(Path::new(device)) {
             bail!("{device} is this array itself; it cannot be a member of its own");
         }
-        let name = member_name(device);
-        if self.status().members.iter().any(|member| member.device == name) {
+        let (name, members) = (member_name(device), self.status()?.members);
+        if members.iter().any(|member| member.device == name) {
             bail!("{device} is a member already; one that is faulty can be added again once it is removed");
         }
-        let found = probe(Path::new(device)).with_context(|| device.to_owned())?;
-        let holding = format!("{device} holds {}", found.join(" and "));
-        if !force && !found.is_empty() {
-            bail!("{holding}; give --force to overwrite it");
-        }
-        let opened = self.host.open_member(device)?;
-        self.on_array(move |array| async move { array.add_as(opened, class.map(MemberClass::from)).await })?;
-        Ok(if found.is_empty() { Notes::new() } else { vec![format!("overwritten: {holding}")] })
+        let opened = members::open(&self.host, device)?;
+        members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
+        let notes = members::check_contents(device, &opened, force, &[])?;
+        let (opened, class) = (Arc::new(opened), class.map(MemberClass::from));
+        self.on_array(move |array| async move { array.add_as(opened, class).await })?;
+        Ok(notes)
     }
 
-    fn set_class(&self, member: &str, class: ClassChoice) -> Result<Notes, ArrayError> {
+    fn set_class(&self, member: &str, class: ClassChoice) -> anyhow::Result<Notes> {
         let name = member_name(member);
         self.on_array(move |array| async move { array.set_class(&name, class.into()).await })
     }
@@ -240,7 +291,7 @@ impl DaemonState {
         class: Option<ClassChoice>,
     ) -> anyhow::Result<Notes> {
         let new = member_name(with);
-        let state = self.status().members.into_iter().find(|m| m.device == new).map(|m| m.state);
+        let state = self.status()?.members.into_iter().find(|m| m.device == new).map(|m| m.state);
         let notes = match (state, class) {
             (None, class) => self.add(with, force, class)?,
             // What is not a spare cannot replace anything, and is left as it is.
@@ -259,7 +310,10 @@ impl DaemonState {
         let has_job = self.array.wait_for_jobs().now_or_never().is_none();
         match action {
             ScrubAction::Start => self.start_scrub(false)?,
-            ScrubAction::Repair => self.start_scrub(true)?,
+            ScrubAction::Repair => {
+                self.start_scrub(true)?;
+                return Ok(vec![REPAIRS.to_owned()]);
+            }
             ScrubAction::Status => {}
             _ if !has_job => bail!("no job is under way"),
             ScrubAction::Pause => self.array.pause_jobs(),
@@ -292,20 +346,6 @@ impl DaemonState {
         });
         Notes::new()
     }
-
-    /// Whether a second signal has asked for the end: the device is taken from those who use it.
-    pub(super) fn is_hurried(&self) -> bool {
-        self.asked_to_stop.load(Ordering::Acquire) > 1
-    }
-
-    pub(super) fn array_is_read_only(&self) -> bool {
-        self.array.is_read_only()
-    }
-
-    /// The array as a device, for exports.
-    pub(super) fn device(&self) -> Arc<dyn Device> {
-        Arc::new(self.array.device())
-    }
 }
 
 /// Why a stopped array is not clean. The engine's own words are for an array that still runs.
@@ -316,6 +356,10 @@ fn why_unclean(error: ArrayError) -> String {
             .to_owned(),
         other => other.to_string(),
     }
+}
+
+fn patience_for(users: Users) -> Duration {
+    if users == Users::Force { FORCED_STOP_WAIT } else { STOP_WAIT }
 }
 
 fn users_for(force: bool) -> Users {

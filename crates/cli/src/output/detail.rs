@@ -7,6 +7,7 @@ use crate::{protocol::ArrayStatus, sizes::format_size};
 
 /// Everything about one array, in the shape of `mdadm --detail`.
 pub(crate) fn detail(status: &ArrayStatus) -> String {
+    let status = &status.printable();
     let mut text = format!("{}:\n", status.name);
     let mut line = |label: &str, value: String| {
         let _ = writeln!(text, "{label:>20} : {value}");

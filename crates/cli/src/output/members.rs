@@ -114,6 +114,7 @@ fn no_forecast(array: &str, why: NoForecastStatus) -> String {
         NoForecastStatus::Idle => {
             "so little is written that it is not worn out in any time that counts".to_owned()
         }
+        NoForecastStatus::Unknown => "no forecast, for a reason that this release does not know".to_owned(),
     }
 }
 

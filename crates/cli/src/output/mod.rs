@@ -18,6 +18,7 @@ const BAR_CELLS: u64 = 20;
 
 /// One array in /proc/mdstat's shape.
 pub(crate) fn mdstat(status: &ArrayStatus) -> String {
+    let status = &status.printable();
     let mut text = format!("{} : {} raid{}", status.name, status.state, status.level);
     if status.read_only {
         text += " (read-only)";
@@ -62,6 +63,20 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
         let _ = writeln!(text, "      taken by force: {device}");
     }
     text
+}
+
+/// How file systems are made that suit an array's stripes, if it has some: a write of whole stripes reads nothing.
+pub(crate) fn mkfs_lines(status: &ArrayStatus, device: &str) -> Vec<String> {
+    const EXT4_BLOCK_BYTES: u64 = 4096;
+    let columns = status.raid_devices.saturating_sub(status.parity_devices) as u64;
+    if !has_chunks(status) || columns < 2 || status.chunk_bytes < EXT4_BLOCK_BYTES {
+        return Vec::new();
+    }
+    let stride = status.chunk_bytes / EXT4_BLOCK_BYTES;
+    vec![
+        format!("mkfs.ext4 -E stride={stride},stripe_width={} {device}", stride * columns),
+        format!("mkfs.xfs -d su={}k,sw={columns} {device}", status.chunk_bytes / 1024),
+    ]
 }
 
 /// Whether data is spread over members: the copies of level 1 know no chunks.

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use stripewise::{JobOutcome, JobReport};
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct JobStatus {
     pub(crate) kind: String,
     pub(crate) role: Option<usize>,

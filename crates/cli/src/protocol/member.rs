@@ -30,7 +30,8 @@ impl From<ClassChoice> for MemberClass {
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct MemberStatus {
     pub(crate) device: String,
     pub(crate) number: u32,
@@ -52,7 +53,8 @@ pub(crate) struct MemberStatus {
 }
 
 /// How long I/O took when the device became a member; none where that was not measured.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct TimesStatus {
     pub(crate) random_read_ns: Option<u32>,
     pub(crate) random_write_ns: Option<u32>,
@@ -64,7 +66,8 @@ pub(crate) struct TimesStatus {
 }
 
 /// What I/O is taken to cost, as nanoseconds of a request and of each 4 KiB; requests that wait.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct CostStatus {
     pub(crate) read_ns: [f32; 2],
     pub(crate) write_ns: [f32; 2],
@@ -73,7 +76,8 @@ pub(crate) struct CostStatus {
 }
 
 /// How much of its life a member has used. Times are seconds since 1970.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct EnduranceStatus {
     /// None: not known.
     pub(crate) rated_write_bytes: Option<u64>,
@@ -98,6 +102,9 @@ pub(crate) enum NoForecastStatus {
     Early { from_s: u64 },
     /// It is hardly written.
     Idle,
+    /// A reason of a later release.
+    #[serde(other)]
+    Unknown,
 }
 
 impl From<NoForecast> for NoForecastStatus {
@@ -110,7 +117,8 @@ impl From<NoForecast> for NoForecastStatus {
     }
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ForecastStatus {
     pub(crate) bytes_per_s: f64,
     /// The part of its rated life that is used up.

@@ -1,10 +1,12 @@
 //! What the commands and an array's daemon say to each other over the control socket: one JSON line each way, and more of
-//! them where something goes on for the connection. The same types are what `--json` prints.
+//! them where something goes on for the connection. The same types are what `--json` prints. How releases understand each
+//! other is in `wire.rs`: a field that is added has a default, and one that is there keeps its meaning.
 
 mod decision;
 mod job;
 mod member;
 mod status;
+mod wire;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,7 @@ pub(crate) use member::{
     ClassChoice, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus, class_name,
 };
 pub(crate) use status::{ArrayStatus, BitmapStatus, map_name, state_name};
+pub(crate) use wire::WireError;
 
 /// A command for an array's daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,6 +33,7 @@ pub(crate) enum Request {
     /// The class is detected, if none.
     Add {
         device: String,
+        #[serde(default)]
         force: bool,
         class: Option<ClassChoice>,
     },
@@ -42,6 +46,7 @@ pub(crate) enum Request {
     Replace {
         member: String,
         with: String,
+        #[serde(default)]
         force: bool,
         class: Option<ClassChoice>,
     },
@@ -55,18 +60,25 @@ pub(crate) enum Request {
     },
     Attach {
         method: Option<AttachChoice>,
+        /// The members' own, if none.
+        sector_bytes: Option<u32>,
     },
     Detach {
+        #[serde(default)]
         force: bool,
     },
     Serve {
         address: String,
+        #[serde(default)]
         read_only: bool,
+        #[serde(default)]
+        limits: ServeLimits,
     },
     Unserve {
         address: Option<String>,
     },
     Stop {
+        #[serde(default)]
         force: bool,
     },
     /// Changes the write selection policy.
@@ -103,6 +115,16 @@ pub(crate) enum Request {
     LoadEnd,
 }
 
+/// What clients of an NBD server may take; the server's own limit, if none.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ServeLimits {
+    pub(crate) connections: Option<usize>,
+    pub(crate) in_flight_bytes: Option<u64>,
+    pub(crate) connection_in_flight_bytes: Option<u64>,
+    pub(crate) idle_ms: Option<u64>,
+}
+
 /// How a load stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LoadStatus {
@@ -137,7 +159,8 @@ pub(crate) enum AttachChoice {
 pub(crate) enum ScrubAction {
     /// Read all and count what disagrees (md's `check`).
     Start,
-    /// Read all and mend what disagrees.
+    /// Read all and mend what disagrees: data is taken for right and P and Q are written anew from it, at level 6 too; at
+    /// level 1 the first copy is.
     Repair,
     /// Pause the job under way, whatever it is; fails if there is none.
     Pause,
@@ -158,12 +181,14 @@ pub(crate) enum Reply {
     /// A new daemon's first word: its array is open.
     Opened {
         status: Box<ArrayStatus>,
+        #[serde(default)]
         notes: Vec<String>,
     },
     /// The array has stopped.
     Stopped {
         /// Why it is not clean.
         unclean: Option<String>,
+        #[serde(default)]
         notes: Vec<String>,
     },
     Status(Box<ArrayStatus>),

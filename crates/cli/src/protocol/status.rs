@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use stripewise::{ArrayReport, format::extension::MapKind};
 
 use super::{JobStatus, MemberStatus};
+use crate::printable::printable;
 
 /// An array at one moment.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ArrayStatus {
     pub(crate) name: String,
     /// The name in the superblocks.
@@ -57,13 +59,39 @@ pub(crate) struct ArrayStatus {
     pub(crate) pid: u32,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct BitmapStatus {
     pub(crate) region_bytes: u64,
     /// "linear" or "distributed".
     pub(crate) map: String,
     pub(crate) regions: usize,
     pub(crate) marked: usize,
+}
+
+impl ArrayStatus {
+    /// The same for a terminal: names and paths that others chose cannot do harm there.
+    pub(crate) fn printable(&self) -> Self {
+        let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
+        let members = self
+            .members
+            .iter()
+            .map(|member| MemberStatus { device: printable(&member.device), ..member.clone() });
+        Self {
+            name: printable(&self.name),
+            full_name: printable(&self.full_name),
+            state: printable(&self.state),
+            selection: printable(&self.selection),
+            members: members.collect(),
+            left_out: all(&self.left_out),
+            forced: all(&self.forced),
+            attached: self.attached.as_deref().map(printable),
+            exports: all(&self.exports),
+            advice: all(&self.advice),
+            warnings: all(&self.warnings),
+            ..self.clone()
+        }
+    }
 }
 
 /// What a map of regions is called.

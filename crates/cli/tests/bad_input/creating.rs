@@ -214,8 +214,9 @@ fn a_mounted_device_is_refused_whatever_is_said() {
     let mounted = Mounted::new(&[&device.0], &point);
     std::fs::write(point.join("precious"), b"data").unwrap();
     members[0] = device.0.clone();
-    let words = [&device.0, "in use (mounted", "unmount"];
-    sandbox.fails(1, "create a --level 5 --force", &members, &words.map(|word| word as &str));
+    let frees = format!("`umount {}` frees it", point.display());
+    let words = [&device.0, "in use: mounted on", &frees];
+    sandbox.fails(1, "create a --level 5 --force", &members, &words);
     assert_eq!(std::fs::read(point.join("precious")).unwrap(), b"data");
     mounted.unmount();
     tool("fsck.ext4", &["-fn", &device.0]);
@@ -226,7 +227,7 @@ fn members_of_a_running_array_are_in_use() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);
     sandbox.ok("create a --level 5 --assume-clean", &members);
-    let words: [&str; 2] = [&members[0], "in use"];
+    let words: [&str; 4] = [&members[0], "in use", "the array 'a' has it", "`stripewise stop a`"];
     sandbox.fails(1, "create b --level 5 --force", &members, &words);
     sandbox.fails(1, "assemble b", &members, &words);
     let more: Vec<_> = ["x", "y"].iter().map(|name| sandbox.member(name, 24 * MIB)).collect();

@@ -9,6 +9,7 @@ mod common;
 mod assembling;
 mod creating;
 mod damage;
+mod holding;
 mod talking;
 mod trouble;
 mod usage;

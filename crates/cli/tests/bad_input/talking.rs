@@ -135,3 +135,112 @@ fn a_command_killed_while_it_waits() {
     sandbox.done("scrub a stop");
     sandbox.done("wait a");
 }
+
+#[test]
+fn a_flood_of_connections_leaves_a_short_log() {
+    let sandbox = array();
+    let uri = sandbox.serve("a");
+    let socket = sandbox.path("a.nbd");
+    for _ in 0..2000 {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        let _ = stream.write_all(b"\0\0\0\x03nonsense nonsense nonsense");
+    }
+    assert_eq!(Client::connect(&uri).read(0, 4096).unwrap().len(), 4096);
+    sandbox.done("serve a --stop");
+    let log = sandbox.log("a");
+    let told = log.lines().filter(|line| line.contains("connection")).count();
+    assert!((1..30).contains(&told), "{told} lines");
+    assert!(log.contains("untold="), "and how many more there were: {log}");
+}
+
+#[test]
+fn a_listener_without_descriptors_backs_off() {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let sandbox = array();
+    let uri = sandbox.serve("a");
+    let pid = sandbox.pid("a");
+    std::thread::sleep(Duration::from_millis(200));
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
+    let waiting: Vec<_> = (0..4).map(|_| UnixStream::connect(sandbox.path("a.nbd")).unwrap()).collect();
+    // Ten a second, before.
+    std::thread::sleep(Duration::from_millis(2500));
+    let tries = sandbox.log("a").matches("could not accept a connection").count();
+    assert!((1..=5).contains(&tries), "{tries}");
+    prlimit(Some(pid), Resource::Nofile, before).unwrap();
+    drop(waiting);
+    assert_eq!(Client::connect(&uri).read(0, 4096).unwrap().len(), 4096);
+}
+
+/// Names of files and of superblocks are others' choice, and a terminal obeys escape codes.
+#[test]
+fn foreign_names_cannot_move_the_cursor_or_forge_lines() {
+    use std::os::unix::fs::FileExt;
+    let sandbox = Sandbox::new();
+    let members = [sandbox.member("m\x1b[2J\nforged", 24 * MIB), sandbox.member("n", 24 * MIB)];
+    sandbox.ok("create a --level 1 --assume-clean", &members);
+    let harmless = |text: &str| {
+        assert!(!text.contains('\x1b') && !text.lines().any(|line| line.starts_with("forged")), "{text:?}");
+    };
+    for line in ["status a", "detail a"] {
+        harmless(&sandbox.done(line));
+    }
+    harmless(&sandbox.ok("fail a", &members[..1]));
+    harmless(&sandbox.fails(1, "fail a", &members[..1], &["not active"]));
+    sandbox.done("stop a");
+    // A superblock that is right but for what it calls itself.
+    let file = std::fs::File::options().read(true).write(true).open(&members[1]).unwrap();
+    let mut block = [0; 4096];
+    file.read_exact_at(&mut block, 4096).unwrap();
+    block[32..64].fill(0);
+    block[32..46].copy_from_slice(b"x:\x1b[31m\nforged");
+    let summed = 256 + 2 * u32::from_le_bytes(block[220..224].try_into().unwrap()) as usize;
+    block[216..220].fill(0);
+    let words = block[..summed].chunks(4).map(|word| match *word {
+        [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+        [a, b] => u64::from(u16::from_le_bytes([a, b])),
+        _ => unreachable!("a superblock has whole words and one half at most"),
+    });
+    let sum: u64 = words.sum();
+    block[216..220].copy_from_slice(&((sum & 0xffff_ffff) + (sum >> 32)).to_le_bytes()[..4]);
+    file.write_all_at(&block, 4096).unwrap();
+    let said = sandbox.ok("examine", &members[1..]);
+    assert!(said.contains(r"x:\u{1b}[31m\nforged"), "{said}");
+    harmless(&said);
+}
+
+/// In a folder where everybody may make one, somebody else's daemon must not be talked to.
+#[test]
+fn a_run_directory_of_another_user_is_refused() {
+    if !crate::common::can_run(&[], true) {
+        return;
+    }
+    use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+    const USER: u32 = 65_534;
+    let sandbox = Sandbox::new();
+    let allow =
+        |path: &std::path::Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).unwrap();
+    allow(sandbox.folder());
+    let binary = sandbox.folder().join("stripewise");
+    std::fs::copy(sandbox.command().get_program(), &binary).unwrap();
+    let trap = sandbox.folder().join(format!("stripewise-{USER}/stripewise"));
+    std::fs::create_dir_all(&trap).unwrap();
+    [trap.parent().unwrap(), &trap].into_iter().for_each(allow);
+    let listener = std::os::unix::net::UnixListener::bind(trap.join("a.sock")).unwrap();
+    allow(&trap.join("a.sock"));
+    listener.set_nonblocking(true).unwrap();
+    for line in ["status", "status a", "stop a", "detail a"] {
+        let mut command = std::process::Command::new(&binary);
+        command
+            .args(line.split(' '))
+            .env_clear()
+            .env("TMPDIR", sandbox.folder())
+            .current_dir("/")
+            .uid(USER)
+            .gid(USER);
+        let said = crate::common::run_bounded(&mut command, Duration::from_secs(30));
+        assert!(said.code == Some(1) && said.err.contains("belongs to"), "{line}: {said:?}");
+    }
+    assert!(listener.accept().is_err(), "it was talked to");
+}

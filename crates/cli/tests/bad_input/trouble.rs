@@ -107,3 +107,40 @@ fn a_member_deleted_while_it_is_used_stays_good() {
     sandbox.ok("remove a", &members[..1]);
     assert!(client.read(0, data.len()).unwrap() == data);
 }
+
+/// The log cannot be written then. Once a member's failure ended the daemon, as it was to be logged.
+#[test]
+fn a_run_directory_that_is_full_ends_nothing() {
+    if !can_run(&["mount"], true) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let run = Mounted::new(&["-t", "tmpfs", "-o", "size=64k,mode=0700", "none"], &sandbox.run_dir());
+    let fill = || {
+        let filler =
+            std::fs::File::options().append(true).create(true).open(sandbox.run_dir().join("filler"));
+        let mut filler = filler.unwrap();
+        while std::io::Write::write_all(&mut filler, &[1; 512]).is_ok() {}
+    };
+    fill();
+    let _small = Mounted::new(&["-t", "tmpfs", "-o", "size=6m", "none"], &sandbox.folder().join("small"));
+    let mut members = sandbox.members(3, 24 * MIB);
+    members.insert(1, sandbox.member("small/m", 24 * MIB));
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    fill();
+    let client = Client::connect(&sandbox.serve("a"));
+    let mut content = vec![0; 40 << 20];
+    write_until(&client, &mut content, || sandbox.member_state("a", &members[1]).unwrap() == "faulty");
+    assert!(client.read(0, content.len()).unwrap() == content);
+    sandbox.fails(1, "fail a", &members[..1], &["cannot do without it"]);
+    sandbox.ok("remove a", &members[1..2]);
+    assert!(sandbox.log("a").is_empty(), "there was no room for it");
+    // What could not be told is counted once there is room.
+    std::fs::remove_file(sandbox.run_dir().join("filler")).unwrap();
+    sandbox.done("speed a --min 1M");
+    let log = sandbox.log("a");
+    assert!(log.contains("messages could not be written here") && log.contains("Speed"), "{log}");
+    drop(client);
+    sandbox.done("stop a");
+    run.unmount();
+}

@@ -80,3 +80,34 @@ fn commands_for_arrays_that_are_not_there() {
         sandbox.fails(1, line, &[""; 0], &["x: no such array is running", "stripewise status"]);
     }
 }
+
+/// No similar word is suggested that does something else.
+#[test]
+fn words_of_mdadm_and_zpool_are_answered_with_what_does_it_here() {
+    let sandbox = Sandbox::new();
+    for (line, words) in [
+        ("top", "watch stripewise status"),
+        ("events", "/run/stripewise/NAME.log"),
+        ("monitor", "detail --test"),
+        ("assemble a --scan", "name them, in any order"),
+        ("create a --level 5 --bitmap none x", "leave --bitmap out"),
+        ("create a --level 5 --metadata=0.90 x", "made with metadata 1.2, not '0.90'"),
+    ] {
+        let said = sandbox.fails(2, line, &[""; 0], &[words]);
+        assert!(!said.contains("similar") && !said.contains("'stop'") && !said.contains("'serve'"), "{said}");
+    }
+    for line in ["add a", "create a --level 1", "assemble a"] {
+        sandbox.fails(1, line, &["nbd://host/x"], &["nbd://host/x", "nbd-client"]);
+    }
+    let said = sandbox.fails(2, "stat", &[""; 0], &["status"]);
+    assert!(said.contains("similar"), "other words are helped as before: {said}");
+}
+
+#[test]
+fn a_creation_in_mdadms_words() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let line = "create t --level=5 --raid-devices=3 --metadata=1.2 --run --name=data --bitmap=internal --assume-clean";
+    sandbox.ok(line, &members);
+    assert!(sandbox.status("t")["full_name"].as_str().unwrap().ends_with("data"));
+}

@@ -136,7 +136,7 @@ impl Sandbox {
     pub(crate) fn opening_daemon(&self) -> Option<Pid> {
         let is_daemon = |pid: &Pid| {
             let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-            line.ends_with(b"\0daemon\0")
+            line.windows(8).any(|word| word == b"\0daemon\0")
         };
         self.daemons().into_iter().find(is_daemon)
     }

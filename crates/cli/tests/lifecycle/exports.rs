@@ -326,3 +326,85 @@ fn an_address_in_use_is_refused_and_a_stale_socket_is_not() {
     sandbox.done("serve a --stop");
     sandbox.fails(1, "serve a --stop", &[""; 0], &["not served"]);
 }
+
+/// What a block device's folder in sysfs has in its queue.
+fn queue(device: &str, name: &str) -> String {
+    let folder = format!("/sys/block/{}/queue/{name}", device.trim_start_matches("/dev/"));
+    std::fs::read_to_string(folder).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_block_device_has_the_sectors_that_are_asked_for_and_rotates_as_its_members_do() {
+    let Some(formatted) = Formatted::new("attach a --sector-size 4096") else { return };
+    let Formatted { sandbox, device, point, .. } = &formatted;
+    assert_eq!(queue(device, "logical_block_size"), "4096");
+    let any_rotates =
+        sandbox.status("a")["members"].as_array().unwrap().iter().any(|member| member["class"] == "hdd");
+    assert_eq!(queue(device, "rotational"), if any_rotates { "1" } else { "0" });
+    let mounted = formatted.mount();
+    let data = noise(21, 8 << 20);
+    std::fs::write(point.join("data"), &data).unwrap();
+    mounted.unmount();
+    sandbox.done("detach a");
+    sandbox.fails(2, "attach a --sector-size 1000", &[""; 0], &["1000", "512, 1K, 2K or 4K"]);
+    let said = sandbox.run("attach a --sector-size 4K", &[""; 0]);
+    let words = ["mkfs.ext4 -E stride=16,stripe_width=48", "mkfs.xfs -d su=64k,sw=3"];
+    assert!(said.code == Some(0) && words.iter().all(|word| said.err.contains(word)), "{said:?}");
+    let device = std::fs::canonicalize(said.out.trim()).unwrap().to_str().unwrap().to_owned();
+    let mounted = Mounted::new(&[&device], point);
+    assert!(std::fs::read(point.join("data")).unwrap() == data);
+    mounted.unmount();
+    sandbox.assert_consistent("a");
+}
+
+/// Once it waited for the unmount, ten seconds and more.
+#[test]
+fn a_status_does_not_wait_for_an_unmount() {
+    if !can_attach(&["mkfs.ext4", "mount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 64 * MIB);
+    let tools = sandbox.folder().join("bin");
+    std::fs::create_dir(&tools).unwrap();
+    let (umount, go_on) = (tools.join("umount"), sandbox.path("go-on"));
+    let script = format!("#!/bin/sh\nwhile ! [ -e {go_on} ]; do sleep 0.05; done\nexec /bin/umount \"$@\"\n");
+    std::fs::write(&umount, script).unwrap();
+    std::fs::set_permissions(&umount, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members).env("PATH", path);
+    assert_eq!(crate::common::run_bounded(&mut create, Duration::from_secs(60)).code, Some(0));
+    let place = sandbox.done("attach a").trim().to_owned();
+    tool("mkfs.ext4", &["-q", &place]);
+    let _mounted = Mounted::new(&[&place], &sandbox.folder().join("mnt"));
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it tries", || sandbox.log("a").contains("unmounting"));
+    assert_eq!(sandbox.status("a")["attached"], *place);
+    assert!(
+        !Path::new(&go_on).exists() && !sandbox.log("a").contains("hangs"),
+        "the unmount is still under way"
+    );
+    std::fs::write(&go_on, "").unwrap();
+    eventually("it has ended", || has_ended(pid));
+}
+
+#[test]
+fn an_operator_limits_what_clients_of_a_server_take() {
+    let sandbox = array();
+    let socket = sandbox.path("limited");
+    let line =
+        "serve a --connections 2 --in-flight 64M --connection-in-flight 40M --idle-timeout 200ms --unix";
+    sandbox.ok(line, &[&socket]);
+    let connect = || std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let greeted = |mut stream: &std::os::unix::net::UnixStream| {
+        use std::io::Read;
+        stream.read_exact(&mut [0; 18]).is_ok()
+    };
+    let (first, second, third) = (connect(), connect(), connect());
+    assert!(greeted(&first) && greeted(&second) && !greeted(&third), "two at a time");
+    // They ask nothing, and go.
+    eventually("there is a place again", || greeted(&connect()));
+    sandbox.fails(2, "serve a --connections 0 --unix", &[&socket], &["1 to 100000"]);
+}

@@ -131,3 +131,28 @@ fn a_spare_with_the_number_of_a_lost_member_is_still_a_spare() {
     sandbox.done("detail a --test");
     assert_eq!(sandbox.member_state("a", &fresh).as_deref(), Some("spare"));
 }
+
+#[test]
+fn what_was_done_to_members_is_said_and_all_that_are_faulty_go_with_one_word() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 24 * MIB);
+    sandbox.ok("create a --level 6 --assume-clean", &members);
+    for member in &members[..2] {
+        assert_eq!(sandbox.ok("fail a", &[member]), format!("a: declared {member} faulty\n"));
+    }
+    let log = sandbox.log("a");
+    assert!(
+        log.contains("member declared failed") && !log.contains("I/O error"),
+        "an operator's word is no error: {log}"
+    );
+    let removed = sandbox.done("remove a failed");
+    assert!(
+        members[..2].iter().all(|member| removed.contains(&format!("a: removed {member}\n"))),
+        "{removed}"
+    );
+    sandbox.fails(1, "remove a failed", &[""; 0], &["no member is faulty"]);
+    assert_eq!(sandbox.ok("--json add a --force", &members[..1]), "", "programs go by the exit code");
+    assert!(sandbox.ok("add a --force --wait", &members[1..2]).contains(&format!("a: added {}", members[1])));
+    let said = sandbox.run("scrub a repair", &[""; 0]);
+    assert!(said.code == Some(0) && said.err.contains("data is taken for right"), "{said:?}");
+}

@@ -226,3 +226,23 @@ fn completions_and_man_pages_are_made() {
         "an inner command is no user's business"
     );
 }
+
+#[test]
+fn a_daemon_is_known_by_its_array_in_lists_of_processes() {
+    let (sandbox, _) = array();
+    let line = std::fs::read(format!("/proc/{}/cmdline", sandbox.pid("a").as_raw_nonzero())).unwrap();
+    assert!(line.ends_with(b"\0daemon\0a\0"), "{}", String::from_utf8_lossy(&line));
+}
+
+#[test]
+fn a_creation_tells_how_mdadm_is_kept_from_the_members() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    let said = sandbox.run("create a --level 5 --assume-clean", &members);
+    if !crate::common::can_run(&["mdadm"], false) {
+        return;
+    }
+    let brief = crate::common::tool("mdadm", &["--examine", "--brief", &members[0]]);
+    let uuid = brief.split_whitespace().find(|word| word.starts_with("UUID=")).unwrap();
+    assert!(said.err.contains(&format!("ARRAY <ignore> {uuid}")), "{said:?}\n{brief}");
+}

@@ -7,6 +7,7 @@
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -25,13 +26,18 @@ static LEFT: Condvar = Condvar::new();
 
 /// An open file, and the workers that know it.
 pub(crate) struct OpenFile {
-    fd: OwnedFd,
+    /// There until it is dropped.
+    fd: Option<OwnedFd>,
     homes: Mutex<Vec<Arc<Inbox>>>,
 }
 
 impl OpenFile {
     pub(crate) fn new(fd: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { fd, homes: Mutex::default() })
+        Arc::new(Self { fd: Some(fd), homes: Mutex::default() })
+    }
+
+    fn fd(&self) -> &OwnedFd {
+        self.fd.as_ref().expect("it is open until it is dropped")
     }
 
     /// Has all workers let go of it, for whom it was opened: a device can be opened exclusively again after that.
@@ -49,15 +55,37 @@ impl OpenFile {
     }
 }
 
+/// File systems whose files another process or machine serves, by their magic numbers: FUSE, NFS, CIFS, SMB2, Ceph, 9P, AFS.
+const SERVED: [i64; 7] =
+    [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
+
+/// Whether a call to this file may hang, because somebody else must answer it.
+pub(crate) fn is_served(fd: impl AsFd) -> bool {
+    rustix::fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&(stat.f_type as i64)))
+}
+
+/// Closing asks the file's server: one that hangs must not keep whoever lets go of it last, which is a worker.
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take().filter(|fd| is_served(fd)) else { return };
+        let leaving = Leaving::new();
+        // Where no thread can be had it is closed here.
+        let _ = thread::Builder::new().name("stripewise-close".into()).spawn(move || {
+            drop(fd);
+            drop(leaving);
+        });
+    }
+}
+
 impl std::fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OpenFile").field(&self.fd).finish()
+        f.debug_tuple("OpenFile").field(self.fd()).finish()
     }
 }
 
 impl AsFd for OpenFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.fd().as_fd()
     }
 }
 
@@ -115,7 +143,7 @@ impl Files {
         inbox: &Arc<Inbox>,
         mut rings: impl Iterator<Item = &'r Ring> + Clone,
     ) -> bool {
-        let number = file.fd.as_raw_fd() as usize;
+        let number = file.fd().as_raw_fd() as usize;
         if self.entries.len() <= number && self.can_register && number < FILES_MAX {
             self.entries.resize_with(number + 1, Entry::default);
         }
@@ -126,7 +154,7 @@ impl Files {
                 return false;
             }
             let all = rings.clone();
-            if rings.any(|ring| !ring.set_file(number as u32, file.fd.as_raw_fd())) {
+            if rings.any(|ring| !ring.set_file(number as u32, file.fd().as_raw_fd())) {
                 Self::clear(entry, number, all);
                 self.can_register = false;
                 return false;
@@ -149,7 +177,7 @@ impl Files {
 
     /// A file's owner lets go of it.
     pub(super) fn forget<'r>(&mut self, file: &Arc<OpenFile>, rings: impl Iterator<Item = &'r Ring>) {
-        let number = file.fd.as_raw_fd() as usize;
+        let number = file.fd().as_raw_fd() as usize;
         let Some(entry) = self.entries.get_mut(number) else { return };
         if !entry.file.as_ref().is_some_and(|known| Arc::ptr_eq(known, file)) {
             return;

@@ -13,6 +13,7 @@ use std::{
 };
 
 use io_uring::{opcode, squeue, types};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::{files::OpenFile, reactor};
 use crate::{IoError, IoErrorKind, ReadBufs, WriteBufs, bufs_len};
@@ -315,10 +316,12 @@ impl Slot {
     }
 
     /// Whether a regular file has lost its end. A write beyond its new end makes it longer again, and the gap reads
-    /// as zeroes without an error: so every request looks, after it was done and before anybody relies on it.
+    /// as zeroes without an error: so every request looks, after it was done and before anybody relies on it. It asks for
+    /// what the kernel knows: a server of files that hangs (FUSE, NFS) must not keep the worker, which serves all members.
     fn file_is_cut_off(&self) -> bool {
-        self.file_bytes > 0
-            && rustix::fs::fstat(self.target.fd()).is_ok_and(|stat| (stat.st_size as u64) < self.file_bytes)
+        let known =
+            || statx(self.target.fd(), "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);
+        self.file_bytes > 0 && known().is_ok_and(|stat| stat.stx_size < self.file_bytes)
     }
 
     fn advance(&mut self, bytes: usize) -> Option<Result<u32, IoError>> {

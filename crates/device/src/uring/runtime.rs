@@ -2,11 +2,11 @@
 
 use std::{
     future::Future,
-    io,
+    io::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc,
+        mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -84,6 +84,30 @@ impl Runtime {
     /// # Panics
     /// If called on a worker, or if the runtime is stopped meanwhile.
     pub fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        self.begin(future).recv().expect("the runtime runs while it is borrowed")
+    }
+
+    /// As [`Runtime::block_on`], for at most this long; then the future goes on, and what comes of it is lost.
+    ///
+    /// # Panics
+    /// As [`Runtime::block_on`].
+    pub fn block_on_for<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+        limit: Duration,
+    ) -> Option<T> {
+        match self.begin(future).recv_timeout(limit) {
+            Ok(value) => Some(value),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("the runtime runs while it is borrowed"),
+        }
+    }
+
+    /// Runs a future on the first worker; its outcome comes through the channel.
+    ///
+    /// # Panics
+    /// If called on a worker, which would wait for itself.
+    pub fn begin<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Receiver<T> {
         assert!(executor::current_worker().is_none(), "block_on would stop the worker it waits for");
         let (sender, receiver) = mpsc::sync_channel(1);
         self.spawn_on(
@@ -92,7 +116,7 @@ impl Runtime {
                 let _ = sender.send(future.await);
             }),
         );
-        receiver.recv().expect("the runtime runs while it is borrowed")
+        receiver
     }
 }
 
@@ -118,7 +142,8 @@ fn start_worker(inbox: Arc<Inbox>, options: RuntimeOptions) -> io::Result<JoinHa
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                eprintln!("stripewise: worker lost its io_uring: {error}");
+                // Not by `eprintln!`, which panics where standard error cannot be written.
+                let _ = writeln!(io::stderr(), "stripewise: worker lost its io_uring: {error}");
                 std::process::abort();
             }
             Err(_) => std::process::abort(),

@@ -101,7 +101,7 @@ impl Array {
     /// Starts a check or a repair of the whole array.
     ///
     /// # Errors
-    /// [`ArrayError::Busy`] if a job is under way; [`ArrayError::Unsupported`] where there is no redundancy to check: at
+    /// [`ArrayError::Busy`] if a job is under way or a scrub was asked for; [`ArrayError::Unsupported`] where there is no redundancy to check: at
     /// level 0, or with as many members lost as the level tolerates; [`ArrayError::ReadOnly`], since also a check writes
     /// down where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
@@ -112,12 +112,9 @@ impl Array {
             return Err(ArrayError::ReadOnly);
         }
         self.shared.check_redundancy_left()?;
-        if let Some(job) = self.shared.jobs.current() {
-            return Err(ArrayError::Busy(job.kind.name()));
-        }
         let kind = if mend { JobKind::Repair } else { JobKind::Check };
-        self.shared.jobs.request(crate::jobs::Request { kind, start_stripe: 0, found: Found::default() });
-        Ok(())
+        let request = crate::jobs::Request { kind, start_stripe: 0, found: Found::default() };
+        self.shared.jobs.request_alone(request).map_err(|kind| ArrayError::Busy(kind.name()))
     }
 
     /// Pauses the current job and those that follow.
@@ -248,7 +245,7 @@ impl Shared {
             return Err(problem(name, "it is not active; nothing to fail"));
         }
         let failed = vec![(member.clone(), IoError::new(IoErrorKind::Other))];
-        match self.fail_within(failed, Limit::Refuse).await {
+        match self.fail_within(failed, Limit::Ordered).await {
             Err(ArrayError::Failed) if !self.topology.load().failed => {
                 let why = match self.geometry.parity_columns() {
                     0 => "this level cannot do without any member",

@@ -26,6 +26,8 @@ pub(crate) enum Limit {
     GiveUp,
     /// They still serve: they stay.
     Refuse,
+    /// As [`Limit::Refuse`]; an operator wants it, and no member has failed by itself.
+    Ordered,
 }
 
 impl Shared {
@@ -176,7 +178,13 @@ impl Shared {
                 continue;
             }
             place.into_iter().for_each(|place| next.remove(place));
-            tracing::warn!(member = member.name(), %error, "member failed");
+            match limit {
+                // An operator's word, and no error of the member's.
+                Limit::Ordered => tracing::info!(member = member.name(), "member declared failed"),
+                Limit::Refuse | Limit::GiveUp => {
+                    tracing::warn!(member = member.name(), %error, "member failed")
+                }
+            }
             dropped.push((member, place));
         }
         if dropped.is_empty() {

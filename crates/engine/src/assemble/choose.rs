@@ -102,7 +102,7 @@ pub fn choose(
         force::take_stale(&mut chosen, examined);
     }
     check_split(examined, &chosen, options)?;
-    check_enough(&chosen, superblock, options)?;
+    check_enough(&chosen, examined, superblock, options)?;
     Ok(chosen)
 }
 
@@ -403,7 +403,12 @@ fn leaves_out(who: &Superblock, number: u32) -> bool {
     }
 }
 
-fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) -> Result<(), AssembleError> {
+fn check_enough(
+    chosen: &Chosen,
+    examined: &[Examination],
+    fresh: &Superblock,
+    options: &AssembleOptions,
+) -> Result<(), AssembleError> {
     let of = chosen.geometry.members();
     let have = chosen.active_count();
     let need = of - chosen.geometry.parity_columns();
@@ -415,10 +420,12 @@ fn check_enough(chosen: &Chosen, fresh: &Superblock, options: &AssembleOptions) 
     };
     let absent = (0..of)
         .filter(|slot| chosen.active(*slot).is_none() && !filling(*slot))
-        .filter(|slot| fresh.roles.device_in(*slot as u16).is_some())
-        .count();
-    if absent > 0 && !options.run && !options.force {
-        return Err(AssembleError::Absent { absent, excluded: chosen.excluded.clone() });
+        .filter(|slot| fresh.roles.device_in(*slot as u16).is_some());
+    let roles: Vec<_> = absent.collect();
+    if !roles.is_empty() && !options.run && !options.force {
+        let active = (0..of).filter_map(|slot| Some((slot, chosen.active(slot)?)));
+        let given = active.map(|(slot, index)| (slot, name(&examined[index]))).collect();
+        return Err(AssembleError::Absent { roles, given, excluded: chosen.excluded.clone() });
     }
     Ok(())
 }

@@ -142,11 +142,13 @@ pub enum AssembleError {
     /// Members are absent that were there at last.
     #[error(
         "{} when the array was last used{}; bring what is missing, or start degraded with --run",
-        absent_text(*.absent), excluded_text(.excluded)
+        absent_text(.roles, .given), excluded_text(.excluded)
     )]
     Absent {
-        /// How many.
-        absent: usize,
+        /// Their roles.
+        roles: Vec<usize>,
+        /// The members that were given, by role.
+        given: Vec<(usize, String)>,
         /// Members that were given but are not usable.
         excluded: Vec<Excluded>,
     },
@@ -169,10 +171,14 @@ fn problems(errors: &[ExamineError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn absent_text(absent: usize) -> String {
-    match absent {
-        1 => "a member is absent that was there".to_owned(),
-        _ => format!("{absent} members are absent that were there"),
+/// Which roles, and who has the others: that tells which disk it is.
+fn absent_text(roles: &[usize], given: &[(usize, String)]) -> String {
+    let numbers: Vec<_> = roles.iter().map(usize::to_string).collect();
+    let given: Vec<_> = given.iter().map(|(role, name)| format!("{role} on {name}")).collect();
+    let (numbers, given) = (numbers.join(", "), given.join(", "));
+    match roles.len() {
+        1 => format!("a member is absent, of role {numbers} (given: {given}), that was there"),
+        count => format!("{count} members are absent, of roles {numbers} (given: {given}), that were there"),
     }
 }
 

@@ -198,6 +198,8 @@ struct State {
     wishes: u64,
     /// The wish up to which the runner has done what can be done.
     idle_since: Option<u64>,
+    /// A job that was taken from the requests, and is not current yet.
+    beginning: Option<JobKind>,
     /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it again, a change
     /// of members is.
     unfilled: Vec<u32>,
@@ -313,8 +315,26 @@ impl JobBoard {
         std::mem::take(&mut self.0.lock().forgotten)
     }
 
+    /// Asks for a job, unless one is under way or was asked for already: that one's kind.
+    pub(crate) fn request_alone(&self, request: Request) -> Result<(), JobKind> {
+        self.change(|state| {
+            let current = state.current.as_ref().map(|job| job.kind);
+            let asked = || state.requests.front().map(|request| request.kind);
+            if let Some(kind) = current.or(state.beginning).or_else(asked) {
+                return Err(kind);
+            }
+            state.requests.push_back(request);
+            state.wishes += 1;
+            Ok(())
+        })
+    }
+
+    /// Takes the next job that was asked for. It counts as under way from now on.
     pub(crate) fn next_request(&self) -> Option<Request> {
-        self.0.lock().requests.pop_front()
+        let mut state = self.0.lock();
+        let request = state.requests.pop_front();
+        state.beginning = request.as_ref().map(|request| request.kind);
+        request
     }
 
     pub(crate) fn set_paused(&self, paused: bool) {
@@ -357,6 +377,7 @@ impl JobBoard {
         self.change(|state| {
             state.stop = false;
             job.paused = state.paused;
+            state.beginning = None;
             state.current = Some(job);
         });
     }

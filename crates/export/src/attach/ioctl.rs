@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::{
     io::Result,
-    ioctl::{IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl},
+    ioctl::{Getter, IntegerSetter, Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl},
 };
 
 const LOOP_CLR_FD: Opcode = 0x4C01;
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 
@@ -49,6 +50,21 @@ struct LoopConfig {
     block_bytes: u32,
     info: LoopInfo,
     reserved: [u64; 8],
+}
+
+/// What stands under a loop device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoopBacking {
+    /// The number of the file system that holds the file.
+    pub file_system: u64,
+    /// The file's inode.
+    pub inode: u64,
+    /// The number of the block device below, where it is one.
+    pub device_number: Option<u64>,
+    /// Where in the file the loop device begins.
+    pub offset_bytes: u64,
+    /// How much of the file it shows; 0 for all that follows.
+    pub len_bytes: u64,
 }
 
 const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
@@ -107,6 +123,20 @@ pub(super) fn loop_configure(
         LoopConfig { backing_fd: backing.as_raw_fd().cast_unsigned(), block_bytes, info, reserved: [0; 8] };
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which LoopConfig is (sizes asserted above).
     unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
+}
+
+/// What a loop device, or a partition of one, is bound to: the numbers of the file system, inode and block device below, and
+/// from where to how far. `ENXIO` if it is bound to nothing; another error if it is no loop device.
+pub(super) fn loop_status(device: impl AsFd) -> Result<LoopBacking> {
+    // SAFETY: LOOP_GET_STATUS64 writes one `struct loop_info64`, which LoopInfo is (size asserted above); any bytes are valid.
+    let info = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }?;
+    Ok(LoopBacking {
+        file_system: info.device,
+        inode: info.inode,
+        device_number: (info.rdevice != 0).then_some(info.rdevice),
+        offset_bytes: info.offset_bytes,
+        len_bytes: info.size_limit_bytes,
+    })
 }
 
 /// Unbinds a loop device, at its last close if others have it open.

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::io::Errno;
 
-use super::{AttachError, blockdev, ioctl};
+use super::{AttachError, LoopBacking, blockdev, ioctl};
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_PARTSCAN: u32 = 8;
@@ -144,6 +144,11 @@ pub(super) fn backing_of(node: &Path) -> Option<PathBuf> {
     let mut path = fs::read(blockdev::sysfs(node).join("loop/backing_file")).ok()?;
     path.pop_if(|last| *last == b'\n');
     Some(PathBuf::from(OsStr::from_bytes(&path)))
+}
+
+/// What stands under an open loop device, or under the partition of one; none for any other device.
+pub fn loop_backing(device: &File) -> Option<LoopBacking> {
+    ioctl::loop_status(device).ok()
 }
 
 /// All bound loop devices with their files.

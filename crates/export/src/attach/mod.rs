@@ -45,6 +45,8 @@ use crate::nbd::{Endpoint, Export, Limits, Server};
 pub use self::{
     blockdev::{sequence_of, sysfs},
     error::{AttachError, Reasons},
+    ioctl::LoopBacking,
+    loopdev::loop_backing,
     options::AttachOptions,
     probe::{AttachMethod, best_method},
     stale::{Cleaned, clean_stale, clean_stale_of},
@@ -82,6 +84,7 @@ pub fn attach(
     options: &AttachOptions,
 ) -> Result<Attachment, AttachError> {
     let block_bytes = options.check(device.info())?;
+    let media = device.info().media;
     let method = choose(options)?;
     flusher::mark_workers(runtime);
     let backend = match method {
@@ -90,7 +93,7 @@ pub fn attach(
         AttachMethod::FuseLoop => attach_loop(device, runtime, block_bytes, options)?,
     };
     let block_path = backend.node().to_owned();
-    blockdev::tune(&block_path);
+    blockdev::tune(&block_path, media);
     Ok(Attachment { block_path, method, backend: Some(backend), runtime: runtime.clone() })
 }
 
@@ -111,7 +114,9 @@ fn attach_nbd(
     fs::create_dir_all(&options.runtime_dir).map_err(AttachError::system("make", &options.runtime_dir))?;
     let mut export = Export::new(options.name.clone(), device);
     export.read_only = options.read_only;
-    let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], Limits::default())?;
+    // The kernel reads its replies, and nobody else has the socket.
+    let limits = Limits::unshared(options.nbd_connections);
+    let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], limits)?;
     let settings = NbdSettings {
         export: options.name.clone(),
         block_bytes,

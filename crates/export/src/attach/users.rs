@@ -92,7 +92,7 @@ impl Family {
     fn of(node: &Path) -> Self {
         let mut family = Self { nodes: vec![node.to_owned()], numbers: Vec::new(), folders: Vec::new() };
         let Some(name) = node.file_name() else { return family };
-        let disk = Path::new("/sys/block").join(name);
+        let disk = Path::new("/sys/class/block").join(name);
         for entry in fs::read_dir(&disk).into_iter().flatten().flatten() {
             if entry.path().join("partition").exists() {
                 family.nodes.push(Path::new("/dev").join(entry.file_name()));
@@ -113,7 +113,7 @@ impl Family {
     }
 }
 
-/// Who uses the disk `node` or one of its partitions. What cannot be read counts as nobody.
+/// Who uses the disk or partition `node`, or one of its partitions. What cannot be read counts as nobody.
 pub fn users_of(node: &Path) -> Vec<BlockUser> {
     let family = Family::of(node);
     let mut users = mounted(&family);

@@ -2,9 +2,10 @@
 //!
 //! **The bound.** A connection holds at most [`Limits::connection_in_flight_bytes`] of request and reply data,
 //! counted as the buffer pool rounds it, one read-ahead buffer of [`READ_AHEAD_BYTES`], and a few hundred bytes for
-//! each of its [`Limits::connection_requests`]. With at most [`Limits::connections`] connections the server as a
-//! whole stays below [`Limits::memory_bound_bytes`], whatever its clients do: 8 GiB with the defaults if every
-//! client asks for all it may and reads no reply. Where that is too much, lower the limits.
+//! each of its [`Limits::connection_requests`]. Of that data [`CONNECTION_RESERVE_BYTES`] are the connection's own, and all
+//! that goes beyond comes from [`Limits::in_flight_bytes`], which the connections share. So the server as a whole stays below
+//! [`Limits::memory_bound_bytes`], whatever its clients do: 432 MiB with the defaults if every client asks for all it may and
+//! reads no reply. Where that is too much, lower the limits.
 
 use std::time::Duration;
 
@@ -70,11 +71,22 @@ pub struct Limits {
     pub connection_requests: u32,
     /// Request and reply data of one connection. At least 40 MiB: the largest request and its rounding must fit.
     pub connection_in_flight_bytes: u64,
-    /// How long a client may take to negotiate.
+    /// Request and reply data of all connections together, besides the reserve of each. At least as much as one connection
+    /// may have.
+    pub in_flight_bytes: u64,
+    /// How long a client may take to negotiate, and, where all places are taken, be connected and ask nothing.
     pub handshake: Duration,
+    /// How long a client may keep us waiting in the middle of a reply or of a write's data while others wait for the memory
+    /// that it holds.
+    pub stall: Duration,
+    /// How long a client may ask nothing; none for no limit.
+    pub idle: Option<Duration>,
     /// How long a stopping server waits for clients to take their last replies.
     pub stop_grace: Duration,
 }
+
+/// What a connection may always have under way, whatever others hold: a queue of small requests.
+pub const CONNECTION_RESERVE_BYTES: u64 = 1 << 20;
 
 /// The least sensible [`Limits::connection_in_flight_bytes`]; smaller values are raised to it.
 pub const CONNECTION_IN_FLIGHT_BYTES_MIN: u64 = 40 << 20;
@@ -87,7 +99,10 @@ impl Default for Limits {
             connections: 128,
             connection_requests: 128,
             connection_in_flight_bytes: 64 << 20,
+            in_flight_bytes: 256 << 20,
             handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(10),
+            idle: None,
             stop_grace: Duration::from_secs(10),
         }
     }
@@ -99,6 +114,7 @@ impl Limits {
         self.connections = self.connections.max(1);
         self.connection_requests = self.connection_requests.max(1);
         self.connection_in_flight_bytes = self.connection_in_flight_bytes.max(CONNECTION_IN_FLIGHT_BYTES_MIN);
+        self.in_flight_bytes = self.in_flight_bytes.max(self.connection_in_flight_bytes);
         self
     }
 
@@ -106,7 +122,13 @@ impl Limits {
     pub fn memory_bound_bytes(&self) -> u64 {
         // A task and its queue places: a few hundred bytes, taken as 1 KiB.
         let overhead = READ_AHEAD_BYTES as u64 * 2 + u64::from(self.connection_requests) * 1024;
-        self.connections as u64 * (self.connection_in_flight_bytes + overhead)
+        self.in_flight_bytes + self.connections as u64 * (CONNECTION_RESERVE_BYTES + overhead)
+    }
+
+    /// For clients that can be trusted, all of which may hold what a connection may.
+    pub(crate) fn unshared(connections: usize) -> Self {
+        let limits = Self::default();
+        Self { in_flight_bytes: connections as u64 * limits.connection_in_flight_bytes, ..limits }
     }
 }
 

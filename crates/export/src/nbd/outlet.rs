@@ -29,8 +29,12 @@ impl<K> Message<K> {
     }
 }
 
-/// Sends what comes into `mailbox` until it is closed or the connection breaks.
-pub(crate) async fn send_all<K>(stream: &Stream, mailbox: &Mailbox<Message<K>>) -> Result<(), IoError> {
+/// Sends what comes into `mailbox` until it is closed or the connection breaks. Told is when a send begins, and when it is done.
+pub(crate) async fn send_all<K>(
+    stream: &Stream,
+    mailbox: &Mailbox<Message<K>>,
+    is_sending: impl Fn(bool),
+) -> Result<(), IoError> {
     let mut batch = Vec::new();
     loop {
         let (mut bytes, mut pieces) = (0, 0);
@@ -43,7 +47,9 @@ pub(crate) async fn send_all<K>(stream: &Stream, mailbox: &Mailbox<Message<K>>) 
         if !mailbox.receive(&mut batch, fits).await {
             return Ok(());
         }
+        is_sending(true);
         let sent = stream.send(gather(&mut batch)).await;
+        is_sending(false);
         batch.clear();
         sent?;
     }

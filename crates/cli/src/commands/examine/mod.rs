@@ -17,7 +17,15 @@ use stripewise::{
 
 use self::kept::Kept;
 use super::print_json;
-use crate::{args::ExamineArgs, dates::utc, errors, probe::probe, protocol::map_name, sizes::format_size};
+use crate::{
+    args::ExamineArgs,
+    daemon::{LookedAt, holding},
+    dates::utc,
+    errors,
+    printable::printable,
+    protocol::map_name,
+    sizes::format_size,
+};
 
 #[derive(Serialize)]
 struct Examined {
@@ -58,7 +66,7 @@ pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
             Ok(examined) => found.push(examined),
             Err(error) => {
                 failed = true;
-                eprintln!("stripewise: {}{}", errors::line(&error), holds(path));
+                eprintln!("stripewise: {}{}", errors::printable_line(&error), printable(&holds(path)));
             }
         }
     }
@@ -72,8 +80,8 @@ pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
 
 /// What else is on a device that is no member.
 fn holds(path: &str) -> String {
-    match probe(Path::new(path)) {
-        Ok(found) if !found.is_empty() => format!(" ({path} holds {})", found.join(" and ")),
+    match LookedAt::look(Path::new(path)) {
+        Ok(Some(seen)) if !seen.found.is_empty() => format!(" ({})", holding(path, &seen.found)),
         _ => String::new(),
     }
 }
@@ -154,8 +162,9 @@ fn role_name(role: Role) -> String {
 }
 
 fn print_one(e: &Examined) {
-    println!("{}:", e.device);
-    let line = |label: &str, value: &str| println!("{label:>16} : {value}");
+    println!("{}:", printable(&e.device));
+    // What is on a foreign device may be anything.
+    let line = |label: &str, value: &str| println!("{label:>16} : {}", printable(value));
     line("Array UUID", &e.array_uuid);
     line("Name", &e.name);
     line("Raid Level", &format!("raid{}", e.level));

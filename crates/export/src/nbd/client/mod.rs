@@ -107,7 +107,7 @@ impl Drop for NbdClient {
 
 /// Ends with the mailbox, or with the connection. After DISC the server closes, which ends the receiver.
 async fn send_requests(inner: &Inner, stream: &Stream) {
-    if send_all(stream, &inner.outgoing).await.is_err() {
+    if send_all(stream, &inner.outgoing, |_| {}).await.is_err() {
         inner.lose();
         stream.shutdown();
     }

@@ -1,6 +1,7 @@
 //! Accepting: connections are spread over the workers, and kept in a list so that a stop reaches them.
 
 use std::{
+    collections::HashSet,
     future::poll_fn,
     os::fd::OwnedFd,
     sync::{
@@ -26,12 +27,23 @@ use super::{
     Export, ServerError, ServerStats,
     budget::{Budget, Held},
     connection::{self, Connection},
+    idle,
+    pool::Pool,
     stats::Counters,
 };
-use crate::nbd::{Limits, limits::SOCKET_BUFFER_BYTES, mailbox::Mailbox, proto::ExportFacts};
+use crate::{
+    nbd::{
+        Limits,
+        limits::{CONNECTION_RESERVE_BYTES, SOCKET_BUFFER_BYTES},
+        mailbox::Mailbox,
+        proto::ExportFacts,
+    },
+    seldom::Seldom,
+};
 
-/// How long to wait when the system has no descriptors or memory for a connection.
+/// How long to wait when the system has no descriptors or memory for a connection: twice as long each time in a row.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A peer that vanished without a word is noticed after this and a few probes more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
@@ -40,17 +52,31 @@ pub(super) struct Shared {
     exports: Vec<Export>,
     facts: Arc<[ExportFacts]>,
     limits: Limits,
+    /// What requests of all connections may hold together.
+    pool: Arc<Pool>,
     env: EnvHandle,
     counters: Counters,
+    told: Told,
     stopping: AtomicBool,
     open: Mutex<Open>,
     /// New connections, one mailbox for each worker.
     doors: Vec<Mailbox<Arc<Connection>>>,
 }
 
+/// What is told of clients, seldom.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) ended: Seldom,
+    turned_away: Seldom,
+    not_accepted: Seldom,
+    cut_off: Seldom,
+}
+
 #[derive(Default)]
 struct Open {
     connections: Slab<Arc<Connection>>,
+    /// Of them, those that were told to go, by their places.
+    leaving: HashSet<usize>,
     /// How many of them each worker has.
     on_worker: Vec<usize>,
     /// The worker behind the one that was chosen last.
@@ -76,8 +102,53 @@ impl Shared {
         }
         let doors = (0..workers).map(|_| Mailbox::default()).collect();
         let open = Mutex::new(Open { on_worker: vec![0; workers], ..Open::default() });
-        let (counters, stopping) = (Counters::default(), AtomicBool::new(false));
-        Ok(Arc::new(Self { exports, facts, limits, env, counters, stopping, open, doors }))
+        let pool = Pool::new(limits.in_flight_bytes);
+        Ok(Arc::new(Self {
+            exports,
+            facts,
+            limits,
+            pool,
+            env,
+            counters: Counters::default(),
+            told: Told::default(),
+            stopping: AtomicBool::new(false),
+            open,
+            doors,
+        }))
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        // Never 0, which stands for no time.
+        self.env.now().0.max(1)
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        &self.told
+    }
+
+    pub(super) fn each_connection(&self, look: impl FnMut(&Arc<Connection>)) {
+        self.open.lock().connections.iter().map(|(_, connection)| connection).for_each(look);
+    }
+
+    /// Closes the connections whose clients have kept us waiting in the middle of something, with what these hold.
+    pub(super) fn cut_off_stalled(&self, stall: Duration) {
+        self.each_connection(|connection| {
+            let holds = connection.held().bytes;
+            if connection.stalled_for() < stall || holds <= CONNECTION_RESERVE_BYTES {
+                return;
+            }
+            if connection.give_up()
+                && let Some(untold) = self.told.cut_off.count()
+            {
+                let id = connection.id();
+                tracing::warn!(
+                    id,
+                    holds,
+                    untold,
+                    "connection closed: it does not go on, and others wait for its memory"
+                );
+            }
+        });
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -111,6 +182,14 @@ impl Shared {
 
     /// Tells every connection that no more requests are taken.
     pub(super) fn begin_stop(&self) {
+        let Told { ended, turned_away, not_accepted, cut_off } = &self.told;
+        let untold: u64 = [ended, turned_away, not_accepted, cut_off].map(Seldom::rest).iter().sum();
+        if untold > 0 {
+            tracing::info!(
+                untold,
+                "the server ends; so many more connections ended or were refused than was told"
+            );
+        }
         self.stopping.store(true, Ordering::SeqCst);
         self.open.lock().connections.iter().for_each(|(_, connection)| connection.stop_receiving());
         self.doors.iter().for_each(Mailbox::close);
@@ -137,11 +216,12 @@ impl Shared {
     /// Registers a connection, if one more is allowed.
     fn admit(self: &Arc<Self>, fd: OwnedFd) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
-        if open.connections.len() >= self.limits.connections || self.is_stopping() {
+        if self.is_stopping() || !open.has_place(&self.limits) {
             return None;
         }
         prepare(&fd);
-        let budget = Budget::new(self.limits.connection_in_flight_bytes, self.limits.connection_requests);
+        let Limits { connection_in_flight_bytes, connection_requests, .. } = self.limits;
+        let budget = Budget::new(connection_in_flight_bytes, connection_requests, self.pool.clone());
         let worker = open.choose_worker();
         let place = open.connections.vacant_entry();
         let connection = Connection::new(place.key(), worker, Stream::new(fd), budget, self.clone());
@@ -153,6 +233,7 @@ impl Shared {
         let waiting = {
             let mut open = self.open.lock();
             let connection = open.connections.remove(id);
+            open.leaving.remove(&id);
             open.on_worker[connection.worker()] -= 1;
             open.ended = open.ended.max(connection.held());
             if open.connections.is_empty() { open.waiting.take() } else { Vec::new() }
@@ -162,6 +243,21 @@ impl Shared {
 }
 
 impl Open {
+    /// Whether one more may come; one that only takes a place may have to go for that.
+    fn has_place(&mut self, limits: &Limits) -> bool {
+        if self.connections.len() - self.leaving.len() < limits.connections {
+            return true;
+        }
+        let staying = self.connections.iter().filter(|(place, _)| !self.leaving.contains(place));
+        let Some(connection) = idle::expendable(staying.map(|(_, connection)| connection), limits.handshake)
+        else {
+            return false;
+        };
+        connection.cut_off();
+        self.leaving.insert(connection.id());
+        true
+    }
+
     /// The worker with the fewest connections; of several, the next in turn.
     fn choose_worker(&mut self) -> usize {
         let count = self.on_worker.len();
@@ -188,6 +284,9 @@ pub(super) fn start(shared: &Arc<Shared>, listener: &Listener, runtime: &Runtime
         let shared = shared.clone();
         runtime.spawn_on(worker, Box::pin(async move { welcome(&shared, worker).await }));
     }
+    if let Some(limit) = shared.limits.idle {
+        idle::watch(shared, limit);
+    }
     let (shared, listener) = (shared.clone(), listener.clone());
     runtime.spawn_on(0, Box::pin(async move { accept_all(&shared, &listener).await }));
 }
@@ -202,14 +301,21 @@ async fn welcome(shared: &Arc<Shared>, worker: usize) {
 }
 
 async fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
+    let mut pause = ACCEPT_PAUSE;
     while !shared.is_stopping() {
         match listener.accept().await {
-            Ok(fd) => take_in(shared, fd),
+            Ok(fd) => {
+                pause = ACCEPT_PAUSE;
+                take_in(shared, fd);
+            }
             Err(_) if shared.is_stopping() => break,
             // Out of descriptors, or a client that left before it was accepted: neither ends the server.
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
-                shared.env.sleep(ACCEPT_PAUSE).await;
+                if let Some(untold) = shared.told.not_accepted.count() {
+                    tracing::warn!(%error, untold, "could not accept a connection");
+                }
+                shared.env.sleep(pause).await;
+                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
             }
         }
     }
@@ -218,7 +324,9 @@ async fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
 fn take_in(shared: &Arc<Shared>, fd: OwnedFd) {
     let Some(connection) = shared.admit(fd) else {
         shared.counters.count_turned_away();
-        tracing::warn!(limit = shared.limits.connections, "connection turned away: too many");
+        if let Some(untold) = shared.told.turned_away.count() {
+            tracing::warn!(limit = shared.limits.connections, untold, "connection turned away: too many");
+        }
         return;
     };
     shared.counters.count_accepted();

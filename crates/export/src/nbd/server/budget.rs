@@ -1,5 +1,8 @@
 //! What one connection may have under way: requests, and bytes of their data.
 //!
+//! A connection takes from a small reserve of its own first, then from what all connections share (`pool.rs`): a few small
+//! requests never wait for others, whatever these hold.
+//!
 //! The receiver takes a ticket before it takes a request's data or starts it, and the ticket is held until the reply
 //! is sent. A client that reads no replies therefore is not read from any more once its budget is used up.
 
@@ -11,10 +14,14 @@ use std::{
 
 use parking_lot::Mutex;
 
+use super::pool::Pool;
+use crate::nbd::limits::CONNECTION_RESERVE_BYTES;
+
 /// What a connection holds, and has held at most.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) bytes: u64,
+    pub(super) requests: u64,
     pub(super) peak_bytes: u64,
     pub(super) peak_requests: u64,
 }
@@ -24,6 +31,7 @@ impl Held {
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             bytes: 0,
+            requests: 0,
             peak_bytes: self.peak_bytes.max(other.peak_bytes),
             peak_requests: self.peak_requests.max(other.peak_requests),
         }
@@ -33,9 +41,13 @@ impl Held {
 #[derive(Debug, Default)]
 struct Use {
     bytes: u64,
+    /// Of them, those of its own reserve.
+    reserve_bytes: u64,
     requests: u32,
     peak_bytes: u64,
     peak_requests: u32,
+    /// The receiver has room here, and waits for the pool.
+    waits_for_others: bool,
     /// The receiver, waiting for room or for the end of all.
     waiting: Option<Waker>,
 }
@@ -47,6 +59,13 @@ impl Use {
         self.peak_requests = self.peak_requests.max(self.requests);
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
+
+    /// Takes from the reserve, if it has so much left.
+    fn take_reserve(&mut self, bytes: u64) -> bool {
+        let fits = self.reserve_bytes + bytes <= CONNECTION_RESERVE_BYTES;
+        self.reserve_bytes += if fits { bytes } else { 0 };
+        fits
+    }
 }
 
 /// The budget of one connection.
@@ -54,33 +73,53 @@ impl Use {
 pub(super) struct Budget {
     bytes_max: u64,
     requests_max: u32,
+    pool: Arc<Pool>,
     used: Mutex<Use>,
 }
 
 impl Budget {
-    pub(super) fn new(bytes_max: u64, requests_max: u32) -> Arc<Self> {
-        Arc::new(Self { bytes_max, requests_max, used: Mutex::default() })
+    pub(super) fn new(bytes_max: u64, requests_max: u32, pool: Arc<Pool>) -> Arc<Self> {
+        Arc::new(Self { bytes_max, requests_max, pool, used: Mutex::default() })
     }
 
     pub(super) fn held(&self) -> Held {
         let used = self.used.lock();
-        Held { bytes: used.bytes, peak_bytes: used.peak_bytes, peak_requests: u64::from(used.peak_requests) }
+        Held {
+            bytes: used.bytes,
+            requests: u64::from(used.requests),
+            peak_bytes: used.peak_bytes,
+            peak_requests: u64::from(used.peak_requests),
+        }
     }
 
     /// Waits for room. One task at a time may wait: the connection's receiver.
     pub(super) async fn acquire(self: &Arc<Self>, bytes: u64) -> Ticket {
         assert!(bytes <= self.bytes_max, "no single request is larger than the budget");
-        poll_fn(|cx| {
+        let from_reserve = poll_fn(|cx| {
             let mut used = self.used.lock();
             if used.requests < self.requests_max && used.bytes + bytes <= self.bytes_max {
                 used.take(bytes);
-                return Poll::Ready(());
+                return Poll::Ready(used.take_reserve(bytes));
             }
             used.waiting = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
-        Ticket { budget: self.clone(), bytes }
+        let mut ticket = Ticket { budget: self.clone(), bytes, source: Source::Reserve };
+        if !from_reserve {
+            // Given back as such if nobody waits any more.
+            ticket.source = Source::None;
+            self.used.lock().waits_for_others = true;
+            self.pool.take(bytes).await;
+            self.used.lock().waits_for_others = false;
+            ticket.source = Source::Pool;
+        }
+        ticket
+    }
+
+    /// Whether its receiver waits for what others hold, not for its own room.
+    pub(super) fn waits_for_others(&self) -> bool {
+        self.used.lock().waits_for_others
     }
 
     /// Waits until every ticket is back: all requests answered, all answers sent or given up.
@@ -96,10 +135,14 @@ impl Budget {
         .await;
     }
 
-    fn release(&self, bytes: u64, requests: u32) {
+    fn release(&self, bytes: u64, source: Source, requests: u32) {
+        if source == Source::Pool {
+            self.pool.give_back(bytes);
+        }
         let waiting = {
             let mut used = self.used.lock();
             used.bytes -= bytes;
+            used.reserve_bytes -= if source == Source::Reserve { bytes } else { 0 };
             used.requests -= requests;
             used.waiting.take()
         };
@@ -107,11 +150,23 @@ impl Budget {
     }
 }
 
+/// Where a ticket's bytes are from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Of the connection alone.
+    Reserve,
+    /// What all share.
+    Pool,
+    /// Still waited for.
+    None,
+}
+
 /// One request's share, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
     budget: Arc<Budget>,
     bytes: u64,
+    source: Source,
 }
 
 impl Ticket {
@@ -119,13 +174,13 @@ impl Ticket {
     pub(super) fn release_bytes(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if bytes > 0 {
-            self.budget.release(bytes, 0);
+            self.budget.release(bytes, self.source, 0);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.budget.release(self.bytes, 1);
+        self.budget.release(self.bytes, self.source, 1);
     }
 }

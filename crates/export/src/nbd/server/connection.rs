@@ -1,11 +1,17 @@
 //! One connection: negotiation, then requests until it ends, then the last replies.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use futures_util::future::{Either, select};
+use futures_util::{
+    FutureExt,
+    future::{Either, select},
+};
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError, WriteBufs, uring::net::Stream};
 use thiserror::Error;
@@ -38,6 +44,12 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// Nothing can be sent any more.
     broken: AtomicBool,
+    /// When it last asked something, or came: nanoseconds of the server's clock.
+    asked_ns: AtomicU64,
+    has_asked: AtomicBool,
+    /// Since when a reply is being sent, and since when a write's data is being received; 0 for not.
+    sending_ns: AtomicU64,
+    receiving_ns: AtomicU64,
 }
 
 /// Why a connection ended other than by the client's DISC.
@@ -63,8 +75,67 @@ impl Connection {
         budget: Arc<Budget>,
         shared: Arc<Shared>,
     ) -> Self {
-        let (replies, broken) = (Mailbox::default(), AtomicBool::new(false));
-        Self { id, worker, stream, budget, replies, shared, broken }
+        let asked_ns = AtomicU64::new(shared.now_ns());
+        Self {
+            id,
+            worker,
+            stream,
+            budget,
+            replies: Mailbox::default(),
+            shared,
+            broken: AtomicBool::new(false),
+            asked_ns,
+            has_asked: AtomicBool::new(false),
+            sending_ns: AtomicU64::new(0),
+            receiving_ns: AtomicU64::new(0),
+        }
+    }
+
+    fn note_request(&self) {
+        self.asked_ns.store(self.shared.now_ns(), Ordering::Relaxed);
+        self.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it ever asked anything.
+    pub(super) fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// How long it has asked nothing.
+    pub(super) fn idle_for(&self) -> Duration {
+        self.since(self.asked_ns.load(Ordering::Relaxed))
+    }
+
+    /// How long its client has kept us waiting in the middle of something.
+    pub(super) fn stalled_for(&self) -> Duration {
+        let since = |ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            ns => self.since(ns),
+        };
+        since(&self.sending_ns).max(since(&self.receiving_ns))
+    }
+
+    fn since(&self, ns: u64) -> Duration {
+        Duration::from_nanos(self.shared.now_ns().saturating_sub(ns))
+    }
+
+    /// Waits for memory. While it does, clients that hold some and do not go on lose their connections.
+    async fn acquire(self: &Arc<Self>, bytes: u64) -> Ticket {
+        let stall = self.shared.limits().stall;
+        let mut ticket = std::pin::pin!(self.budget.acquire(bytes));
+        if let Some(ticket) = ticket.as_mut().now_or_never() {
+            return ticket;
+        }
+        loop {
+            match select(ticket, self.shared.env().sleep(stall)).await {
+                Either::Left((ticket, _)) => return ticket,
+                Either::Right((_, waiting)) => ticket = waiting,
+            }
+            // A client that waits for its own replies to be read keeps nobody else out.
+            if self.budget.waits_for_others() {
+                self.shared.cut_off_stalled(stall);
+            }
+        }
     }
 
     pub(super) fn id(&self) -> usize {
@@ -86,6 +157,13 @@ impl Connection {
 
     pub(super) fn cut_off(&self) {
         self.stream.shutdown();
+    }
+
+    /// As [`Connection::cut_off`]; whether nobody has done so before because it did not go on.
+    pub(super) fn give_up(&self) -> bool {
+        let is_first = !self.broken.swap(true, Ordering::SeqCst);
+        self.cut_off();
+        is_first
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -128,7 +206,11 @@ pub(super) async fn serve(connection: Arc<Connection>) {
         Ok(()) | Err(End::Inlet(InletError::Closed)) => {
             tracing::debug!(id = connection.id, "connection ended")
         }
-        Err(reason) => tracing::info!(id = connection.id, %reason, "connection ended"),
+        Err(reason) => {
+            if let Some(untold) = connection.shared.told().ended.count() {
+                tracing::info!(id = connection.id, %reason, untold, "connection ended");
+            }
+        }
     }
     connection.shared.leave(connection.id);
 }
@@ -177,7 +259,12 @@ async fn send(connection: &Connection, bytes: &[u8]) -> Result<(), IoError> {
 }
 
 async fn send_replies(connection: &Connection) {
-    if send_all(&connection.stream, &connection.replies).await.is_err() {
+    let is_sending = |is_sending: bool| {
+        connection
+            .sending_ns
+            .store(if is_sending { connection.shared.now_ns() } else { 0 }, Ordering::Relaxed);
+    };
+    if send_all(&connection.stream, &connection.replies, is_sending).await.is_err() {
         connection.broken.store(true, Ordering::SeqCst);
         // Wakes the receiver, which waits for the socket or, through the tickets, for its budget.
         connection.stream.shutdown();
@@ -194,6 +281,7 @@ async fn receive_requests(
     while !connection.broken.load(Ordering::SeqCst) {
         let request = Request::decode(&inlet.take::<REQUEST_BYTES>().await?)?;
         connection.shared.counters().count_request();
+        connection.note_request();
         let judged =
             if connection.shared.is_stopping() { Err(SHUTTING_DOWN) } else { check(&request, &session) };
         match judged {
@@ -207,7 +295,7 @@ async fn receive_requests(
                 inlet.discard(u64::from(request.payload_bytes())).await?;
                 connection.shared.counters().count_refused();
                 // A structured error takes a buffer.
-                let ticket = connection.budget.acquire(charged_bytes(1)).await;
+                let ticket = connection.acquire(charged_bytes(1)).await;
                 connection.refuse(&session, request.cookie, refusal, ticket);
                 turn.count(charged_bytes(1)).await;
             }
@@ -225,10 +313,13 @@ async fn start(
     request: &Request,
     work: Work,
 ) -> Result<(), End> {
-    let ticket = connection.budget.acquire(cost_bytes(&work)).await;
+    let ticket = connection.acquire(cost_bytes(&work)).await;
     let payload = match work {
         Work::Write { len_bytes, .. } => {
-            Some(inlet.read_into(IoBuf::with_len(len_bytes as usize)).await?.freeze())
+            connection.receiving_ns.store(connection.shared.now_ns(), Ordering::Relaxed);
+            let payload = inlet.read_into(IoBuf::with_len(len_bytes as usize)).await?.freeze();
+            connection.receiving_ns.store(0, Ordering::Relaxed);
+            Some(payload)
         }
         _ => None,
     };

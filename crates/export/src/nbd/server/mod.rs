@@ -20,7 +20,9 @@ mod budget;
 mod connection;
 mod execute;
 mod export;
+mod idle;
 mod listen;
+mod pool;
 mod stats;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};

@@ -1,0 +1,127 @@
+//! Opening devices that are to become members, and looking at what is open: before anything is written to any of them.
+
+use std::{collections::BTreeMap, fs::File, os::fd::AsFd, path::Path};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use stripewise::{
+    Host,
+    file::{FileDevice, OpenError},
+};
+
+use super::state::Notes;
+use crate::{
+    ground::{Ground, Identity, check_apart},
+    holders,
+    probe::{open_to_look, probe, probe_opened},
+};
+
+/// What a command saw of a device, and what its user agreed to have overwritten.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LookedAt {
+    identity: Identity,
+    pub(crate) found: Vec<String>,
+}
+
+impl LookedAt {
+    /// None for what cannot be a member.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read.
+    pub(crate) fn look(path: &Path) -> std::io::Result<Option<Self>> {
+        let Some(file) = open_to_look(path)? else { return Ok(None) };
+        Ok(Some(Self { identity: Identity::of(&file.metadata()?), found: probe(&file)? }))
+    }
+}
+
+/// What a device holds, as people read it.
+pub(crate) fn holding(path: &str, found: &[String]) -> String {
+    format!("{path} holds {}", found.join(" and "))
+}
+
+/// Opens a device as a member; one that is in use is named with its holder.
+pub(super) fn open(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
+    host.open_file(path).map_err(|error| match (&error, holders::told(Path::new(path))) {
+        (OpenError::Busy { .. }, Some(holders)) => anyhow!("{path}: in use: {holders}"),
+        _ => error.into(),
+    })
+}
+
+/// Whether a device could not be opened because it is not there, or does not work: not because somebody has it.
+pub(super) fn is_absent(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(OpenError::Os { .. }))
+}
+
+/// Refuses an open device that holds something, unless it may be overwritten: it is told what is.
+pub(super) fn check_contents(
+    path: &str,
+    device: &FileDevice,
+    force: bool,
+    agreed: &[String],
+) -> anyhow::Result<Notes> {
+    let found = probe_opened(device).with_context(|| path.to_owned())?;
+    let new: Vec<_> = found.iter().filter(|name| !agreed.contains(name)).cloned().collect();
+    if new.is_empty() {
+        return Ok(Notes::new());
+    }
+    ensure!(force, "{}; give --force to overwrite it", holding(path, &found));
+    Ok(vec![format!("overwritten: {}", holding(path, &found))])
+}
+
+/// Opens the devices of a new array, and checks that they are what was looked at, apart from each other, and hold nothing that
+/// may not be overwritten.
+pub(super) fn open_all<'a>(
+    host: &Host,
+    paths: impl Iterator<Item = &'a String>,
+    looked_at: &BTreeMap<String, LookedAt>,
+    force: bool,
+) -> anyhow::Result<(BTreeMap<String, FileDevice>, Notes)> {
+    let mut opened = BTreeMap::new();
+    for path in paths {
+        let device = open(host, path)?;
+        check_same(path, &device, looked_at.get(path))?;
+        if opened.insert(path.clone(), device).is_some() {
+            bail!("{path} is given twice; give every device once");
+        }
+    }
+    let grounds = opened.iter().map(|(path, device)| Ok((path.as_str(), Ground::of(&file_of(device)?)?)));
+    check_apart(&grounds.collect::<anyhow::Result<Vec<_>>>()?)?;
+    let mut notes = Notes::new();
+    for (path, device) in &opened {
+        let agreed = looked_at.get(path).map_or(&[][..], |looked_at| &looked_at.found);
+        notes.extend(check_contents(path, device, force, agreed)?);
+    }
+    Ok((opened, notes))
+}
+
+/// Refuses an open device that stands on the same bytes as a member: the file under a loop device, say.
+pub(super) fn check_apart_from<'a>(
+    path: &'a str,
+    device: &FileDevice,
+    members: impl Iterator<Item = &'a String>,
+) -> anyhow::Result<()> {
+    // What cannot be looked at any more is told of by the array.
+    let of_member = |member: &'a String| {
+        let file = open_to_look(Path::new(member)).ok()??;
+        Some((member.as_str(), Ground::of(&file).ok()?))
+    };
+    let mut grounds: Vec<_> = members.filter_map(of_member).collect();
+    grounds.push((path, Ground::of(&file_of(device)?)?));
+    check_apart(&grounds)
+}
+
+/// What was opened must be what its user was told of, also with `--force`: that was meant for another device.
+fn check_same(path: &str, device: &FileDevice, looked_at: Option<&LookedAt>) -> anyhow::Result<()> {
+    let identity = Identity::of(&file_of(device)?.metadata()?);
+    ensure!(
+        looked_at.is_none_or(|looked_at| looked_at.identity == identity),
+        "{path}: another file or device has taken its place since it was looked at; nothing was written. Look at what is there \
+         now, then try again"
+    );
+    Ok(())
+}
+
+/// The open file itself, in another hand.
+fn file_of(device: &FileDevice) -> std::io::Result<File> {
+    Ok(File::from(device.as_fd().try_clone_to_owned()?))
+}

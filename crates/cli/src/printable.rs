@@ -1,0 +1,49 @@
+//! Names and paths that others chose, made fit for a terminal and for a log: what a superblock, a file system or a process
+//! calls itself may hold escape codes and line ends, and must neither move the cursor nor forge a line.
+
+use std::fmt::Write;
+
+/// The text with every control character, and what changes the direction of writing, as an escape.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            c if is_harmless(c) => out.push(c),
+            c => {
+                let _ = write!(out, "{}", c.escape_default());
+            }
+        }
+    }
+    out
+}
+
+/// As [`printable`], of a text of several lines whose ends are meant.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// As [`printable`], of a text with a list in it, whose items begin on lines of their own, set in: nothing else can begin one.
+pub(crate) fn printable_list(text: &str) -> String {
+    const ITEM: &str = "\n  ";
+    text.split(ITEM).map(printable).collect::<Vec<_>>().join(ITEM)
+}
+
+fn is_harmless(character: char) -> bool {
+    let turns =
+        matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let breaks = matches!(character, '\u{2028}' | '\u{2029}');
+    !(character.is_control() || turns || breaks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_moves_the_cursor_or_forges_a_line() {
+        assert_eq!(printable("a\x1b[2Jb\nc\r\t\u{9b}\u{202e}"), r"a\u{1b}[2Jb\nc\r\t\u{9b}\u{202e}");
+        assert_eq!(printable("/dev/disk by-id/Müller 日本"), "/dev/disk by-id/Müller 日本");
+        assert_eq!(printable_lines("a\nb\x07"), "a\nb\\u{7}");
+        assert_eq!(printable_list("a:\n  b\nforged"), "a:\n  b\\nforged");
+    }
+}

@@ -1,0 +1,151 @@
+//! Devices that hold something, also where it lies in odd places, and paths that do not lead where they did a moment ago.
+
+use std::{
+    fs::{File, rename},
+    os::unix::fs::{FileExt, PermissionsExt},
+    path::Path,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use crate::common::{Loop, MIB, Sandbox, can_run, eventually, run_bounded, tool};
+
+const SIZE: u64 = 24 * MIB;
+
+fn write_at(path: &str, offset: u64, bytes: &[u8]) {
+    File::options().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+/// A creation that has looked at its devices, and whose daemon waits for its name until the lock is dropped.
+fn create_until_opening(sandbox: &Sandbox, options: &[&str], members: &[String]) -> (Child, File) {
+    std::fs::create_dir(sandbox.run_dir()).unwrap();
+    std::fs::set_permissions(sandbox.run_dir(), PermissionsExt::from_mode(0o700)).unwrap();
+    let lock = File::create(sandbox.run_dir().join("a.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "5", "--assume-clean"]).args(options).args(members);
+    let create = create.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the daemon is there", || sandbox.opening_daemon().is_some());
+    (create, lock)
+}
+
+#[test]
+fn a_path_that_leads_elsewhere_when_it_is_opened_is_refused() {
+    for options in [&[][..], &["--force"]] {
+        let sandbox = Sandbox::new();
+        let members = sandbox.members(3, SIZE);
+        let precious = sandbox.member("precious", SIZE);
+        write_at(&precious, 0x438, &[0x53, 0xef]);
+        let before = std::fs::read(&precious).unwrap();
+        let (create, lock) = create_until_opening(&sandbox, options, &members);
+        rename(&precious, &members[1]).unwrap();
+        drop(lock);
+        let said = create.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert_eq!(said.status.code(), Some(1), "{err}");
+        assert!(err.contains(&members[1]) && err.contains("has taken its place"), "{err}");
+        assert!(std::fs::read(&members[1]).unwrap() == before, "the file that took its place was written");
+        let first = std::fs::read(&members[0]).unwrap();
+        assert!(first.iter().all(|byte| *byte == 0), "another was written before all were looked at");
+    }
+}
+
+#[test]
+fn what_comes_onto_a_device_after_the_look_is_not_overwritten() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, SIZE);
+    let (create, lock) = create_until_opening(&sandbox, &[], &members);
+    write_at(&members[2], 0, b"XFSB");
+    drop(lock);
+    let said = create.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.status.code() == Some(1) && err.contains("an XFS file system") && err.contains("--force"),
+        "{err}"
+    );
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_file_and_the_loop_device_over_it_are_one_device() {
+    if !can_run(&["losetup"], true) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(2, SIZE);
+    let (over, again) = (Loop::new(&members[0]), Loop::new(&members[0]));
+    let blank = |member: &String| std::fs::read(member).unwrap().iter().all(|byte| *byte == 0);
+    for second in [&members[0], &again.0] {
+        let given = [&over.0, &members[1], second];
+        for option in ["", "--force"] {
+            let line = format!("create a --level 5 {option}");
+            sandbox.fails(1, &line, &given, &[&over.0, second, "are the same device"]);
+        }
+    }
+    assert!(members.iter().all(blank), "a refused creation wrote");
+    sandbox.ok("create a --level 1", &[&over.0, &members[1]]);
+    sandbox.fails(1, "add a --force", &members[..1], &[&members[0]]);
+}
+
+#[test]
+fn what_lies_in_odd_places_takes_force_too() {
+    let sandbox = Sandbox::new();
+    // A superblock of md 1.0, a label of LVM in the third sector, and what is left of a GPT whose beginning is lost.
+    let crafted: [(&str, u64, &[u8], &str); 4] = [
+        ("md10", SIZE - 8192, &[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0], "metadata 1.0"),
+        ("lvm", 1024, b"LABELONE", "LVM physical volume"),
+        ("gpt", SIZE - 512, b"EFI PART", "GPT partition table"),
+        ("swap", 65_526, b"SWAPSPACE2", "swap space"),
+    ];
+    let members = sandbox.members(3, SIZE);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    for (name, offset, bytes, told) in crafted {
+        let odd = sandbox.member(name, SIZE);
+        write_at(&odd, offset, bytes);
+        let before = std::fs::read(&odd).unwrap();
+        let fresh = sandbox.member("fresh", SIZE);
+        sandbox.fails(1, "create b --level 1", &[&fresh, &odd], &[&odd, told, "--force"]);
+        sandbox.fails(1, "add a", &[&odd], &[&odd, told, "--force"]);
+        sandbox.fails(1, "replace a", &[&members[0], "--with", &odd], &[&odd, told]);
+        assert!(std::fs::read(&odd).unwrap() == before, "{name} was written");
+    }
+}
+
+#[test]
+fn what_real_tools_make_is_seen() {
+    if !can_run(&["mkfs.minix", "mkswap", "mkfs.xfs", "wipefs"], false) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let fresh = sandbox.member("fresh", SIZE);
+    // XFS wants 300 MiB.
+    let make: [(&str, &[&str], u64, &str); 4] = [
+        ("mkfs.minix", &[], SIZE, "a minix file system"),
+        ("mkswap", &["-p", "65536"], SIZE, "swap space"),
+        ("mkswap", &[], SIZE, "swap space"),
+        ("mkfs.xfs", &["-q"], 320 * MIB, "an XFS file system"),
+    ];
+    for (index, (program, options, size, told)) in make.into_iter().enumerate() {
+        let device = sandbox.member(&format!("d{index}"), size);
+        tool(program, &[options, &[&device]].concat());
+        sandbox.fails(1, "create a --level 1", &[&fresh, &device], &[&device, told, "--force"]);
+    }
+    // Known to libblkid alone.
+    let device = sandbox.member("cramfs", SIZE);
+    write_at(&device, 0, &[0x45, 0x3d, 0xcd, 0x28]);
+    write_at(&device, 16, b"Compressed ROMFS");
+    let said = sandbox.fails(1, "create a --level 1", &[&fresh, &device], &[&device, "--force"]);
+    assert!(said.contains("cramfs (as libblkid names it)"), "{said}");
+}
+
+#[test]
+fn without_wipefs_our_own_list_stands() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(2, SIZE);
+    write_at(&members[1], 0, b"LUKS\xba\xbe");
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "1"]).args(&members).env("PATH", "/nonexistent");
+    let said = run_bounded(&mut create, Duration::from_secs(60));
+    assert!(said.code == Some(1) && said.err.contains("a LUKS volume"), "{said:?}");
+    assert!(!Path::new(&sandbox.run_dir()).join("a.sock").exists());
+}

@@ -1,0 +1,134 @@
+//! Members that hang, and members that are not there: the operator has an answer in bounded time.
+
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{Client, MIB, Sandbox, can_run, noise, run_bounded};
+
+/// Lets a daemon go on, whatever becomes of the test: what waits for its files could not even be killed.
+struct Halted(Pid);
+
+impl Halted {
+    fn new(pid: Pid) -> Self {
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Halted {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// An array one of whose members is a file that another array's daemon serves; that daemon, and the file.
+fn on_a_served_file() -> Option<(Sandbox, Pid, String)> {
+    if !can_run(&["losetup"], true) || !std::path::Path::new("/dev/fuse").exists() {
+        return None;
+    }
+    let sandbox = Sandbox::new();
+    let below: Vec<_> = (0..2).map(|index| sandbox.member(&format!("b{index}"), 48 * MIB)).collect();
+    sandbox.ok("create below --level 1 --assume-clean", &below);
+    sandbox.done("attach below --method fuse");
+    let served = sandbox.run_dir().join("attach-below/disk").to_str().unwrap().to_owned();
+    let mut members = sandbox.members(2, 48 * MIB);
+    members.push(served.clone());
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let server = sandbox.pid("below");
+    Some((sandbox, server, served))
+}
+
+/// A command's exit code and how long it took.
+fn timed(sandbox: &Sandbox, line: &str, more: &[&str]) -> (Option<i32>, Duration) {
+    let began = Instant::now();
+    let mut command: Command = sandbox.command();
+    command.args(line.split(' ')).args(more);
+    let said = run_bounded(&mut command, Duration::from_secs(110));
+    (said.code, began.elapsed())
+}
+
+#[test]
+fn a_member_file_that_hangs_keeps_no_operator_waiting() {
+    let Some((sandbox, server, served)) = on_a_served_file() else { return };
+    let uri = sandbox.serve("a");
+    let client = Client::connect(&uri);
+    // From now on superblocks say dirty: only data is written to the member.
+    client.write(0, &noise(1, 8 << 20)).unwrap();
+    let under_way =
+        thread::spawn(move || (0..40).all(|round| client.write(0, &noise(round, 8 << 20)).is_ok()));
+    thread::sleep(Duration::from_millis(200));
+    let halted = Halted::new(server);
+    thread::sleep(Duration::from_millis(500));
+    let (code, took) = timed(&sandbox, "status a", &[]);
+    assert!(code == Some(0) && took < Duration::from_secs(9), "{code:?} {took:?}");
+    let (code, took) = timed(&sandbox, "fail a", &[&served]);
+    assert!(code == Some(0) && took < Duration::from_secs(30), "{code:?} {took:?}");
+    assert_eq!(sandbox.member_state("a", &served).as_deref(), Some("faulty"));
+    let (_, took) = timed(&sandbox, "stop a --force", &[]);
+    assert!(took < Duration::from_secs(100), "{took:?}");
+    drop(halted);
+    let _ = under_way.join();
+}
+
+#[test]
+fn what_an_array_cannot_answer_is_an_error_in_bounded_time() {
+    let Some((sandbox, server, _)) = on_a_served_file() else { return };
+    let uri = sandbox.serve("a");
+    let client = Client::connect(&uri);
+    let halted = Halted::new(server);
+    // It has to say dirty on the member that hangs, first of all.
+    let under_way = thread::spawn(move || client.write(0, &noise(1, 1 << 20)).is_ok());
+    thread::sleep(Duration::from_millis(500));
+    let said = sandbox.fails(1, "status a", &[""; 0], &["does not answer", "hangs"]);
+    assert!(!said.contains("panicked"), "{said}");
+    let (code, took) = timed(&sandbox, "detail a --test", &[]);
+    assert!(code == Some(4) && took < Duration::from_secs(30), "{code:?} {took:?}");
+    drop(halted);
+    assert!(under_way.join().unwrap(), "it was only late");
+    sandbox.done("detail a --test");
+}
+
+#[test]
+fn a_member_that_cannot_be_opened_is_left_out_where_the_array_may_lack_it() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("stop a");
+    let mut given = members.clone();
+    if can_run(&[], true) {
+        // A device whose driver is not there: ENXIO.
+        given[1] = sandbox.path("gone");
+        let (block, mode) =
+            (rustix::fs::FileType::BlockDevice, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &given[1], block, mode, rustix::fs::makedev(511, 77)).unwrap();
+    } else {
+        given[1] = sandbox.path("absent");
+    }
+    sandbox.fails(1, "assemble a", &given, &[&given[1], "--run"]);
+    let said = sandbox.run("assemble a --run", &given);
+    assert!(said.code == Some(0) && said.err.contains("the member of role 1 is absent"), "{said:?}");
+    assert!(sandbox.status("a")["left_out"][0].as_str().unwrap().contains(&*given[1]));
+    assert_eq!(sandbox.status("a")["state"], "clean, degraded");
+    sandbox.done("stop a");
+    // One that somebody has is not passed over: it may be written to there.
+    let file = std::fs::File::open(&members[2]).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    sandbox.fails(1, "assemble a --run", &members, &[&members[2], "in use"]);
+}
+
+#[test]
+fn an_absent_member_is_told_by_its_role_and_by_who_has_the_others() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("stop a");
+    let given = [&members[2], &members[0]];
+    let words =
+        ["a member is absent, of role 1", &format!("0 on {}", members[0]), &format!("2 on {}", members[2])];
+    sandbox.fails(1, "assemble a", &given, &words);
+}
