@@ -49,6 +49,8 @@ pub struct WriteFlags {
 pub struct ZeroFlags {
     /// The range may be unmapped (punched), as long as it reads as zeroes afterwards.
     pub may_unmap: bool,
+    /// The request is refused ([`IoErrorKind::Refused`](crate::IoErrorKind::Refused)) where it would cost as much as a write.
+    pub fast_only: bool,
 }
 
 /// What kind of medium a member is, as far as the operating system tells.

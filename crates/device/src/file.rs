@@ -241,6 +241,9 @@ impl Device for FileDevice {
         // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks allocated.
         let mode = libc::FALLOC_FL_KEEP_SIZE
             | if flags.may_unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
+        if flags.fast_only && self.info.unmaps == Some(false) {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
+        }
         let op = self.submit(Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
         IoFuture::uring(op, finish)
     }

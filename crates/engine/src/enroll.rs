@@ -273,14 +273,13 @@ pub(crate) async fn blank(entry: &Entry) -> Result<Zeroing, ArrayError> {
 
 /// Finds out what zeroing a range of a device does. Overwrites the place of the extension header's first copy.
 ///
-/// Where the operating system tells nothing, as of a file, a range that can be zeroed so that it may be unmapped is one: file
-/// systems make a hole of it, or refuse.
 async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
     if member.device.info().unmaps == Some(false) {
         return Ok(Zeroing::Writes);
     }
     write_durably(member, AREA_START_BYTES, &[0xa5; BLOCK_LEN]).await?;
-    match member.device.write_zeroes(AREA_START_BYTES, BLOCK_BYTES, ZeroFlags { may_unmap: true }).await {
+    let flags = ZeroFlags { may_unmap: true, fast_only: true };
+    match member.device.write_zeroes(AREA_START_BYTES, BLOCK_BYTES, flags).await {
         Err(error) if error.kind == IoErrorKind::Refused => return Ok(Zeroing::Writes),
         result => result?,
     }

@@ -160,7 +160,7 @@ fn zeroes_are_zeroes_whatever_members_know() {
         for plain in [0, 1, shape.members] {
             let bench = Bench::new(seed, shape, plain);
             let (start, end) = (4096, bench.capacity() - 8192);
-            let flags = ZeroFlags { may_unmap: plain % 2 == 0 };
+            let flags = ZeroFlags { may_unmap: plain % 2 == 0, ..ZeroFlags::default() };
             bench
                 .run(async move |array| array.write_zeroes(start as u64, (end - start) as u64, flags).await)
                 .unwrap();
@@ -188,7 +188,9 @@ fn zeroes_reach_a_member_that_is_being_filled() {
             bench.world.run_steps(steps);
             let len = bench.capacity() as u64;
             bench
-                .run(async move |array| array.write_zeroes(0, len, ZeroFlags { may_unmap: true }).await)
+                .run(async move |array| {
+                    array.write_zeroes(0, len, ZeroFlags { may_unmap: true, ..ZeroFlags::default() }).await
+                })
                 .unwrap();
             bench.run(async move |array| array.wait_for_jobs().await);
             bench.sims[0] = spare;

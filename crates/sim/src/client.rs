@@ -224,7 +224,7 @@ impl Client {
         let count = if to_the_end { (self.window_end(first) - first).min(ZEROED_MAX) } else { count };
         let ticket = self.desk.sectors.lock().begin_zeroes(first, count);
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
-        let flags = ZeroFlags { may_unmap: self.rng.bool() };
+        let flags = ZeroFlags { may_unmap: self.rng.bool(), ..ZeroFlags::default() };
         let result = if self.rng.u8(..4) == 0 {
             told(&self.array, self.array.device().write_zeroes(offset, len, flags).await).await
         } else {

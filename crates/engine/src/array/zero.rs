@@ -64,7 +64,10 @@ impl Array {
         len_bytes: u64,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let shared = self.shared.clone();
-        Detached::start(self.env(), async move { shared.discard_request(offset_bytes, len_bytes).await })
+        Detached::start(
+            self.env(),
+            async move { shared.discard_request(offset_bytes, len_bytes, false).await },
+        )
     }
 }
 
@@ -78,21 +81,29 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
         self.check_change(offset_bytes, len_bytes)?;
+        if flags.fast_only && !self.unmaps() {
+            return Err(ArrayError::Unsupported("zeroes cost as much as data: not all members unmap".into()));
+        }
         let (head, whole, tail) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
         self.write_zero_bytes(head).await?;
         self.zero_stripes(whole, flags).await?;
         self.write_zero_bytes(tail).await
     }
 
-    /// Serves a discard.
-    pub(crate) async fn discard_request(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
+    /// Serves a discard. `always`: also where members have to be written zeroes for it.
+    pub(crate) async fn discard_request(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        always: bool,
+    ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
         self.check_change(offset_bytes, len_bytes)?;
-        if !self.unmaps() {
+        if !always && !self.unmaps() {
             return Ok(());
         }
         let (_, whole, _) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
-        self.zero_stripes(whole, ZeroFlags { may_unmap: true }).await
+        self.zero_stripes(whole, ZeroFlags { may_unmap: true, ..ZeroFlags::default() }).await
     }
 
     async fn write_zero_bytes(&self, range: Range<u64>) -> Result<(), ArrayError> {

@@ -205,6 +205,9 @@ impl Device for ModelledDisk {
     /// An SSD unmaps what may be unmapped, and reads zeroes there; a hard disk writes.
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         let unmaps = flags.may_unmap && self.info.unmaps == Some(true);
+        if flags.fast_only && !unmaps {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
+        }
         let op = if unmaps { ModelOp::Discard } else { ModelOp::Write { fua: false } };
         self.submit_plain(op, offset_bytes, len_bytes, Data::Zero)
     }
