@@ -102,7 +102,11 @@ impl Wide {
     }
 
     /// Starts to write blocks, all at once.
-    pub fn start_writes(&self, blocks: &BTreeSet<u64>, byte: u8) -> impl Future<Output = ()> + Send + 'static {
+    pub fn start_writes(
+        &self,
+        blocks: &BTreeSet<u64>,
+        byte: u8,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let array = self.array.clone();
         let writes: Vec<_> = blocks.iter().copied().collect();
         async move {
