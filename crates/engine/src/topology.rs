@@ -1,20 +1,21 @@
 //! Which members the array has right now. A topology never changes; a new one replaces it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicU32};
 
 use parking_lot::RwLock;
 use stripewise_device::{
     Completion, Device, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
     parts::{Part, within},
-    sync::Event,
+    sync::{
+        Event,
+        seam::atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 use stripewise_format::extension::{Header, MemberClass};
 use uuid::Uuid;
 
 use crate::{
+    error::ArrayError,
     geometry::{Geometry, MemberIndex, StripeIndex},
     measure::{ServiceTimes, class_of},
     meter::{IoClass, Meter},
@@ -195,7 +196,7 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn pending() -> Self {
-        Self { done: Arc::default(), event: Event::default() }
+        Self { done: Arc::new(AtomicBool::new(false)), event: Event::default() }
     }
 
     pub(crate) fn already() -> Self {
@@ -211,6 +212,15 @@ impl Recorded {
 
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
+    }
+
+    /// What a request that relied on this is told, once it may be: first all is written down, and only then is looked whether the
+    /// array has failed. It may have failed while that was being written down; then nothing was.
+    pub(crate) fn acknowledgement(
+        &self,
+        has_failed: impl FnOnce() -> bool,
+    ) -> Option<Result<(), ArrayError>> {
+        self.is_done().then(|| if has_failed() { Err(ArrayError::Failed) } else { Ok(()) })
     }
 
     pub(crate) async fn wait(&self) {

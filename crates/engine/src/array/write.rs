@@ -326,9 +326,10 @@ impl Shared {
         guards: Guards<'_>,
         writes: &mut Writes<'t>,
     ) -> Progress {
-        // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
-        let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
-        if is_settled && are_ready(&writes.requested, Result::is_ok) {
+        let acknowledgement = topology.recorded.acknowledgement(|| self.topology.get(request).failed);
+        if let Some(Ok(())) = acknowledgement
+            && are_ready(&writes.requested, Result::is_ok)
+        {
             return Progress::Done(Ok(()));
         }
         let Writes { requested, members } = std::mem::take(writes);
@@ -579,14 +580,15 @@ impl Shared {
         failed: Vec<(Arc<Member>, IoError)>,
     ) -> Result<(), ArrayError> {
         if !failed.is_empty() {
-            // In a box, as the next: rarely wanted, and room in every write.
+            // In a box, as the wait below: rarely wanted, and room in every write.
             Box::pin(self.fail_all(failed)).await?;
         }
-        if !topology.recorded.is_done() {
+        loop {
+            if let Some(result) = topology.recorded.acknowledgement(|| self.topology.look(|now| now.failed)) {
+                return result;
+            }
             Box::pin(topology.recorded.wait()).await;
         }
-        // The array may have failed while that was being written down: then nothing was.
-        if self.topology.look(|now| now.failed) { Err(ArrayError::Failed) } else { Ok(()) }
     }
 }
 
