@@ -50,6 +50,7 @@ pub struct Lab {
 
 pub mod faulty;
 pub mod timed;
+pub mod wide;
 
 pub fn devices(members: &[Arc<SimMember>]) -> Vec<Arc<dyn Device>> {
     members.iter().map(|m| m.clone() as Arc<dyn Device>).collect()
