@@ -76,9 +76,9 @@ impl Story {
         self.expect_failed()?;
         self.expect_still(&serving)?;
         self.desk.check()?;
+        self.lost = too_many;
         self.crash()?;
         self.desk.is_lenient.store(false, Ordering::Relaxed);
-        self.lost = too_many;
         self.bring_back()
     }
 
@@ -106,7 +106,11 @@ impl Story {
         }
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
-        if report.failed { Ok(()) } else { Err(Checker::Service.violation("too many members are gone, and the array has not failed")) }
+        if report.failed {
+            Ok(())
+        } else {
+            Err(Checker::Service.violation("too many members are gone, and the array has not failed"))
+        }
     }
 
     /// Nothing is written to the superblocks of those that are left.
@@ -209,7 +213,8 @@ impl Story {
         match self.wait_for(opening, "assembling two halves")? {
             Err(AssembleError::SplitBrain { .. }) => Ok(()),
             Err(error) => {
-                Err(Checker::Service.violation(format!("two halves that went on apart, not called so: {error}")))
+                Err(Checker::Service
+                    .violation(format!("two halves that went on apart, not called so: {error}")))
             }
             Ok(_) => Err(Checker::Currency.violation("two halves that went on apart are put together")),
         }

@@ -58,7 +58,8 @@ impl Story {
         });
         for unit in belonging.into_iter().flatten() {
             let sim = self.units[unit].sim.clone();
-            let superblock = sim.bytes()[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
+            let superblock =
+                sim.bytes()[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
             sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(superblock).advance(events, stops_cleanly).done());
         }
         self.is_foreign = true;
