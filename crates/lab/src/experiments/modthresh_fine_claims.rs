@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn raid5_of_disks_may_not_overtake_and_both_arrays_called_raid5s_must() {
         let raid5 = |point: &Point| if point.shape.id.starts_with("raid5") { 11.0 } else { 10.0 };
-        let verdict = |begins| claim(begins, raid5).verdict;
+        let verdict = |begins: &str| claim(begins, raid5).verdict;
         assert_eq!(verdict("From 132 to 168 KiB RAID5 of disks stays behind"), ClaimVerdict::NotReproduced);
         for shape in [&shapes::RAID5S, &shapes::RAID5S_ALL] {
             let overtakes = format!("Above 128 KiB {} is ahead", shape.name);
