@@ -56,6 +56,7 @@ fn header(fields: &Fields) -> Header {
         log: LogDescriptor { offset_bytes: fields.log.0, length_bytes: fields.log.1 },
         member_class: MemberClass::ALL[fields.class as usize % MemberClass::ALL.len()],
         member_class_given: fields.class_given,
+        zeroing: Zeroing::ALL[fields.class as usize % Zeroing::ALL.len()],
         service_time_ns: fields.service_time_ns,
         s_max_read: fields.strides.0,
         s_max_write: fields.strides.1,

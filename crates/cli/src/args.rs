@@ -12,7 +12,7 @@ use crate::{
     habits::explained,
     numbers::{with_negatives, within},
     policies::{policy_parser, preset_parser},
-    protocol::{AttachChoice, ClassChoice, ScrubAction},
+    protocol::{AttachChoice, ClassChoice, DiscardChoice, ScrubAction},
     rundir::parse_name,
     sizes::parse_size,
     times::parse_time,
@@ -519,6 +519,9 @@ pub(crate) struct AttachArgs {
     /// With 4096 the kernel never asks for less than a block of 4 KiB, which is what members are written in.
     #[arg(long, value_name = "BYTES", value_parser = parse_sector)]
     pub(crate) sector_size: Option<u32>,
+    /// Whether the block device takes discards (TRIM), as mkfs and fstrim send them.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) discard: DiscardChoice,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -545,6 +548,9 @@ pub(crate) struct ServeArgs {
     /// Refuse writes.
     #[arg(long, short)]
     pub(crate) read_only: bool,
+    /// Whether clients may discard (TRIM).
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) discard: DiscardChoice,
     /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything makes room.
     #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
     pub(crate) connections: Option<usize>,

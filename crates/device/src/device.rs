@@ -49,6 +49,8 @@ pub struct WriteFlags {
 pub struct ZeroFlags {
     /// The range may be unmapped (punched), as long as it reads as zeroes afterwards.
     pub may_unmap: bool,
+    /// The request is refused ([`IoErrorKind::Refused`](crate::IoErrorKind::Refused)) where it would cost as much as a write.
+    pub fast_only: bool,
 }
 
 /// What kind of medium a member is, as far as the operating system tells.
@@ -83,6 +85,9 @@ pub struct DeviceInfo {
     pub logical_block_bytes: u32,
     /// The medium.
     pub media: MediaKind,
+    /// Whether [`Device::write_zeroes`] that may unmap frees the range, at a small part of what writing it costs. None: the
+    /// operating system does not tell.
+    pub unmaps: Option<bool>,
 }
 
 /// One member: a range of bytes that can be read, written and flushed.
@@ -117,7 +122,7 @@ pub trait Device: Send + Sync + 'static {
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion;
 
     /// Tells that the content of the range is no longer needed. What it reads as afterwards is not certain; a device
-    /// that has no use for the hint does nothing.
+    /// that has no use for the hint, or for which it would cost as much as writing, does nothing.
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let _ = (offset_bytes, len_bytes);
         IoFuture::ready(Ok(()))

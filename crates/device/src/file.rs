@@ -174,14 +174,16 @@ fn file_info(name: String, file: &File, size_bytes: u64, dev: u64) -> io::Result
     let statx = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, mask)?;
     let direct_align = if statx.stx_mask & mask.bits() != 0 { statx.stx_dio_offset_align } else { 0 };
     let logical_block_bytes = if direct_align <= 512 { 512 } else { 4096 };
-    Ok(DeviceInfo { name, size_bytes, logical_block_bytes, media: media_kind(dev) })
+    // Whether its file system makes holes is not told; trying costs little.
+    Ok(DeviceInfo { name, size_bytes, logical_block_bytes, media: media_kind(dev), unmaps: None })
 }
 
 fn block_info(name: String, file: &File, rdev: u64) -> io::Result<DeviceInfo> {
     let size_bytes =
         rustix::fs::ioctl_blksszget(file).and_then(|sector| Ok((sector, block_size_bytes(file)?)));
     let (sector, size_bytes) = size_bytes?;
-    Ok(DeviceInfo { name, size_bytes, logical_block_bytes: sector, media: media_kind(rdev) })
+    let (media, unmaps) = (media_kind(rdev), Some(queue_unmaps(rdev)));
+    Ok(DeviceInfo { name, size_bytes, logical_block_bytes: sector, media, unmaps })
 }
 
 /// A block device's size by seeking to its end: needs no ioctl of our own.
@@ -198,6 +200,13 @@ fn queue_value(dev: u64, name: &str) -> Option<String> {
 
 fn queue_says(dev: u64, name: &str, value: &str) -> bool {
     queue_value(dev, name).as_deref() == Some(value)
+}
+
+/// Whether zeroing a range of a disk unmaps it. A disk that takes discards and writes zeroes by itself does the latter by unmapping;
+/// one that only writes zeroes by itself (WRITE SAME on a hard disk) still has to go over them.
+fn queue_unmaps(dev: u64) -> bool {
+    let takes = |name| queue_value(dev, name).is_some_and(|bytes| bytes != "0");
+    takes("discard_max_bytes") && takes("write_zeroes_max_bytes")
 }
 
 fn media_kind(dev: u64) -> MediaKind {
@@ -232,6 +241,9 @@ impl Device for FileDevice {
         // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks allocated.
         let mode = libc::FALLOC_FL_KEEP_SIZE
             | if flags.may_unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
+        if flags.fast_only && self.info.unmaps == Some(false) {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
+        }
         let op = self.submit(Command::Allocate { offset_bytes, len_bytes, mode }, Payload::None);
         IoFuture::uring(op, finish)
     }

@@ -46,7 +46,7 @@ fn written_bytes_are_read_back_scattered() {
         done.result.unwrap();
         assert_eq!(done.bufs[0][..], data[..8192]);
         assert_eq!(done.bufs[1][..], data[8192..]);
-        device.write_zeroes(MIB, 4096, ZeroFlags { may_unmap: true }).await.unwrap();
+        device.write_zeroes(MIB, 4096, ZeroFlags { may_unmap: true, ..ZeroFlags::default() }).await.unwrap();
         let zeroed = device.read(MIB, smallvec![IoBuf::with_len(4096)]).await.into_one().unwrap();
         assert!(zeroed.iter().all(|b| *b == 0));
     });

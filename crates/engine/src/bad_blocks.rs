@@ -32,6 +32,8 @@ struct Listed {
     unreadable: RangeSet<u64>,
     /// Must be in the log: all that are unreadable, and those that no flush has covered since they were written.
     logged: RangeSet<u64>,
+    /// Were listed since a flush was last asked for: it covers no later write of them.
+    listed_since: RangeSet<u64>,
     /// Entries that the log on the member has room for.
     room: usize,
 }
@@ -43,7 +45,11 @@ impl BadBlocks {
         let unreadable: RangeSet<u64> = extents.filter(|sectors| !sectors.is_empty()).collect();
         let any = AtomicBool::new(!unreadable.is_empty());
         let room = log.map_or(0, BadBlockLog::room);
-        Self { any, listed: Mutex::new(Listed { logged: unreadable.clone(), unreadable, room }) }
+        let listed_since = RangeSet::new();
+        Self {
+            any,
+            listed: Mutex::new(Listed { logged: unreadable.clone(), unreadable, listed_since, room }),
+        }
     }
 
     /// Whether a request for these bytes of the member touches a sector that must not be read.
@@ -67,14 +73,18 @@ impl BadBlocks {
             return false;
         }
         listed.logged = logged;
-        bytes.iter().for_each(|bytes| listed.unreadable.insert(whole_sectors(bytes.clone())));
+        for sectors in bytes.iter().cloned().map(whole_sectors) {
+            listed.unreadable.insert(sectors.clone());
+            listed.listed_since.insert(sectors);
+        }
         self.any.store(!listed.unreadable.is_empty(), Ordering::Release);
         true
     }
 
-    /// Sectors that are in the log and were written since: a flush that begins now makes them good.
+    /// Sectors that are in the log and were written since: a flush that begins now makes them good. One flush at a time.
     pub(crate) fn written_since(&self) -> RangeSet<u64> {
-        let listed = self.listed.lock();
+        let mut listed = self.listed.lock();
+        listed.listed_since.clear();
         let mut written = listed.logged.clone();
         listed.unreadable.iter().for_each(|sectors| written.remove(sectors.clone()));
         written
@@ -84,7 +94,7 @@ impl BadBlocks {
     pub(crate) fn settle(&self, flushed: &RangeSet<u64>) {
         let mut listed = self.listed.lock();
         flushed.iter().for_each(|sectors| listed.logged.remove(sectors.clone()));
-        let again: Vec<_> = listed.unreadable.iter().cloned().collect();
+        let again: Vec<_> = listed.listed_since.iter().cloned().collect();
         listed.logged.extend(again);
     }
 
@@ -156,13 +166,17 @@ mod tests {
         fn the_log_keeps_a_sector_until_a_flush_covers_its_write(steps in prop::collection::vec(step(), 0..60)) {
             let bad = empty();
             let (mut unreadable, mut unflushed) = (BTreeSet::new(), BTreeSet::new());
+            // What a flush under way covers, by us and by the model.
             let mut flushing: Option<(RangeSet<u64>, BTreeSet<u64>)> = None;
             for step in steps {
                 match step {
                     Step::Add(start, end) => {
                         prop_assert!(bad.add(&[bytes(start, end)]));
-                        unreadable.extend(start..end);
-                        (start..end).for_each(|sector| drop(unflushed.remove(&sector)));
+                        for sector in start..end {
+                            unreadable.insert(sector);
+                            unflushed.remove(&sector);
+                            flushing.iter_mut().for_each(|(_, covered)| _ = covered.remove(&sector));
+                        }
                     }
                     Step::Write(start, end) => {
                         bad.written(bytes(start, end));
@@ -170,18 +184,16 @@ mod tests {
                     }
                     Step::BeginFlush => flushing = Some((bad.written_since(), unflushed.clone())),
                     Step::EndFlush => {
-                        let Some((covered, model)) = flushing.take() else { continue };
-                        bad.settle(&covered);
-                        // Sectors written once more meanwhile were on the medium already: what counts is that no write is
-                        // forgotten that made a sector good after the flush began.
-                        model.iter().filter(|sector| !unreadable.contains(sector)).for_each(|s| drop(unflushed.remove(s)));
+                        let Some((ours, covered)) = flushing.take() else { continue };
+                        bad.settle(&ours);
+                        unflushed.retain(|sector| !covered.contains(sector));
                     }
                 }
                 for sector in 0..70 {
                     prop_assert_eq!(bad.touch(bytes(sector, sector + 1)), unreadable.contains(&sector));
                 }
                 let logged: BTreeSet<u64> = bad.logged().into_iter().flat_map(sectors_of).collect();
-                prop_assert!(logged.is_superset(&unreadable));
+                prop_assert!(logged.is_superset(&unreadable) && logged.is_superset(&unflushed));
             }
         }
     }

@@ -265,8 +265,9 @@ async fn write_metadata(
     // Without redundancy to spare there is nothing to compute: what is there is the truth.
     let in_sync = options.assume_clean || missing == tolerated;
     let mut ledger = new_ledger(env, options, &geometry, in_sync, traits)?;
-    for entry in &ledger.entries {
-        enroll::blank(entry).await?;
+    for entry in &mut ledger.entries {
+        let zeroing = enroll::blank(entry).await?;
+        entry.header.iter_mut().for_each(|header| header.zeroing = zeroing);
     }
     // With no valid page but a dirty superblock, opening takes every region for stale: that is the first resync.
     let failed = ledger.write_all(env.wall_clock_us()).await;

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use stripewise_device::{Device, Env};
+use stripewise_device::{Device, Env, IoError, IoErrorKind, ZeroFlags};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
     extension::{
         AREA_START_BYTES, BitmapDescriptor, DATA_OFFSET_MIN_BYTES, Endurance, ExtensionLayout, Header,
-        MapKind, MemberClass,
+        MapKind, MemberClass, Zeroing,
     },
     md::{BadBlockArea, BadBlockLog, Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
-    media::{BLOCK_BYTES, SECTOR_BYTES},
+    media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
 };
 use uuid::Uuid;
 
 use crate::{
     bad_blocks::BadBlocks,
     error::ArrayError,
-    examine::examine,
+    examine::{examine, read_block},
     geometry::{Geometry, Level},
     ledger::{Entry, Ledger, Standing, write_durably},
     measure::{ServiceTimes, class_of},
@@ -82,13 +82,16 @@ pub(crate) struct Traits {
     pub(crate) given: bool,
     pub(crate) times: ServiceTimes,
     pub(crate) endurance: Endurance,
+    /// As it was tried.
+    pub(crate) zeroing: Zeroing,
 }
 
 impl Traits {
     /// What kind an operator says that it is, else as far as the operating system and a measurement tell.
     pub(crate) fn of(device: &Arc<dyn Device>, times: ServiceTimes, given: Option<MemberClass>) -> Self {
         let class = given.unwrap_or_else(|| class_of(device.info().media, &times));
-        Self { class, given: given.is_some(), times, endurance: Endurance::default() }
+        let (endurance, zeroing) = (Endurance::default(), Zeroing::NotTried);
+        Self { class, given: given.is_some(), times, endurance, zeroing }
     }
 
     /// With what the device may be written and was, as an earlier array noted it there: it wears, whosever member it is.
@@ -111,6 +114,7 @@ pub(crate) fn header_for(
     header.member_class = traits.class;
     header.member_class_given = traits.given;
     header.endurance = traits.endurance;
+    header.zeroing = traits.zeroing;
     header.service_time_ns = traits.times.to_header();
     Some(header)
 }
@@ -243,7 +247,10 @@ pub(crate) fn spare(
 /// Blanks what an earlier use of the device may have left around the superblock: signatures of file systems and
 /// partition tables, which others would still find, and bitmap pages, which must never be taken for ours. A page that
 /// was never written since counts as "everything may disagree".
-pub(crate) async fn blank(entry: &Entry) -> Result<(), ArrayError> {
+///
+/// Tries on the way what zeroing does, where the extension header will lie.
+pub(crate) async fn blank(entry: &Entry) -> Result<Zeroing, ArrayError> {
+    let io = |error| ArrayError::Io { member: entry.member.name().to_owned(), error };
     let superblock_start = entry.superblock.super_offset_sectors * SECTOR_BYTES;
     let mut ranges = vec![0..superblock_start, superblock_start + BLOCK_BYTES..AREA_START_BYTES];
     if let Some(header) = entry.header.as_ref().filter(|h| h.bitmap.page_count > 0) {
@@ -255,12 +262,29 @@ pub(crate) async fn blank(entry: &Entry) -> Result<(), ArrayError> {
         let end = range.end.min(data_start);
         for start in (range.start..end).step_by(BLANK_BYTES_MAX as usize) {
             let zeroes = vec![0; (end - start).min(BLANK_BYTES_MAX) as usize];
-            write_durably(&entry.member, start, &zeroes)
-                .await
-                .map_err(|error| ArrayError::Io { member: entry.member.name().to_owned(), error })?;
+            write_durably(&entry.member, start, &zeroes).await.map_err(io)?;
         }
     }
-    Ok(())
+    if entry.header.is_none() {
+        return Ok(Zeroing::NotTried);
+    }
+    try_zeroing(&entry.member).await.map_err(io)
+}
+
+/// Finds out what zeroing a range of a device does. Overwrites the place of the extension header's first copy.
+///
+async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
+    if member.device.info().unmaps == Some(false) {
+        return Ok(Zeroing::Writes);
+    }
+    write_durably(member, AREA_START_BYTES, &[0xa5; BLOCK_LEN]).await?;
+    let flags = ZeroFlags { may_unmap: true, fast_only: true };
+    match member.device.write_zeroes(AREA_START_BYTES, BLOCK_BYTES, flags).await {
+        Err(error) if error.kind == IoErrorKind::Refused => return Ok(Zeroing::Writes),
+        result => result?,
+    }
+    let found = read_block(&member.device, AREA_START_BYTES).await?;
+    Ok(if found == [0; BLOCK_LEN] { Zeroing::Unmaps } else { Zeroing::Writes })
 }
 
 #[cfg(test)]

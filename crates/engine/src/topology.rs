@@ -15,7 +15,7 @@ use stripewise_device::{
     parts::{Part, within},
     sync::Event,
 };
-use stripewise_format::extension::{Header, MemberClass};
+use stripewise_format::extension::{Header, MemberClass, Zeroing};
 use uuid::Uuid;
 
 use crate::{
@@ -34,6 +34,8 @@ pub(crate) struct Member {
     pub(crate) data_offset_bytes: u64,
     pub(crate) dev_number: u32,
     pub(crate) uuid: Uuid,
+    /// Zeroing a range of it frees the range, at a small part of what writing costs.
+    pub(crate) unmaps: bool,
     class: RwLock<MemberClass>,
     /// As measured when it became a member.
     pub(crate) times: ServiceTimes,
@@ -59,7 +61,9 @@ impl Member {
         let times = header.map_or(ServiceTimes::default(), |h| ServiceTimes::from_header(h.service_time_ns));
         let class = if kept == MemberClass::Unknown { class_of(device.info().media, &times) } else { kept };
         let meter = Meter::new(class, cost_of(class, &times));
+        let unmaps = unmaps(header.map_or(Zeroing::NotTried, |header| header.zeroing), device.info().unmaps);
         Arc::new(Self {
+            unmaps,
             device,
             data_offset_bytes,
             dev_number,
@@ -164,8 +168,20 @@ impl Member {
 
     /// Zeroes a range of the member's data.
     pub(crate) fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+        if !self.unmaps {
+            self.stats.count_write(Cause::Client, len_bytes);
+        }
         let at = self.data_offset_bytes + offset_bytes;
         self.make_good(at..at + len_bytes, self.device.write_zeroes(at, len_bytes, flags))
+    }
+}
+
+/// Whether zeroing unmaps, by what was tried when the device became a member and what the operating system says now.
+fn unmaps(tried: Zeroing, told: Option<bool>) -> bool {
+    match tried {
+        Zeroing::NotTried => told == Some(true),
+        Zeroing::Writes => false,
+        Zeroing::Unmaps => told != Some(false),
     }
 }
 
@@ -293,6 +309,22 @@ impl Topology {
         let incoming = slot.incoming.as_ref().filter(move |incoming| incoming.covers(stripe));
         let incoming = incoming.filter(|_| !lives(Mutant::WritesPassIncoming));
         slot.primary.iter().chain(incoming.map(|incoming| &incoming.member))
+    }
+
+    /// The members to write whole chunks of a role to, for some consecutive stripes, and for which of them: the one in sync, and
+    /// one being filled as far as it is past them.
+    pub(crate) fn writers_of_run(
+        &self,
+        slot: usize,
+        stripes: &Range<u64>,
+    ) -> impl Iterator<Item = (&Arc<Member>, Range<u64>)> {
+        let SlotState { primary, incoming } = &self.slots[slot];
+        let incoming = incoming.iter().filter_map(|incoming| {
+            let filled = stripes.start..stripes.end.min(incoming.done_stripes());
+            let passes_by = lives(Mutant::WritesPassIncoming) || lives(Mutant::ZeroPassesIncoming);
+            (!filled.is_empty() && !passes_by).then_some((&incoming.member, filled))
+        });
+        primary.iter().map(|member| (member, stripes.clone())).chain(incoming)
     }
 
     /// The member to read and write a column of a stripe, if none is being filled beside it.

@@ -75,7 +75,10 @@ async fn work(array: &Array, rng: &mut Rng, model: &mut [u8], block: u64) {
         let byte = rng.u8(1..);
         if rng.u8(..5) == 0 {
             model[start..start + bytes].fill(0);
-            array.write_zeroes(at * block, len * block, ZeroFlags { may_unmap: true }).await.unwrap();
+            array
+                .write_zeroes(at * block, len * block, ZeroFlags { may_unmap: true, ..ZeroFlags::default() })
+                .await
+                .unwrap();
         } else {
             model[start..start + bytes].fill(byte);
             let data = IoBuf::copy_of(&vec![byte; bytes]).freeze();

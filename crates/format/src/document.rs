@@ -57,7 +57,7 @@ fn tables_are_what_the_code_has() {
     let header = fields!(RawHeader: magic, version, reserved_10, header_bytes, crc, compat, ro_compat, incompat,
         array_uuid, device_uuid, generation, superblock_crc_current, superblock_crc_previous, bitmap_offset_bytes,
         bitmap_region_bytes, bitmap_region_count, bitmap_page_count, bitmap_slots_per_page, bitmap_map_kind,
-        reserved_111, log_offset_bytes, log_length_bytes, member_class, member_class_given, reserved_130, service_time_ns, s_max_read,
+        reserved_111, log_offset_bytes, log_length_bytes, member_class, member_class_given, zeroing, reserved_131, service_time_ns, s_max_read,
         s_max_write, job_kind, job_paused, reserved_178, job_position_bytes, job_mismatches, selection_policy,
         cache_policy, locking_policy, consistency_policy, reserved_204, speed_min_kib_per_s, speed_max_kib_per_s,
         rated_write_bytes, written_bytes, written_since_s, warranty_end_s, warranty_margin_days, reserved_252, tail);

@@ -48,6 +48,7 @@ prop_compose! {
             log,
             member_class: MemberClass::ALL[class],
             member_class_given: given,
+            zeroing: Zeroing::ALL[class % Zeroing::ALL.len()],
             service_time_ns,
             s_max_read: strides.0,
             s_max_write: strides.1,
@@ -187,6 +188,7 @@ fn values_without_meaning_are_named() {
         (110, "bitmap_map_kind"),
         (128, "member_class"),
         (129, "member_class_given"),
+        (130, "zeroing"),
         (176, "job_kind"),
         (177, "job_paused"),
     ] {

@@ -224,7 +224,7 @@ impl Client {
         let count = if to_the_end { (self.window_end(first) - first).min(ZEROED_MAX) } else { count };
         let ticket = self.desk.sectors.lock().begin_zeroes(first, count);
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
-        let flags = ZeroFlags { may_unmap: self.rng.bool() };
+        let flags = ZeroFlags { may_unmap: self.rng.bool(), ..ZeroFlags::default() };
         let result = if self.rng.u8(..4) == 0 {
             told(&self.array, self.array.device().write_zeroes(offset, len, flags).await).await
         } else {
@@ -250,18 +250,21 @@ impl Client {
         Ok(())
     }
 
-    /// Whole stripes read as zeroes afterwards; the rest is left as it is.
+    /// Whole stripes read as zeroes afterwards, if all members unmap; else they may. The rest is left as it is.
     async fn discard(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
         let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
         let whole = first.div_ceil(stripe) * stripe..(first + count) / stripe * stripe;
         let ticket = self.desk.sectors.lock().begin_zeroes(whole.start, whole.len());
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
+        let unmapped_before = self.array.unmaps();
         let result = if self.rng.u8(..4) == 0 {
             told(&self.array, self.array.device().discard(offset, len).await).await
         } else {
             self.array.discard(offset, len).await
         };
-        self.end(ticket, result, false)
+        let is_zeroed = result.is_ok() && unmapped_before && self.array.unmaps();
+        self.desk.sectors.lock().end_write(ticket, is_zeroed, false);
+        result
     }
 
     fn end(&self, ticket: WriteTicket, result: Result<(), ArrayError>, fua: bool) -> Result<(), ArrayError> {

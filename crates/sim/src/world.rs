@@ -71,7 +71,8 @@ impl World {
         manners: Manners,
     ) -> Arc<SimMember> {
         let (name, media, logical_block_bytes) = (name.into(), self.media, manners.block_bytes);
-        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media };
+        let unmaps = Some(manners.knows_zeroes);
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps };
         let (number, noted) = (self.members.len(), (self.events.clone(), self.counts.clone()));
         let member = Arc::new(SimMember::new(info, manners, number, self.executor.clone(), noted));
         self.members.push(member.clone());

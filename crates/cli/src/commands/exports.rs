@@ -13,7 +13,10 @@ use crate::{
 };
 
 pub(super) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let device = place(&args.name, &Request::Attach { method: args.method, sector_bytes: args.sector_size })?;
+    let device = place(
+        &args.name,
+        &Request::Attach { method: args.method, sector_bytes: args.sector_size, discard: args.discard },
+    )?;
     if json {
         print_json(&json!({ "name": args.name, "device": device }))?;
     } else {
@@ -43,7 +46,10 @@ pub(super) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
         connection_in_flight_bytes: args.connection_in_flight,
         idle_ms: args.idle_timeout.map(|time| time.as_millis() as u64),
     };
-    let uri = place(&args.name, &Request::Serve { address, read_only: args.read_only, limits })?;
+    let uri = place(
+        &args.name,
+        &Request::Serve { address, read_only: args.read_only, discard: args.discard, limits },
+    )?;
     if json {
         print_json(&json!({ "name": args.name, "uri": uri }))?;
     } else {

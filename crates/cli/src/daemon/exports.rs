@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail, ensure};
 use stripewise::{
-    Array,
+    Array, ArrayDevice,
     export::{
         attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, DetachMode},
         nbd::{Endpoint, Export, Limits, NbdAddress, Server},
@@ -27,7 +27,7 @@ use super::{
     state::Notes,
 };
 use crate::{
-    protocol::{AttachChoice, ServeLimits},
+    protocol::{AttachChoice, DiscardChoice, ServeLimits},
     rundir::{link_dir, run_dir},
 };
 
@@ -47,6 +47,18 @@ struct Source {
     array: Array,
     runtime: Arc<Runtime>,
     asked: Asked,
+}
+
+impl Source {
+    /// The array as a device, and whether it takes discards.
+    fn device(&self, discard: DiscardChoice) -> (ArrayDevice, bool) {
+        let device = self.array.device();
+        match discard {
+            DiscardChoice::Auto => (device, self.array.unmaps()),
+            DiscardChoice::On => (device.always_discarding(), true),
+            DiscardChoice::Off => (device, false),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -128,11 +140,12 @@ impl Exports {
         &self,
         method: Option<AttachChoice>,
         sector_bytes: Option<u32>,
+        discard: DiscardChoice,
         allowed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<String> {
         self.change(|held, source| {
             allowed()?;
-            held.attach(source, method, sector_bytes)
+            held.attach(source, method, sector_bytes, discard)
         })
     }
 
@@ -146,12 +159,13 @@ impl Exports {
         &self,
         address: &str,
         read_only: bool,
+        discard: DiscardChoice,
         limits: &ServeLimits,
         allowed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<String> {
         self.change(|held, source| {
             allowed()?;
-            held.serve(source, address, read_only, limits)
+            held.serve(source, address, read_only, discard, limits)
         })
     }
 
@@ -210,6 +224,7 @@ impl Held {
         source: &Source,
         method: Option<AttachChoice>,
         sector_bytes: Option<u32>,
+        discard: DiscardChoice,
     ) -> anyhow::Result<String> {
         self.check_open()?;
         if let Some(attached) = &self.attached {
@@ -219,7 +234,9 @@ impl Held {
         options.method = method.map(method_of);
         options.read_only = source.array.is_read_only();
         options.block_bytes = sector_bytes;
-        let attachment = attach::attach(Arc::new(source.array.device()), &source.runtime, &options)?;
+        let (device, discards) = source.device(discard);
+        options.discard = discards;
+        let attachment = attach::attach(Arc::new(device), &source.runtime, &options)?;
         let link = make_link(&source.name, attachment.block_path());
         let attached = self.attached.insert(Attached { attachment, link });
         Ok(attached.path())
@@ -260,11 +277,14 @@ impl Held {
         source: &Source,
         address: &str,
         read_only: bool,
+        discard: DiscardChoice,
         limits: &ServeLimits,
     ) -> anyhow::Result<String> {
         self.check_open()?;
         let endpoint = parse_endpoint(address)?;
-        let mut export = Export::new(source.name.clone(), Arc::new(source.array.device()));
+        let (device, discards) = source.device(discard);
+        let mut export = Export::new(source.name.clone(), Arc::new(device));
+        export.discard = discards;
         export.read_only = read_only || source.array.is_read_only();
         let server = Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits))?;
         let uri = uri_of(&server, &source.name);

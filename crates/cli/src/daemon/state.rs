@@ -163,14 +163,14 @@ impl DaemonState {
             Request::Speed { min_bytes_per_s, max_bytes_per_s } => {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
             }
-            Request::Attach { method, sector_bytes } => {
+            Request::Attach { method, sector_bytes, discard } => {
                 let allowed = || self.check_not_overwritten();
-                return self.exports.attach(method, sector_bytes, allowed).map(Reply::Export);
+                return self.exports.attach(method, sector_bytes, discard, allowed).map(Reply::Export);
             }
             Request::Detach { force } => self.exports.detach(users_for(force))?,
-            Request::Serve { address, read_only, limits } => {
+            Request::Serve { address, read_only, discard, limits } => {
                 let allowed = || self.check_not_overwritten();
-                return self.exports.serve(&address, read_only, &limits, allowed).map(Reply::Export);
+                return self.exports.serve(&address, read_only, discard, &limits, allowed).map(Reply::Export);
             }
             Request::Unserve { address } => self.exports.unserve(address.as_deref())?,
             Request::Policy { policy: name } => {

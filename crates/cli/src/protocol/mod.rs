@@ -62,6 +62,8 @@ pub(crate) enum Request {
         method: Option<AttachChoice>,
         /// The members' own, if none.
         sector_bytes: Option<u32>,
+        #[serde(default)]
+        discard: DiscardChoice,
     },
     Detach {
         #[serde(default)]
@@ -71,6 +73,8 @@ pub(crate) enum Request {
         address: String,
         #[serde(default)]
         read_only: bool,
+        #[serde(default)]
+        discard: DiscardChoice,
         #[serde(default)]
         limits: ServeLimits,
     },
@@ -141,6 +145,19 @@ pub(crate) struct StripeStatus {
     pub(crate) synced: bool,
     /// Roles of which no member holds it.
     pub(crate) missing: Vec<usize>,
+}
+
+/// Whether what an array is reached through takes discards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DiscardChoice {
+    /// If all members free what is discarded.
+    #[default]
+    Auto,
+    /// In any case: members that do not unmap are written zeroes.
+    On,
+    /// Never.
+    Off,
 }
 
 /// How a block device is made.

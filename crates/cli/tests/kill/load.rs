@@ -89,5 +89,5 @@ async fn zero(
 ) -> Result<(), IoError> {
     model.lock().unwrap().begin(range.clone(), None);
     let (start, len) = ((range.start * SECTOR) as u64, (range.len() * SECTOR) as u64);
-    client.write_zeroes(start, len, ZeroFlags { may_unmap }).await
+    client.write_zeroes(start, len, ZeroFlags { may_unmap, ..ZeroFlags::default() }).await
 }

@@ -36,7 +36,8 @@ impl MemoryDevice {
     /// When there is not that much address space, or the block size is not a power of two.
     pub fn with_block_bytes(name: impl Into<String>, size_bytes: u64, logical_block_bytes: u32) -> Self {
         assert!(logical_block_bytes.is_power_of_two(), "blocks of {logical_block_bytes} bytes");
-        let info = DeviceInfo { name: name.into(), size_bytes, logical_block_bytes, media: MediaKind::Ssd };
+        let (name, media) = (name.into(), MediaKind::Ssd);
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps: Some(true) };
         Self { info, bytes: Bytes::new(size_bytes as usize) }
     }
 

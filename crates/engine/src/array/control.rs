@@ -311,7 +311,7 @@ impl Shared {
         };
         let times = self.measure_as_others(&device).await;
         let traits = Traits::of(&device, times, class).with_kept_endurance(&device).await;
-        enroll::blank(&tentative.entry).await?;
+        let traits = Traits { zeroing: enroll::blank(&tentative.entry).await?, ..traits };
         self.change_state(|ledger, _| {
             let name = device.info().name.clone();
             not_attached(ledger, &name)?;

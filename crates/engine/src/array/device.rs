@@ -19,6 +19,7 @@ use crate::{
 pub struct ArrayDevice {
     array: Array,
     info: DeviceInfo,
+    always_discards: bool,
 }
 
 impl Array {
@@ -32,8 +33,9 @@ impl Array {
             size_bytes: geometry.capacity_bytes(),
             logical_block_bytes: geometry.logical_block_bytes(),
             media: self.media(),
+            unmaps: Some(self.unmaps()),
         };
-        ArrayDevice { array: self.clone(), info }
+        ArrayDevice { array: self.clone(), info, always_discards: false }
     }
 
     /// Rotating if any data member is.
@@ -51,6 +53,12 @@ impl Array {
 }
 
 impl ArrayDevice {
+    /// The same, where a discard is carried out even if members have to be written zeroes for it ([`Array::unmaps`]).
+    #[must_use]
+    pub fn always_discarding(self) -> Self {
+        Self { always_discards: true, ..self }
+    }
+
     fn run<T: Send + Unpin + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
@@ -114,7 +122,10 @@ impl Device for ArrayDevice {
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let shared = self.array.shared.clone();
-        self.run(async move { shared.discard_request(offset_bytes, len_bytes).await.map_err(IoError::from) })
+        let always = self.always_discards;
+        self.run(async move {
+            shared.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
+        })
     }
 
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {

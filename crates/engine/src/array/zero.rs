@@ -1,25 +1,34 @@
 //! Write zeroes and discard: whole stripes as zeroed (or unmapped) ranges on every member, the rest as plain writes.
 //!
 //! Zeroed data has zeroed P and Q, so a stripe of zeroes needs no computing. A discard must leave data and parity
-//! agreeing, and what a bare TRIM leaves to read is not certain; so it unmaps with zeroes, which is.
+//! agreeing, and what a bare TRIM leaves to read is not certain; so it unmaps with zeroes, which is. Where a member does not unmap
+//! that would write as much as was discarded, all of the array when a file system is made: there a discard, which is a hint, does
+//! nothing.
 
 use std::{ops::Range, sync::Arc};
 
-use futures_util::future::join_all;
-use smallvec::SmallVec;
-use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags, ZeroFlags};
+use futures_util::{StreamExt, stream};
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, WriteFlags, ZeroFlags};
 
-use super::{Array, Shared, detached::Detached, write::STRIPES_IN_FLIGHT};
+use super::{Array, Shared, detached::Detached};
 use crate::{
     error::ArrayError,
     geometry::StripeIndex,
     mutants::{Mutant, lives},
-    rows::RowSet,
     topology::Member,
 };
 
 /// Zeroes written by one plain write.
 const ZERO_WRITE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of each member that one request zeroes: what is only unmapped takes hardly longer for more, but clients wait for its rows;
+const UNMAPPED_RUN_BYTES: u64 = 64 << 20;
+/// what is written, as much as other work does at once.
+const WRITTEN_RUN_BYTES: u64 = 1 << 20;
+/// Stripes whose rows are held by one such request.
+const RUN_STRIPES_MAX: u64 = 1024;
+/// Such requests of one client's request at the same time.
+const RUNS_IN_FLIGHT: usize = 4;
 
 impl Array {
     /// Makes the range read as zeroes.
@@ -38,8 +47,14 @@ impl Array {
         })
     }
 
-    /// Tells that the range's content is no longer needed. Whole stripes in it are unmapped and read as zeroes; the
-    /// rest is left as it is.
+    /// Whether a discard frees space on the members; else it does nothing. All members must free what is zeroed: as was tried when
+    /// they became members, or as the operating system says.
+    pub fn unmaps(&self) -> bool {
+        self.shared.unmaps()
+    }
+
+    /// Tells that the range's content is no longer needed. If all members unmap ([`Array::unmaps`]), whole stripes in it are
+    /// unmapped and read as zeroes; the rest is left as it is.
     ///
     /// # Errors
     /// [`ArrayError`].
@@ -49,7 +64,10 @@ impl Array {
         len_bytes: u64,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let shared = self.shared.clone();
-        Detached::start(self.env(), async move { shared.discard_request(offset_bytes, len_bytes).await })
+        Detached::start(
+            self.env(),
+            async move { shared.discard_request(offset_bytes, len_bytes, false).await },
+        )
     }
 }
 
@@ -63,18 +81,29 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
         self.check_change(offset_bytes, len_bytes)?;
+        if flags.fast_only && !self.unmaps() {
+            return Err(ArrayError::Unsupported("zeroes cost as much as data: not all members unmap".into()));
+        }
         let (head, whole, tail) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
         self.write_zero_bytes(head).await?;
         self.zero_stripes(whole, flags).await?;
         self.write_zero_bytes(tail).await
     }
 
-    /// Serves a discard.
-    pub(crate) async fn discard_request(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
+    /// Serves a discard. `always`: also where members have to be written zeroes for it.
+    pub(crate) async fn discard_request(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        always: bool,
+    ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
         self.check_change(offset_bytes, len_bytes)?;
+        if !always && !self.unmaps() {
+            return Ok(());
+        }
         let (_, whole, _) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
-        self.zero_stripes(whole, ZeroFlags { may_unmap: true }).await
+        self.zero_stripes(whole, ZeroFlags { may_unmap: true, ..ZeroFlags::default() }).await
     }
 
     async fn write_zero_bytes(&self, range: Range<u64>) -> Result<(), ArrayError> {
@@ -103,40 +132,44 @@ impl Shared {
         (range.start..first * stripe_bytes, first..last, last * stripe_bytes..range.end)
     }
 
-    async fn zero_stripes(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
-        let mut at = stripes.start;
-        while at < stripes.end {
-            let end = stripes.end.min(at + STRIPES_IN_FLIGHT as u64);
-            let zeroed = (at..end).map(|stripe| self.zero_stripe(StripeIndex(stripe), flags));
-            join_all(zeroed).await.into_iter().collect::<Result<(), _>>()?;
-            at = end;
-        }
-        Ok(())
+    /// Whether all members free what is zeroed: only then does zeroing cost less than writing.
+    fn unmaps(&self) -> bool {
+        self.topology.look(|topology| topology.members().all(|member| member.unmaps))
     }
 
-    async fn zero_stripe(&self, stripe: StripeIndex, flags: ZeroFlags) -> Result<(), ArrayError> {
-        let len = self.geometry.chunk_len(stripe);
-        let _rows = self.locks.lock(stripe, RowSet::touching(0..len)).await;
-        let _intent = match lives(Mutant::ZeroIntentForgotten) {
-            true => None,
-            false => self.begin_intent(stripe).await?,
-        };
+    /// Zeroes stripes in runs, each with one request to each member.
+    async fn zero_stripes(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
+        let run_bytes = if self.unmaps() { UNMAPPED_RUN_BYTES } else { WRITTEN_RUN_BYTES };
+        let step = (run_bytes / self.geometry.chunk_bytes() as u64).clamp(1, RUN_STRIPES_MAX);
+        let end = stripes.end;
+        let runs = stripes.step_by(step as usize).map(|start| start..end.min(start + step));
+        let zeroed = stream::iter(runs).map(|run| self.zero_run(run, flags)).buffer_unordered(RUNS_IN_FLIGHT);
+        // To the end, whatever fails: a run that is dropped would let go of its rows while members still write.
+        zeroed.fold(Ok(()), async |all: Result<(), ArrayError>, run| all.and(run)).await
+    }
+
+    async fn zero_run(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
+        let _rows = self.lock_stripes(stripes.clone()).await;
+        let mut intents = Vec::new();
+        for stripe in stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten)) {
+            intents.push(self.begin_intent(stripe).await?);
+        }
         let topology = self.topology.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }
-        let start = self.geometry.chunk_start(stripe);
-        let mut started: SmallVec<[(&Arc<Member>, Completion); 8]> = SmallVec::new();
         let skipped = if lives(Mutant::ZeroSkipsParity) { self.geometry.parity_columns() } else { 0 };
-        for column in 0..self.geometry.members() - skipped {
-            let writers = topology.writers(&self.geometry, stripe, column);
-            for member in writers.take(if lives(Mutant::ZeroPassesIncoming) { 1 } else { usize::MAX }) {
-                started.push((member, member.write_zeroes(start, len as u64, flags)));
+        let mut started: SmallVec<[(&Arc<Member>, Range<u64>, Completion); 8]> = SmallVec::new();
+        for slot in 0..self.geometry.members() - skipped {
+            for (member, written) in topology.writers_of_run(slot, &stripes) {
+                let bytes = self.member_range(&written);
+                let zeroing = member.write_zeroes(bytes.start, bytes.end - bytes.start, flags);
+                started.push((member, bytes, zeroing));
             }
         }
         let mut failed = Vec::new();
-        for (member, zeroing) in started {
-            if let Err(error) = or_write_zeroes(member, start, len, zeroing.await).await {
+        for (member, bytes, zeroing) in started {
+            if let Err(error) = or_write_zeroes(member, bytes, zeroing.await).await {
                 failed.push((member.clone(), error));
             }
         }
@@ -144,21 +177,23 @@ impl Shared {
     }
 }
 
-/// A member that knows no zero-write gets a plain one.
+/// A member that knows no zero-write gets plain ones.
 async fn or_write_zeroes(
     member: &Member,
-    start: u64,
-    len: usize,
+    bytes: Range<u64>,
     result: Result<(), IoError>,
 ) -> Result<(), IoError> {
     match result {
-        Err(error) if error.kind == IoErrorKind::Refused => {
-            if lives(Mutant::RefusedZeroesLost) {
-                return Ok(());
-            }
-            let zeroes: SharedBuf = IoBuf::zeroed(len).freeze();
-            member.write(start, smallvec::smallvec![zeroes], WriteFlags::default()).await
-        }
-        result => result,
+        Err(error) if error.kind == IoErrorKind::Refused => {}
+        result => return result,
     }
+    if lives(Mutant::RefusedZeroesLost) {
+        return Ok(());
+    }
+    let zeroes = IoBuf::zeroed((bytes.end - bytes.start).min(ZERO_WRITE_BYTES_MAX) as usize).freeze();
+    for at in bytes.clone().step_by(ZERO_WRITE_BYTES_MAX as usize) {
+        let len = (bytes.end - at).min(ZERO_WRITE_BYTES_MAX) as usize;
+        member.write(at, smallvec![zeroes.slice(0..len)], WriteFlags::default()).await?;
+    }
+    Ok(())
 }

@@ -99,7 +99,10 @@ impl DiskFile {
         let mut at = offset_bytes;
         while at < end {
             let now = (end - at).min(ZERO_PIECE_BYTES);
-            self.device.write_zeroes(at, now, ZeroFlags { may_unmap }).await.map_err(errno)?;
+            self.device
+                .write_zeroes(at, now, ZeroFlags { may_unmap, ..ZeroFlags::default() })
+                .await
+                .map_err(errno)?;
             at += now;
         }
         Ok(())

@@ -102,6 +102,7 @@ mod tests {
             size_bytes: 1 << 20,
             logical_block_bytes: device_block_bytes,
             media: MediaKind::Unknown,
+            unmaps: None,
         };
         let mut options = AttachOptions::new("/run/x", name);
         options.block_bytes = block_bytes;

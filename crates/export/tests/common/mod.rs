@@ -181,7 +181,10 @@ pub fn succeed(command: &mut Command) -> String {
 pub async fn verify(client: &NbdClient, seed: u64, rounds: usize, start_bytes: u64, len_bytes: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model = vec![0u8; len_bytes as usize];
-    client.write_zeroes(start_bytes, len_bytes, ZeroFlags { may_unmap: true }).await.unwrap();
+    client
+        .write_zeroes(start_bytes, len_bytes, ZeroFlags { may_unmap: true, ..ZeroFlags::default() })
+        .await
+        .unwrap();
     let blocks = len_bytes / 512;
     for round in 0..rounds {
         let at = random.u64(0..blocks);
@@ -198,7 +201,7 @@ pub async fn verify(client: &NbdClient, seed: u64, rounds: usize, start_bytes: u
             }
             5 => {
                 model[range].fill(0);
-                let flags = ZeroFlags { may_unmap: random.bool() };
+                let flags = ZeroFlags { may_unmap: random.bool(), ..ZeroFlags::default() };
                 client.write_zeroes(start_bytes + at * 512, len, flags).await.unwrap();
             }
             6 => client.flush().await.unwrap(),

@@ -46,6 +46,18 @@ numbered! {
 }
 
 numbered! {
+    /// What zeroing a range of a member does, as it was tried when the device became one.
+    Zeroing, "zeroing":
+    /// Not tried.
+    #[default]
+    NotTried = 0,
+    /// It takes as long as writing zeroes, or zeroes have to be sent.
+    Writes = 1,
+    /// It frees the range, which reads as zeroes from then on.
+    Unmaps = 2,
+}
+
+numbered! {
     /// How stripes map to the bitmap's regions.
     MapKind, "bitmap_map_kind":
     /// Neighbouring stripes share a region, as in md.

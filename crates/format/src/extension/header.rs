@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::fields::{
     ArrayOptions, BitmapDescriptor, CompatFeatures, Endurance, FieldError, IncompatFeatures, Job, JobKind,
-    LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures,
+    LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
 };
 use super::raw::{self, CRC_AT, HEADER_MAGIC, HEADER_VERSION, RawHeader, SERVICE_TIMES, TAIL_LEN};
 use crate::bitmap::SLOTS_PER_PAGE;
@@ -103,6 +103,8 @@ pub struct Header {
     pub member_class: MemberClass,
     /// An operator said what kind; it is not detected.
     pub member_class_given: bool,
+    /// What zeroing a range of this member does.
+    pub zeroing: Zeroing,
     /// Measured service times in nanoseconds; 0: not measured. Which entry is which operation, the engine says.
     pub service_time_ns: [u32; SERVICE_TIMES],
     /// Contiguity transform, reads: the smallest stride, in blocks, that is too long to fill. 0: not measured.
@@ -158,6 +160,7 @@ impl Header {
             log: LogDescriptor::default(),
             member_class: MemberClass::Unknown,
             member_class_given: false,
+            zeroing: Zeroing::NotTried,
             service_time_ns: [0; SERVICE_TIMES],
             s_max_read: 0,
             s_max_write: 0,
@@ -237,6 +240,7 @@ impl Header {
             },
             member_class: MemberClass::from_number(raw.member_class)?,
             member_class_given: raw.member_class_given == 1,
+            zeroing: Zeroing::from_number(raw.zeroing)?,
             service_time_ns: raw.service_time_ns.map(zerocopy::little_endian::U32::get),
             s_max_read: raw.s_max_read.get(),
             s_max_write: raw.s_max_write.get(),
@@ -283,6 +287,7 @@ impl Header {
             log_length_bytes: self.log.length_bytes.into(),
             member_class: self.member_class as u8,
             member_class_given: u8::from(self.member_class_given),
+            zeroing: self.zeroing as u8,
             service_time_ns: self.service_time_ns.map(Into::into),
             s_max_read: self.s_max_read.into(),
             s_max_write: self.s_max_write.into(),

@@ -44,7 +44,8 @@ pub(crate) struct RawHeader {
     pub(crate) log_length_bytes: U64,
     pub(crate) member_class: u8,
     pub(crate) member_class_given: u8,
-    pub(crate) reserved_130: [u8; 6],
+    pub(crate) zeroing: u8,
+    pub(crate) reserved_131: [u8; 5],
     pub(crate) service_time_ns: [U32; SERVICE_TIMES],
     pub(crate) s_max_read: U32,
     pub(crate) s_max_write: U32,
@@ -75,7 +76,7 @@ const _: () = assert!(size_of::<RawHeader>() == BLOCK_LEN);
 const _: () = assert!(core::mem::offset_of!(RawHeader, array_uuid) == 32);
 const _: () = assert!(core::mem::offset_of!(RawHeader, bitmap_offset_bytes) == 80);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_111) == 111);
-const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_130) == 130);
+const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_131) == 131);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_178) == 178);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_204) == 204);
 const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 256);

@@ -7,8 +7,8 @@ use std::{
 
 use parking_lot::Mutex;
 use stripewise_device::{
-    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, RequestKeeper,
-    Timestamp, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, MediaKind, ReadBufs, ReadDone,
+    RequestKeeper, Timestamp, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use super::{
@@ -76,6 +76,7 @@ impl ModelledDisk {
             size_bytes: size_bytes - size_bytes % block_bytes,
             logical_block_bytes: options.logical_block_bytes,
             media: model.media(),
+            unmaps: Some(model.media() == MediaKind::Ssd),
         };
         let state = State {
             model: Box::new(model),
@@ -201,8 +202,14 @@ impl Device for ModelledDisk {
         self.submit_plain(ModelOp::Flush, 0, 0, Data::None)
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
-        self.submit_plain(ModelOp::Write { fua: false }, offset_bytes, len_bytes, Data::Zero)
+    /// An SSD unmaps what may be unmapped, and reads zeroes there; a hard disk writes.
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+        let unmaps = flags.may_unmap && self.info.unmaps == Some(true);
+        if flags.fast_only && !unmaps {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
+        }
+        let op = if unmaps { ModelOp::Discard } else { ModelOp::Write { fua: false } };
+        self.submit_plain(op, offset_bytes, len_bytes, Data::Zero)
     }
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {

@@ -35,7 +35,8 @@ fn of_request(sectors: &[Mutex<Sector>], offset_bytes: u64) -> impl Iterator<Ite
 impl StressMember {
     pub(super) fn new(name: String, size_bytes: u64, env: EnvHandle) -> Arc<Self> {
         let logical_block_bytes = SECTOR_BYTES as u32;
-        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media: MediaKind::Ssd };
+        let (media, unmaps) = (MediaKind::Ssd, Some(true));
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps };
         let zeroed = (0..size_bytes as usize / SECTOR_BYTES).map(|_| Mutex::new([0; SECTOR_BYTES]));
         Arc::new(Self { info, env, sectors: zeroed.collect() })
     }

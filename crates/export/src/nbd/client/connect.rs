@@ -234,7 +234,9 @@ impl Talk<'_> {
         let media =
             if flags.contains(TransmissionFlags::ROTATIONAL) { MediaKind::Hdd } else { MediaKind::Unknown };
         let name = self.address.to_string();
-        let info = DeviceInfo { name, size_bytes, logical_block_bytes: block, media };
+        // A server that knows of fast zeroes says on each request whether it has them.
+        let unmaps = if flags.contains(TransmissionFlags::SEND_FAST_ZERO) { None } else { Some(false) };
+        let info = DeviceInfo { name, size_bytes, logical_block_bytes: block, media, unmaps };
         let max_bytes = max_request_bytes(sizes.map(|_| max_bytes), block);
         Ok((info, ExportInfo { flags, preferred_bytes, max_bytes, structured, allocation }))
     }

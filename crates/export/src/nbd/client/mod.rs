@@ -281,14 +281,14 @@ impl Device for NbdClient {
         if self.inner.is_read_only() {
             return refused();
         }
+        if flags.fast_only && !self.inner.can(TransmissionFlags::SEND_FAST_ZERO) {
+            return refused();
+        }
         if self.inner.can(TransmissionFlags::SEND_WRITE_ZEROES) {
-            let no_hole = CommandFlags::when(!flags.may_unmap, CommandFlags::NO_HOLE);
-            return IoFuture::boxed(all(self.inner.stepped(
-                Command::WriteZeroes,
-                no_hole,
-                offset_bytes,
-                len_bytes,
-            )));
+            let how = CommandFlags::when(!flags.may_unmap, CommandFlags::NO_HOLE)
+                | CommandFlags::when(flags.fast_only, CommandFlags::FAST_ZERO);
+            let zeroed = self.inner.stepped(Command::WriteZeroes, how, offset_bytes, len_bytes);
+            return IoFuture::boxed(all(zeroed));
         }
         let zeroes = IoBuf::zeroed(ZERO_PIECE_BYTES.min(len_bytes) as usize).freeze();
         let inner = self.inner.clone();

@@ -96,7 +96,14 @@ pub(super) fn start(job: Job, work: Work, asked_offset_bytes: u64, payload: Opti
         }),
         Work::Zeroes { offset_bytes, len_bytes, may_unmap, fua } => {
             spawn(&job.connection.clone(), async move {
-                let result = zero(job.device(), offset_bytes, len_bytes, ZeroFlags { may_unmap }, fua).await;
+                let result = zero(
+                    job.device(),
+                    offset_bytes,
+                    len_bytes,
+                    ZeroFlags { may_unmap, ..ZeroFlags::default() },
+                    fua,
+                )
+                .await;
                 job.finish(result);
             })
         }

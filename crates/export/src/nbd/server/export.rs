@@ -28,19 +28,23 @@ pub struct Export {
     pub preferred_bytes: u32,
     /// The device writes zeroes faster than data, so a client may ask for "fast or not at all".
     pub fast_zero: bool,
+    /// Offer discards (TRIM).
+    pub discard: bool,
 }
 
 impl Export {
     /// A writable export without description.
     pub fn new(name: impl Into<String>, device: Arc<dyn Device>) -> Self {
         let (name, description) = (name.into(), String::new());
+        let fast_zero = device.info().unmaps == Some(true);
         Self {
             name,
             description,
             device,
             read_only: false,
             preferred_bytes: PREFERRED_BYTES,
-            fast_zero: false,
+            fast_zero,
+            discard: true,
         }
     }
 
@@ -70,7 +74,8 @@ impl Export {
     fn flags(&self, media: MediaKind) -> TransmissionFlags {
         use TransmissionFlags as Flags;
         let always = Flags::HAS_FLAGS | Flags::SEND_FLUSH | Flags::SEND_FUA | Flags::CAN_MULTI_CONN;
-        let changes = Flags::SEND_TRIM | Flags::SEND_WRITE_ZEROES | Flags::SEND_FAST_ZERO;
+        let changes =
+            Flags::SEND_WRITE_ZEROES | Flags::SEND_FAST_ZERO | Flags::when(self.discard, Flags::SEND_TRIM);
         let access = if self.read_only { Flags::READ_ONLY } else { changes };
         always | access | Flags::when(media == MediaKind::Hdd, Flags::ROTATIONAL)
     }
