@@ -30,6 +30,7 @@ mod rundir;
 mod sigpipe;
 mod sizes;
 mod times;
+mod words;
 
 use std::{
     io::{self, Write},

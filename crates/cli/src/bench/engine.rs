@@ -19,11 +19,8 @@ use stripewise_lab::{
 };
 
 use crate::{
-    args::{THREADS_MAX, parse_level},
-    numbers::within,
-    policies::policy_parser,
-    sizes::parse_size,
-    times::parse_time,
+    args::THREADS_MAX, numbers::within, policies::policy_parser, sizes::parse_size, times::parse_time,
+    words::parse_level,
 };
 
 /// More would not make a median better.

@@ -16,13 +16,13 @@ use stripewise::{
 };
 
 use crate::{
-    args::{parse_chunk, parse_level},
     commands::print_json,
     numbers::within,
     policies::policy_parser,
     protocol::ClassChoice,
     rundir::parse_name,
     sizes::parse_size,
+    words::{parse_chunk, parse_level},
 };
 use stripe::ExplainedStripe;
 use target::Target;

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
 use crate::common::{Client, MIB, Sandbox, noise};
 
 fn array() -> Sandbox {
@@ -70,30 +72,47 @@ fn clients_that_connect_and_say_nothing() {
     crate::common::eventually("it answers", || sandbox.run("detail a --test", &[""; 0]).code == Some(0));
 }
 
+/// A process that can open nothing more, until this is dropped.
+struct WithoutDescriptors {
+    pid: Pid,
+    before: Rlimit,
+}
+
+impl WithoutDescriptors {
+    fn of(pid: Pid) -> Self {
+        // The connection by which its number was asked for must have gone.
+        std::thread::sleep(Duration::from_millis(200));
+        let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+        // A daemon has our limits.
+        let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
+        let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
+        Self { pid, before }
+    }
+}
+
+impl Drop for WithoutDescriptors {
+    fn drop(&mut self) {
+        prlimit(Some(self.pid), Resource::Nofile, self.before.clone()).unwrap();
+    }
+}
+
 #[test]
 fn a_daemon_without_descriptors_waits_for_some() {
-    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
     let sandbox = array();
     let pid = sandbox.pid("a");
-    // The connection of that question must have gone.
-    std::thread::sleep(Duration::from_millis(200));
-    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
-    // The daemon has our limits.
-    let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
-    let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
+    let scarce = WithoutDescriptors::of(pid);
     // More than the descriptors of that connection, should it be there still.
     let waiting: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
     let began = cpu_ticks(pid);
     std::thread::sleep(Duration::from_millis(1500));
     assert!(cpu_ticks(pid) - began < 30, "it does not spin");
     assert!(sandbox.log("a").contains("could not accept a command"));
-    prlimit(Some(pid), Resource::Nofile, before).unwrap();
-    drop(waiting);
+    drop((scarce, waiting));
     sandbox.done("detail a --test");
 }
 
 /// Hundredths of a second that a process has computed.
-fn cpu_ticks(pid: rustix::process::Pid) -> u64 {
+fn cpu_ticks(pid: Pid) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
     let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
     fields.map(|field| field.parse::<u64>().unwrap()).sum()
@@ -155,21 +174,15 @@ fn a_flood_of_connections_leaves_a_short_log() {
 
 #[test]
 fn a_listener_without_descriptors_backs_off() {
-    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
     let sandbox = array();
     let uri = sandbox.serve("a");
-    let pid = sandbox.pid("a");
-    std::thread::sleep(Duration::from_millis(200));
-    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
-    let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
-    let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
+    let scarce = WithoutDescriptors::of(sandbox.pid("a"));
     let waiting: Vec<_> = (0..4).map(|_| UnixStream::connect(sandbox.path("a.nbd")).unwrap()).collect();
     // Ten a second, before.
     std::thread::sleep(Duration::from_millis(2500));
     let tries = sandbox.log("a").matches("could not accept a connection").count();
     assert!((1..=5).contains(&tries), "{tries}");
-    prlimit(Some(pid), Resource::Nofile, before).unwrap();
-    drop(waiting);
+    drop((scarce, waiting));
     assert_eq!(Client::connect(&uri).read(0, 4096).unwrap().len(), 4096);
 }
 

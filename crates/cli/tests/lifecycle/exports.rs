@@ -151,28 +151,33 @@ fn a_sigterm_unmounts_and_waits_for_those_who_work_there() {
     assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
 }
 
-/// An `umount` that never ends, found first in the daemon's path.
-#[test]
-fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
-    if !can_attach(&["mkfs.ext4", "mount"]) {
-        return;
-    }
-    let sandbox = Sandbox::new();
+/// An array with a file system that is mounted, whose daemon finds this script in the place of `umount`, and where it is
+/// attached.
+fn mounted_with_umount(sandbox: &Sandbox, script: &str) -> (Mounted, PathBuf, String) {
     let members = sandbox.members(4, 64 * MIB);
     let tools = sandbox.folder().join("bin");
     std::fs::create_dir(&tools).unwrap();
     let umount = tools.join("umount");
-    std::fs::write(&umount, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::write(&umount, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&umount, PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let mut create = sandbox.command();
     create.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members).env("PATH", path);
     let said = crate::common::run_bounded(&mut create, Duration::from_secs(60));
     assert_eq!(said.code, Some(0), "{said:?}");
-    let device = sandbox.done("attach a").trim().to_owned();
-    tool("mkfs.ext4", &["-q", &device]);
+    let place = sandbox.done("attach a").trim().to_owned();
+    tool("mkfs.ext4", &["-q", &place]);
     let point = sandbox.folder().join("mnt");
-    let _mounted = Mounted::new(&[&device], &point);
+    (Mounted::new(&[&place], &point), point, place)
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
+    if !can_attach(&["mkfs.ext4", "mount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (_mounted, point, _) = mounted_with_umount(&sandbox, "exec sleep 1000");
     let pid = sandbox.pid("a");
     kill_process(pid, Signal::TERM).unwrap();
     eventually("it tries", || sandbox.log("a").contains("unmounting"));
@@ -182,7 +187,7 @@ fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
     assert!(sandbox.log("a").contains(&format!("mounted on {}", point.display())), "who is busy");
     eventually("it has ended", || has_ended(pid));
     assert!(asked.elapsed() < Duration::from_secs(9), "{:?}", asked.elapsed());
-    assert_eq!(sandbox.json(&format!("examine {}", members[0]))[0]["clean"], true);
+    assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
 }
 
 #[test]
@@ -364,20 +369,9 @@ fn a_status_does_not_wait_for_an_unmount() {
         return;
     }
     let sandbox = Sandbox::new();
-    let members = sandbox.members(4, 64 * MIB);
-    let tools = sandbox.folder().join("bin");
-    std::fs::create_dir(&tools).unwrap();
-    let (umount, go_on) = (tools.join("umount"), sandbox.path("go-on"));
-    let script = format!("#!/bin/sh\nwhile ! [ -e {go_on} ]; do sleep 0.05; done\nexec /bin/umount \"$@\"\n");
-    std::fs::write(&umount, script).unwrap();
-    std::fs::set_permissions(&umount, PermissionsExt::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-    let mut create = sandbox.command();
-    create.args(["create", "a", "--level", "5", "--assume-clean"]).args(&members).env("PATH", path);
-    assert_eq!(crate::common::run_bounded(&mut create, Duration::from_secs(60)).code, Some(0));
-    let place = sandbox.done("attach a").trim().to_owned();
-    tool("mkfs.ext4", &["-q", &place]);
-    let _mounted = Mounted::new(&[&place], &sandbox.folder().join("mnt"));
+    let go_on = sandbox.path("go-on");
+    let script = format!("while ! [ -e {go_on} ]; do sleep 0.05; done; exec /bin/umount \"$@\"");
+    let (_mounted, _, place) = mounted_with_umount(&sandbox, &script);
     let pid = sandbox.pid("a");
     kill_process(pid, Signal::TERM).unwrap();
     eventually("it tries", || sandbox.log("a").contains("unmounting"));
