@@ -111,7 +111,7 @@ fn a_member_deleted_while_it_is_used_stays_good() {
 /// The log cannot be written then. Once a member's failure ended the daemon, as it was to be logged.
 #[test]
 fn a_run_directory_that_is_full_ends_nothing() {
-    if !can_run(&["mount"], true) {
+    if !can_run(&[Need::Tool("mount"), Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new();
