@@ -52,7 +52,8 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     for advice in &status.advice {
         line("Advice", advice.clone());
     }
-    for warning in status.warnings.iter().cloned().chain(members::wear_warnings(status)) {
+    let of_members = members::bad_block_warnings(status).chain(members::wear_warnings(status));
+    for warning in status.warnings.iter().cloned().chain(of_members) {
         line("Warning", warning);
     }
     if status.level >= 4 {

@@ -55,6 +55,18 @@ pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String
     })
 }
 
+/// Members some of whose blocks are not read.
+pub(super) fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
+    status.members.iter().filter(|member| member.bad_block_bytes > 0).map(|member| {
+        format!(
+            "{}: its bad-block log lists {}: what was lost there is an error until it is written, and what the other members tell \
+             is written back",
+            short(&member.device),
+            format_size(member.bad_block_bytes)
+        )
+    })
+}
+
 fn wear_warning(endurance: &EnduranceStatus) -> Option<String> {
     let forecast = endurance.forecast?;
     if forecast.used >= 1.0 {

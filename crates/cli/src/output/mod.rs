@@ -50,7 +50,8 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");
     }
-    for warning in status.warnings.iter().cloned().chain(members::wear_warnings(status)) {
+    let of_members = members::bad_block_warnings(status).chain(members::wear_warnings(status));
+    for warning in status.warnings.iter().cloned().chain(of_members) {
         let _ = writeln!(text, "      {warning}");
     }
     for line in no_forecast_lines(&status.name, &status.members) {

@@ -44,6 +44,8 @@ pub(crate) struct MemberStatus {
     pub(crate) class_given: bool,
     pub(crate) uuid: String,
     pub(crate) read_errors: u32,
+    /// Bytes that its bad-block log lists.
+    pub(crate) bad_block_bytes: u64,
     /// None if they were not measured.
     pub(crate) times: Option<TimesStatus>,
     pub(crate) cost: CostStatus,
@@ -151,6 +153,7 @@ impl MemberStatus {
             class_given: member.class_given,
             uuid: member.uuid.to_string(),
             read_errors: member.read_errors,
+            bad_block_bytes: member.bad_block_bytes,
             times: member.times.is_known().then(|| member.times.into()),
             cost: member.cost.into(),
             endurance: EnduranceStatus::of(&member.endurance, member.noted_written_bytes, now_s),

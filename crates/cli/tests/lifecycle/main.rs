@@ -7,6 +7,7 @@ mod common;
 
 mod arrays;
 mod demo;
+mod discards;
 mod exports;
 mod hanging;
 mod jobs;
