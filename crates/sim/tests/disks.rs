@@ -160,7 +160,7 @@ fn ends_of_two(seed: u64, reads: &[u64]) -> Vec<[Timestamp; 2]> {
 
 #[test]
 fn equal_disks_of_a_world_do_not_end_at_the_same_nanosecond() {
-    let reads: Vec<u64> = (0..50).map(|i| i * 7919 % 50 << 30).collect();
+    let reads: Vec<u64> = (0..50).map(|i| (i * 7919 % 50) << 30).collect();
     let ends = ends_of_two(1, &reads);
     assert!(ends.iter().all(|[a, b]| a != b), "{ends:?}");
     assert_eq!(ends, ends_of_two(1, &reads), "the same seed");
