@@ -14,7 +14,7 @@ use stripewise_device::{BoxFuture, DeviceInfo, Env, EnvHandle, IoFuture, MediaKi
 use crate::{
     events::{Event, EventLog},
     executor::Executor,
-    member::SimMember,
+    member::{MemberImage, SimMember},
     model::{DiskModel, DiskOptions, ModelledDisk},
 };
 
@@ -58,9 +58,24 @@ impl World {
 
     /// Adds a zeroed member with 512-byte logical blocks.
     pub fn add_member(&mut self, name: impl Into<String>, size_bytes: u64) -> Arc<SimMember> {
+        let info = self.member_info(name, size_bytes);
         let (executor, events) = (self.executor.clone(), self.events.clone());
-        let info = DeviceInfo { name: name.into(), size_bytes, logical_block_bytes: 512, media: self.media };
-        let member = Arc::new(SimMember::new(info, self.members.len(), executor, events));
+        self.keep_member(SimMember::new(info, self.members.len(), executor, events))
+    }
+
+    /// Adds a member that has these bytes.
+    pub fn add_member_with(&mut self, name: impl Into<String>, bytes: &MemberImage) -> Arc<SimMember> {
+        let info = self.member_info(name, bytes.size_bytes());
+        let (executor, events) = (self.executor.clone(), self.events.clone());
+        self.keep_member(SimMember::with(info, self.members.len(), executor, events, bytes))
+    }
+
+    fn member_info(&self, name: impl Into<String>, size_bytes: u64) -> DeviceInfo {
+        DeviceInfo { name: name.into(), size_bytes, logical_block_bytes: 512, media: self.media }
+    }
+
+    fn keep_member(&mut self, member: SimMember) -> Arc<SimMember> {
+        let member = Arc::new(member);
         self.members.push(member.clone());
         member
     }
