@@ -6,6 +6,7 @@ The key says what the figures depend on beside the code: the processor's kernel 
 larger than its kept one by more than 3 %. With --keep the figures become the kept ones of their key.
 """
 
+import os
 import sys
 
 MORE_MAX = 0.03
@@ -25,6 +26,7 @@ def keep(path, kept, key, figures):
     """Writes the figures in place of what was kept under the key."""
     others = {place: figure for place, figure in kept.items() if place[0] != key}
     others.update({(key, name): figure for name, figure in figures})
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write("# key, what, figure; written with --keep\n")
         for (owner, name), figure in sorted(others.items()):
