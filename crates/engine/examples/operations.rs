@@ -1,5 +1,5 @@
 //! A number of operations over memory members and nothing else, for counting instructions: `operations CASE COUNT`, and
-//! over members that move no data with `null` behind that.
+//! over members that move no data with `null` behind that. `operations kernel` says which kernel of parity is chosen here.
 //!
 //! Runs in the simulated world, whose executor needs no threads and no system calls, as callgrind likes it; the
 //! engine and the members are the real ones.
@@ -12,6 +12,7 @@ use stripewise_device::{
     memory::{MemoryDevice, NullDevice},
 };
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_parity::Kernel;
 use stripewise_sim::World;
 
 const MEMBER_BYTES: u64 = 64 << 20;
@@ -22,6 +23,10 @@ const BLOCK: usize = 4096;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let case = arguments.next().unwrap_or_default();
+    if case == "kernel" {
+        println!("{}", Kernel::best().name());
+        return;
+    }
     let count: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(0);
     let world = World::new(1);
     let is_null = arguments.next().is_some_and(|members| members == "null");
@@ -40,7 +45,7 @@ fn main() {
         "random-write" => world.run(random_writes(array, count)),
         "random-read" => world.run(random_reads(array, count)),
         "full-stripe" => world.run(full_stripes(array, count)),
-        _ => eprintln!("give random-write, random-read or full-stripe, and a count"),
+        _ => eprintln!("give random-write, random-read or full-stripe and a count, or kernel"),
     }
 }
 

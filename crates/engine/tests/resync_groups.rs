@@ -47,7 +47,7 @@ fn every_group_of_distributed_regions_is_resynced() {
                 writer.write(stripe * stripe_bytes, data, WriteFlags { fua: true }).await.unwrap();
             }
         });
-        let geometry = array.geometry().clone();
+        let geometry = *array.geometry();
         world.crash();
         // What a crash leaves of redundancy, at its worst.
         for stripe in &stripes {

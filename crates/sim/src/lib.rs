@@ -9,12 +9,14 @@
 //! * [`model`]: for performance. Modelled disks, whose contents survive what they would not in reality.
 //! * [`load`]: clients, for either, and for devices in real time.
 //! * [`stress`]: the same clients and checkers with real threads.
+//! * [`exhaust`]: short histories, with a power failure at every step and all that it may leave.
 //! * [`story`], [`check`]: arrays that live and die by a seed, and those who look at what is left.
 
 pub mod check;
 pub mod client;
 mod events;
 mod executor;
+pub mod exhaust;
 pub mod load;
 mod member;
 pub mod model;
@@ -24,5 +26,5 @@ mod timers;
 mod world;
 
 pub use events::{Event, EventKind, Sight};
-pub use member::{Lie, Manners, MemberSnapshot, SimMember};
+pub use member::{Fate, Lie, Manners, MemberImage, MemberSnapshot, OpenWrite, SimMember};
 pub use world::World;

@@ -14,7 +14,7 @@ use stripewise_device::{BoxFuture, DeviceInfo, Env, EnvHandle, IoFuture, MediaKi
 use crate::{
     events::{Event, EventCounts, EventLog, Sight},
     executor::Executor,
-    member::{Manners, SimMember},
+    member::{Manners, MemberImage, SimMember},
     model::{
         DiskModel, DiskOptions, ModelledDisk,
         hdd::{Hdd, HddParams, Spindle},
@@ -73,11 +73,27 @@ impl World {
         size_bytes: u64,
         manners: Manners,
     ) -> Arc<SimMember> {
+        let info = self.member_info(name, size_bytes, manners);
+        self.keep_member(|number, executor, noted| SimMember::new(info, manners, number, executor, noted))
+    }
+
+    /// Adds a member that has these bytes.
+    pub fn add_member_holding(&mut self, name: impl Into<String>, bytes: &MemberImage) -> Arc<SimMember> {
+        let info = self.member_info(name, bytes.size_bytes(), Manners::default());
+        self.keep_member(|number, executor, noted| SimMember::holding(info, number, executor, noted, bytes))
+    }
+
+    fn member_info(&self, name: impl Into<String>, size_bytes: u64, manners: Manners) -> DeviceInfo {
         let (name, media, logical_block_bytes) = (name.into(), self.media, manners.block_bytes);
-        let unmaps = Some(manners.knows_zeroes);
-        let info = DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps };
-        let (number, noted) = (self.members.len(), (self.events.clone(), self.counts.clone()));
-        let member = Arc::new(SimMember::new(info, manners, number, self.executor.clone(), noted));
+        DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps: Some(manners.knows_zeroes) }
+    }
+
+    fn keep_member(
+        &mut self,
+        make: impl FnOnce(usize, Arc<Executor>, (Arc<EventLog>, Arc<EventCounts>)) -> SimMember,
+    ) -> Arc<SimMember> {
+        let noted = (self.events.clone(), self.counts.clone());
+        let member = Arc::new(make(self.members.len(), self.executor.clone(), noted));
         self.members.push(member.clone());
         member
     }

@@ -28,6 +28,7 @@ struct Version {
 }
 
 /// The model of an array's content.
+#[derive(Clone)]
 pub struct Sectors {
     sectors: Vec<SmallVec<[Version; 2]>>,
     /// Sectors with more than one version.
@@ -235,6 +236,18 @@ impl Sectors {
         }
     }
 
+    /// A number for what is allowed, once power has failed: equal if the same is.
+    pub fn digest(&self) -> u64 {
+        let mix = |sum: u64, value: u64| (sum ^ value).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(27);
+        let values = |versions: &[Version]| {
+            let mut values: SmallVec<[u64; 4]> = versions.iter().map(|version| version.value).collect();
+            values.sort_unstable();
+            values.dedup();
+            values.into_iter().fold(1, mix)
+        };
+        self.sectors.iter().map(|versions| values(versions)).fold(0, mix)
+    }
+
     /// Sectors whose content a crash leaves open.
     pub fn open(&self) -> impl Iterator<Item = usize> + '_ {
         self.open.ones()
@@ -370,15 +383,7 @@ mod tests {
     }
 
     fn allowed_after_crash(sectors: &Sectors, bytes: &[u8]) -> bool {
-        let mut copy = Sectors {
-            sectors: sectors.sectors.clone(),
-            open: sectors.open.clone(),
-            wild: BTreeMap::new(),
-            ghosts: BTreeMap::new(),
-            reads: BTreeSet::new(),
-            clock: sectors.clock,
-            next_value: sectors.next_value,
-        };
+        let mut copy = sectors.clone();
         copy.crash();
         copy.adopt(0, bytes).is_ok()
     }

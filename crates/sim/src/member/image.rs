@@ -75,12 +75,43 @@ impl Image {
         copy
     }
 
+    /// As [`Image::copy`], and takes blocks of zeroes for blocks that nobody wrote.
+    pub(super) fn compact_copy(&self) -> Self {
+        let mut copy = Self::zeroed(self.len);
+        self.blocks().for_each(|(block, bytes)| copy.put(block * BLOCK_BYTES, bytes));
+        copy
+    }
+
+    /// The blocks that are not zeroes, each with its number.
+    fn blocks(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let block =
+            |block: usize| (block, &self[block * BLOCK_BYTES..((block + 1) * BLOCK_BYTES).min(self.len)]);
+        self.memory.written.ones().map(block).filter(|(_, bytes)| !is_zero(bytes))
+    }
+
+    /// A number for the bytes: equal for equal bytes.
+    pub(super) fn digest(&self) -> u64 {
+        self.blocks().map(|(block, bytes)| digest(block as u64, bytes)).fold(0, u64::wrapping_add)
+    }
+
     /// Puts bytes at a place.
     pub(super) fn put(&mut self, offset: usize, bytes: &[u8]) {
         let Memory { bytes: all, written } = &mut self.memory;
         all[..self.len][offset..offset + bytes.len()].copy_from_slice(bytes);
         written.insert_range(offset / BLOCK_BYTES..(offset + bytes.len()).div_ceil(BLOCK_BYTES));
     }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
+}
+
+/// A number for the bytes of a block. Its multipliers are odd, so that no word is lost.
+pub(super) fn digest(block: u64, bytes: &[u8]) -> u64 {
+    let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    words.fold(block.wrapping_mul(0x9e37_79b9_7f4a_7c15), |sum: u64, word| {
+        (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(27)
+    })
 }
 
 impl Drop for Image {
@@ -131,6 +162,21 @@ mod tests {
         image.put(4000, &[7; 200]);
         image.put(9_990, &[8; 10]);
         assert_eq!(image.copy()[..], image[..]);
+    }
+
+    #[test]
+    fn equal_bytes_have_equal_digests_whatever_was_written() {
+        let mut image = Image::zeroed(10_000);
+        image.put(4000, &[7; 200]);
+        let digest = image.digest();
+        image.put(8192, &[0; 512]);
+        assert_eq!((image.digest(), image.compact_copy().digest()), (digest, digest));
+        assert_eq!(image.compact_copy()[..], image[..]);
+        image.put(4100, &[8]);
+        assert_ne!(image.digest(), digest);
+        let mut elsewhere = Image::zeroed(10_000);
+        elsewhere.put(4008, &[7; 200]);
+        assert_ne!(elsewhere.digest(), digest);
     }
 
     #[test]

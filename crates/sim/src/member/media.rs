@@ -11,7 +11,7 @@ use stripewise_device::{WriteBufs, bufs_len};
 
 use fixedbitset::FixedBitSet;
 
-use super::image::{BLOCK_BYTES, Image};
+use super::image::{BLOCK_BYTES, Image, digest};
 
 /// The unit of tearing, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -40,6 +40,30 @@ struct Pending {
     content: WriteBufs,
 }
 
+/// A write that a power failure may take, wholly or in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OpenWrite {
+    /// Where it goes.
+    pub offset_bytes: u64,
+    /// How much it is.
+    pub len_bytes: u64,
+    /// Nobody has been told that it is done.
+    pub under_way: bool,
+    /// Equal for equal content.
+    pub digest: u64,
+}
+
+/// What a power failure leaves of an open write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// Nothing.
+    Lost,
+    /// All.
+    Kept,
+    /// Its first sector.
+    Torn,
+}
+
 /// A member's bytes.
 pub(super) struct Media {
     /// What is on the medium for certain. Reads see it through the cache.
@@ -54,6 +78,8 @@ pub(super) struct Media {
     version: u64,
     /// Grows with each power loss; requests of an earlier life change nothing.
     life: u64,
+    /// Grows with whatever changes what a power failure may leave.
+    changes: u64,
 }
 
 /// A write under way: which, and in which life of the member.
@@ -80,7 +106,68 @@ impl Media {
             next_pending: 0,
             version: 0,
             life: 0,
+            changes: 0,
         }
+    }
+
+    /// With these bytes on the medium.
+    pub(super) fn with(bytes: &Image) -> Self {
+        let stable_version = vec![0; bytes.len() / SECTOR_BYTES];
+        Self { stable: bytes.copy(), stable_version, ..Self::new(0) }
+    }
+
+    /// How often anything has changed of what a power failure may leave.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A number for what is on the medium for certain: equal for equal bytes.
+    pub(super) fn digest(&self) -> u64 {
+        self.stable.digest()
+    }
+
+    /// Whether anything of a completed write is only in the cache.
+    fn is_open(&self, cached: &Cached) -> bool {
+        cached.sectors().any(|(sector, _)| self.stable_version[sector] < cached.version)
+    }
+
+    /// Completed writes that need not be on the medium, and those under way, the oldest first.
+    fn open(&self) -> impl Iterator<Item = (bool, usize, &WriteBufs)> {
+        let cached = self.cache.iter().filter(|cached| self.is_open(cached));
+        let cached = cached.map(|cached| (false, cached.offset, &cached.content));
+        cached.chain(self.pending.values().map(|pending| (true, pending.offset, &pending.content)))
+    }
+
+    /// The writes of which a power failure decides now.
+    pub(super) fn open_writes(&self) -> Vec<OpenWrite> {
+        let open = self.open().map(|(under_way, offset, content)| OpenWrite {
+            offset_bytes: offset as u64,
+            len_bytes: bufs_len(content) as u64,
+            under_way,
+            digest: content.iter().fold(0, |sum, buf| digest(sum, buf)),
+        });
+        open.collect()
+    }
+
+    /// What a power failure leaves that decides so of the open writes.
+    pub(super) fn left_by(&self, fates: &[Fate]) -> Image {
+        let mut left = self.stable.copy();
+        let versions = self.cache.iter().filter(|cached| self.is_open(cached)).map(|cached| cached.version);
+        let versions = versions.chain(std::iter::repeat(u64::MAX));
+        for (((_, offset, content), version), fate) in self.open().zip(versions).zip(fates) {
+            let sectors = match fate {
+                Fate::Lost => 0,
+                Fate::Torn => 1,
+                Fate::Kept => usize::MAX,
+            };
+            let bytes = content.iter().flat_map(|buf| buf.chunks_exact(SECTOR_BYTES));
+            for (sector, bytes) in (offset / SECTOR_BYTES..).zip(bytes).take(sectors) {
+                if self.stable_version[sector] < version {
+                    left.put(sector * SECTOR_BYTES, bytes);
+                }
+            }
+        }
+        left
     }
 
     /// What reads see at a place.
@@ -154,6 +241,7 @@ impl Media {
             "buffers are of whole sectors"
         );
         self.next_pending += 1;
+        self.changes += 1;
         self.pending.insert(self.next_pending, Pending { offset, content });
         Ticket { id: self.next_pending, life: self.life }
     }
@@ -169,6 +257,7 @@ impl Media {
         }
         let Some(Pending { offset, content }) = self.pending.remove(&ticket.id) else { return };
         self.version += 1;
+        self.changes += 1;
         let cached = Cached { version: self.version, offset, content };
         if fua { self.harden_all(&cached) } else { self.cache.push_back(cached) }
     }
@@ -185,6 +274,7 @@ impl Media {
         }
         while self.cache.front().is_some_and(|cached| cached.version <= point.version) {
             let cached = self.cache.pop_front().expect("it has a front");
+            self.changes += 1;
             self.harden_all(&cached);
         }
     }
@@ -309,6 +399,39 @@ mod tests {
             media.complete_flush(point);
         };
         assert_eq!(outcomes(mixed), [2]);
+    }
+
+    /// What a sector holds when power fails and so is decided of the open writes.
+    fn left(media: &Media, fates: &[Fate]) -> [u8; 2] {
+        let image = media.left_by(fates);
+        [image[0], image[SECTOR_BYTES]]
+    }
+
+    #[test]
+    fn every_subset_of_the_open_writes_can_be_asked_for() {
+        use Fate::{Kept, Lost, Torn};
+        let mut media = Media::new(4096);
+        write(&mut media, 0, 1, true);
+        write(&mut media, 0, 2, false);
+        media.begin_write(0, all(3, 2 * SECTOR_BYTES));
+        let open = media.open_writes();
+        assert_eq!(open.iter().map(|open| open.under_way).collect::<Vec<_>>(), [false, true]);
+        let outcomes = [[Lost, Lost], [Kept, Lost], [Lost, Kept], [Kept, Torn]];
+        assert_eq!(outcomes.map(|fates| left(&media, &fates)), [[1, 0], [2, 0], [3, 3], [3, 0]]);
+    }
+
+    #[test]
+    fn what_is_on_the_medium_is_not_open() {
+        let mut media = Media::new(4096);
+        write(&mut media, 0, 1, false);
+        write(&mut media, 0, 2, true);
+        assert!(media.open_writes().is_empty());
+        write(&mut media, 1, 3, false);
+        let point = media.begin_flush();
+        let before = media.changes();
+        media.complete_flush(point);
+        assert!(media.open_writes().is_empty() && media.changes() > before);
+        assert_eq!(left(&media, &[]), [2, 3]);
     }
 
     #[test]

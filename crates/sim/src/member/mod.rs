@@ -10,6 +10,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use fixedbitset::FixedBitSet;
 use image::{BLOCK_BYTES, Image};
+pub use media::{Fate, OpenWrite};
 use media::{FlushPoint, Media, SECTOR_BYTES, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::smallvec;
@@ -100,6 +101,20 @@ impl MemberSnapshot {
     }
 }
 
+/// What a power failure leaves of a member, for worlds to come.
+pub struct MemberImage(Image);
+
+impl MemberImage {
+    /// A number for the bytes: equal for equal bytes.
+    pub fn digest(&self) -> u64 {
+        self.0.digest()
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
 /// A member's bytes.
 pub struct Bytes<'a>(Held<'a>);
 
@@ -139,10 +154,57 @@ impl SimMember {
         executor: Arc<Executor>,
         (events, counts): (Arc<EventLog>, Arc<EventCounts>),
     ) -> Self {
-        let media = Mutex::new(Media::new(info.size_bytes as usize));
-        let temper = Mutex::new(Temper::CALM);
+        let media = Media::new(info.size_bytes as usize);
+        Self::of(info, manners, number, executor, (events, counts), media)
+    }
+
+    /// A member that has these bytes, and no manners of its own.
+    pub(crate) fn holding(
+        info: DeviceInfo,
+        number: usize,
+        executor: Arc<Executor>,
+        noted: (Arc<EventLog>, Arc<EventCounts>),
+        bytes: &MemberImage,
+    ) -> Self {
+        Self::of(info, Manners::default(), number, executor, noted, Media::with(&bytes.0))
+    }
+
+    fn of(
+        info: DeviceInfo,
+        manners: Manners,
+        number: usize,
+        executor: Arc<Executor>,
+        (events, counts): (Arc<EventLog>, Arc<EventCounts>),
+        media: Media,
+    ) -> Self {
+        let (media, temper) = (Mutex::new(media), Mutex::new(Temper::CALM));
         let state = State { executor, media, temper, reads: Mutex::new(None), manners };
         Self { info, number, events, counts, state: Arc::new(state) }
+    }
+
+    /// How often anything has changed of what a power failure may leave.
+    pub fn changes(&self) -> u64 {
+        self.state.media.lock().changes()
+    }
+
+    /// A number for what no power failure can take: equal for equal bytes.
+    pub fn stable_digest(&self) -> u64 {
+        self.state.media.lock().digest()
+    }
+
+    /// The writes of which a power failure would decide now.
+    pub fn open_writes(&self) -> Vec<OpenWrite> {
+        self.state.media.lock().open_writes()
+    }
+
+    /// What a power failure would leave that decided so of the open writes.
+    pub fn left_by(&self, fates: &[Fate]) -> MemberImage {
+        MemberImage(self.state.media.lock().left_by(fates))
+    }
+
+    /// All that reads see, to begin other worlds with.
+    pub fn image(&self) -> MemberImage {
+        MemberImage(self.state.media.lock().bytes().compact_copy())
     }
 
     pub(crate) fn lose_power(&self) {

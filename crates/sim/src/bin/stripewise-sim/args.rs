@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand};
 use stripewise_engine::geometry::Level;
 #[cfg(feature = "mutants")]
 use stripewise_engine::mutants::Mutant;
-use stripewise_sim::story::{Action, Plan};
+use stripewise_sim::{
+    exhaust::{Extent, History, Shape},
+    story::{Action, Plan},
+};
 
 /// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was promised?
 #[derive(Debug, Parser)]
@@ -22,6 +25,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Tell one story, with everything that happened in it.
     Replay(ReplayArgs),
+    /// Tell every short history: power fails at each step, and all that may be left then is looked at.
+    Exhaust(ExhaustArgs),
     /// Arrays under load by real threads, one after the other, everything verified.
     Stress(StressArgs),
     /// Let deliberate bugs of the engine loose, one after the other: each must be found.
@@ -130,6 +135,60 @@ pub(crate) struct ReplayArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ExhaustArgs {
+    /// Operations of a history at most.
+    #[arg(long, default_value_t = 2, value_parser = parse_ops)]
+    pub(crate) ops: usize,
+    /// Arrays, as level x members, such as 5x3,6x4; all, if left out.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) shapes: Vec<Shape>,
+    /// Seeds of each history: which task goes next, and how long I/O takes. Single operations have four times as many.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// Threads; as many as there are cores, if left out.
+    #[arg(long, value_parser = parse_threads)]
+    pub(crate) threads: Option<usize>,
+    /// States that are looked at of a power failure that may leave more; the others are counted as skipped.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) states: usize,
+    /// Only this history, such as 5x3:0:4k.fua,lose,4k: level x members, seed, and what is asked, one after the other, or at once
+    /// with a + between.
+    #[arg(long)]
+    pub(crate) history: Option<History>,
+    /// A deliberate bug that the engine is to have, as `mutants` names it.
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_parser = parse_mutant)]
+    pub(crate) mutant: Option<Mutant>,
+    /// Let deliberate bugs loose, those that must be found or all, and tell which are.
+    #[cfg(feature = "mutants")]
+    #[arg(long, conflicts_with_all = ["history", "mutant"])]
+    pub(crate) mutants: Option<WhichMutants>,
+}
+
+impl ExhaustArgs {
+    /// The histories asked for.
+    pub(crate) fn extent(&self) -> Extent {
+        let shapes = if self.shapes.is_empty() { Shape::ALL.to_vec() } else { self.shapes.clone() };
+        Extent { shapes, ops: self.ops, seeds: self.seeds, seeds_of_one: 4 * self.seeds }
+    }
+}
+
+/// Deliberate bugs.
+#[cfg(feature = "mutants")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhichMutants {
+    /// Those that short histories must find.
+    Must,
+    /// All.
+    All,
+}
+
+/// As many threads as asked for, or as there are cores.
+pub(crate) fn threads_or_all(threads: Option<usize>) -> usize {
+    threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct StressArgs {
     /// How long.
     #[arg(long, value_parser = parse_seconds, default_value = "60")]
@@ -174,6 +233,11 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
     seconds.map(Duration::from_secs).ok_or_else(|| "give a number of seconds, 1 or more".to_owned())
+}
+
+fn parse_ops(text: &str) -> Result<usize, String> {
+    let ops = text.parse().ok().filter(|ops| (1..=3).contains(ops));
+    ops.ok_or_else(|| "give 1, 2 or 3".to_owned())
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {

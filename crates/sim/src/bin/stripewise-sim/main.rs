@@ -1,6 +1,9 @@
 //! `stripewise-sim`: tells stories of arrays from seeds, in search of one that ends badly.
 
 mod args;
+mod exhaust;
+#[cfg(feature = "mutants")]
+mod exhaust_mutants;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod replay;
@@ -19,6 +22,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(&args),
+        #[cfg(feature = "mutants")]
+        Command::Exhaust(args) if args.mutants.is_some() => exhaust_mutants::hunt_all(&args),
+        Command::Exhaust(args) => exhaust::exhaust(&args),
         Command::Stress(args) => stress::stress(&args),
         #[cfg(feature = "mutants")]
         Command::Mutants(args) => mutants::mutants(&args),

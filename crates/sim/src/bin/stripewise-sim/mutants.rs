@@ -11,7 +11,7 @@ use stripewise_sim::{
     story::{Plan, tell},
 };
 
-use crate::args::MutantsArgs;
+use crate::args::{MutantsArgs, threads_or_all};
 
 /// What came of the hunt for a mutant.
 enum Hunt {
@@ -32,7 +32,7 @@ enum Hunt {
 /// Tries every mutant. True if each was found, and every checker found one.
 pub(crate) fn mutants(args: &MutantsArgs) -> bool {
     let wanted = if args.only.is_empty() { &Mutant::ALL[..] } else { &args.only };
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads_or_all(args.threads);
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(Mutant, Hunt)>> = Mutex::default();
     std::thread::scope(|scope| {

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use stripewise_sim::story::{Outcome, Plan, tell};
 
 use crate::{
-    args::{RunArgs, replay_command},
+    args::{RunArgs, replay_command, threads_or_all},
     replay,
     shrink::shrink,
 };
@@ -31,7 +31,7 @@ struct Progress {
 
 /// Tells stories until seeds, time or crash points are used up, or one ends badly. True if none did.
 pub(crate) fn run(args: &RunArgs) -> bool {
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads_or_all(args.threads);
     let progress = Progress {
         next_seed: AtomicU64::new(args.seeds().start),
         stop: AtomicBool::new(false),

@@ -8,11 +8,11 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use stripewise_sim::stress::{Round, Tally, round};
 
-use crate::args::StressArgs;
+use crate::args::{StressArgs, threads_or_all};
 
 /// Runs rounds until the time is over or something is wrong. True if nothing was.
 pub(crate) fn stress(args: &StressArgs) -> bool {
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads_or_all(args.threads);
     let (started, mut all, mut rounds) = (Instant::now(), Tally::default(), 0);
     let bar = ProgressBar::new(args.seconds.as_secs());
     bar.set_style(ProgressStyle::with_template("{bar:30} {msg} ETA {eta}").expect("the template is right"));
