@@ -1,5 +1,4 @@
-//! `bench nbd` on tiny exports: what it prints, not how fast anything is. Without its peers that is said aloud;
-//! `STRIPEWISE_REQUIRE_TOOLS=1` fails instead.
+//! `bench nbd` on tiny exports: what it prints, not how fast anything is.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Sandbox, can_run, eventually, run_bounded};
+use common::{Need, Sandbox, can_run, eventually, run_bounded};
 use serde_json::Value;
 
 const TINY: &str = "--size 16M --seconds 0.02 --turns 1";
@@ -32,7 +31,7 @@ fn assert_measured(figure: &Value) {
 
 #[test]
 fn every_case_is_measured_on_every_server_with_every_count_of_connections() {
-    if !can_run(&["nbdkit", "qemu-nbd"], false) {
+    if !can_run(&[Need::Tool("nbdkit"), Need::Tool("qemu-nbd")]) {
         return;
     }
     let figures = Sandbox::new().json(&format!("bench nbd {TINY} --connections 1,2"));

@@ -1,5 +1,5 @@
 //! `bench/mdraid` without its kernel: that its scripts parse, that its table is right, and what it says where it cannot
-//! run. Without python3 that is said aloud; `STRIPEWISE_REQUIRE_TOOLS=1` fails instead.
+//! run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,6 +7,8 @@ use std::{
     path::PathBuf,
     process::{Command, Output},
 };
+
+use stripewise_testkit::{Need, can_run, can_try};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/mdraid").canonicalize().unwrap()
@@ -25,23 +27,15 @@ fn succeeds(command: &mut Command) -> String {
     text
 }
 
-fn has_python() -> bool {
-    let here = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
-    let required = std::env::var("STRIPEWISE_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
-    assert!(here || !required, "STRIPEWISE_REQUIRE_TOOLS=1, and there is no python3");
-    if !here {
-        eprintln!("\n*** SKIPPED, because: no python3\n");
-    }
-    here
-}
-
 #[test]
 fn the_scripts_and_the_load_generator_parse() {
     for script in ["run", "build-kernel", "guest/init"] {
         succeeds(Command::new("sh").args(["-n", script]));
     }
-    succeeds(Command::new("cc").args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "guest/load.c"]));
-    if has_python() {
+    if can_try("the load generator", &[Need::Tool("cc")]) {
+        succeeds(Command::new("cc").args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "guest/load.c"]));
+    }
+    if can_try("the scripts of Python", &[Need::Tool("python3")]) {
         let parse = "import ast, pathlib; [ast.parse(path.read_text(), path) for path in pathlib.Path('.').rglob('*.py')]";
         succeeds(Command::new("python3").args(["-c", parse]));
     }
@@ -49,7 +43,7 @@ fn the_scripts_and_the_load_generator_parse() {
 
 #[test]
 fn the_table_of_a_kept_result_is_right() {
-    if has_python() {
+    if can_run(&[Need::Tool("python3")]) {
         // As docs/testing.md has it, from the repository's root.
         succeeds(
             Command::new("sh").args(["-c", "cd ../.. && python3 -m unittest discover -s bench/mdraid/tests"]),

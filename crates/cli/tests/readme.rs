@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use stripewise_testkit::{Need, can_run, tool};
+
 fn readme() -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap()
 }
@@ -25,20 +27,16 @@ struct Disks {
 }
 
 impl Disks {
-    fn attach(names: &[&str]) -> Option<Self> {
+    fn attach(names: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut disks = Self { folder, loops: Vec::new() };
         for name in names {
             let file = disks.folder.path().join(name);
             File::create(&file).unwrap().set_len(128 << 20).unwrap();
-            let output = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().ok()?;
-            if !output.status.success() {
-                return None;
-            }
-            let path = String::from_utf8(output.stdout).unwrap().trim().into();
+            let path = tool("losetup", &["--find", "--show", file.to_str().unwrap()]).trim().into();
             disks.loops.push((format!("/dev/{name}"), path));
         }
-        Some(disks)
+        disks
     }
 }
 
@@ -115,14 +113,12 @@ fn the_command_is_installed_and_completed_as_it_says() {
 
 #[test]
 fn the_commands_for_disks_work_in_order() {
-    let required = std::env::var("STRIPEWISE_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
-    let root = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
-    let disks = if root { Disks::attach(&["sdb", "sdc", "sdd", "sde", "sdf", "sdg"]) } else { None };
-    let Some(disks) = disks else {
-        assert!(!required, "loop devices, FUSE and root are needed");
-        eprintln!("*** SKIPPED: the README's commands for disks need root, loop devices and FUSE ***");
+    let needs =
+        [Need::Root, Need::Tool("losetup"), Need::Device("/dev/loop-control"), Need::Device("/dev/fuse")];
+    if !can_run(&needs) {
         return;
-    };
+    }
+    let disks = Disks::attach(&["sdb", "sdc", "sdd", "sde", "sdf", "sdg"]);
     let mount_point = disks.folder.path().join("mnt");
     std::fs::create_dir(&mount_point).unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_stripewise"));

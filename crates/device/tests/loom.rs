@@ -7,6 +7,7 @@
 use std::sync::Arc as Fixed;
 
 use loom::{
+    cell::UnsafeCell,
     sync::{Condvar, Mutex},
     thread,
 };
@@ -73,34 +74,43 @@ fn a_shared_buffer_has_one_new_owner() {
     });
 }
 
-/// A value that knows whether it is gone.
-struct Watched(std::sync::Arc<loom::sync::atomic::AtomicBool>);
+/// A value whose end loom sees: dropped without an order after those who look at it, it is a race.
+struct Watched(UnsafeCell<u32>);
+
+// SAFETY: loom's cell itself tells of accesses that are not in an order, which is what these models are for; nothing else is done
+// with it.
+#[allow(unsafe_code)]
+unsafe impl Sync for Watched {}
 
 impl Watched {
-    fn new() -> std::sync::Arc<Self> {
-        std::sync::Arc::new(Self(std::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false))))
+    fn new() -> Fixed<Self> {
+        Fixed::new(Self(UnsafeCell::new(0)))
+    }
+
+    fn look(&self) {
+        self.0.with(|_| ());
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.0.store(true, loom::sync::atomic::Ordering::SeqCst);
+        self.0.with_mut(|_| ());
     }
 }
 
 #[test]
 fn what_a_request_looks_at_stays_until_it_is_through() {
     model(|| {
-        let readers = std::sync::Arc::new(Readers::default());
-        let replaced = std::sync::Arc::new(Replaced::new(readers.clone(), Watched::new()));
+        let readers = Fixed::new(Readers::default());
+        let replaced = Fixed::new(Replaced::new(readers.clone(), Watched::new()));
         let other = {
             let (readers, replaced) = (readers.clone(), replaced.clone());
             thread::spawn(move || {
                 let request = readers.enter();
                 let seen = replaced.get(&request).value();
-                let gone = seen.0.clone();
+                seen.look();
                 thread::yield_now();
-                assert!(!gone.load(loom::sync::atomic::Ordering::SeqCst), "it is gone while it is looked at");
+                seen.look();
             })
         };
         replaced.store(Watched::new());
@@ -109,6 +119,25 @@ fn what_a_request_looks_at_stays_until_it_is_through() {
         other.join().unwrap();
         assert!(replaced.reclaim(), "nobody looks any more");
         assert_eq!(readers.active(), 0);
+    });
+}
+
+/// Threads without a cell of their own count in one that they share.
+#[test]
+fn requests_that_share_a_cell_are_all_counted() {
+    model(|| {
+        let readers = Fixed::new(Readers::default());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let readers = readers.clone();
+                thread::spawn(move || drop(readers.enter()))
+            })
+            .collect();
+        let mine = readers.enter();
+        assert!(readers.active() >= 1, "this one is under way");
+        drop(mine);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!((readers.active(), readers.served()), (0, 3));
     });
 }
 

@@ -218,7 +218,7 @@ mod tests {
         World,
         model::{
             DiskOptions,
-            hdd::{Hdd, HddParams},
+            hdd::HddParams,
             ssd::{Ssd, SsdParams},
         },
     };
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn modelled_disks_are_told_apart_and_nothing_on_them_changes() {
         let mut world = World::new(1);
-        let hdd = world.add_disk("hdd", Hdd::new(HddParams::wd_caviar_black_640()), DiskOptions::default());
+        let hdd = world.add_hdd("hdd", HddParams::wd_caviar_black_640(), DiskOptions::default());
         let ssd = world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), DiskOptions::default());
         let env = world.env();
         let (hdd, ssd) = world.run(async move {

@@ -2,10 +2,7 @@
 
 use std::{
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU32},
 };
 
 use parking_lot::RwLock;
@@ -13,13 +10,17 @@ use stripewise_device::{
     Completion, Device, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
     bufs_len,
     parts::{Part, within},
-    sync::Event,
+    sync::{
+        Event,
+        seam::atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 use stripewise_format::extension::{Header, MemberClass, Zeroing};
 use uuid::Uuid;
 
 use crate::{
     bad_blocks::BadBlocks,
+    error::ArrayError,
     geometry::{Geometry, MemberIndex, StripeIndex},
     measure::{ServiceTimes, class_of},
     meter::{IoClass, Meter},
@@ -239,7 +240,7 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn pending() -> Self {
-        Self { done: Arc::default(), event: Event::default() }
+        Self { done: Arc::new(AtomicBool::new(false)), event: Event::default() }
     }
 
     pub(crate) fn already() -> Self {
@@ -255,6 +256,15 @@ impl Recorded {
 
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
+    }
+
+    /// What a request that relied on this is told, once it may be: first all is written down, and only then is looked whether the
+    /// array has failed. It may have failed while that was being written down; then nothing was.
+    pub(crate) fn acknowledgement(
+        &self,
+        has_failed: impl FnOnce() -> bool,
+    ) -> Option<Result<(), ArrayError>> {
+        self.is_done().then(|| if has_failed() { Err(ArrayError::Failed) } else { Ok(()) })
     }
 
     pub(crate) async fn wait(&self) {

@@ -1,4 +1,5 @@
-//! Writes of a few blocks and of whole stripes have their plan in closed form; nobody can tell by what they leave.
+//! Writes of a few blocks and of whole stripes have their plan in closed form; nobody can tell by what they leave. That they do
+//! is told in `src/array/fast_ways.rs`.
 
 #![allow(clippy::unwrap_used)]
 

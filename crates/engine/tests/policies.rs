@@ -23,7 +23,7 @@ use stripewise_sim::{
     World,
     model::{
         DiskOptions,
-        hdd::{Hdd, HddParams},
+        hdd::HddParams,
         ssd::{Ssd, SsdParams},
     },
 };
@@ -36,8 +36,7 @@ fn hybrid(world: &mut World, ssd_at: usize) -> Vec<Arc<dyn Device>> {
             if index == ssd_at {
                 world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64().scaled(6)), options)
             } else {
-                let model = Hdd::new(HddParams::wd_caviar_black_640());
-                world.add_disk(format!("hdd{index}"), model, options)
+                world.add_hdd(format!("hdd{index}"), HddParams::wd_caviar_black_640(), options)
             }
         })
         .collect()
@@ -107,7 +106,7 @@ fn the_bitmap_is_on_the_fastest_members() {
         let (devices, logs): (Vec<_>, Vec<_>) = params
             .into_iter()
             .map(|(name, params)| {
-                let (device, log) = Trace::new(world.add_disk(name, Hdd::new(params), options));
+                let (device, log) = Trace::new(world.add_hdd(name, params, options));
                 (Arc::new(device) as Arc<dyn Device>, log)
             })
             .unzip();

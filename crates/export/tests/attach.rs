@@ -1,7 +1,6 @@
 //! Block devices over a FUSE file and a loop device, used as people use them: file systems, fio, discards, crashes.
 //!
-//! Needs root, /dev/fuse and /dev/loop-control; each test says loudly why it is skipped, and with
-//! STRIPEWISE_REQUIRE_TOOLS=1 fails instead.
+//! Needs root, /dev/fuse and /dev/loop-control; without them each test is skipped on record.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 
@@ -18,22 +17,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use attach_common::{
-    Attached, MIB, Mounted, assert_io_path_threads, can_run, checksums, kernel_has, noise, runtime, tool,
-    tool_output,
-};
+use attach_common::{Attached, MIB, Mounted, assert_io_path_threads, can_run, checksums, noise, runtime};
 use stripewise_device::{Device, WriteFlags, memory::MemoryDevice};
 use stripewise_export::attach::{
     AttachError, AttachMethod, AttachOptions, BlockUser, DetachMode, attach, best_method, clean_stale,
     users_of,
 };
+use stripewise_testkit::{Need, tool, tool_said};
 
 const CHILD_FOLDER: &str = "STRIPEWISE_ATTACH_CHILD_FOLDER";
 
 /// Makes a file system, fills it, checks it, and finds everything again after a new mount.
 fn live_in(block_bytes: u32, file_system: &str, mkfs: &[&str], check: &[&str]) {
     let mkfs_name = format!("mkfs.{file_system}");
-    if !can_run(&[&mkfs_name, check[0]]) || !kernel_has(file_system) {
+    if !can_run(&[Need::Tool(&mkfs_name), Need::Tool(check[0]), Need::FileSystem(file_system)]) {
         return;
     }
     let attached = Attached::new(block_bytes);
@@ -116,7 +113,7 @@ fn the_block_device_has_the_properties_asked_for() {
 #[test]
 fn only_root_sees_the_file() {
     use std::os::unix::fs::PermissionsExt;
-    if !can_run(&["setpriv"]) {
+    if !can_run(&[Need::Tool("setpriv")]) {
         return;
     }
     let attached = Attached::new(512);
@@ -124,17 +121,17 @@ fn only_root_sees_the_file() {
     let file = attached.folder.path().join("run/attach-test/disk");
     let meta = fs::metadata(&file).unwrap();
     assert_eq!((meta.permissions().mode() & 0o777, meta.len()), (0o600, 512 * MIB));
-    let other = tool_output(
+    let other = tool_said(
         "setpriv",
         &["--reuid=65534", "--regid=65534", "--clear-groups", "stat", file.to_str().unwrap()],
     );
-    assert!(!other.status.success());
+    assert_ne!(other.code, Some(0), "{other:?}");
     attached.detach();
 }
 
 #[test]
 fn discards_and_zeroes_reach_the_device() {
-    if !can_run(&["blkdiscard"]) {
+    if !can_run(&[Need::Tool("blkdiscard")]) {
         return;
     }
     let attached = Attached::new(4096);
@@ -159,7 +156,7 @@ fn discards_and_zeroes_reach_the_device() {
 
 #[test]
 fn refused_discards_cost_nothing_and_zeroing_still_works() {
-    if !can_run(&["blkdiscard", "mkfs.ext4"]) {
+    if !can_run(&[Need::Tool("blkdiscard"), Need::Tool("mkfs.ext4")]) {
         return;
     }
     let attached = Attached::with(4096, |options| options.discard = false);
@@ -169,7 +166,7 @@ fn refused_discards_cost_nothing_and_zeroing_still_works() {
     disk.sync_all().unwrap();
     drop(disk);
     // The kernel forgives a first discard that is not supported; no further one arrives.
-    tool_output("blkdiscard", &["--force", &node]);
+    tool_said("blkdiscard", &["--force", &node]);
     assert_eq!(attached.sysfs("queue/discard_max_bytes"), "0");
     assert_eq!(attached.read(0, 1 << 20), noise(5, 1 << 20));
     tool("blkdiscard", &["--zeroout", "--length", "1048576", &node]);
@@ -185,7 +182,7 @@ fn refused_discards_cost_nothing_and_zeroing_still_works() {
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    if !can_run(&["fio"]) {
+    if !can_run(&[Need::Tool("fio")]) {
         return;
     }
     for (block_bytes, engine) in [(4096, "io_uring"), (512, "libaio")] {
@@ -230,7 +227,7 @@ fn the_file_under_the_loop_device() {
 
 #[test]
 fn detaching_a_mounted_device_is_refused_and_works_afterwards() {
-    if !can_run(&["mkfs.ext4"]) || !kernel_has("ext4") {
+    if !can_run(&[Need::Tool("mkfs.ext4"), Need::FileSystem("ext4")]) {
         return;
     }
     let mut attached = Attached::new(4096);
@@ -267,7 +264,7 @@ fn an_open_file_descriptor_is_named() {
 
 #[test]
 fn a_lazy_detach_serves_the_last_user_to_the_end() {
-    if !can_run(&["mkfs.ext4"]) || !kernel_has("ext4") {
+    if !can_run(&[Need::Tool("mkfs.ext4"), Need::FileSystem("ext4")]) {
         return;
     }
     let mut attached = Attached::new(4096);
@@ -289,7 +286,7 @@ fn a_lazy_detach_serves_the_last_user_to_the_end() {
 
 #[test]
 fn a_forced_detach_ends_at_once() {
-    if !can_run(&["mkfs.ext4"]) || !kernel_has("ext4") {
+    if !can_run(&[Need::Tool("mkfs.ext4"), Need::FileSystem("ext4")]) {
         return;
     }
     let mut attached = Attached::new(4096);
@@ -374,7 +371,7 @@ fn child_with_attachment(folder: &Path) -> (Killed, String) {
 
 #[test]
 fn clean_stale_clears_after_a_killed_daemon() {
-    if !can_run(&["mkfs.ext4"]) || !kernel_has("ext4") {
+    if !can_run(&[Need::Tool("mkfs.ext4"), Need::FileSystem("ext4")]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -393,7 +390,7 @@ fn clean_stale_clears_after_a_killed_daemon() {
 
 #[test]
 fn clean_stale_names_file_systems_that_are_still_mounted() {
-    if !can_run(&["mkfs.ext4"]) || !kernel_has("ext4") {
+    if !can_run(&[Need::Tool("mkfs.ext4"), Need::FileSystem("ext4")]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -456,7 +453,7 @@ fn every_serving_thread_is_part_of_the_io_path() {
 #[test]
 #[ignore = "a measurement"]
 fn figures() {
-    if !can_run(&["fio"]) {
+    if !can_run(&[Need::Tool("fio")]) {
         return;
     }
     let attached = Attached::new(4096);

@@ -11,11 +11,13 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    time::Duration,
 };
 
-use attach_common::{MIB, assert_io_path_threads, noise, runtime, skip_or_fail, tool_output, which};
+use attach_common::{MIB, assert_io_path_threads, noise, runtime};
 use stripewise_device::{Device, IoBuf, memory::MemoryDevice};
 use stripewise_export::attach::{AttachError, AttachMethod, AttachOptions, DetachMode, attach};
+use stripewise_testkit::{Need, can_run, guest, tool};
 
 const IN_GUEST: &str = "STRIPEWISE_ATTACH_NBD_HERE";
 
@@ -78,32 +80,13 @@ fn sysfs(node: &Path, name: &str) -> String {
 fn an_array_over_the_kernels_nbd_driver() {
     let in_guest = std::env::var_os(IN_GUEST).is_some();
     if in_guest || AttachMethod::KernelNbd.probe().is_ok() {
-        return live_over_nbd();
+        live_over_nbd();
+    } else if can_run(&[Need::Guest]) {
+        run_in_guest();
     }
-    let Some(module) = guest_module() else {
-        skip_or_fail(&["a kernel with nbd, or the package user-mode-linux".to_owned()]);
-        return;
-    };
-    let can_run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/uml/can-run");
-    let output = Command::new(can_run).output().unwrap();
-    if !output.status.success() {
-        // Nothing that an installation could mend.
-        println!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr));
-        return;
-    }
-    run_in_guest(&module);
 }
 
-/// The nbd module of the newest User Mode Linux kernel.
-fn guest_module() -> Option<PathBuf> {
-    which("linux.uml")?;
-    which("busybox")?;
-    let versions = fs::read_dir("/usr/lib/uml/modules").ok()?.flatten();
-    let modules = versions.map(|version| version.path().join("kernel/drivers/block/nbd.ko"));
-    modules.filter(|module| module.exists()).max()
-}
-
-fn run_in_guest(module: &Path) {
+fn run_in_guest() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     let myself = std::env::current_exe().unwrap();
@@ -113,30 +96,22 @@ fn run_in_guest(module: &Path) {
         fs::copy(&myself, &program).unwrap();
     }
     let script = folder.path().join("script");
+    // A kernel of our own has the driver without a module.
     let steps = format!(
-        "insmod ./nbd.ko nbds_max=2\n\
+        "[ -e /dev/nbd0 ] || modprobe nbd nbds_max=2\n\
          {IN_GUEST}=1 LD_LIBRARY_PATH=/guest ./program --exact an_array_over_the_kernels_nbd_driver --nocapture\n"
     );
     fs::write(&script, steps).unwrap();
-
-    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/uml/run-guest");
-    let mut arguments = vec![runner.to_str().unwrap().to_owned(), "--timeout".into(), "80".into()];
-    arguments.extend(["--memory".into(), "512M".into()]);
-    for file in [program, module.to_owned()].into_iter().chain(libraries(&myself)) {
-        arguments.extend(["--put".into(), file.to_str().unwrap().to_owned()]);
-    }
-    arguments.push(script.to_str().unwrap().to_owned());
-    let output = tool_output("python3", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
-    println!("{said}");
-    assert!(output.status.success() && said.contains("forced"), "{said}\n{complained}");
+    let files = [program].into_iter().chain(libraries(&myself)).collect();
+    let job = guest::Job { files, memory: Some("512M".to_owned()), ..guest::Job::default() };
+    let said = guest::run(&job, &script, Duration::from_secs(80));
+    println!("{}", said.out);
+    assert!(said.code == Some(0) && said.out.contains("forced"), "{said:?}");
 }
 
 /// The shared libraries of a program.
 fn libraries(program: &Path) -> Vec<PathBuf> {
-    let output = tool_output("ldd", &[program.to_str().unwrap()]);
-    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = tool("ldd", &[program.to_str().unwrap()]);
     let words = lines.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
     words.filter(|path| !path.to_string_lossy().contains("ld-linux")).collect()
 }

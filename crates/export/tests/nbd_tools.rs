@@ -4,11 +4,12 @@
 
 mod common;
 
-use std::{sync::Arc, time::Duration};
+use std::{process::Command, sync::Arc, time::Duration};
 
-use common::{Fixture, MIB, export, optional_tool, peek, succeed, tool};
+use common::{Fixture, MIB, export, peek, succeed, tool};
 use stripewise_device::{memory::MemoryDevice, uring::Runtime, wrap};
 use stripewise_export::nbd::{Endpoint, Export, Limits};
+use stripewise_testkit::{Need, can_run};
 
 /// A file of random and zero pieces.
 fn image(dir: &std::path::Path, size_bytes: u64) -> std::path::PathBuf {
@@ -146,7 +147,10 @@ fn fio_verifies_what_it_wrote() {
 
 #[test]
 fn nbdsh_meets_the_corners() {
-    let Some(mut nbdsh) = optional_tool("nbdsh") else { return };
+    if !can_run(&[Need::Extra("nbdsh")]) {
+        return;
+    }
+    let mut nbdsh = Command::new("nbdsh");
     let fixture = Fixture::unix(vec![export("disk", MIB)]);
     let script = "\
 h.pwrite(b'x' * 1024, 512, nbd.CMD_FLAG_FUA)

@@ -10,10 +10,7 @@ use stripewise_engine::{Array, CreateOptions, geometry::Level};
 use stripewise_sim::{
     World,
     load::{self, Load, Stop},
-    model::{
-        Contents, DiskOptions, ModelledDisk,
-        hdd::{Hdd, HddParams},
-    },
+    model::{Contents, DiskOptions, ModelledDisk, hdd::HddParams},
 };
 
 /// What the laboratory needs to run the papers' experiments in minutes.
@@ -31,8 +28,7 @@ fn main() {
         size_bytes: Some(12_250_000_896),
         ..DiskOptions::default()
     };
-    let disks: Vec<_> =
-        (0..5).map(|i| world.add_disk(format!("disk{i}"), Hdd::new(params.clone()), options)).collect();
+    let disks: Vec<_> = (0..5).map(|i| world.add_hdd(format!("disk{i}"), params.clone(), options)).collect();
     let array = create(&world, &disks);
     let device: Arc<dyn Device> = Arc::new(array.device());
     run(&world, &device, writes / 10, 0); // warms up caches and marks regions

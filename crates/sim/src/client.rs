@@ -95,6 +95,8 @@ pub struct Client {
     pub rng: Rng,
     /// The sector near which it likes to work: within a few rows, so that clients meet.
     pub home: usize,
+    /// Of so many writes one is to be durable when it is acknowledged.
+    pub fua_one_in: u8,
 }
 
 impl Client {
@@ -174,7 +176,7 @@ impl Client {
     }
 
     fn start_write(&mut self, first: usize, count: usize) -> Writing<BoxFuture<Written>> {
-        let fua = self.rng.u8(..5) == 0;
+        let fua = self.rng.u8(..self.fua_one_in) == 0;
         let mut content = IoBuf::with_len(count * SECTOR_BYTES);
         let ticket = {
             let mut sectors = self.desk.sectors.lock();

@@ -99,6 +99,7 @@ const DATA_OFFSET_MIN: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct EventCounts {
     superblocks: AtomicU64,
+    headers: AtomicU64,
     pages: AtomicU64,
     failures: AtomicU64,
 }
@@ -108,6 +109,8 @@ pub(crate) struct EventCounts {
 pub enum Sight {
     /// A superblock is about to be written.
     Superblock,
+    /// The header that goes before a superblock is about to be written.
+    Header,
     /// A page of the bitmap is about to be written, or the header's second copy.
     Page,
     /// A write is about to fail.
@@ -121,6 +124,8 @@ impl EventCounts {
         }
         if offset_bytes == SUPERBLOCK_AT {
             self.superblocks.fetch_add(1, Ordering::Relaxed);
+        } else if offset_bytes == HEADER_AT {
+            self.headers.fetch_add(1, Ordering::Relaxed);
         } else if offset_bytes > HEADER_AT && offset_bytes < DATA_OFFSET_MIN {
             self.pages.fetch_add(1, Ordering::Relaxed);
         }
@@ -133,6 +138,7 @@ impl EventCounts {
     pub(crate) fn of(&self, sight: Sight) -> u64 {
         let count = match sight {
             Sight::Superblock => &self.superblocks,
+            Sight::Header => &self.headers,
             Sight::Page => &self.pages,
             Sight::Failure => &self.failures,
         };

@@ -15,7 +15,10 @@ use crate::{
     events::{Event, EventCounts, EventLog, Sight},
     executor::Executor,
     member::{Manners, SimMember},
-    model::{DiskModel, DiskOptions, ModelledDisk},
+    model::{
+        DiskModel, DiskOptions, ModelledDisk,
+        hdd::{Hdd, HddParams, Spindle},
+    },
 };
 
 /// Civil time at the start of every world: 2026-01-01.
@@ -92,6 +95,21 @@ impl World {
         let disk = ModelledDisk::add(name.into(), model, options, &self.executor);
         self.disks.push(disk.clone());
         disk
+    }
+
+    /// Adds a hard disk. Its discs turn as no other's do: angle and speed follow from the world's seed and how many disks
+    /// were added before.
+    ///
+    /// # Panics
+    /// If the parameters contradict one another; at the 65,537th disk.
+    pub fn add_hdd(
+        &mut self,
+        name: impl Into<String>,
+        params: HddParams,
+        options: DiskOptions,
+    ) -> Arc<ModelledDisk> {
+        let spindle = Spindle::draw(|below| self.random(below));
+        self.add_disk(name, Hdd::new(params, spindle), options)
     }
 
     /// The members, in the order they were added.

@@ -4,23 +4,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::join};
 use smallvec::smallvec;
-use stripewise_device::{Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags};
+use stripewise_device::{Device, IoBuf, IoErrorKind, Timestamp, WriteFlags, ZeroFlags};
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
 use stripewise_sim::{
     World,
     load::{self, Control, Load, LoadReport, Offsets, Sizes, Stop, Trace},
     model::{
         Contents, DiskOptions, ModelledDisk,
-        hdd::{Hdd, HddParams},
+        hdd::HddParams,
         ssd::{Ssd, SsdParams},
     },
 };
 
 fn world(seed: u64, options: DiskOptions) -> (World, Arc<ModelledDisk>) {
     let mut world = World::new(seed);
-    let disk = world.add_disk("disk", Hdd::new(HddParams::wd_caviar_black_640()), options);
+    let disk = world.add_hdd("disk", HddParams::wd_caviar_black_640(), options);
     (world, disk)
 }
 
@@ -142,6 +142,46 @@ fn power_failures_forget_what_was_under_way() {
     assert_eq!((read(1 << 20), read(1 << 30)), (7, 0));
 }
 
+/// When two equal disks are through with the same reads, each asked for as soon as the one before is done.
+fn ends_of_two(seed: u64, reads: &[u64]) -> Vec<[Timestamp; 2]> {
+    let mut world = World::new(seed);
+    let params = HddParams::wd_caviar_black_640;
+    let disks = ["a", "b"].map(|name| world.add_hdd(name, params(), DiskOptions::default()));
+    let read = |disk: &Arc<ModelledDisk>, at: u64| {
+        let (disk, env) = (disk.clone(), world.env());
+        async move {
+            disk.read(at, smallvec![IoBuf::with_len(4096)]).await.result.unwrap();
+            env.now()
+        }
+    };
+    let of_both = |at: &u64| world.run(join(read(&disks[0], *at), read(&disks[1], *at))).into();
+    reads.iter().map(of_both).collect()
+}
+
+#[test]
+fn equal_disks_of_a_world_do_not_end_at_the_same_nanosecond() {
+    let reads: Vec<u64> = (0..50).map(|i| i * 7919 % 50 << 30).collect();
+    let ends = ends_of_two(1, &reads);
+    assert!(ends.iter().all(|[a, b]| a != b), "{ends:?}");
+    assert_eq!(ends, ends_of_two(1, &reads), "the same seed");
+    assert_ne!(ends, ends_of_two(2, &reads));
+}
+
+/// The later of two angles that know nothing of one another is 2/3 of a turn away on average; of angles in lockstep, 1/2.
+#[test]
+fn who_waits_for_two_disks_waits_for_two_angles() {
+    let turn_ns = f64::from(HddParams::wd_caviar_black_640().revolution_ns);
+    let mut later_turns = 0.0;
+    let worlds = 400;
+    for seed in 0..worlds {
+        let [a, b] = ends_of_two(seed, &[seed << 28])[0];
+        later_turns += (a.max(b).0 - a.min(b).0) as f64 / 2.0 / turn_ns;
+    }
+    // The later one is behind the mean of both by half of the difference: by 1/6 of a turn.
+    let behind_mean = later_turns / f64::from(worlds as u32);
+    assert!((behind_mean - 1.0 / 6.0).abs() < 0.02, "{behind_mean} of a turn");
+}
+
 #[test]
 fn loads_are_the_same_for_a_seed() {
     let run_with = |seed| {
@@ -206,8 +246,7 @@ fn array(world: &mut World) -> Array {
     let members = (0..5)
         .map(|i| {
             let options = DiskOptions { size_bytes: Some(256 << 20), ..DiskOptions::default() };
-            let model = Hdd::new(HddParams::wd_caviar_black_640());
-            world.add_disk(format!("disk{i}"), model, options) as Arc<dyn Device>
+            world.add_hdd(format!("disk{i}"), HddParams::wd_caviar_black_640(), options) as Arc<dyn Device>
         })
         .collect();
     let mut options = CreateOptions::new("sim:disks", Level::Raid5, members);
@@ -256,9 +295,8 @@ fn close_writes_are_slower_than_contiguous_ones() {
     // The stride benchmark of msc-ct Fig. 8 on the disk of its Fig. 9(a), as a load.
     let seconds = |stride: u64| {
         let mut world = World::new(1);
-        let model = Hdd::new(HddParams::seagate_cheetah_15k4_73());
-        let disk =
-            world.add_disk("disk", model, DiskOptions { contents: Contents::None, ..DiskOptions::default() });
+        let options = DiskOptions { contents: Contents::None, ..DiskOptions::default() };
+        let disk = world.add_hdd("disk", HddParams::seagate_cheetah_15k4_73(), options);
         let load = Load {
             depth: 32,
             offsets: Offsets::Stride { bytes: stride * 4096 },
@@ -282,8 +320,7 @@ fn an_array_of_hard_disks_with_parity_on_an_ssd_runs_twice_the_same() {
         let options = DiskOptions { size_bytes: Some(256 << 20), ..DiskOptions::default() };
         let mut members: Vec<Arc<dyn Device>> = Vec::new();
         for i in 0..4 {
-            let model = Hdd::new(HddParams::wd_caviar_black_640());
-            members.push(world.add_disk(format!("disk{i}"), model, options));
+            members.push(world.add_hdd(format!("disk{i}"), HddParams::wd_caviar_black_640(), options));
         }
         let parity = world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), options);
         members.push(parity.clone());

@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::FileExt, time::Duration};
 
-use crate::common::{KIB, Loop, MIB, Mounted, Sandbox, can_run, run_bounded, tool};
+use crate::common::{KIB, Loop, MIB, Mounted, Need, Sandbox, can_run, can_try, run_bounded, tool};
 
 #[test]
 fn a_run_directory_that_no_socket_fits_in_is_found_out_first() {
@@ -177,7 +177,7 @@ fn devices_that_hold_something_take_force() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);
     let file = |index: usize| std::fs::File::options().write(true).open(&members[index]).unwrap();
-    if can_run(&["mkfs.ext4"], false) {
+    if can_try("a file system of mkfs.ext4 instead of its magic number", &[Need::Tool("mkfs.ext4")]) {
         tool("mkfs.ext4", &["-q", &members[0]]);
     } else {
         file(0).write_all_at(&[0x53, 0xef], 0x438).unwrap();
@@ -203,7 +203,7 @@ fn devices_that_hold_something_take_force() {
 
 #[test]
 fn a_mounted_device_is_refused_whatever_is_said() {
-    if !can_run(&["losetup", "mkfs.ext4", "mount"], true) {
+    if !can_run(&[Need::Tool("losetup"), Need::Tool("mkfs.ext4"), Need::Tool("mount"), Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new();

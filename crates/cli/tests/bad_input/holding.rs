@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{Loop, MIB, Sandbox, can_run, eventually, run_bounded, tool};
+use crate::common::{Loop, MIB, Need, Sandbox, can_run, eventually, run_bounded, tool};
 
 const SIZE: u64 = 24 * MIB;
 
@@ -68,7 +68,7 @@ fn what_comes_onto_a_device_after_the_look_is_not_overwritten() {
 
 #[test]
 fn a_file_and_the_loop_device_over_it_are_one_device() {
-    if !can_run(&["losetup"], true) {
+    if !can_run(&[Need::Tool("losetup"), Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -113,7 +113,12 @@ fn what_lies_in_odd_places_takes_force_too() {
 
 #[test]
 fn what_real_tools_make_is_seen() {
-    if !can_run(&["mkfs.minix", "mkswap", "mkfs.xfs", "wipefs"], false) {
+    if !can_run(&[
+        Need::Tool("mkfs.minix"),
+        Need::Tool("mkswap"),
+        Need::Tool("mkfs.xfs"),
+        Need::Tool("wipefs"),
+    ]) {
         return;
     }
     let sandbox = Sandbox::new();

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::common::{Client, MIB, Sandbox, noise};
+use crate::common::{Client, MIB, Need, Sandbox, noise};
 
 fn array() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -226,7 +226,7 @@ fn foreign_names_cannot_move_the_cursor_or_forge_lines() {
 /// In a folder where everybody may make one, somebody else's daemon must not be talked to.
 #[test]
 fn a_run_directory_of_another_user_is_refused() {
-    if !crate::common::can_run(&[], true) {
+    if !crate::common::can_run(&[Need::Root]) {
         return;
     }
     use std::os::unix::{fs::PermissionsExt, process::CommandExt};

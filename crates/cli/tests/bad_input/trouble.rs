@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::common::{Client, MIB, Mounted, Sandbox, can_run, noise};
+use crate::common::{Client, MIB, Mounted, Need, Sandbox, can_run, noise};
 
 /// Writes pieces in turn until something has happened, and returns the contents that were acknowledged.
 fn write_until(client: &Client, content: &mut [u8], happened: impl Fn() -> bool) {
@@ -55,7 +55,7 @@ fn a_member_truncated_under_load() {
 
 #[test]
 fn a_member_whose_file_system_is_full() {
-    if !can_run(&["mount"], true) {
+    if !can_run(&[Need::Tool("mount"), Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -74,7 +74,7 @@ fn a_member_whose_file_system_is_full() {
 
 #[test]
 fn a_file_system_that_fills_up_under_one_of_several_members() {
-    if !can_run(&["mkfs.ext4", "mount", "losetup"], true) {
+    if !can_run(&[Need::Tool("mkfs.ext4"), Need::Tool("mount"), Need::Tool("losetup"), Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -111,7 +111,7 @@ fn a_member_deleted_while_it_is_used_stays_good() {
 /// The log cannot be written then. Once a member's failure ended the daemon, as it was to be logged.
 #[test]
 fn a_run_directory_that_is_full_ends_nothing() {
-    if !can_run(&["mount"], true) {
+    if !can_run(&[Need::Tool("mount"), Need::Root]) {
         return;
     }
     let sandbox = Sandbox::new();

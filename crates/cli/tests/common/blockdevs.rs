@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::tools::{run_bounded, tool};
+use stripewise_testkit::{run_bounded, tool};
 
 /// A loop device over a file.
 pub(crate) struct Loop(pub(crate) String);

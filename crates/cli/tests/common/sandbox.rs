@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::tools::{Said, run_bounded};
+use stripewise_testkit::{Said, run_bounded};
 
 /// No command of these tests takes more than some seconds on an idle machine.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);

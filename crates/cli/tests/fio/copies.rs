@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::common::{MIB, Sandbox, can_run, noise, tool};
+use crate::common::{MIB, Need, Sandbox, can_run, noise, tool};
 
 const IMAGE_BYTES: usize = 40 << 20;
 
@@ -26,7 +26,7 @@ fn checksum(path: &str) -> u64 {
 
 #[test]
 fn nbdcopy_goes_round() {
-    if !can_run(&["nbdcopy"], false) {
+    if !can_run(&[Need::Tool("nbdcopy")]) {
         return;
     }
     let (sandbox, uri, image) = setting();
@@ -39,7 +39,7 @@ fn nbdcopy_goes_round() {
 
 #[test]
 fn qemu_img_converts_in_and_out() {
-    if !can_run(&["qemu-img"], false) {
+    if !can_run(&[Need::Tool("qemu-img")]) {
         return;
     }
     let (sandbox, uri, image) = setting();
@@ -53,7 +53,7 @@ fn qemu_img_converts_in_and_out() {
 
 #[test]
 fn nbdinfo_maps_the_whole_export() {
-    if !can_run(&["nbdinfo", "nbdcopy"], false) {
+    if !can_run(&[Need::Tool("nbdinfo"), Need::Tool("nbdcopy")]) {
         return;
     }
     let (sandbox, uri, image) = setting();

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{MIB, Sandbox, can_run, run_bounded};
+use crate::common::{MIB, Need, Sandbox, can_run, run_bounded};
 
 const JOBS: u64 = 4;
 /// One pass over the array by one pattern.
@@ -50,7 +50,7 @@ fn all_patterns(uri: &str) {
 }
 
 fn verify(level: i32, count: usize, data_members: u64) {
-    if !can_run(&["fio"], false) {
+    if !can_run(&[Need::Tool("fio")]) {
         return;
     }
     let sandbox = Sandbox::new();

@@ -1,8 +1,8 @@
 //! Creating, looking at, stopping and assembling.
 
-use std::{os::unix::fs::FileExt, path::Path};
+use std::os::unix::fs::FileExt;
 
-use crate::common::{Client, Loop, MIB, Mounted, Sandbox, can_run, eventually, noise, tool};
+use crate::common::{Client, Loop, MIB, Mounted, Need, Sandbox, can_run, can_try, eventually, noise, tool};
 
 /// Level, members, and how many chunks of data a stripe has.
 const SHAPES: [(i32, usize, u64); 5] = [(0, 3, 3), (1, 3, 1), (4, 3, 2), (5, 4, 3), (6, 5, 3)];
@@ -40,7 +40,7 @@ fn every_level_on_files() {
 
 #[test]
 fn every_level_on_block_devices() {
-    if !can_run(&["losetup"], true) {
+    if !can_run(&[Need::Tool("losetup"), Need::Root]) {
         return;
     }
     for (level, count, data_members) in SHAPES {
@@ -166,7 +166,7 @@ fn examine_and_mdadm_read_the_same_superblock() {
     let ours = &sandbox.json(&format!("examine {}", members[1]))[0];
     assert_eq!((&ours["role"], &ours["clean"]), (&"active device 1".into(), &true.into()));
     assert!(sandbox.ok("examine", &members).contains("both copies good"));
-    if !can_run(&["mdadm"], false) {
+    if !can_try("what mdadm reads", &[Need::Tool("mdadm")]) {
         return;
     }
     for (index, member) in members.iter().enumerate() {
@@ -243,7 +243,8 @@ fn a_read_only_assembly_writes_nothing() {
 
 #[test]
 fn a_failed_array_is_stopped_by_force() {
-    if !can_run(&["mount", "losetup"], true) || !Path::new("/dev/fuse").exists() {
+    let needs = [Need::Tool("mount"), Need::Tool("losetup"), Need::Root, Need::Device("/dev/fuse")];
+    if !can_run(&needs) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -266,7 +267,7 @@ fn a_failed_array_is_stopped_by_force() {
 fn detail_test_tells_by_its_exit_code() {
     let sandbox = Sandbox::new();
     sandbox.fails(4, "detail a --test", &[""; 0], &["no such array"]);
-    if !can_run(&["mount"], true) {
+    if !can_try("all but an array that is not there", &[Need::Tool("mount"), Need::Root]) {
         return;
     }
     let _full = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none"], &sandbox.folder().join("full"));

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::{Signal, kill_process};
 
-use crate::common::{MIB, Mounted, Sandbox, can_run, eventually, has_ended, noise, tool};
+use crate::common::{MIB, Mounted, Need, Sandbox, can_run, eventually, has_ended, noise, tool};
 
 fn array() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -20,8 +20,8 @@ fn array() -> Sandbox {
 
 /// Whether arrays can be attached here, and these tools are there.
 fn can_attach(tools: &[&str]) -> bool {
-    let all: Vec<_> = ["losetup"].iter().chain(tools).copied().collect();
-    can_run(&all, true) && Path::new("/dev/fuse").exists()
+    let here = [Need::Tool("losetup"), Need::Root, Need::Device("/dev/fuse")];
+    can_run(&here.into_iter().chain(tools.iter().copied().map(Need::Tool)).collect::<Vec<_>>())
 }
 
 /// An array that is attached, with an empty file system on it.
@@ -269,7 +269,7 @@ fn a_way_to_attach_that_is_none_is_refused() {
 
 #[test]
 fn served_on_a_unix_socket_and_on_tcp() {
-    if !can_run(&["nbdinfo", "nbdcopy", "qemu-io"], false) {
+    if !can_run(&[Need::Tool("nbdinfo"), Need::Tool("nbdcopy"), Need::Tool("qemu-io")]) {
         return;
     }
     let sandbox = array();
@@ -303,7 +303,7 @@ fn served_on_a_unix_socket_and_on_tcp() {
 
 #[test]
 fn a_read_only_export_refuses_writes() {
-    if !can_run(&["qemu-io"], false) {
+    if !can_run(&[Need::Tool("qemu-io")]) {
         return;
     }
     let sandbox = array();

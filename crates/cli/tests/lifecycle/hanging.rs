@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Client, MIB, Sandbox, can_run, noise, run_bounded};
+use crate::common::{Client, MIB, Need, Sandbox, can_run, noise, run_bounded};
 
 /// Lets a daemon go on, whatever becomes of the test: what waits for its files could not even be killed.
 struct Halted(Pid);
@@ -28,7 +28,7 @@ impl Drop for Halted {
 
 /// An array one of whose members is a file that another array's daemon serves; that daemon, and the file.
 fn on_a_served_file() -> Option<(Sandbox, Pid, String)> {
-    if !can_run(&["losetup"], true) || !std::path::Path::new("/dev/fuse").exists() {
+    if !can_run(&[Need::Tool("losetup"), Need::Root, Need::Device("/dev/fuse")]) {
         return None;
     }
     let sandbox = Sandbox::new();
@@ -100,7 +100,7 @@ fn a_member_that_cannot_be_opened_is_left_out_where_the_array_may_lack_it() {
     sandbox.ok("create a --level 5 --assume-clean", &members);
     sandbox.done("stop a");
     let mut given = members.clone();
-    if can_run(&[], true) {
+    if can_run(&[Need::Root]) {
         // A device whose driver is not there: ENXIO.
         given[1] = sandbox.path("gone");
         let (block, mode) =

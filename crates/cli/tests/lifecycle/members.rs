@@ -1,6 +1,6 @@
 //! Failing, removing, adding and replacing members.
 
-use crate::common::{Client, MIB, Sandbox, can_run, noise, tool};
+use crate::common::{Client, MIB, Need, Sandbox, can_try, noise, tool};
 
 /// An array with something on it.
 fn filled(level: i32, count: usize) -> (Sandbox, Vec<String>, Client, Vec<u8>) {
@@ -86,7 +86,7 @@ fn a_member_that_is_being_replaced_is_shown_as_mdadm_does() {
     sandbox.done("stop a");
     let shown = sandbox.ok("examine", &members[1..2]);
     assert!(shown.contains("Array State : RAA ") && shown.contains("Layout : left-symmetric"), "{shown}");
-    if can_run(&["mdadm"], false) {
+    if can_try("what mdadm shows", &[Need::Tool("mdadm")]) {
         let theirs = tool("mdadm", &["--examine", &members[1]]);
         assert!(theirs.contains("Array State : RAA "), "{theirs}");
     }

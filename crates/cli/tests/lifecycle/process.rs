@@ -4,7 +4,7 @@ use std::{os::unix::fs::PermissionsExt, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal};
 
-use crate::common::{Client, MIB, Sandbox, eventually, has_ended, noise, run_bounded};
+use crate::common::{Client, MIB, Need, Sandbox, eventually, has_ended, noise, run_bounded};
 
 fn array() -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
@@ -239,7 +239,7 @@ fn a_creation_tells_how_mdadm_is_kept_from_the_members() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);
     let said = sandbox.run("create a --level 5 --assume-clean", &members);
-    if !crate::common::can_run(&["mdadm"], false) {
+    if !crate::common::can_run(&[Need::Tool("mdadm")]) {
         return;
     }
     let brief = crate::common::tool("mdadm", &["--examine", "--brief", &members[0]]);

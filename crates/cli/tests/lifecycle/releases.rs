@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::common::{Sandbox, can_run, eventually};
+use crate::common::{Need, Sandbox, can_run, eventually};
 
 /// A daemon of another release, which answers each command with a line that the test gives, and ends when it is stopped.
 const DAEMON: &str = r#"
@@ -63,7 +63,7 @@ fn answers(status: serde_json::Value, protocol: Option<u32>) -> serde_json::Valu
 
 #[test]
 fn status_detach_and_stop_work_with_daemons_of_other_releases() {
-    if !can_run(&["python3"], false) {
+    if !can_run(&[Need::Tool("python3")]) {
         return;
     }
     let sparse =
@@ -90,7 +90,7 @@ fn status_detach_and_stop_work_with_daemons_of_other_releases() {
 
 #[test]
 fn what_another_release_says_and_is_not_understood_is_told_with_its_number() {
-    if !can_run(&["python3"], false) {
+    if !can_run(&[Need::Tool("python3")]) {
         return;
     }
     let sandbox = Sandbox::new();

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use rustix::process::Signal;
 
-use crate::common::{MIB, Sandbox, can_run, run_bounded};
+use crate::common::{MIB, Need, Sandbox, can_run, can_try, run_bounded};
 
 const INSTALLED: &str = "/usr/local/bin/stripewise";
 
@@ -21,7 +21,7 @@ fn commands<'a>(unit: &'a str, kind: &str) -> Vec<Vec<&'a str>> {
 
 #[test]
 fn systemd_understands_it() {
-    if !can_run(&["systemd-analyze"], false) {
+    if !can_run(&[Need::Tool("systemd-analyze")]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -39,7 +39,8 @@ fn its_commands_bring_an_array_up_and_down() {
     sandbox.ok("create tank --level 5 --assume-clean", &members);
     sandbox.done("stop tank");
     let unit = unit();
-    let can_attach = can_run(&["losetup"], true) && Path::new("/dev/fuse").exists();
+    let needs = [Need::Tool("losetup"), Need::Root, Need::Device("/dev/fuse")];
+    let can_attach = can_try("its command that attaches", &needs);
     let all = [commands(&unit, "ExecStart"), commands(&unit, "ExecStartPost")].concat();
     assert_eq!(all.len(), 2, "assemble, attach");
     for words in all.into_iter().take(if can_attach { 2 } else { 1 }) {

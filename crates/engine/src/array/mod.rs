@@ -10,6 +10,8 @@ mod detached;
 mod device;
 mod extents;
 mod failure;
+#[cfg(test)]
+mod fast_ways;
 mod flush;
 mod gathered;
 mod kept;

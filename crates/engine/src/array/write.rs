@@ -331,9 +331,9 @@ impl Shared {
         guards: Guards<'_>,
         writes: &mut Writes<'t>,
     ) -> Progress {
-        // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
-        let is_recorded = topology.recorded.is_done() || lives(Mutant::UnrecordedAtOnce);
-        let is_settled = is_recorded && !self.topology.get(request).failed;
+        let failed = || self.topology.get(request).failed;
+        let is_settled = matches!(topology.recorded.acknowledgement(failed), Some(Ok(())));
+        let is_settled = is_settled || (lives(Mutant::UnrecordedAtOnce) && !failed());
         if is_settled && are_ready(&writes.requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
@@ -585,20 +585,28 @@ impl Shared {
         failed: Vec<(Arc<Member>, IoError)>,
     ) -> Result<(), ArrayError> {
         if !failed.is_empty() {
-            // In a box, as the next: rarely wanted, and room in every write.
+            // In a box, as the wait below: rarely wanted, and room in every write.
             Box::pin(self.fail_all(failed)).await?;
         }
-        if !topology.recorded.is_done() && !lives(Mutant::UnrecordedPassedOver) {
+        let has_failed = || self.topology.look(|now| now.failed);
+        if lives(Mutant::UnrecordedPassedOver) {
+            return if has_failed() { Err(ArrayError::Failed) } else { Ok(()) };
+        }
+        loop {
+            if let Some(result) = topology.recorded.acknowledgement(has_failed) {
+                return result;
+            }
             Box::pin(topology.recorded.wait()).await;
         }
-        // The array may have failed while that was being written down: then nothing was.
-        if self.topology.look(|now| now.failed) { Err(ArrayError::Failed) } else { Ok(()) }
     }
 }
 
 /// The rows of a stripe that a span touches, in any column.
 pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
-    span.columns(chunk_bytes)
+    let rows = span
+        .columns(chunk_bytes)
         .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
-        .fold(RowSet::EMPTY, |all, rows| all | rows)
+        .fold(RowSet::EMPTY, |all, rows| all | rows);
+    let near = rows & RowSet::range(0..64);
+    if lives(Mutant::WideRowsUnseen) && !near.is_empty() { near } else { rows }
 }

@@ -255,7 +255,7 @@ impl Shared {
         // until all is written.
         let replaced = self.topology.load().slots[slot.0].primary.clone();
         let _handing_over = match (&self.intent, replaced.clone()) {
-            (Some(intent), Some(replaced)) if !lives(Mutant::HandOverForgotten) => {
+            (Some(intent), Some(replaced)) => {
                 let handing_over = HandingOver::begin(&self.handing_over, replaced, &incoming.member);
                 if !intent.rewrite(self).await {
                     return Err(ArrayError::Failed);

@@ -50,6 +50,7 @@ pub struct Lab {
 
 pub mod faulty;
 pub mod timed;
+pub mod wide;
 
 pub fn devices(members: &[Arc<SimMember>]) -> Vec<Arc<dyn Device>> {
     members.iter().map(|m| m.clone() as Arc<dyn Device>).collect()
@@ -103,7 +104,8 @@ impl Lab {
     fn client(&self) -> Client {
         let seed = self.world.random(u64::MAX);
         let home = self.world.random(self.desk.sectors.lock().count() as u64) as usize;
-        Client { array: self.array.clone(), desk: self.desk.clone(), rng: Rng::with_seed(seed), home }
+        let rng = Rng::with_seed(seed);
+        Client { array: self.array.clone(), desk: self.desk.clone(), rng, home, fua_one_in: 5 }
     }
 
     /// Starts clients that write, flush, zero and read anywhere, checking what they read.

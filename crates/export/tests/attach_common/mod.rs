@@ -1,14 +1,12 @@
-//! What the tests of `attach` share: knowing whether they can run here, running tools in bounded time, and leaving
-//! nothing behind.
+//! What the tests of `attach` share: knowing whether they can run here, and leaving nothing behind.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::Command,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -20,90 +18,20 @@ use stripewise_device::{
     uring::{Runtime, RuntimeOptions},
 };
 use stripewise_export::attach::{AttachMethod, AttachOptions, Attachment, DetachMode, attach};
+use stripewise_testkit::{Lack, Need, go_on, lacks, tool, tool_said};
 use tempfile::TempDir;
 
 pub(crate) const MIB: u64 = 1 << 20;
-/// No tool here takes more than some seconds on an idle machine.
-const TOOL_WAIT: Duration = Duration::from_secs(90);
-
-/// Whether FUSE, loop devices and the tools are there. If not, says so, or fails where everything is required.
-pub(crate) fn can_run(tools: &[&str]) -> bool {
-    let mut missing: Vec<String> =
-        AttachMethod::FuseLoop.probe().err().map(|e| e.to_string()).into_iter().collect();
-    missing.extend(tools.iter().filter(|tool| which(tool).is_none()).map(|tool| format!("no {tool}")));
-    skip_or_fail(&missing)
-}
-
-/// Whether the kernel knows the file system, asking for its module.
-pub(crate) fn kernel_has(file_system: &str) -> bool {
-    let known = || {
-        fs::read_to_string("/proc/filesystems").unwrap().split_whitespace().any(|word| word == file_system)
-    };
-    let load = || Command::new("modprobe").arg(file_system).stderr(Stdio::null()).status().is_ok();
-    let has = known() || (load() && known());
-    if !has {
-        eprintln!("SKIPPED: this kernel has no {file_system}");
-    }
-    has
-}
-
-pub(crate) fn skip_or_fail(missing: &[String]) -> bool {
+/// Whether arrays can be attached by FUSE and a loop device here, and what else a test needs is here, too.
+#[track_caller]
+pub(crate) fn can_run(needs: &[Need<'_>]) -> bool {
+    let own = [Need::Root, Need::Device("/dev/fuse"), Need::Device("/dev/loop-control")];
+    let mut missing = lacks(&[&own, needs].concat());
     if missing.is_empty() {
-        return true;
+        // What a container forbids although everything is there.
+        missing.extend(AttachMethod::FuseLoop.probe().err().map(|error| Lack::kernel(error.to_string())));
     }
-    let required = std::env::var_os("STRIPEWISE_REQUIRE_TOOLS").is_some_and(|value| value == "1");
-    assert!(!required, "STRIPEWISE_REQUIRE_TOOLS=1, and this is missing: {missing:?}");
-    eprintln!("\n*** SKIPPED, because: {}\n", missing.join("; "));
-    false
-}
-
-pub(crate) fn which(tool: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders =
-        std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(tool)).find(|file| file.is_file())
-}
-
-/// Runs a tool that must succeed; its output.
-pub(crate) fn tool(name: &str, arguments: &[&str]) -> String {
-    let output = tool_output(name, arguments);
-    let said =
-        || format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name} {arguments:?} failed:\n{}", said());
-    said()
-}
-
-/// Runs a tool, in bounded time.
-pub(crate) fn tool_output(name: &str, arguments: &[&str]) -> Output {
-    let path = which(name).unwrap_or_else(|| panic!("no {name}"));
-    let mut command = Command::new(path);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let drain_out = thread::spawn(move || drain(&mut out));
-    let drain_err = thread::spawn(move || drain(&mut err));
-    let status = wait(&mut child, name);
-    Output { status, stdout: drain_out.join().unwrap(), stderr: drain_err.join().unwrap() }
-}
-
-fn drain(from: &mut impl Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    from.read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
-fn wait(child: &mut Child, name: &str) -> std::process::ExitStatus {
-    let deadline = Instant::now() + TOOL_WAIT;
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if Instant::now() >= deadline {
-            let _ = child.kill();
-            panic!("{name} took more than {TOOL_WAIT:?}");
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+    go_on(None, &missing)
 }
 
 /// Starts a runtime of two workers.
@@ -187,7 +115,7 @@ impl Mounted {
     pub(crate) fn unmount(self) {
         // A child that another test is just starting has our open files until its exec.
         let deadline = Instant::now() + Duration::from_secs(5);
-        while !tool_output("umount", &[self.0.to_str().unwrap()]).status.success() {
+        while tool_said("umount", &[self.0.to_str().unwrap()]).code != Some(0) {
             assert!(Instant::now() < deadline, "cannot unmount {}", self.0.display());
             thread::sleep(Duration::from_millis(20));
         }
@@ -241,7 +169,8 @@ pub(crate) fn assert_io_path_threads(names: &[&str]) {
     let may_mark =
         thread::spawn(|| rustix::process::configure_io_flusher_behavior(true).is_ok()).join().unwrap();
     if !may_mark {
-        eprintln!("NOT CHECKED: marking threads of the I/O path takes CAP_SYS_RESOURCE");
+        let lack = Lack::kernel("threads of the I/O path cannot be marked: that takes CAP_SYS_RESOURCE");
+        go_on(Some("the marks of its threads"), &[lack]);
         return;
     }
     for wanted in names {

@@ -19,6 +19,7 @@ use stripewise_device::{
     uring::{Runtime, RuntimeOptions},
 };
 use stripewise_export::nbd::{Endpoint, Export, Limits, NbdAddress, NbdClient, Server};
+use stripewise_testkit::{Need, can_run};
 
 pub const MIB: u64 = 1 << 20;
 /// The grain in which [`Holey`] tells holes.
@@ -148,25 +149,10 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// A tool that may not be installed. Its absence is said aloud, and is a failure where the environment demands tools.
+/// A tool that may not be installed; then the test is recorded as skipped.
+#[track_caller]
 pub fn tool(name: &str) -> Option<Command> {
-    let required = std::env::var_os("STRIPEWISE_REQUIRE_TOOLS").is_some_and(|v| v == "1");
-    assert!(!required || is_installed(name), "{name} is not installed, and STRIPEWISE_REQUIRE_TOOLS=1");
-    optional_tool(name)
-}
-
-/// A tool that few machines have: never demanded.
-pub fn optional_tool(name: &str) -> Option<Command> {
-    if is_installed(name) {
-        return Some(Command::new(name));
-    }
-    eprintln!("!!! SKIPPED: {name} is not installed, so nothing is known about it !!!");
-    None
-}
-
-fn is_installed(name: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|dir| dir.join(name).is_file())
+    can_run(&[Need::Tool(name)]).then(|| Command::new(name))
 }
 
 /// Runs a command to success and returns what it printed.

@@ -8,10 +8,11 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::time::Duration;
 
 use stripewise_format::md::{SUPERBLOCK_SECTOR, Superblock};
 use stripewise_format::media::{BLOCK_LEN, Block, SECTOR_BYTES};
+use stripewise_testkit::{Need, can_run, guest};
 
 /// A folder of member files that goes away with the test.
 pub(crate) struct Scratch(PathBuf);
@@ -67,53 +68,19 @@ pub(crate) fn superblock(member: &Path) -> Superblock {
     Superblock::decode(&superblock_block(member), SUPERBLOCK_SECTOR).unwrap()
 }
 
-/// Whether the guest can run here. Loud when not, and a failure where the environment requires it.
+/// Whether the guest can run here; if not, the test is recorded as skipped.
+#[track_caller]
 pub(crate) fn guest_is_here() -> bool {
-    let installed =
-        |program: &str| ["/usr/bin", "/usr/sbin"].iter().any(|at| Path::new(at).join(program).exists());
-    let missing: Vec<_> = ["linux.uml", "mdadm", "busybox", "python3"]
-        .into_iter()
-        .filter(|program| !installed(program))
-        .collect();
-    if missing.is_empty() {
-        return guests_run();
-    }
-    let required = std::env::var("STRIPEWISE_REQUIRE_UML").is_ok_and(|value| value == "1");
-    assert!(!required, "STRIPEWISE_REQUIRE_UML=1 and not installed: {missing:?}");
-    // Not by a macro: the test runner would keep those from being seen.
-    let text =
-        format!("\n*** SKIPPED: not compared with the kernel's md; not installed: {missing:?} ***\n\n");
-    let _ = std::io::stderr().write_all(text.as_bytes());
-    false
-}
-
-/// Whether this processor can run guests. That it cannot is nothing that an installation could mend.
-fn guests_run() -> bool {
-    static RUN: OnceLock<bool> = OnceLock::new();
-    *RUN.get_or_init(|| {
-        let can_run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/uml/can-run");
-        let output = Command::new(can_run).output().unwrap();
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            let text = format!("\n*** SKIPPED: not compared with the kernel's md. {} ***\n\n", why.trim());
-            let _ = std::io::stderr().write_all(text.as_bytes());
-        }
-        output.status.success()
-    })
+    can_run(&[Need::Guest])
 }
 
 /// Runs `script` under a real kernel over these members; what it printed. Fails the test if the script does.
 pub(crate) fn guest(scratch: &Scratch, members: &[PathBuf], script: &str) -> String {
-    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/uml/run-guest");
     let script = scratch.file("script", format!("set -e\n{script}").as_bytes());
-    let mut command = Command::new(harness);
-    for member in members {
-        command.arg("--member").arg(member);
-    }
-    let output = command.arg("--timeout").arg("300").arg(script).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
-    out.into_owned()
+    let job = guest::Job { members: members.to_vec(), ..guest::Job::default() };
+    let said = guest::run(&job, &script, Duration::from_secs(300));
+    assert_eq!(said.code, Some(0), "{}\n{}", said.out, said.err);
+    said.out
 }
 
 /// What mdadm says of a member file.

@@ -8,7 +8,7 @@ use stripewise_sim::{
     World,
     model::{
         ClosedLoop, Contents, DiskModel, DiskOptions, ModelOp, ModelledDisk, SECTOR_BYTES,
-        hdd::{Hdd, HddParams, SeekTimes},
+        hdd::{HddParams, SeekTimes},
         ssd::{Ssd, SsdParams, UNIT_BYTES},
     },
 };
@@ -78,10 +78,9 @@ impl Drive {
         setting: HddSetting,
     ) -> (Arc<ModelledDisk>, Duration) {
         let hdd = hdd(setting);
-        let mut add = |model: Hdd| world.add_disk(name.clone(), model, options());
         match self {
-            Self::Hdd => (add(Hdd::new(hdd)), Duration::ZERO),
-            Self::SlowHdd => (add(Hdd::new(half_as_fast(hdd))), Duration::ZERO),
+            Self::Hdd => (world.add_hdd(name, hdd, options()), Duration::ZERO),
+            Self::SlowHdd => (world.add_hdd(name, half_as_fast(hdd), options()), Duration::ZERO),
             Self::Ssd => (world.add_disk(name, synced(), options()), Duration::ZERO),
             Self::SteadySsd => {
                 let whole = DiskOptions { size_bytes: None, ..options() };

@@ -29,8 +29,10 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     findings,
 };
 
-/// How far a "times faster" of the paper may be off.
-const TOLERANCE: f64 = 0.2;
+/// How far the "times faster" over RAID4 may be off.
+const A_FIFTH: (f64, &str) = (0.2, "a fifth");
+/// Over RAID5 there are two figures of the papers, so near to one another that with more room one result would be both.
+const A_TENTH: (f64, &str) = (0.1, "a tenth");
 
 fn sizes_kib(effort: Effort) -> Vec<u64> {
     let powers = (2..=20).map(|power| 1 << power);
@@ -61,9 +63,9 @@ fn findings(results: &Results) -> Findings {
     let (alike, by_powers) = ([line(&shapes::RAID4), line(&shapes::RAID4S)], Sizes::Powers);
     Findings {
         claims: vec![
-            faster_than(results, &shapes::RAID4, (3.3, "3.3x")),
-            faster_than(results, &shapes::RAID5, (1.6, "1.6x")),
-            faster_than(results, &shapes::RAID5, (1.75, "nearly 1.75x (raid4s-modthresh 1)")),
+            faster_than(results, &shapes::RAID4, (3.3, A_FIFTH, "3.3x")),
+            faster_than(results, &shapes::RAID5, (1.6, A_TENTH, "1.6x")),
+            faster_than(results, &shapes::RAID5, (1.75, A_TENTH, "nearly 1.75x (raid4s-modthresh 1)")),
             as_published(results, HALF_KIB, "the same (raid4s-modthresh 2.1)"),
             as_published(results, STRIPE_KIB, "the same or very close for most (raid4s-modthresh 2.1)"),
             alike_from_half_a_stripe_on(results),
@@ -84,7 +86,11 @@ fn small_kib(effort: Effort) -> Vec<u64> {
     sizes_kib(effort).into_iter().filter(|kib| *kib <= SMALL_KIB_MAX).collect()
 }
 
-fn faster_than(results: &Results, base: &'static Shape, (times, paper): (f64, &'static str)) -> Claim {
+fn faster_than(
+    results: &Results,
+    base: &'static Shape,
+    (times, (tolerance, within), paper): (f64, (f64, &str), &'static str),
+) -> Claim {
     let effort = results.effort;
     let of = |shape: &'static Shape| move |kib| point(effort, shape, kib);
     let ratios = results.speed_ups(&small_kib(effort), of(&shapes::RAID4S), of(base));
@@ -92,11 +98,11 @@ fn faster_than(results: &Results, base: &'static Shape, (times, paper): (f64, &'
         let best = largest(&ratios);
         let all: Vec<_> =
             ratios.iter().map(|(kib, ratio)| format!("{ratio:.2}x at {}", size_text(*kib))).collect();
-        let judged = Judged::near(best.1, times, TOLERANCE, format!("up to {}", at_size(best)));
+        let judged = Judged::near(best.1, times, tolerance, format!("up to {}", at_size(best)));
         judged.because(format!("{}. {}", all.join(", "), at_work(results, [base, &shapes::RAID4S], best.0)))
     });
     let statement =
-        format!("RAID4S is up to {times}x as fast as {} on small writes (within a fifth).", base.name);
+        format!("RAID4S is up to {times}x as fast as {} on small writes (within {within}).", base.name);
     Claim::new(statement, paper, judged)
 }
 

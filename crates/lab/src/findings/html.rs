@@ -15,7 +15,8 @@ const ON_MODELLED_DISKS: &[&str] = &[
      that is claimed here; `stripewise lab validate` holds the models against data sheets, papers and analysis.",
     "Disks are Western Digital Caviar Black 640 GB (WD6401AALS) and Intel X25-E 64 GB, as in the papers. The papers give each a \
      partition of 12.25 GB; ours holds 12,288,458,752 bytes of data and parity near the drive's start, a quarter of the \
-     size that raid4s-modthresh gives for the array. The disks' write caches are on, as shipped. SSDs are \
+     size that raid4s-modthresh gives for the array. The disks' write caches are on, as shipped, and \
+     each disk turns by itself, its angle and its speed (within 0.2 %) drawn from the seed. SSDs are \
      preconditioned: their partition was written once, in sequence, as the first sync of an array does, and the rest of \
      the drive was never written; where \"steady\" or \"worn\" is said, the whole drive is full and was written over at random twice, \
      so that it collects garbage as much as it ever will. Chunks are 64 KiB. The papers' arrays had no write-intent bitmap; \

@@ -2,7 +2,7 @@
 
 use stripewise_sim::model::{
     ClosedLoop, ModelOp, SECTOR_BYTES,
-    hdd::{Hdd, HddParams},
+    hdd::{Hdd, HddParams, Spindle},
 };
 
 use super::{
@@ -48,7 +48,7 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
 
 /// Sorted latencies in milliseconds.
 fn latencies(drive: &HddParams, count: usize) -> Vec<f64> {
-    let mut host = ClosedLoop::new(Hdd::new(drive.clone()));
+    let mut host = ClosedLoop::new(Hdd::new(drive.clone(), Spindle::NOMINAL));
     let blocks = drive.sectors * SECTOR_BYTES / BLOCK;
     let reads = random(ModelOp::Read, blocks, 1).take(count);
     let mut all: Vec<_> = reads.map(|read| host.run(1, [read]).latency_ns() / 1e6).collect();

@@ -2,7 +2,7 @@
 
 use stripewise_sim::model::{
     ClosedLoop, ModelOp, SECTOR_BYTES,
-    hdd::{Hdd, HddParams},
+    hdd::{Hdd, HddParams, Spindle},
 };
 
 use super::{
@@ -65,7 +65,7 @@ fn rate(drive: &HddParams, place: f64) -> f64 {
     let span_bytes = REQUESTS as u64 * REQUEST_BYTES;
     let last = drive.sectors * SECTOR_BYTES - span_bytes;
     let start_bytes = (last as f64 * place) as u64 / REQUEST_BYTES * REQUEST_BYTES;
-    let mut host = ClosedLoop::new(Hdd::new(drive.clone()));
+    let mut host = ClosedLoop::new(Hdd::new(drive.clone(), Spindle::NOMINAL));
     let reads = sequential(ModelOp::Read, start_bytes, REQUEST_BYTES).take(REQUESTS);
     host.run(8, reads).bytes_per_s() / 1e6
 }

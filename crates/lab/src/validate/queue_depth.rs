@@ -2,7 +2,7 @@
 
 use stripewise_sim::model::{
     ClosedLoop, ModelOp, SECTOR_BYTES,
-    hdd::Hdd,
+    hdd::{Hdd, Spindle},
     ssd::{Ssd, SsdParams},
 };
 
@@ -32,7 +32,7 @@ pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {
         parallel::map("random reads by queue depth", on_progress, &points, |(drive, depth)| {
             match hdds.get(*drive) {
                 Some(hdd) => {
-                    let mut host = ClosedLoop::new(Hdd::new(hdd.clone()));
+                    let mut host = ClosedLoop::new(Hdd::new(hdd.clone(), Spindle::NOMINAL));
                     let blocks = hdd.sectors * SECTOR_BYTES / BLOCK;
                     let reads = random(ModelOp::Read, blocks, 2).take(effort.pick(500, 10_000));
                     host.run(*depth, reads).requests_per_s()

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use stripewise_sim::model::{
     Asked, ClosedLoop, DiskModel, ModelOp, SECTOR_BYTES,
-    hdd::{Hdd, HddParams, ReadAhead},
+    hdd::{Hdd, HddParams, ReadAhead, Spindle},
     ssd::{Ssd, SsdParams},
 };
 
@@ -196,7 +196,7 @@ fn merged(op: ModelOp, blocks: &[u64]) -> Vec<Asked> {
 fn pass_ns(subject: &Subject, blocks: &[u64]) -> f64 {
     let requests = merged(subject.op, blocks);
     match &subject.disk {
-        Disk::Hdd(params) => elapsed_ns(Hdd::new(params.clone()), requests),
+        Disk::Hdd(params) => elapsed_ns(Hdd::new(params.clone(), Spindle::NOMINAL), requests),
         Disk::Ssd(params) => {
             let mut model = Ssd::new(params.clone());
             model.fill(SPAN_BLOCKS as u32);

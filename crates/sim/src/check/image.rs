@@ -363,6 +363,27 @@ impl<'a> Image<'a> {
         if self.freshest().clean { Some(BTreeSet::new()) } else { self.marked_rows() }
     }
 
+    /// How many pages of the bitmap have a valid copy on a member.
+    pub fn valid_pages(&self, member: usize) -> usize {
+        let Some((superblock, header)) = self.superblock(member).zip(self.header(member)) else { return 0 };
+        let is_valid =
+            |page: &usize| newest_page(self.members[member], &header, &superblock.array, *page).is_some();
+        (0..header.pages).filter(is_valid).count()
+    }
+
+    /// Checks that no more roles are without a member in sync than members were lost.
+    ///
+    /// # Errors
+    /// A [`Violation`].
+    pub fn check_vacant(&self, losses: usize) -> Result<(), Violation> {
+        let vacant = self.in_sync().iter().filter(|member| member.is_none()).count();
+        if vacant <= losses {
+            return Ok(());
+        }
+        let what = format!("{vacant} roles have no member in sync, and {losses} members may have been lost");
+        Err(Checker::Metadata.violation(what))
+    }
+
     /// Checks that the bitmap can be read: once an array was opened, each of its pages has a valid copy.
     ///
     /// # Errors

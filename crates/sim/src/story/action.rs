@@ -231,7 +231,7 @@ impl Story {
             array.add(device).await?;
             array.replace(&old_name, &new).await
         });
-        if self.rng.u8(..4) == 0
+        if self.rng.bool()
             && self.wait_for_filling(|job| job.done_stripes > 0)
             && let Some(unit) = self.take_victim(old)
         {
@@ -297,11 +297,13 @@ impl Story {
     }
 
     /// The next request of this kind fails, with nothing done.
-    fn fail_next(&self, unit: usize, operation: Operation) {
+    fn fail_next(&mut self, unit: usize, operation: Operation) {
+        let kinds = [IoErrorKind::Medium, IoErrorKind::Other, IoErrorKind::NoSpace, IoErrorKind::Truncated];
+        let kind = kinds[self.side_rng.usize(..kinds.len())];
         self.units[unit].faults.add(FaultRule {
             operation,
             range_bytes: 0..u64::MAX,
-            kind: IoErrorKind::Medium,
+            kind,
             times: 1,
             healed_by_write: false,
         });

@@ -22,13 +22,15 @@ enum Aim {
     Page,
     /// A write that fails.
     Failure,
+    /// A failure that is being recorded, while other writes go on without the member.
+    Recording,
     /// A member that is being filled.
     Filling,
     /// A member that is filled, and is about to take its role.
     Promotion,
 }
 
-const AIMS: [Aim; 12] = [
+const AIMS: [Aim; 14] = [
     Aim::Soon,
     Aim::Soon,
     Aim::Soon,
@@ -39,6 +41,8 @@ const AIMS: [Aim; 12] = [
     Aim::Superblock,
     Aim::Page,
     Aim::Failure,
+    Aim::Recording,
+    Aim::Recording,
     Aim::Filling,
     Aim::Promotion,
 ];
@@ -56,21 +60,36 @@ impl Story {
                     format!("power is to fail at: {aim:?}{}", if came { "" } else { ", which does not come" })
                 });
                 // A promotion is some rounds of metadata on all members; the rest is over soon.
-                self.rng.u64(..if aim == Aim::Promotion { 200 } else { 40 })
+                self.rng.u64(
+                    ..match aim {
+                        Aim::Promotion => 200,
+                        Aim::Recording => 25,
+                        _ => 40,
+                    },
+                )
             }
         };
         self.world.run_steps(steps);
     }
 
-    fn wait_for_aim(&self, aim: Aim) -> bool {
+    fn wait_for_aim(&mut self, aim: Aim) -> bool {
         match aim {
             Aim::Anywhere | Aim::Soon => true,
             Aim::Superblock => self.wait_to_see(Sight::Superblock),
             Aim::Page => self.wait_to_see(Sight::Page),
             Aim::Failure => self.wait_to_see(Sight::Failure),
+            Aim::Recording => self.fail_a_write() && self.wait_to_see(Sight::Header),
             Aim::Filling => self.wait_for_filling(|job| job.done_stripes > 0),
             Aim::Promotion => self.wait_for_filling(|job| job.done_stripes == job.total_stripes),
         }
+    }
+
+    /// A member fails its next write, if there is one that may. True once it does.
+    fn fail_a_write(&mut self) -> bool {
+        let Some(unit) = self.victim() else { return false };
+        self.units[unit].sim.fail_once();
+        self.say(|story| format!("{} fails its next write", story.units[unit].name()));
+        self.wait_to_see(Sight::Failure)
     }
 
     fn wait_to_see(&self, sight: Sight) -> bool {

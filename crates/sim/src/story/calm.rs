@@ -1,13 +1,10 @@
 //! Calm times: jobs come to an end, and everything must be well.
 
-use stripewise_device::{Device, IoBuf, WriteFlags};
+use stripewise_device::Device;
 use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
 
 use super::{Story, Unit};
-use crate::{
-    Lie,
-    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
-};
+use crate::check::{Checker, Violation};
 
 /// How often it is looked whether a resync is over, and steps between two looks.
 const RESYNC_LOOKS: u64 = 100;
@@ -64,8 +61,8 @@ impl Story {
         }
         match self.rng.u8(..10) {
             0 => self.replace_calmly(),
-            1 => self.check_copies(),
-            2 => self.interrupt_scrub(),
+            1 => self.interrupt_scrub(),
+            2..5 => self.check_copies(),
             _ => self.scrub(),
         }
     }
@@ -115,39 +112,6 @@ impl Story {
         Err(Checker::Service.violation(format!("{new} was to replace {old}, and is {state:?}")))
     }
 
-    /// A check that the array's end cuts short goes on at the next opening, and looks at every stripe.
-    fn interrupt_scrub(&mut self) -> Result<(), Violation> {
-        let units = self.units_by_role();
-        units.iter().for_each(|unit| self.units[*unit].sim.watch_reads());
-        if let Err(error) = self.array().start_scrub(false) {
-            return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
-        }
-        let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
-        let steps = super::STEPS_MAX;
-        self.world.run_steps_until(steps, || {
-            array.job().is_some_and(|job| job.done_stripes >= stripes) || array.last_scrub().is_some()
-        });
-        drop(array);
-        self.stop()?;
-        self.open_plainly()?;
-        self.wait_for_jobs()?;
-        let layout = self.layout();
-        let seen: Vec<_> = units.iter().map(|unit| self.units[*unit].sim.watched_reads()).collect();
-        let role = |stripe: usize| if layout.level == 1 { 0 } else { layout.parity_role(stripe) };
-        let is_seen = |row: &usize| {
-            let role = role(layout.stripe_of_row(*row));
-            let first = self.units[units[role]].data_offset_bytes as usize / ROW_BYTES;
-            seen[role].contains(first + row)
-        };
-        match (0..layout.rows()).find(|row| !is_seen(row)) {
-            None => Ok(()),
-            Some(row) => {
-                let what = format!("a check that was cut short and gone on with did not look at row {row}");
-                Err(Checker::Scrub.violation(what))
-            }
-        }
-    }
-
     /// Lets the resync pass, and no more: from then on nothing is forgiven on account of it.
     pub(super) fn pass_resync(&mut self) -> Result<(), Violation> {
         let array = self.array().clone();
@@ -169,7 +133,7 @@ impl Story {
         self.check_content()
     }
 
-    fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {
+    pub(super) fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {
         let array = self.array().clone();
         self.finish(
             async move {
@@ -200,110 +164,13 @@ impl Story {
         Ok(())
     }
 
-    fn check_redundancy(&mut self) -> Result<(), Violation> {
+    pub(super) fn check_redundancy(&mut self) -> Result<(), Violation> {
         self.with_image(|image, _| image.check_redundancy()).unwrap_or(Ok(()))
-    }
-
-    /// Finds nothing wrong where nothing is; then bytes are made wrong, and it finds these.
-    fn scrub(&mut self) -> Result<(), Violation> {
-        match self.rng.u8(..6) {
-            0 => self.expect_mismatches(&[]),
-            1 => self.flip_and_check(),
-            2 => self.lie_and_repair(),
-            _ => Ok(()),
-        }
-    }
-
-    /// Runs a check: it must find exactly these rows.
-    fn expect_mismatches(&mut self, rows: &[usize]) -> Result<(), Violation> {
-        let layout = self.layout();
-        let mut stripes: Vec<u64> = rows.iter().map(|row| layout.stripe_of_row(*row) as u64).collect();
-        stripes.dedup();
-        let report = self.run_scrub(false)?;
-        let found: Vec<u64> = report.mismatches.iter().map(|mismatch| mismatch.stripe).collect();
-        if found == stripes && report.mismatched_rows == rows.len() as u64 {
-            return Ok(());
-        }
-        let what =
-            format!("a check found {found:?} ({} rows) and rows {rows:?} are wrong", report.mismatched_rows);
-        Err(Checker::Scrub.violation(what))
-    }
-
-    fn run_scrub(&mut self, mend: bool) -> Result<stripewise_engine::JobReport, Violation> {
-        if let Err(error) = self.array().start_scrub(mend) {
-            return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
-        }
-        self.wait_for_jobs()?;
-        self.array().last_scrub().ok_or_else(|| Checker::Scrub.violation("a scrub did not run"))
     }
 
     /// The members in sync, as units, by role.
     pub(super) fn units_by_role(&mut self) -> Vec<usize> {
         self.with_image(|image, _| image.in_sync().into_iter().flatten().collect()).unwrap_or_default()
-    }
-
-    /// A bit flips on the medium: a check finds its row, and nothing once it is put back.
-    fn flip_and_check(&mut self) -> Result<(), Violation> {
-        let units = self.units_by_role();
-        let unit = units[self.rng.usize(..units.len())];
-        let offset = self.rng.u64(..self.shape.data_bytes);
-        let at = self.units[unit].data_offset_bytes + offset;
-        self.say(|story| format!("a bit flips on {} at {offset} of its data", story.units[unit].name()));
-        let sim = self.units[unit].sim.clone();
-        let right = sim.bytes()[at as usize];
-        sim.poke(at, &[right ^ 1 << self.rng.u8(..8)]);
-        self.expect_mismatches(&[offset as usize / ROW_BYTES])?;
-        sim.poke(at, &[right]);
-        self.expect_mismatches(&[])
-    }
-
-    /// A member loses or misplaces a write that it acknowledges: a check finds the rows, a repair makes them agree.
-    fn lie_and_repair(&mut self) -> Result<(), Violation> {
-        let layout = self.layout();
-        let units = self.units_by_role();
-        let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
-        let first =
-            self.rng.usize(window.start..window.end - 8).next_multiple_of(8).min((window.end - 8) / 8 * 8);
-        let unit = units[layout.place(first * SECTOR_BYTES).role];
-        // Twice: the first makes superblocks and bitmap say what they must, so that the lie hits data.
-        self.write_block(first)?;
-        let data_offset = self.units[unit].data_offset_bytes;
-        let elsewhere = self.rng.u64(..self.shape.data_bytes / ROW_BYTES as u64) * ROW_BYTES as u64;
-        let lie = if self.rng.bool() { Lie::Lost } else { Lie::Misdirected(data_offset + elsewhere) };
-        self.say(|story| format!("{} lies: {lie:?}, at sector {first}", story.units[unit].name()));
-        let sim = self.units[unit].sim.clone();
-        sim.lie_once(data_offset, lie);
-        self.write_block(first)?;
-        let wrong = self.disagreeing_rows();
-        self.expect_mismatches(&wrong)?;
-        self.run_scrub(true)?;
-        self.check_redundancy()?;
-        let mut sectors = self.desk.sectors.lock();
-        let in_wrong_row =
-            |sector: &usize| wrong.contains(&(layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES));
-        let used = self.desk.windows.iter().cloned().flatten();
-        let forgiven: Vec<usize> = used.filter(in_wrong_row).collect();
-        sectors.forgive(forgiven);
-        Ok(())
-    }
-
-    fn write_block(&mut self, first: usize) -> Result<(), Violation> {
-        let mut content = IoBuf::with_len(8 * SECTOR_BYTES);
-        let ticket = {
-            let mut sectors = self.desk.sectors.lock();
-            sectors.fill(first, &mut content);
-            sectors.begin_write(first, &content)
-        };
-        let array = self.array().clone();
-        let offset = (first * SECTOR_BYTES) as u64;
-        let write = async move { array.write(offset, content.freeze(), WriteFlags::default()).await };
-        let written = self.finish(write, "a write")?;
-        self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
-        written.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
-    }
-
-    fn disagreeing_rows(&mut self) -> Vec<usize> {
-        self.with_image(|image, _| image.wrong_rows()).unwrap_or_default()
     }
 
     /// Whether so long a rest lets the array become clean: for its regions to be looked at twice.

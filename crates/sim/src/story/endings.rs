@@ -76,9 +76,9 @@ impl Story {
         self.expect_failed()?;
         self.expect_still(&serving)?;
         self.desk.check()?;
+        self.lost = too_many;
         self.crash()?;
         self.desk.is_lenient.store(false, Ordering::Relaxed);
-        self.lost = too_many;
         self.bring_back()
     }
 

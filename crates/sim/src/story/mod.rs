@@ -12,6 +12,7 @@ mod endings;
 mod foreign;
 mod latent;
 mod opening;
+mod scrub;
 mod shape;
 mod unit;
 
@@ -301,6 +302,7 @@ impl Story {
                 desk: self.desk.clone(),
                 rng: Rng::with_seed(self.rng.u64(..)),
                 home,
+                fua_one_in: [1, 5, 5][self.rng.usize(..3)],
             };
             let requests = self.rng.usize(..=self.plan.requests_max);
             self.world.env().spawn(Box::pin(client.run(requests)));
@@ -350,7 +352,7 @@ impl Story {
 
     /// Superblocks are there, and tell the truth.
     fn check_members(&mut self) -> Result<(), Violation> {
-        let (was_open, is_foreign) = (self.was_open, self.is_foreign);
+        let (was_open, is_foreign, losses) = (self.was_open, self.is_foreign, self.losses());
         self.with_image(|image, units| {
             for (index, unit) in units.iter_mut().enumerate() {
                 let valid = image.superblock(index).is_some();
@@ -360,6 +362,10 @@ impl Story {
                     );
                 }
                 unit.has_superblock = valid;
+                unit.check_pages(image.valid_pages(index))?;
+            }
+            if was_open {
+                image.check_vacant(losses)?;
             }
             if was_open && !is_foreign {
                 image.check_bitmap()?;

@@ -11,7 +11,7 @@ use crate::check::SECTOR_BYTES;
 /// A stripe of level 1, which has no chunks.
 const MIRROR_STRIPE_BYTES: u32 = 64 << 10;
 /// One story in so many is of an array whose bitmap has several sectors, or pages.
-const VAST_ONE_IN: u32 = 60;
+const VAST_ONE_IN: u32 = 40;
 /// One story in so many is of chunks from 64 KiB on.
 const LONG_CHUNK_ONE_IN: u32 = 24;
 /// One story in so many is of level 0.
@@ -133,7 +133,7 @@ fn draw_few(rng: &mut Rng, chunk_bytes: u32) -> u64 {
 
 /// Stripes of a vast array. 3776 bits of a page lie in its first sector, and 32,448 on the first page.
 fn draw_many(rng: &mut Rng) -> u64 {
-    if rng.bool() { rng.u64(33_000..34_000) } else { rng.u64(4_500..6_000) }
+    if rng.u8(..3) != 0 { rng.u64(33_000..34_000) } else { rng.u64(4_500..6_000) }
 }
 
 fn draw_tuning(rng: &mut Rng, chunk_bytes: u32, is_vast: bool) -> Tuning {

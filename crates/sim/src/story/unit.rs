@@ -13,7 +13,7 @@ use super::{Shape, Story};
 use crate::{
     Manners, SimMember,
     check::{
-        SECTOR_BYTES,
+        Checker, SECTOR_BYTES, Violation,
         image::{SUPERBLOCK_BYTES, header_copies},
         layout::ROW_BYTES,
     },
@@ -28,6 +28,8 @@ pub(super) struct Unit {
     pub(super) data_offset_bytes: u64,
     /// A valid superblock was on it, and nobody has been about to write another one since.
     pub(super) has_superblock: bool,
+    /// Pages of the bitmap that have a valid copy on it.
+    pub(super) pages: usize,
     /// Where sectors of its data lie that could not be read when they were drawn.
     pub(super) bad_sectors: Vec<u64>,
 }
@@ -54,6 +56,17 @@ impl Doubt {
 impl Unit {
     pub(super) fn name(&self) -> &str {
         &self.sim.info().name
+    }
+
+    /// A page that was valid once stays so, whatever became of the write of another copy.
+    pub(super) fn check_pages(&mut self, valid: usize) -> Result<(), Violation> {
+        let before = std::mem::replace(&mut self.pages, valid);
+        if before <= valid {
+            return Ok(());
+        }
+        let what =
+            format!("{} had {before} pages of the bitmap with a valid copy, and has {valid}", self.name());
+        Err(Checker::Bitmap.violation(what))
     }
 
     /// Whether nothing bad is to be expected of it.
@@ -102,6 +115,7 @@ impl Unit {
         self.sim.calm_down();
         self.bad_sectors.clear();
         self.has_superblock = false;
+        self.pages = 0;
         self.data_offset_bytes = shape.data_offset_bytes();
     }
 }
@@ -158,6 +172,7 @@ impl Story {
             faults,
             data_offset_bytes: self.shape.data_offset_bytes(),
             has_superblock: false,
+            pages: 0,
             bad_sectors: Vec::new(),
         });
     }

@@ -153,6 +153,7 @@ impl<'a> Stress<'a> {
                 desk: self.desk.clone(),
                 rng: Rng::with_seed(self.rng.u64(..)),
                 home,
+                fua_one_in: 5,
             };
             let (sender, requests) = (sender.clone(), self.round.requests);
             self.runtime.spawn_on(

@@ -35,7 +35,7 @@ pub(crate) struct StoryArgs {
     /// Lives of each array: each ends with a power failure or a stop.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) steps: u32,
-    /// Only arrays of this level: 1, 4, 5 or 6.
+    /// Only arrays of this level: 0, 1, 4, 5 or 6.
     #[arg(long, value_parser = parse_level)]
     pub(crate) level: Option<Level>,
     /// Lives at the beginning in which nothing happens.
@@ -154,11 +154,13 @@ pub(crate) struct MutantsArgs {
     /// Threads; as many as there are cores, if left out.
     #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
+    /// Only these mutants; all, if left out.
+    #[arg(long, value_delimiter = ',', value_parser = parse_mutant)]
+    pub(crate) only: Vec<Mutant>,
 }
 
 fn parse_level(text: &str) -> Result<Level, String> {
-    let number = text.parse().ok().filter(|number| *number != 0);
-    number.and_then(Level::from_number).ok_or_else(|| "give 1, 4, 5 or 6".to_owned())
+    text.parse().ok().and_then(Level::from_number).ok_or_else(|| "give 0, 1, 4, 5 or 6".to_owned())
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {

@@ -1,7 +1,7 @@
 //! Where a sector lies: zone, cylinder, head, sector, and the angle at which it comes under the head.
 //!
 //! Angles are times: nanoseconds after the index mark passed the head. A point at angle a is under the heads at every
-//! time t with t mod revolution = a.
+//! time t with (t + the drive's angle at time 0) mod revolution = a.
 
 use super::params::HddParams;
 

@@ -42,6 +42,8 @@ pub(super) struct Mechanism {
     read_curve: SeekCurve,
     write_curve: SeekCurve,
     revolution_ns: u32,
+    /// The angle under the heads at time 0.
+    angle_at_0_ns: u32,
     setup_ns: u32,
     head_switch_ns: u32,
     write_settle_ns: u32,
@@ -58,7 +60,7 @@ pub(super) struct Moment {
 }
 
 impl Mechanism {
-    pub(super) fn new(params: &HddParams) -> Self {
+    pub(super) fn new(params: &HddParams, angle_at_0_ns: u32) -> Self {
         let geometry = Geometry::new(params);
         let cylinders = geometry.cylinders();
         Self {
@@ -66,6 +68,7 @@ impl Mechanism {
             read_curve: SeekCurve::fit(&params.read_seek, cylinders),
             write_curve: SeekCurve::fit(&params.write_seek, cylinders),
             revolution_ns: params.revolution_ns,
+            angle_at_0_ns,
             setup_ns: params.setup_ns,
             head_switch_ns: params.head_switch_ns,
             write_settle_ns: params.write_settle_ns(),
@@ -86,7 +89,8 @@ impl Mechanism {
     }
 
     pub(super) fn moment(&self, now: u64) -> Moment {
-        Moment { now, phase_ns: (now % u64::from(self.revolution_ns)) as u32 }
+        let turned = now + u64::from(self.angle_at_0_ns);
+        Moment { now, phase_ns: (turned % u64::from(self.revolution_ns)) as u32 }
     }
 
     /// When the target's first sector can come under the head, if the mechanism sets out now. Inlined, since every choice asks

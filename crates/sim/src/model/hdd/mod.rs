@@ -19,6 +19,7 @@ mod queue;
 mod read_cache;
 mod runs;
 mod seek;
+mod spindle;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -27,6 +28,7 @@ mod write_cache;
 use std::collections::VecDeque;
 
 pub use params::{HddParams, ReadAhead, SeekTimes};
+pub use spindle::Spindle;
 use stripewise_device::{MediaKind, Timestamp};
 
 use self::{
@@ -70,10 +72,11 @@ impl Hdd {
     ///
     /// # Panics
     /// If the parameters contradict one another.
-    pub fn new(params: HddParams) -> Self {
+    pub fn new(params: HddParams, spindle: Spindle) -> Self {
+        let params = spindle.turning(params);
         params.check();
         Self {
-            mechanism: Mechanism::new(&params),
+            mechanism: Mechanism::new(&params, spindle.angle_ns(params.revolution_ns)),
             host: Host::new(params.command_ns, params.status_ns, params.interface_bytes_per_s),
             queue: Queue::default(),
             reads: ReadCache::new(params.read_segments, params.segment_sectors),
@@ -89,7 +92,7 @@ impl Hdd {
         }
     }
 
-    /// What it is made of.
+    /// What it is made of, as fast as its own spindle turns.
     pub fn params(&self) -> &HddParams {
         &self.params
     }

@@ -23,7 +23,7 @@ struct Loop {
 
 impl Loop {
     fn new(params: HddParams) -> Self {
-        let drive = Hdd::new(params);
+        let drive = Hdd::new(params, Spindle::NOMINAL);
         Self { drive, now: Timestamp(0), sent: 0, latency_ns: 0, done: Vec::new(), started: Vec::new() }
     }
 
@@ -189,7 +189,7 @@ fn adjacent_buffered_writes_become_one_access() {
 
 #[test]
 fn buffered_neighbours_are_written_when_their_beginning_is_here() {
-    let mechanism = Mechanism::new(&cheetah());
+    let mechanism = Mechanism::new(&cheetah(), 0);
     let mut writes = WriteCache::new(100);
     let mut ready_after = |lba, arrives| {
         writes.insert(&mechanism, lba, lba + 8, arrives);

@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_window_is_what_the_sweep_comes_to_next() {
-        let mechanism = Mechanism::new(&HddParams::seagate_cheetah_15k4_73());
+        let mechanism = Mechanism::new(&HddParams::seagate_cheetah_15k4_73(), 0);
         let mut rng = Rng::with_seed(1);
         // Few sectors, so that runs become one; and writes longer than what is written at once.
         for (sectors, longest) in [(400, 8), (4000, 8), (100_000, 6000)] {

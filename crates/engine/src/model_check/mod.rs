@@ -1,4 +1,5 @@
-//! Every order of steps of the row locks and the intent bitmap, as far as two or three threads go. Run with
+//! Every order of steps of the row locks and the intent bitmap, as far as two or three threads go, and in [`members`] of what
+//! changes who the members are. Run with
 //! `cargo test --release -p stripewise-engine --features loom --lib model_check`.
 //!
 //! Not looked into: a third thread at the bitmap, which takes minutes for each kind of lock; members that fail while a page is
@@ -6,6 +7,8 @@
 //! share nothing.
 
 #![allow(clippy::unwrap_used)]
+
+mod members;
 
 use std::sync::Arc as Fixed;
 
