@@ -107,7 +107,6 @@ impl Budget {
         .await;
         let mut ticket = Ticket { budget: self.clone(), bytes, source: Source::Reserve };
         if !from_reserve {
-            // Given back as such if nobody waits any more.
             ticket.source = Source::None;
             self.used.lock().waiting_bytes = bytes;
             self.pool.take(bytes).await;
