@@ -161,6 +161,7 @@ pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
 
 /// Stops an array, or clears away what is left of one.
 fn stop(name: &str, force: bool) -> anyhow::Result<()> {
+    check_run_dir()?;
     if is_dead(name) {
         return stop_dead(name, force);
     }

@@ -1,4 +1,4 @@
-//! Who holds a device that is in use, and what frees it.
+//! The holders of a device that is in use, and the commands that free it.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::printable::printable;
 /// Holders that are told of.
 const HOLDERS_MAX: usize = 4;
 
-/// Who holds it, with the command that frees it; nothing where that cannot be found out.
+/// Its holders, each with the command that frees the device; none where that cannot be found out.
 pub(crate) fn told(path: &Path) -> Option<String> {
     let node = fs::canonicalize(path).ok()?;
     let is_block = fs::metadata(&node).ok()?.file_type().is_block_device();
@@ -24,7 +24,7 @@ pub(crate) fn told(path: &Path) -> Option<String> {
 
 fn of_block(node: &Path) -> Vec<String> {
     let disk = disk_of(node).map(|disk| users_of(&disk)).unwrap_or_default();
-    // What stands on a whole disk holds its partitions too; whoever merely has it open does not.
+    // A device that stands on a whole disk holds its partitions too. A process that has the disk open does not.
     let above = disk.into_iter().filter(|user| matches!(user, BlockUser::Holder(_)));
     let users = users_of(node).into_iter().chain(above);
     let others =

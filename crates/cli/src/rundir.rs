@@ -62,8 +62,8 @@ pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Refuses a run directory that somebody else has made where everybody may make one: who answers there is not known. One that
-/// is not there, or that the environment names, is taken as it is.
+/// Refuses a run directory that another user has made where every user may make one: the daemon that answers there may be
+/// anybody's. A directory that is not there, or that the environment names, is taken as it is.
 pub(crate) fn check_run_dir() -> anyhow::Result<()> {
     if named_run_dir().is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Messages about what clients do, told seldom: however often somebody connects and goes, the log grows by some lines a minute.
+//! Messages about what clients do, told seldom: however often clients connect and go, the log grows by some lines a minute.
 
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@ impl Asked {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Whether a second signal has asked: the device is taken from those who use it.
+    /// Whether a second signal has asked: then the block device is taken from its users.
     pub(super) fn is_hurried(&self) -> bool {
         self.0.load(Ordering::Acquire) > 1
     }

@@ -69,7 +69,7 @@ struct Held {
     closed: bool,
 }
 
-/// What there is, for those who only ask.
+/// What there is, for commands that only ask.
 #[derive(Debug, Clone, Default)]
 struct Told {
     /// Where the array is, and the block device itself.

@@ -39,7 +39,7 @@ pub(crate) fn holding(path: &str, found: &[String]) -> String {
     format!("{path} holds {}", found.join(" and "))
 }
 
-/// Opens a device as a member; one that is in use is named with its holder.
+/// Opens a device as a member. The error of a device in use names its holder.
 pub(super) fn open(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
     host.open_file(path).map_err(|error| match (&error, holders::told(Path::new(path))) {
         (OpenError::Busy { .. }, Some(holders)) => anyhow!("{path}: in use: {holders}"),
@@ -47,7 +47,7 @@ pub(super) fn open(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
     })
 }
 
-/// Whether a device could not be opened because it is not there, or does not work: not because somebody has it.
+/// Whether a device could not be opened because it is not there or does not work. One that is in use is not absent.
 pub(super) fn is_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OpenError::Os { .. }))
 }

@@ -106,7 +106,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
         command.env(RUN_DIR_VARIABLE, dir);
     }
     let mut child = command
-        // The name is for those who look at processes; the daemon takes it from what it is told.
+        // The name shows in lists of processes; the daemon itself reads it from its specification.
         .args(["daemon", &spec.name])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -153,9 +153,10 @@ fn superblocks_that_disagree_on_the_shape() {
     let mut superblock = Superblock::decode(&block, SUPERBLOCK_SECTOR).unwrap();
     superblock.chunk_sectors *= 2;
     array.scribble(0, SUPERBLOCK_BYTES, &superblock.encode());
-    // Which of them is right cannot be told, but all that is at odds is named, and nothing is started by force.
-    let words = [&*array.members[1], "on the array's chunk", "damaged or from another time"];
-    array.sandbox.fails(1, "assemble a --force", &array.members, &words);
-    array.sandbox.ok("assemble a --run", &array.members[1..]);
+    // The majority agrees on its shape: the one that is at odds is named, and left out.
+    let words = [&*array.members[0], "disagrees on the array's chunk", "of role 0", "--run"];
+    array.sandbox.fails(1, "assemble a", &array.members, &words);
+    array.sandbox.ok("assemble a --run", &array.members);
+    assert!(array.sandbox.status("a")["left_out"][0].as_str().unwrap().contains(&*array.members[0]));
     array.assert_holds();
 }

@@ -16,7 +16,10 @@ listener.bind(path)
 listener.listen(8)
 while True:
     connection, _ = listener.accept()
-    command = json.loads(connection.makefile().readline())["command"]
+    line = connection.makefile().readline()
+    if not line:
+        continue
+    command = json.loads(line)["command"]
     connection.sendall((json.dumps(answers[command]) + "\n").encode())
     connection.close()
     if command == "stop":

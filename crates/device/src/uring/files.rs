@@ -59,12 +59,12 @@ impl OpenFile {
 const SERVED: [i64; 7] =
     [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 
-/// Whether a call to this file may hang, because somebody else must answer it.
+/// Whether a call to this file may hang, because another process or machine must answer it.
 pub(crate) fn is_served(fd: impl AsFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&(stat.f_type as i64)))
 }
 
-/// Closing asks the file's server: one that hangs must not keep whoever lets go of it last, which is a worker.
+/// Closing asks the file's server. A server that hangs must not block the worker that drops the last reference.
 impl Drop for OpenFile {
     fn drop(&mut self) {
         let Some(fd) = self.fd.take().filter(|fd| is_served(fd)) else { return };

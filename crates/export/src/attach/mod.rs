@@ -114,7 +114,7 @@ fn attach_nbd(
     fs::create_dir_all(&options.runtime_dir).map_err(AttachError::system("make", &options.runtime_dir))?;
     let mut export = Export::new(options.name.clone(), device);
     export.read_only = options.read_only;
-    // The kernel reads its replies, and nobody else has the socket.
+    // The kernel reads its replies, and is the only client of the socket.
     let limits = Limits::unshared(options.nbd_connections);
     let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], limits)?;
     let settings = NbdSettings {

@@ -46,8 +46,8 @@ struct Use {
     requests: u32,
     peak_bytes: u64,
     peak_requests: u32,
-    /// The receiver has room here, and waits for the pool.
-    waits_for_others: bool,
+    /// Of them, those that are still waited for: the receiver has room here, and the pool has none.
+    waiting_bytes: u64,
     /// The receiver, waiting for room or for the end of all.
     waiting: Option<Waker>,
 }
@@ -85,7 +85,7 @@ impl Budget {
     pub(super) fn held(&self) -> Held {
         let used = self.used.lock();
         Held {
-            bytes: used.bytes,
+            bytes: used.bytes - used.waiting_bytes,
             requests: u64::from(used.requests),
             peak_bytes: used.peak_bytes,
             peak_requests: u64::from(used.peak_requests),
@@ -107,11 +107,10 @@ impl Budget {
         .await;
         let mut ticket = Ticket { budget: self.clone(), bytes, source: Source::Reserve };
         if !from_reserve {
-            // Given back as such if nobody waits any more.
             ticket.source = Source::None;
-            self.used.lock().waits_for_others = true;
+            self.used.lock().waiting_bytes = bytes;
             self.pool.take(bytes).await;
-            self.used.lock().waits_for_others = false;
+            self.used.lock().waiting_bytes = 0;
             ticket.source = Source::Pool;
         }
         ticket
@@ -119,7 +118,7 @@ impl Budget {
 
     /// Whether its receiver waits for what others hold, not for its own room.
     pub(super) fn waits_for_others(&self) -> bool {
-        self.used.lock().waits_for_others
+        self.used.lock().waiting_bytes > 0
     }
 
     /// Waits until every ticket is back: all requests answered, all answers sent or given up.

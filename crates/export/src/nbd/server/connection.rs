@@ -131,7 +131,7 @@ impl Connection {
                 Either::Left((ticket, _)) => return ticket,
                 Either::Right((_, waiting)) => ticket = waiting,
             }
-            // A client that waits for its own replies to be read keeps nobody else out.
+            // Where the connection itself has no room, closing others would not help it.
             if self.budget.waits_for_others() {
                 self.shared.cut_off_stalled(stall);
             }
@@ -159,7 +159,7 @@ impl Connection {
         self.stream.shutdown();
     }
 
-    /// As [`Connection::cut_off`]; whether nobody has done so before because it did not go on.
+    /// As [`Connection::cut_off`]. False if it was given up before.
     pub(super) fn give_up(&self) -> bool {
         let is_first = !self.broken.swap(true, Ordering::SeqCst);
         self.cut_off();
