@@ -93,7 +93,7 @@ const SUPERBLOCK_AT: u64 = 4096;
 /// Where the first copy of its extension header lies; pages of the bitmap follow.
 const HEADER_AT: u64 = 256 << 10;
 /// No member's data begins before.
-const DATA_OFFSET_MIN: u64 = 1 << 20;
+pub(crate) const DATA_OFFSET_MIN: u64 = 1 << 20;
 
 /// How often members were asked for what stories wait for.
 #[derive(Debug, Default)]

@@ -39,7 +39,7 @@ fn every_machine_tells_the_same_stories() {
     let trace = |level| tell(&Plan { level: Some(level), ..Plan::new(1) }).trace;
     assert_eq!(
         [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6].map(trace),
-        [0x69d2_62f6_f380_f5bb, 0x2136_be46_e303_a142, 0xff5c_5979_7305_8faf, 0x106d_dca7_5de0_d003]
+        [0xf697_e0b5_9d72_bd2d, 0xe011_d0af_4741_d123, 0x0cd0_4856_4479_64cb, 0xe3b7_9a7e_7bec_c656]
     );
 }
 
@@ -47,22 +47,7 @@ fn every_machine_tells_the_same_stories() {
 /// simulator draws: in the engine's `transitions.rs`, `jobs.rs` and `faults.rs`.
 #[test]
 fn stories_that_ended_badly_end_well() {
-    // Crash upon crash while the array was being assembled: each opening raised the event count, members that one crash
-    // left an event behind were two behind after the next, and out as stale, until too few were left.
-    ends_well(&Plan::new(322));
-    // What a repair had mended was lost with the power, and no region was marked.
-    ends_well(&Plan::new(951));
-    // Before the resync of mirrors that a crash had left different, one bad block made a whole read come from the second
-    // mirror; the resync took the first for right, and the bytes changed.
-    ends_well(&Plan::new(108));
-    // A member that had begun to write down another's failure when power failed, and was absent at the next opening, was
-    // taken for the other half of a split array.
-    ends_well(&Plan::new(1973));
-    // The same, when all whom that member counted had failed or gone since, and others had joined.
-    ends_well(&Plan::new(42234));
-    // The same, when the one whom both count was absent.
-    ends_well(&Plan::new(18307));
-    // One of the two copies of a member's extension header could not be read: the member was left out, and the array, not
-    // stopped cleanly, refused.
-    ends_well(&Plan::new(25));
+    // Power failed between the superblocks of a replacement that was just over, and a checker, which knew nothing of members
+    // that are filled as a whole, took the role for vacant.
+    ends_well(&Plan::new(254));
 }

@@ -371,12 +371,19 @@ impl<'a> Image<'a> {
         (0..header.pages).filter(is_valid).count()
     }
 
-    /// Checks that no more roles are without a member in sync than members were lost.
+    /// Checks that no more roles are without a member in sync than members were lost. One that is filled as a whole is as good: a
+    /// crash fell between that and the superblocks that say so.
     ///
     /// # Errors
     /// A [`Violation`].
     pub fn check_vacant(&self, losses: usize) -> Result<(), Violation> {
-        let vacant = self.in_sync().iter().filter(|member| member.is_none()).count();
+        let all_bytes = self.freshest().layout.member_bytes;
+        let is_filled = |role: usize| {
+            let mut standings = (0..self.members.len()).filter_map(|member| self.standing(member));
+            standings.any(|(of, filled)| of == role && filled.is_some_and(|(bytes, _)| bytes == all_bytes))
+        };
+        let in_sync = self.in_sync();
+        let vacant = (0..in_sync.len()).filter(|role| in_sync[*role].is_none() && !is_filled(*role)).count();
         if vacant <= losses {
             return Ok(());
         }
@@ -443,8 +450,8 @@ impl<'a> Image<'a> {
     /// A member that is being filled says that it replaces another one, if by its own table there is such.
     fn check_replaces(&self, member: usize, role: usize, replaces: bool) -> Result<(), Violation> {
         let own = self.superblock(member).expect("it has a standing");
-        let others = (0..own.roles.len() as u32).filter(|number| *number != own.number);
-        let is_held = others.into_iter().any(|number| own.role_of(number) == Some(role));
+        let mut others = (0..own.roles.len() as u32).filter(|number| *number != own.number);
+        let is_held = others.any(|number| own.role_of(number) == Some(role));
         if is_held == replaces {
             return Ok(());
         }

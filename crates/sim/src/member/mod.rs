@@ -20,7 +20,7 @@ use stripewise_device::{
 };
 
 use crate::{
-    events::{EventCounts, EventKind, EventLog},
+    events::{DATA_OFFSET_MIN, EventCounts, EventKind, EventLog},
     executor::Executor,
     world::SimSleep,
 };
@@ -67,6 +67,8 @@ impl Default for Manners {
 struct Temper {
     /// Times the usual latency.
     slowness: u32,
+    /// Times that again, for writes of metadata.
+    metadata_slowness: u32,
     /// A lie for the next write from some byte on.
     lie: Option<(u64, Lie)>,
     /// The next write fails, after some of it has arrived.
@@ -74,7 +76,7 @@ struct Temper {
 }
 
 impl Temper {
-    const CALM: Self = Self { slowness: 1, lie: None, fails: false };
+    const CALM: Self = Self { slowness: 1, metadata_slowness: 1, lie: None, fails: false };
 
     fn take_lie(&mut self, offset_bytes: u64) -> Option<Lie> {
         self.lie.take_if(|(from_bytes, _)| *from_bytes <= offset_bytes).map(|(_, lie)| lie)
@@ -238,6 +240,11 @@ impl SimMember {
         self.state.temper.lock().slowness = times;
     }
 
+    /// From now on writes of metadata take so many times as long as others, and none is done at once.
+    pub fn set_metadata_slowness(&self, times: u32) {
+        self.state.temper.lock().metadata_slowness = times;
+    }
+
     /// The next write at or behind `from_bytes` is acknowledged and does something else.
     pub fn lie_once(&self, from_bytes: u64, lie: Lie) {
         self.state.temper.lock().lie = Some((from_bytes, lie));
@@ -292,7 +299,7 @@ impl SimMember {
         if let Err(error) = self.check(offset_bytes, bufs_len(&content) as u64) {
             return IoFuture::ready(Err(error));
         }
-        let latency = self.state.latency();
+        let latency = self.state.write_latency(offset_bytes);
         let lie = self.state.temper.lock().take_lie(offset_bytes);
         let target = match lie {
             Some(Lie::Lost) => return later(latency, || Ok(())),
@@ -361,11 +368,17 @@ impl State {
         if at_once > 0 && self.executor.with_rng(|rng| rng.u8(..8)) < at_once {
             return None;
         }
-        Some(self.delay())
+        Some(self.delay(1))
     }
 
-    fn delay(&self) -> SimSleep {
-        let slowness = u64::from(self.temper.lock().slowness);
+    /// How long a write takes.
+    fn write_latency(&self, offset_bytes: u64) -> Option<SimSleep> {
+        let times = self.temper.lock().metadata_slowness;
+        if times == 1 || offset_bytes >= DATA_OFFSET_MIN { self.latency() } else { Some(self.delay(times)) }
+    }
+
+    fn delay(&self, times: u32) -> SimSleep {
+        let slowness = u64::from(self.temper.lock().slowness * times);
         let nanos = self.executor.with_rng(|rng| rng.u64(1000..LATENCY_MAX_NS)) * slowness;
         SimSleep::new(self.executor.clone(), Duration::from_nanos(nanos))
     }
@@ -395,7 +408,7 @@ impl Drop for InFlight {
             return;
         }
         let orphan = Self { state: self.state.clone(), ..*self };
-        let latency = self.state.delay();
+        let latency = self.state.delay(1);
         self.state.executor.spawn(Box::pin(async move {
             latency.await;
             orphan.complete();

@@ -9,6 +9,9 @@ use crate::Sight;
 /// Steps that something is waited for.
 const WAIT_STEPS: u64 = 1000;
 
+/// How much longer metadata takes than data while a failure is recorded that power is to fail in.
+const METADATA_SLOWNESS: u32 = 20;
+
 /// What a power failure is aimed at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
@@ -63,7 +66,7 @@ impl Story {
                 self.rng.u64(
                     ..match aim {
                         Aim::Promotion => 200,
-                        Aim::Recording => 25,
+                        Aim::Recording => 100,
                         _ => 40,
                     },
                 )
@@ -78,7 +81,11 @@ impl Story {
             Aim::Superblock => self.wait_to_see(Sight::Superblock),
             Aim::Page => self.wait_to_see(Sight::Page),
             Aim::Failure => self.wait_to_see(Sight::Failure),
-            Aim::Recording => self.fail_a_write() && self.wait_to_see(Sight::Header),
+            Aim::Recording => {
+                // Others are to have the time to be acknowledged, should they be.
+                self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(METADATA_SLOWNESS));
+                self.fail_a_write() && self.wait_to_see(Sight::Header)
+            }
             Aim::Filling => self.wait_for_filling(|job| job.done_stripes > 0),
             Aim::Promotion => self.wait_for_filling(|job| job.done_stripes == job.total_stripes),
         }

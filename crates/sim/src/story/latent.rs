@@ -3,6 +3,8 @@
 //! A member whose metadata cannot be read counts as lost. Bad blocks of data are losses of their rows: several members may
 //! have some, as long as no row has more than the level tolerates.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use stripewise_device::{
     IoErrorKind,
     wrap::{FaultRule, Operation},
@@ -65,13 +67,12 @@ impl Story {
 
     /// How many members beside one, of those that are not lost, have bad blocks in such a row: of the worst.
     fn units_bad_in(&self, is_meant: impl Fn(usize) -> bool, beside: usize) -> usize {
-        let mut counts = std::collections::BTreeMap::<usize, usize>::new();
+        let mut counts = BTreeMap::<usize, usize>::new();
         for (index, unit) in self.units.iter().enumerate() {
             if index == beside || self.lost.contains(&index) {
                 continue;
             }
-            let rows: std::collections::BTreeSet<usize> =
-                unit.bad_rows().filter(|row| is_meant(*row)).collect();
+            let rows: BTreeSet<usize> = unit.bad_rows().filter(|row| is_meant(*row)).collect();
             rows.into_iter().for_each(|row| *counts.entry(row).or_default() += 1);
         }
         counts.into_values().max().unwrap_or(0)

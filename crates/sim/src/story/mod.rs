@@ -318,6 +318,7 @@ impl Story {
     /// All tasks end where they are, and the checkers look at what is left.
     fn crash(&mut self) -> Result<(), Violation> {
         self.world.crash();
+        self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(1));
         self.array = None;
         self.was_whole = false;
         self.desk.sectors.lock().crash();
