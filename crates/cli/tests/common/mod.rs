@@ -10,7 +10,7 @@ mod tools;
 
 pub(crate) use blockdevs::{Loop, Mounted};
 pub(crate) use client::{Client, noise};
-pub(crate) use sandbox::{Sandbox, eventually, has_ended};
+pub(crate) use sandbox::{Sandbox, cpu_ticks, eventually, has_ended};
 pub(crate) use tools::{Said, can_run, run_bounded, tool};
 
 pub(crate) const KIB: u64 = 1 << 10;
