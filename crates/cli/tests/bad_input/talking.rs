@@ -6,9 +6,13 @@ use std::{
     time::Duration,
 };
 
+<<<<<<< HEAD
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::common::{Client, MIB, Need, Sandbox, noise};
+=======
+use crate::common::{Client, MIB, Sandbox, cpu_ticks, noise};
+>>>>>>> exhaust-cli
 
 fn array() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -100,6 +104,7 @@ impl Drop for WithoutDescriptors {
 fn a_daemon_without_descriptors_waits_for_some() {
     let sandbox = array();
     let pid = sandbox.pid("a");
+<<<<<<< HEAD
     let scarce = WithoutDescriptors::of(pid);
     // More than the descriptors of that connection, should it be there still.
     let waiting: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
@@ -118,6 +123,29 @@ fn cpu_ticks(pid: Pid) -> u64 {
     fields.map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
+=======
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    // The daemon has our limits.
+    let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
+    // More than the descriptors of that question's connection, should it be there still.
+    let waiting: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
+    let is_told = || sandbox.log("a").contains("could not accept a command");
+    crate::common::eventually("it finds none", is_told);
+    let theirs = || cpu_ticks(&format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let ours = || cpu_ticks("/proc/thread-self/stat");
+    let (began, spins_until) = (theirs(), ours() + 150);
+    // Beside a thread that does spin, however little time the machine has for both.
+    while ours() < spins_until {
+        std::hint::spin_loop();
+    }
+    assert!(theirs() - began < 30, "it does not spin");
+    prlimit(Some(pid), Resource::Nofile, before).unwrap();
+    drop(waiting);
+    sandbox.done("detail a --test");
+}
+
+>>>>>>> exhaust-cli
 #[test]
 fn a_client_killed_in_the_middle_of_a_request() {
     let sandbox = array();

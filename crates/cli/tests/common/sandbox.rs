@@ -182,6 +182,13 @@ pub(crate) fn has_ended(pid: Pid) -> bool {
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
+/// Hundredths of a second that a process or thread has computed, by its `stat` in `/proc`.
+pub(crate) fn cpu_ticks(stat: &str) -> u64 {
+    let stat = std::fs::read_to_string(stat).unwrap();
+    let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
 /// Waits until `condition` holds, as what it looks at is another process's business.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);

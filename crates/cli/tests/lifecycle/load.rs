@@ -13,7 +13,7 @@ use stripewise_lab::{
     load::{Load, Offsets, Sizes, Stop},
 };
 
-use crate::common::{KIB, MIB, Sandbox, eventually};
+use crate::common::{KIB, MIB, Sandbox, cpu_ticks, eventually};
 
 /// How long a daemon waits for a command that says nothing.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -157,7 +157,9 @@ fn a_load_that_fails_tells_how_far_it_came() {
     let mut load = sandbox.command();
     load.args(["--json", "bench", "run", &file, "--runtime", "1000"]).stdout(Stdio::piped());
     let load = load.spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    // It has computed for longer than it takes to begin.
+    let pid = Pid::from_child(&load);
+    eventually("it reads", || cpu_ticks(&format!("/proc/{}/stat", pid.as_raw_nonzero())) >= 30);
     std::fs::File::options().write(true).open(&file).unwrap().set_len(0).unwrap();
     let output = load.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -232,20 +234,28 @@ fn a_load_on_a_file_needs_no_array() {
     sandbox.fails(1, &format!("bench run {file}.none"), &[""; 0], &["No such file"]);
 }
 
-#[test]
-fn a_load_ends_with_its_command_or_its_array() {
-    let sandbox = Sandbox::new();
-    sandbox.ok("create a --level 5 --assume-clean", &sandbox.members(3, 24 * MIB));
+/// How long after its command was killed a load is over.
+fn time_to_notice(sandbox: &Sandbox) -> Duration {
     let reads = || sandbox.status("a")["counters"]["reads"].as_u64().unwrap();
+    let before = reads();
     let mut killed = sandbox.command();
     let mut killed = killed.args(["bench", "run", "a", "--runtime", "1000"]).spawn().unwrap();
-    eventually("it reads", || reads() > 0);
+    eventually("it reads", || reads() > before);
     sandbox.fails(1, "bench run a", &[""; 0], &["another command loads it"]);
     killed.kill().unwrap();
     let gone = Instant::now();
     killed.wait().unwrap();
     eventually("it has ended", || sandbox.run("bench run a --size 1M", &[""; 0]).code == Some(0));
-    assert!(gone.elapsed() < SILENCE, "the daemon saw that it had gone: {:?}", gone.elapsed());
+    gone.elapsed()
+}
+
+#[test]
+fn a_load_ends_with_its_command_or_its_array() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 5 --assume-clean", &sandbox.members(3, 24 * MIB));
+    let reads = || sandbox.status("a")["counters"]["reads"].as_u64().unwrap();
+    // Seen at once, and not only because nothing was heard for a while: a busy machine may be late for once.
+    assert!((0..4).any(|_| time_to_notice(&sandbox) < SILENCE / 2), "the daemon sees that it has gone");
     let mut stopped = sandbox.command();
     stopped.args(["bench", "run", "a", "--runtime", "1000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let stopped = stopped.spawn().unwrap();

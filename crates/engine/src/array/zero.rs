@@ -159,22 +159,29 @@ impl Shared {
             return Err(ArrayError::Failed);
         }
         let skipped = if lives(Mutant::ZeroSkipsParity) { self.geometry.parity_columns() } else { 0 };
-        let mut started: SmallVec<[(&Arc<Member>, Range<u64>, Completion); 8]> = SmallVec::new();
+        let mut started: SmallVec<[Zeroing<'_>; 8]> = SmallVec::new();
         for slot in 0..self.geometry.members() - skipped {
             for (member, written) in topology.writers_of_run(slot, &stripes) {
                 let bytes = self.member_range(&written);
                 let zeroing = member.write_zeroes(bytes.start, bytes.end - bytes.start, flags);
-                started.push((member, bytes, zeroing));
+                started.push(Zeroing { member, bytes, zeroing });
             }
         }
         let mut failed = Vec::new();
-        for (member, bytes, zeroing) in started {
+        for Zeroing { member, bytes, zeroing } in started {
             if let Err(error) = or_write_zeroes(member, bytes, zeroing.await).await {
                 failed.push((member.clone(), error));
             }
         }
         self.settle(&topology, failed).await
     }
+}
+
+/// A member that zeroes some of its data.
+struct Zeroing<'t> {
+    member: &'t Arc<Member>,
+    bytes: Range<u64>,
+    zeroing: Completion,
 }
 
 /// A member that knows no zero-write gets plain ones.
