@@ -19,7 +19,7 @@ const SLOW: SpeedLimits = SpeedLimits { min_bytes_per_s: 400 << 10, max_bytes_pe
 
 /// An idle array, whose members' requests are noted.
 fn idle(seed: u64) -> Lab {
-    let mut lab = Lab::new(seed, RAID5);
+    let lab = Lab::new(seed, RAID5);
     lab.world.keep_events();
     lab.run_clients(1, 10);
     lab.flush();
