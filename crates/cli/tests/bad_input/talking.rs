@@ -6,13 +6,9 @@ use std::{
     time::Duration,
 };
 
-<<<<<<< HEAD
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::common::{Client, MIB, Need, Sandbox, noise};
-=======
-use crate::common::{Client, MIB, Sandbox, cpu_ticks, noise};
->>>>>>> exhaust-cli
+use crate::common::{Client, MIB, Need, Sandbox, cpu_ticks, eventually, noise};
 
 fn array() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -84,8 +80,6 @@ struct WithoutDescriptors {
 
 impl WithoutDescriptors {
     fn of(pid: Pid) -> Self {
-        // The connection by which its number was asked for must have gone.
-        std::thread::sleep(Duration::from_millis(200));
         let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
         // A daemon has our limits.
         let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
@@ -104,34 +98,10 @@ impl Drop for WithoutDescriptors {
 fn a_daemon_without_descriptors_waits_for_some() {
     let sandbox = array();
     let pid = sandbox.pid("a");
-<<<<<<< HEAD
     let scarce = WithoutDescriptors::of(pid);
     // More than the descriptors of that connection, should it be there still.
     let waiting: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
-    let began = cpu_ticks(pid);
-    std::thread::sleep(Duration::from_millis(1500));
-    assert!(cpu_ticks(pid) - began < 30, "it does not spin");
-    assert!(sandbox.log("a").contains("could not accept a command"));
-    drop((scarce, waiting));
-    sandbox.done("detail a --test");
-}
-
-/// Hundredths of a second that a process has computed.
-fn cpu_ticks(pid: Pid) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
-    let fields = stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2);
-    fields.map(|field| field.parse::<u64>().unwrap()).sum()
-}
-
-=======
-    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
-    // The daemon has our limits.
-    let none_left = Rlimit { current: Some(open), ..getrlimit(Resource::Nofile) };
-    let before = prlimit(Some(pid), Resource::Nofile, none_left).unwrap();
-    // More than the descriptors of that question's connection, should it be there still.
-    let waiting: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
-    let is_told = || sandbox.log("a").contains("could not accept a command");
-    crate::common::eventually("it finds none", is_told);
+    eventually("it finds none", || sandbox.log("a").contains("could not accept a command"));
     let theirs = || cpu_ticks(&format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let ours = || cpu_ticks("/proc/thread-self/stat");
     let (began, spins_until) = (theirs(), ours() + 150);
@@ -140,12 +110,10 @@ fn cpu_ticks(pid: Pid) -> u64 {
         std::hint::spin_loop();
     }
     assert!(theirs() - began < 30, "it does not spin");
-    prlimit(Some(pid), Resource::Nofile, before).unwrap();
-    drop(waiting);
+    drop((scarce, waiting));
     sandbox.done("detail a --test");
 }
 
->>>>>>> exhaust-cli
 #[test]
 fn a_client_killed_in_the_middle_of_a_request() {
     let sandbox = array();

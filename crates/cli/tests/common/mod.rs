@@ -9,13 +9,8 @@ mod sandbox;
 
 pub(crate) use blockdevs::{Loop, Mounted};
 pub(crate) use client::{Client, noise};
-<<<<<<< HEAD
-pub(crate) use sandbox::{Sandbox, eventually, has_ended};
-pub(crate) use stripewise_testkit::{Need, Said, can_run, can_try, run_bounded, tool};
-=======
 pub(crate) use sandbox::{Sandbox, cpu_ticks, eventually, has_ended};
-pub(crate) use tools::{Said, can_run, run_bounded, tool};
->>>>>>> exhaust-cli
+pub(crate) use stripewise_testkit::{Need, Said, can_run, can_try, run_bounded, tool};
 
 pub(crate) const KIB: u64 = 1 << 10;
 pub(crate) const MIB: u64 = 1 << 20;

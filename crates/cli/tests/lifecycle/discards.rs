@@ -63,7 +63,7 @@ fn a_file_system_on_members_that_cannot_unmap_writes_next_to_nothing() {
     const DISK_BYTES: u64 = 4 << 30;
     let sandbox = Sandbox::new();
     let disks: Vec<_> =
-        (0..4).map(|i| PlainDisk::new(&sandbox.folder(), &format!("plain{i}"), DISK_BYTES)).collect();
+        (0..4).map(|i| PlainDisk::new(sandbox.folder(), &format!("plain{i}"), DISK_BYTES)).collect();
     let uris: Vec<_> = disks.iter().map(|disk| disk.uri.clone()).collect();
     let files: Vec<_> = disks.iter().map(|disk| disk.file.clone()).collect();
     sandbox.ok("create a --level 5 --assume-clean --no-measure", &uris);
@@ -77,7 +77,6 @@ fn a_file_system_on_members_that_cannot_unmap_writes_next_to_nothing() {
     let written = stored_bytes(&files) - before;
     println!("{written} bytes of {} written", 4 * DISK_BYTES);
     assert!(written < 4 * DISK_BYTES / 100, "{written} bytes were written by mkfs and fstrim");
-    // On demand they are carried out all the same.
     sandbox.done("detach a");
     sandbox.done("stop a");
 }

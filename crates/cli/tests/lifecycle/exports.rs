@@ -153,11 +153,6 @@ fn a_sigterm_unmounts_and_waits_for_those_who_work_there() {
     assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
 }
 
-<<<<<<< HEAD
-/// An array with a file system that is mounted, whose daemon finds this script in the place of `umount`, and where it is
-/// attached.
-fn mounted_with_umount(sandbox: &Sandbox, script: &str) -> (Mounted, PathBuf, String) {
-=======
 /// Writes a file over and over, for good each time, until that is over or fails.
 fn keep_writing(file: &Path, is_over: &AtomicBool) {
     let data = noise(5, 64 << 10);
@@ -181,14 +176,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// An `umount` that never ends, found first in the daemon's path.
-#[test]
-fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
-    if !can_attach(&["mkfs.ext4", "mount"]) {
-        return;
-    }
-    let sandbox = Sandbox::new();
->>>>>>> exhaust-cli
+/// An array with a file system that is mounted, whose daemon finds this script in the place of `umount`, and where it is
+/// attached.
+fn mounted_with_umount(sandbox: &Sandbox, script: &str) -> (Mounted, PathBuf, String) {
     let members = sandbox.members(4, 64 * MIB);
     let tools = sandbox.folder().join("bin");
     std::fs::create_dir(&tools).unwrap();
@@ -214,17 +204,6 @@ fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
     let sandbox = Sandbox::new();
     let (_mounted, point, _) = mounted_with_umount(&sandbox, "exec sleep 1000");
     let pid = sandbox.pid("a");
-<<<<<<< HEAD
-    kill_process(pid, Signal::TERM).unwrap();
-    eventually("it tries", || sandbox.log("a").contains("unmounting"));
-    let asked = Instant::now();
-    kill_process(pid, Signal::TERM).unwrap();
-    eventually("it is told", || sandbox.log("a").contains("unmounting hangs"));
-    assert!(sandbox.log("a").contains(&format!("mounted on {}", point.display())), "who is busy");
-    eventually("it has ended", || has_ended(pid));
-    assert!(asked.elapsed() < Duration::from_secs(9), "{:?}", asked.elapsed());
-    assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
-=======
     // As long as the array is written to, an `umount` is waited for: for ten minutes, were it not for the second signal.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -238,8 +217,7 @@ fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
         assert!(sandbox.log("a").contains(&format!("mounted on {}", point.display())), "who is busy");
         eventually("it has ended", || has_ended(pid));
     });
-    assert_eq!(sandbox.json(&format!("examine {}", members[0]))[0]["clean"], true);
->>>>>>> exhaust-cli
+    assert_eq!(sandbox.json(&format!("examine {}", sandbox.path("m0")))[0]["clean"], true);
 }
 
 #[test]

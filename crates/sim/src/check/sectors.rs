@@ -305,8 +305,9 @@ impl Sectors {
     pub fn settle(&mut self, first: usize, content: &[u8]) {
         let read = first..first + content.len() / SECTOR_BYTES;
         self.ghosts.retain(|sector, _| !read.contains(sector));
-        let wild: Vec<usize> = self.wild.extract_if(read, |_, _| true).map(|(sector, _)| sector).collect();
+        let wild: Vec<usize> = self.wild.range(read).map(|(sector, _)| *sector).collect();
         for sector in wild {
+            self.wild.remove(&sector);
             let value = tag(&content[(sector - first) * SECTOR_BYTES..][..SECTOR_BYTES]);
             if self.sectors[sector].iter().all(|version| version.value != value) {
                 self.found(sector, value);

@@ -126,7 +126,7 @@ fn draw_few(rng: &mut Rng, chunk_bytes: u32) -> u64 {
     match chunk_bytes {
         4096 | 8192 if rng.u8(..8) == 0 => rng.u64(17..=48),
         ..32768 => rng.u64(4..=12),
-        ..=65536 => rng.u64(2..=4),
+        32768..=65536 => rng.u64(2..=4),
         _ => 2,
     }
 }
