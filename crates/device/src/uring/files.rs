@@ -61,7 +61,7 @@ const SERVED: [i64; 7] =
 
 /// Whether a call to this file may hang, because another process or machine must answer it.
 pub(crate) fn is_served(fd: impl AsFd) -> bool {
-    rustix::fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&(stat.f_type as i64)))
+    rustix::fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&stat.f_type))
 }
 
 /// Closing asks the file's server. A server that hangs must not block the worker that drops the last reference.
