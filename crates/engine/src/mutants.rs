@@ -98,10 +98,6 @@ pub enum Mutant {
     FilledRowsFreed,
     /// A rebuild writes down where it stands, and flushes the member afterwards.
     OffsetBeforeFlush,
-    /// A write that is done at once is acknowledged although a failure is still to be recorded.
-    UnrecordedAtOnce,
-    /// A write that passed over a failed member is acknowledged before the failure is recorded.
-    UnrecordedPassedOver,
     /// A rebuild leaves out the short last stripe of mirrors.
     TailLeftUnfilled,
     /// A member that knows no zero-write is not written zeroes.
@@ -166,7 +162,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 78] = [
+    pub const ALL: [Self; 76] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -213,8 +209,6 @@ impl Mutant {
         Self::ZeroIntentForgotten,
         Self::FilledRowsFreed,
         Self::OffsetBeforeFlush,
-        Self::UnrecordedAtOnce,
-        Self::UnrecordedPassedOver,
         Self::TailLeftUnfilled,
         Self::RefusedZeroesLost,
         Self::OffsetOfAnother,
@@ -280,8 +274,6 @@ pub(crate) fn one_of_plans_lives() -> bool {
                 | Mutant::WholeStripeColumnForgotten
                 | Mutant::WholeStripeFuaForgotten
                 | Mutant::FarColumnInQ
-                | Mutant::UnrecordedAtOnce
-                | Mutant::UnrecordedPassedOver
                 | Mutant::WideRowsUnseen
         )
     })

@@ -332,8 +332,7 @@ impl Shared {
         writes: &mut Writes<'t>,
     ) -> Progress {
         // As in `settle`: first that all is recorded, then that the array has not failed meanwhile.
-        let is_recorded = topology.recorded.is_done() || lives(Mutant::UnrecordedAtOnce);
-        let is_settled = is_recorded && !self.topology.get(request).failed;
+        let is_settled = topology.recorded.is_done() && !self.topology.get(request).failed;
         if is_settled && are_ready(&writes.requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
@@ -588,7 +587,7 @@ impl Shared {
             // In a box, as the next: rarely wanted, and room in every write.
             Box::pin(self.fail_all(failed)).await?;
         }
-        if !topology.recorded.is_done() && !lives(Mutant::UnrecordedPassedOver) {
+        if !topology.recorded.is_done() {
             Box::pin(topology.recorded.wait()).await;
         }
         // The array may have failed while that was being written down: then nothing was.
