@@ -244,9 +244,7 @@ impl Shared {
                     Progress::Waits(rest) => waiting.push(self.finish_stripe(rest)),
                 }
             }
-            let waited = join_all(waiting).await.into_iter();
-            let told = if lives(Mutant::FailureOfLaterStripes) { 1 } else { usize::MAX };
-            waited.take(told).fold(result, Result::and)?;
+            join_all(waiting).await.into_iter().fold(result, Result::and)?;
             if lives(Mutant::StripesCut) {
                 return Ok(());
             }
@@ -413,7 +411,7 @@ impl Shared {
                             self.request_reads(&topology, stripe, &planned.plan, reads);
                             (topology, begun)
                         }
-                        Err(_) if !unreadable.is_empty() && !healed && !lives(Mutant::BadBlocksAddUp) => {
+                        Err(_) if !unreadable.is_empty() && !healed => {
                             healed = true;
                             // Bad blocks of several members in different rows: mended block by block, then tried once
                             // more.
