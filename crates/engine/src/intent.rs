@@ -272,9 +272,6 @@ impl Intent {
         let mut dirty_pages: Vec<_> = wanted.iter().map(|region| place(*region).0).collect();
         dirty_pages.sort_unstable();
         dirty_pages.dedup();
-        if lives(Mutant::OnePageOfSeveral) {
-            dirty_pages.truncate(1);
-        }
         if lives(Mutant::SkipIntent) {
             dirty_pages.clear();
         }
@@ -345,13 +342,6 @@ impl Intent {
             return self.regions.as_bitmap(region, |word| word.fetch_and(!DURABLE, Ordering::AcqRel))
                 & DURABLE
                 != 0;
-        }
-        if lives(Mutant::UsedWhileFlushing) {
-            let unmark = |word: &AtomicU32| {
-                let unmarked = word.compare_exchange(DURABLE | USED, 0, Ordering::AcqRel, Ordering::Acquire);
-                unmarked.or_else(|_| word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire))
-            };
-            return self.regions.as_bitmap(region, unmark).is_ok();
         }
         let clear = |word: &AtomicU32| word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire);
         self.regions.as_bitmap(region, clear).is_ok()

@@ -98,10 +98,6 @@ pub enum Mutant {
     FilledRowsFreed,
     /// A rebuild writes down where it stands, and flushes the member afterwards.
     OffsetBeforeFlush,
-    /// A write that is done at once is acknowledged although a failure is still to be recorded.
-    UnrecordedAtOnce,
-    /// A write that passed over a failed member is acknowledged before the failure is recorded.
-    UnrecordedPassedOver,
     /// A rebuild leaves out the short last stripe of mirrors.
     TailLeftUnfilled,
     /// A member that knows no zero-write is not written zeroes.
@@ -114,18 +110,12 @@ pub enum Mutant {
     ReplacementFlagKept,
     /// A page of the bitmap is written over its newest copy.
     PageOverNewest,
-    /// Of several pages that are marked at once the first is written.
-    OnePageOfSeveral,
     /// Members that come to hold the bitmap get its first page alone.
     NewHoldersLackPages,
     /// Zeroes pass by a member that is being filled.
     ZeroPassesIncoming,
     /// A member that was being filled when power failed is not filled again where a resync is due.
     HoldBackForgotten,
-    /// A filled member takes its role before its superblock says that it is filled.
-    PromoteUnannounced,
-    /// Mirrors are recovered from one another where a resync is due.
-    RecoveryTrustsMirrors,
     /// What another program wrote is taken for ours, the bitmap too.
     ForeignTrusted,
     /// An interrupted scrub goes on one stripe too far.
@@ -144,29 +134,17 @@ pub enum Mutant {
     SplitUnseen,
     /// Of a write the first sixteen stripes are written.
     StripesCut,
-    /// Of several writes that are written as one only the first is told that it failed.
-    FailureToldToFirst,
-    /// Of a write of several stripes only the first ones' failure is told.
-    FailureOfLaterStripes,
     /// No member can be replaced.
     ReplaceRefused,
     /// Superblocks are written in sectors, to members of longer blocks too.
     ShortSuperblockWrite,
     /// What is zeroed in several writes is zeroed where the first of them goes.
     ZeroesStuck,
-    /// A block is healed with its row free.
-    HealUnlocked,
-    /// Bad blocks of several members in a stripe count as lost members, whatever their rows.
-    BadBlocksAddUp,
-    /// A region is cleared that was written to while the members were flushed.
-    UsedWhileFlushing,
-    /// An opening raises the event count once.
-    EventsRaisedOnce,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 78] = [
+    pub const ALL: [Self; 67] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -213,20 +191,15 @@ impl Mutant {
         Self::ZeroIntentForgotten,
         Self::FilledRowsFreed,
         Self::OffsetBeforeFlush,
-        Self::UnrecordedAtOnce,
-        Self::UnrecordedPassedOver,
         Self::TailLeftUnfilled,
         Self::RefusedZeroesLost,
         Self::OffsetOfAnother,
         Self::ResyncOfFirstGroup,
         Self::ReplacementFlagKept,
         Self::PageOverNewest,
-        Self::OnePageOfSeveral,
         Self::NewHoldersLackPages,
         Self::ZeroPassesIncoming,
         Self::HoldBackForgotten,
-        Self::PromoteUnannounced,
-        Self::RecoveryTrustsMirrors,
         Self::ForeignTrusted,
         Self::ScrubResumesLate,
         Self::HolesOfMissing,
@@ -236,15 +209,9 @@ impl Mutant {
         Self::SuperblockBeforeHeader,
         Self::SplitUnseen,
         Self::StripesCut,
-        Self::FailureToldToFirst,
-        Self::FailureOfLaterStripes,
         Self::ReplaceRefused,
         Self::ShortSuperblockWrite,
         Self::ZeroesStuck,
-        Self::HealUnlocked,
-        Self::BadBlocksAddUp,
-        Self::UsedWhileFlushing,
-        Self::EventsRaisedOnce,
     ];
 }
 
@@ -280,8 +247,6 @@ pub(crate) fn one_of_plans_lives() -> bool {
                 | Mutant::WholeStripeColumnForgotten
                 | Mutant::WholeStripeFuaForgotten
                 | Mutant::FarColumnInQ
-                | Mutant::UnrecordedAtOnce
-                | Mutant::UnrecordedPassedOver
                 | Mutant::WideRowsUnseen
         )
     })

@@ -63,13 +63,13 @@ fn clients_that_connect_and_say_nothing() {
     // More than it serves at once are told so; it serves again when they are gone. The first of them may be turned away in
     // favour of the ones above, whose end it has not seen yet: others take the places that these leave.
     let mut many = Vec::new();
-    crate::common::eventually("it is full, and says so", || {
+    eventually("it is full, and says so", || {
         many.extend((0..40).map(|_| control(&sandbox)));
         let said = sandbox.run("detail a", &[""; 0]);
         said.code == Some(1) && ["a: busy", "try again"].iter().all(|words| said.err.contains(words))
     });
     drop(many);
-    crate::common::eventually("it answers", || sandbox.run("detail a --test", &[""; 0]).code == Some(0));
+    eventually("it answers", || sandbox.run("detail a --test", &[""; 0]).code == Some(0));
 }
 
 /// A process that can open nothing more, until this is dropped.
@@ -90,7 +90,7 @@ impl WithoutDescriptors {
 
 impl Drop for WithoutDescriptors {
     fn drop(&mut self) {
-        prlimit(Some(self.pid), Resource::Nofile, self.before.clone()).unwrap();
+        prlimit(Some(self.pid), Resource::Nofile, self.before).unwrap();
     }
 }
 
@@ -143,7 +143,7 @@ fn a_command_killed_while_it_waits() {
     let sandbox = array();
     sandbox.done("speed a --min 1M --max 1M");
     let mut child = sandbox.command().args(["scrub", "a", "start", "--wait"]).spawn().unwrap();
-    crate::common::eventually("it is under way", || sandbox.status("a")["job"]["kind"] == "check");
+    eventually("it is under way", || sandbox.status("a")["job"]["kind"] == "check");
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(sandbox.status("a")["job"]["kind"], "check", "the job is the daemon's, not the command's");

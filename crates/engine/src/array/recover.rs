@@ -13,7 +13,7 @@ use super::{
 use crate::{
     compute::WriteExtent,
     error::ArrayError,
-    geometry::{Level, MemberIndex, StripeIndex},
+    geometry::{MemberIndex, StripeIndex},
     locks::KeptRows,
     meter::IoClass,
     mutants::{Mutant, lives},
@@ -107,8 +107,7 @@ impl Shared {
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         let Piece { stripe, column, bytes } = piece;
-        let trusts_mirrors = lives(Mutant::RecoveryTrustsMirrors) && self.geometry.level() == Level::Raid1;
-        if self.is_trusted(*stripe) || trusts_mirrors {
+        if self.is_trusted(*stripe) {
             match self.recover_from(piece, begun, into).await {
                 Err(ArrayError::Unreadable { .. }) => {}
                 result => return result,
@@ -324,8 +323,7 @@ impl Shared {
     /// Mends a chunk whose member failed to read some of it.
     async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
-        let locked = if lives(Mutant::HealUnlocked) { RowSet::EMPTY } else { rows };
-        let _rows = self.locks.lock(stripe, locked).await;
+        let _rows = self.locks.lock(stripe, rows).await;
         let topology = self.topology.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Ok(()); // a resync goes over it anyway

@@ -244,9 +244,7 @@ impl Shared {
                     Progress::Waits(rest) => waiting.push(self.finish_stripe(rest)),
                 }
             }
-            let waited = join_all(waiting).await.into_iter();
-            let told = if lives(Mutant::FailureOfLaterStripes) { 1 } else { usize::MAX };
-            waited.take(told).fold(result, Result::and)?;
+            join_all(waiting).await.into_iter().fold(result, Result::and)?;
             if lives(Mutant::StripesCut) {
                 return Ok(());
             }
@@ -331,9 +329,8 @@ impl Shared {
         guards: Guards<'_>,
         writes: &mut Writes<'t>,
     ) -> Progress {
-        let failed = || self.topology.get(request).failed;
-        let is_settled = matches!(topology.recorded.acknowledgement(failed), Some(Ok(())));
-        let is_settled = is_settled || (lives(Mutant::UnrecordedAtOnce) && !failed());
+        let acknowledgement = topology.recorded.acknowledgement(|| self.topology.get(request).failed);
+        let is_settled = matches!(acknowledgement, Some(Ok(())));
         if is_settled && are_ready(&writes.requested, Result::is_ok) {
             return Progress::Done(Ok(()));
         }
@@ -414,7 +411,7 @@ impl Shared {
                             self.request_reads(&topology, stripe, &planned.plan, reads);
                             (topology, begun)
                         }
-                        Err(_) if !unreadable.is_empty() && !healed && !lives(Mutant::BadBlocksAddUp) => {
+                        Err(_) if !unreadable.is_empty() && !healed => {
                             healed = true;
                             // Bad blocks of several members in different rows: mended block by block, then tried once
                             // more.
@@ -588,12 +585,8 @@ impl Shared {
             // In a box, as the wait below: rarely wanted, and room in every write.
             Box::pin(self.fail_all(failed)).await?;
         }
-        let has_failed = || self.topology.look(|now| now.failed);
-        if lives(Mutant::UnrecordedPassedOver) {
-            return if has_failed() { Err(ArrayError::Failed) } else { Ok(()) };
-        }
         loop {
-            if let Some(result) = topology.recorded.acknowledgement(has_failed) {
+            if let Some(result) = topology.recorded.acknowledgement(|| self.topology.look(|now| now.failed)) {
                 return result;
             }
             Box::pin(topology.recorded.wait()).await;

@@ -33,7 +33,6 @@ use crate::{
     jobs::{self, Found, JobBoard, JobKind, Request, Tuning},
     locking::{Locking, Preset},
     locks::RowLocks,
-    mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
     stats::Stats,
     trace::Tracer,
@@ -275,9 +274,7 @@ async fn open(
     }
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
     shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
-    if !lives(Mutant::EventsRaisedOnce) {
-        shared.record(|_| ()).await?;
-    }
+    shared.record(|_| ()).await?;
     shared.heal_listed();
     if let Some(request) = scrub {
         shared.jobs.request(request);

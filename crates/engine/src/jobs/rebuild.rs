@@ -246,10 +246,7 @@ impl Shared {
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
-        match lives(Mutant::PromoteUnannounced) {
-            true => self.flush_incoming(incoming).await?,
-            false => self.checkpoint(slot, incoming).await?,
-        }
+        self.checkpoint(slot, incoming).await?;
         // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it before,
         // except perhaps the one that comes: it is not in its own place in the order yet, and what it lacks counts as marked
         // until all is written.

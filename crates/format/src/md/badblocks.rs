@@ -124,7 +124,12 @@ impl BadBlockLog {
         let mut places = self.places.clone();
         drop_repeated_tail(&mut places);
         let listed: BTreeSet<u64> = places.iter().copied().collect();
-        places.extend(wanted.difference(&listed));
+        let mut missing = wanted.difference(&listed).copied();
+        // A place whose entry stands before, too, is free.
+        for (at, word) in repeated_places(&places).into_iter().zip(missing.by_ref()) {
+            places[at] = word;
+        }
+        places.extend(missing);
         let mut images = Vec::new();
         if places.len() > self.room {
             // No room beside what is taken away: written anew as a whole. Only in a log that is nearly full.
@@ -163,6 +168,12 @@ fn drop_repeated_tail(places: &mut Vec<u64>) {
     {
         places.pop();
     }
+}
+
+/// Places whose entries stand before them, too.
+fn repeated_places(places: &[u64]) -> Vec<usize> {
+    let mut seen = BTreeSet::new();
+    (0..places.len()).filter(|at| !seen.insert(places[*at])).collect()
 }
 
 /// The words of the entries for an extent, in whole units.

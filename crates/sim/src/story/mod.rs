@@ -41,6 +41,11 @@ use crate::{
     client::{Client, Desk},
 };
 
+/// Lives of an array at most whose bitmap has several pages: each takes as long as some hundred of a small one.
+const PAGED_LIVES: u32 = 4;
+/// Stripes that fill a page of the bitmap.
+const PAGED_STRIPES: u64 = 32_448;
+
 /// Steps of the scheduler after which a request, command or job counts as hanging.
 const STEPS_MAX: u64 = 2_000_000;
 
@@ -232,7 +237,9 @@ impl Story {
         self.say(|story| format!("seed {}: {:?}", story.plan.seed, story.shape));
         self.create()?;
         self.shift_offsets()?;
-        for life in 0..self.plan.lives {
+        let is_paged = self.shape.is_vast && self.shape.stripes() > PAGED_STRIPES;
+        let lives = if is_paged { self.plan.lives.min(PAGED_LIVES) } else { self.plan.lives };
+        for life in 0..lives {
             if self.plan.until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }

@@ -133,7 +133,7 @@ fn draw_few(rng: &mut Rng, chunk_bytes: u32) -> u64 {
 
 /// Stripes of a vast array. 3776 bits of a page lie in its first sector, and 32,448 on the first page.
 fn draw_many(rng: &mut Rng) -> u64 {
-    if rng.u8(..3) != 0 { rng.u64(33_000..34_000) } else { rng.u64(4_500..6_000) }
+    if rng.u8(..3) == 0 { rng.u64(33_000..34_000) } else { rng.u64(4_500..6_000) }
 }
 
 fn draw_tuning(rng: &mut Rng, chunk_bytes: u32, is_vast: bool) -> Tuning {
