@@ -97,7 +97,7 @@ fn a_crash_while_taking_up_a_spare_and_one_more_while_assembling_never_pass_garb
         lab.members.push(spare);
         let (env, devices) = (lab.world.env(), common::devices(&lab.members));
         lab.world.env().spawn(Box::pin(async move {
-            let _ = stripewise_engine::assemble(env, devices, &FORCE).await;
+            let _ = assemble(env, devices, &FORCE).await;
         }));
         lab.world.run_steps(lab.world.random(160));
         lab.crash();
@@ -253,13 +253,13 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
         bench.world.run_steps(500 + bench.world.random(1000));
         bench.world.crash();
         // A latent error where the resync will read; healed by writing.
-        let faulty = stripewise_device::wrap::Fault::new(bench.sims[1].clone());
+        let faulty = Fault::new(bench.sims[1].clone());
         faulty.1.add(latent_error((1 << 20) + 4096..(1 << 20) + 4608));
         let mut devices = common::devices(&bench.sims);
         devices[1] = Arc::new(faulty.0);
         let env = bench.world.env();
         let array = bench.world.run(async move {
-            let array = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await.unwrap();
+            let array = assemble(env, devices, &AssembleOptions::default()).await.unwrap();
             array.wait_for_jobs().await;
             array
         });
@@ -372,7 +372,7 @@ fn force_takes_the_least_stale_member_where_too_few_are_left() {
         let given = |members: [usize; 3], options| {
             let devices = members.map(|i| bench.sims[i].clone() as Arc<dyn Device>).to_vec();
             let env = bench.world.env();
-            bench.world.run(async move { stripewise_engine::assemble(env, devices, &options).await })
+            bench.world.run(async move { assemble(env, devices, &options).await })
         };
         let run = AssembleOptions { run: true, ..Default::default() };
         let refused = given([0, 1, 3], run).map(|_| ()).unwrap_err().to_string();
@@ -411,7 +411,7 @@ fn an_opening_may_be_cut_short_any_number_of_times() {
             let devices = common::devices(&lab.members);
             let env = lab.world.env();
             lab.world.env().spawn(Box::pin(async move {
-                let _ = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await;
+                let _ = assemble(env, devices, &AssembleOptions::default()).await;
             }));
             lab.world.run_steps(lab.world.random(160));
         }
@@ -611,12 +611,12 @@ fn what_a_read_found_before_the_resync_is_there_after_it_around_a_bad_block_too(
         bench.world.crash();
         // What a crash may leave of writes that were under way.
         bench.sims[1].poke(1 << 20, &[2; 8192]);
-        let (first, faults) = stripewise_device::wrap::Fault::new(bench.sims[0].clone());
+        let (first, faults) = Fault::new(bench.sims[0].clone());
         faults.add(latent_error((1 << 20) + 20_480..(1 << 20) + 20_992));
         let devices: Vec<Arc<dyn Device>> = vec![Arc::new(first), bench.sims[1].clone()];
         let env = bench.world.env();
         let (before, after) = bench.world.run(async move {
-            let array = stripewise_engine::assemble(env, devices, &AssembleOptions::default()).await.unwrap();
+            let array = assemble(env, devices, &AssembleOptions::default()).await.unwrap();
             array.pause_jobs();
             let before = array.read(0, IoBuf::with_len(65536)).await.unwrap();
             array.resume_jobs();
@@ -650,7 +650,7 @@ fn who_belongs_does_not_depend_on_the_order_of_the_devices() {
         hits += 1;
         let (env, devices) = (bench.world.env(), common::devices(&bench.sims[..2]));
         bench.world.env().spawn(Box::pin(async move {
-            let _ = stripewise_engine::assemble(env, devices, &FORCE).await;
+            let _ = assemble(env, devices, &FORCE).await;
         }));
         bench.world.run_steps(20 + seed % 60);
         bench.world.crash();
@@ -659,7 +659,7 @@ fn who_belongs_does_not_depend_on_the_order_of_the_devices() {
             let read_only = AssembleOptions { read_only: true, ..FORCE };
             let env = bench.world.env();
             bench.world.run(async move {
-                let array = stripewise_engine::assemble(env, examined.to_vec(), &read_only).await.unwrap();
+                let array = assemble(env, examined.to_vec(), &read_only).await.unwrap();
                 array.report().await.in_sync
             })
         });
