@@ -1,6 +1,6 @@
 //! md's bad-block log: what it lists is reconstructed, not read, and written back; what a rebuild loses is listed.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
 
 mod common;
 

@@ -394,12 +394,16 @@ fn went_on_without(own: &Superblock, theirs: &Superblock) -> bool {
 /// Whether a superblock says that a member is lost.
 ///
 /// We write "faulty" for a member that is absent. The kernel's md writes what it writes for a number that was never given: with
-/// that, only a role that the superblock leaves vacant tells of a loss.
+/// that, only a vacant role that no faulty member explains tells of a loss.
 fn leaves_out(who: &Superblock, number: u32) -> bool {
     match who.roles.of(number) {
         Some(Role::Active(_)) => false,
         Some(Role::Faulty) => true,
-        _ => (0..who.raid_disks).any(|slot| who.roles.device_in(slot as u16).is_none()),
+        _ => {
+            let vacant = (0..who.raid_disks).filter(|slot| who.roles.device_in(*slot as u16).is_none());
+            let faulty = who.roles.as_slice().iter().filter(|role| **role == Role::Faulty);
+            vacant.count() > faulty.count()
+        }
     }
 }
 
