@@ -12,7 +12,7 @@ use stripewise_device::{
     wrap::{Trace, TraceEvent, TraceLog},
 };
 use stripewise_engine::{
-    Array, ArrayError, AssembleOptions, CreateOptions, assemble, examine, geometry::Level,
+    Array, ArrayError, AssembleOptions, CreateOptions, Tuning, assemble, examine, geometry::Level,
 };
 use stripewise_format::extension::Zeroing;
 use stripewise_sim::{Manners, SimMember, World};
@@ -81,6 +81,8 @@ impl Bench {
         let mut options = CreateOptions::new("sim:discards", shape.level, members);
         options.chunk_bytes = shape.chunk_bytes;
         options.assume_clean = true;
+        // Batches of one stripe, many of them on their way: each keeps its rows until those before it are filled.
+        options.tuning = Tuning { disk_batch_bytes: 4096, flash_batch_bytes: 4096, ..Tuning::PRODUCTION };
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await }).unwrap();
         let bench = Self { world, sims, logs, array };

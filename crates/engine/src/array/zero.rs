@@ -15,7 +15,9 @@ use super::{Array, Shared, detached::Detached};
 use crate::{
     error::ArrayError,
     geometry::StripeIndex,
+    locks::RowGuard,
     mutants::{Mutant, lives},
+    rows::RowSet,
     topology::Member,
 };
 
@@ -143,13 +145,35 @@ impl Shared {
         let step = (run_bytes / self.geometry.chunk_bytes() as u64).clamp(1, RUN_STRIPES_MAX);
         let end = stripes.end;
         let runs = stripes.step_by(step as usize).map(|start| start..end.min(start + step));
-        let zeroed = stream::iter(runs).map(|run| self.zero_run(run, flags)).buffer_unordered(RUNS_IN_FLIGHT);
+        let zeroed = stream::iter(runs).map(|run| self.zero_all(run, flags)).buffer_unordered(RUNS_IN_FLIGHT);
         // To the end, whatever fails: a run that is dropped would let go of its rows while members still write.
         zeroed.fold(Ok(()), async |all: Result<(), ArrayError>, run| all.and(run)).await
     }
 
-    async fn zero_run(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
-        let _rows = self.lock_stripes(stripes.clone()).await;
+    /// Zeroes stripes, as many at a time as are free.
+    async fn zero_all(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
+        let mut rest = stripes;
+        while !rest.is_empty() {
+            rest.start += self.zero_run(rest.clone(), flags).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks the first of these stripes, and those that follow as far as they are free. It must not wait for one while it holds
+    /// another: a rebuild keeps the rows of a batch until those before it are filled, and may wait for the first.
+    async fn lock_run(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
+        let rows = |stripe: StripeIndex| RowSet::touching(0..self.geometry.chunk_len(stripe));
+        let first = StripeIndex(stripes.start);
+        let mut held = vec![self.locks.lock(first, rows(first)).await];
+        let others = (stripes.start + 1..stripes.end).map(StripeIndex);
+        held.extend(others.map_while(|stripe| self.locks.try_lock(stripe, rows(stripe))));
+        held
+    }
+
+    /// Zeroes the first of these stripes, and those that follow as far as they are free. Returns how many.
+    async fn zero_run(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<u64, ArrayError> {
+        let rows = self.lock_run(stripes.clone()).await;
+        let stripes = stripes.start..stripes.start + rows.len() as u64;
         let mut intents = Vec::new();
         for stripe in stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten)) {
             intents.push(self.begin_intent(stripe).await?);
@@ -173,7 +197,8 @@ impl Shared {
                 failed.push((member.clone(), error));
             }
         }
-        self.settle(&topology, failed).await
+        self.settle(&topology, failed).await?;
+        Ok(stripes.end - stripes.start)
     }
 }
 

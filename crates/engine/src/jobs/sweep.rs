@@ -73,7 +73,7 @@ impl Chunks {
 
 impl Shared {
     /// Locks all rows of some stripes.
-    pub(crate) async fn lock_stripes(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
+    pub(super) async fn lock_stripes(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
         let mut guards = Vec::with_capacity((stripes.end - stripes.start) as usize);
         for stripe in stripes.map(StripeIndex) {
             let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
