@@ -1,6 +1,7 @@
 //! Checks and repairs in calm times: they find what is wrong and nothing else, mend it, and look at every stripe.
 
 use stripewise_device::{IoBuf, WriteFlags};
+use stripewise_engine::{JobKind, JobReport};
 
 use super::Story;
 use crate::{
@@ -114,9 +115,12 @@ impl Story {
             return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
         }
         let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
-        let steps = super::STEPS_MAX;
+        let (steps, asked) = (super::STEPS_MAX, self.world.now());
+        // Not another job, nor a scrub of before: this one must have begun, or its end is not what cuts it short.
         self.world.run_steps_until(steps, || {
-            array.job().is_some_and(|job| job.done_stripes >= stripes) || array.last_scrub().is_some()
+            let has_come = |job: JobReport| job.kind == JobKind::Check && job.done_stripes >= stripes;
+            let is_over = |scrub: JobReport| scrub.started >= asked;
+            array.job().is_some_and(has_come) || array.last_scrub().is_some_and(is_over)
         });
         drop(array);
         self.stop()?;
