@@ -35,7 +35,7 @@ impl Story {
         Err(Checker::Scrub.violation(what))
     }
 
-    fn run_scrub(&mut self, mend: bool) -> Result<stripewise_engine::JobReport, Violation> {
+    fn run_scrub(&mut self, mend: bool) -> Result<JobReport, Violation> {
         if let Err(error) = self.array().start_scrub(mend) {
             return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
         }
