@@ -315,6 +315,19 @@ impl<'a> Image<'a> {
         by_role
     }
 
+    /// The members in sync, and those that are filled as a whole in a role that nobody else holds: a crash fell between the
+    /// last checkpoint and the superblocks that say so.
+    fn as_good_as_in_sync(&self) -> Vec<usize> {
+        let all_bytes = self.freshest().layout.member_bytes;
+        let in_sync = self.in_sync();
+        let is_whole = |member: &usize| match self.standing(*member) {
+            Some((role, Some((filled_bytes, _)))) => filled_bytes >= all_bytes && in_sync[role].is_none(),
+            _ => false,
+        };
+        let whole = (0..self.members.len()).filter(is_whole);
+        in_sync.iter().copied().flatten().chain(whole).collect()
+    }
+
     fn data(&self, member: usize) -> &'a [u8] {
         let superblock = self.superblock(member).expect("it has a standing");
         &self.members[member][superblock.data_offset..][..superblock.layout.member_bytes]
@@ -328,9 +341,8 @@ impl<'a> Image<'a> {
     fn marked_rows(&self) -> Option<BTreeSet<usize>> {
         let fresh = self.freshest();
         let holders: Vec<_> = self
-            .in_sync()
+            .as_good_as_in_sync()
             .into_iter()
-            .flatten()
             .filter_map(|member| Some((member, self.header(member)?)))
             .collect();
         let (_, first) = holders.first()?;
