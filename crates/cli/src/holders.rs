@@ -89,14 +89,32 @@ fn of_mapped(name: &str, mapped: &str, uuid: &str) -> String {
     format!("/dev/mapper/{mapped} stands on it: `{frees}` frees it")
 }
 
-/// A process that holds a lock on it, or has it open.
+/// The processes that hold a lock on a file.
 fn of_file(path: &Path) -> Vec<String> {
+    lock_holders(path).into_iter().filter_map(of_process).collect()
+}
+
+/// Whether the processes that hold a lock on a file have all been killed: the kernel lets go of the lock once it has wound up
+/// their I/O, which takes it seconds on a busy machine.
+pub(crate) fn are_ending(path: &Path) -> bool {
+    let holders = lock_holders(path);
+    !holders.is_empty() && holders.into_iter().all(has_ended)
+}
+
+/// The processes other than this one that hold a lock on a file.
+fn lock_holders(path: &Path) -> Vec<u32> {
     let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let mut pids: Vec<u32> =
         locks.lines().filter_map(|line| lock_holder(line, metadata.dev(), metadata.ino())).collect();
     pids.dedup();
-    pids.into_iter().filter(|pid| *pid != std::process::id()).filter_map(of_process).collect()
+    pids.retain(|pid| *pid != std::process::id());
+    pids
+}
+
+/// Whether a process has been killed, though threads of it may not be gone: its memory is.
+fn has_ended(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
 }
 
 /// The process of a line of /proc/locks, if the lock is on this file: `1: FLOCK ADVISORY WRITE 117 fe:00:4711 0 EOF`.
@@ -148,6 +166,19 @@ mod tests {
             assert!(told.contains(frees), "{told}");
         }
         assert!(of_mapped("bcache0", "", "").contains("/dev/bcache0 stands on it"));
+    }
+
+    #[test]
+    fn a_process_that_was_killed_has_ended_before_it_is_waited_for() {
+        assert!(!has_ended(std::process::id()));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        child.kill().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !has_ended(child.id()) {
+            assert!(std::time::Instant::now() < deadline, "a zombie has no memory");
+        }
+        child.wait().unwrap();
+        assert!(has_ended(child.id()), "nor does one that is gone");
     }
 
     #[test]

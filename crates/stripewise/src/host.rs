@@ -5,8 +5,6 @@ use std::{
     io,
     path::Path,
     sync::Arc,
-    thread,
-    time::{Duration, Instant},
 };
 
 use stripewise_device::{
@@ -16,11 +14,6 @@ use stripewise_device::{
 };
 use stripewise_engine::{Array, AssembleError, AssembleOptions, CreateError, CreateOptions, assemble};
 use thiserror::Error;
-
-/// How long a member may stay in use before that is an error. The kernel winds up a killed process's io_uring, and
-/// with it the claims on its members, some milliseconds after the process is gone.
-const BUSY_WAIT: Duration = Duration::from_millis(500);
-const BUSY_POLL: Duration = Duration::from_millis(5);
 
 /// How to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -88,13 +81,7 @@ impl Host {
         let path = path.as_ref();
         // A path that cannot be resolved cannot be opened either; the opening names the reason.
         let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let deadline = Instant::now() + BUSY_WAIT;
-        loop {
-            match FileDevice::open(&canonical, FileOptions::default()) {
-                Err(OpenError::Busy { .. }) if Instant::now() < deadline => thread::sleep(BUSY_POLL),
-                result => return result,
-            }
-        }
+        FileDevice::open(&canonical, FileOptions::default())
     }
 
     /// Makes an array of devices; everything on them is lost.

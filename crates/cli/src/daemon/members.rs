@@ -1,6 +1,12 @@
 //! Opening devices that are to become members, and looking at what is open: before anything is written to any of them.
 
-use std::{collections::BTreeMap, fs::File, os::fd::AsFd, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    os::fd::AsFd,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -39,12 +45,26 @@ pub(crate) fn holding(path: &str, found: &[String]) -> String {
     format!("{path} holds {}", found.join(" and "))
 }
 
-/// Opens a device as a member. The error of a device in use names its holder.
+/// How long a device is waited for that a killed process has not let go of.
+const ENDING_WAIT: Duration = Duration::from_secs(30);
+
+/// Opens a device as a member. One whose holder was killed is waited for; the error of one in use names its holder.
 pub(super) fn open(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
-    host.open_file(path).map_err(|error| match (&error, holders::told(Path::new(path))) {
-        (OpenError::Busy { .. }, Some(holders)) => anyhow!("{path}: in use: {holders}"),
-        _ => error.into(),
-    })
+    let deadline = Instant::now() + ENDING_WAIT;
+    loop {
+        let error = match host.open_file(path) {
+            Ok(device) => return Ok(device),
+            Err(error @ OpenError::Busy { .. }) => error,
+            Err(error) => return Err(error.into()),
+        };
+        if holders::are_ending(Path::new(path)) && Instant::now() < deadline {
+            continue; // the attempt has waited a moment
+        }
+        return Err(match holders::told(Path::new(path)) {
+            Some(holders) => anyhow!("{path}: in use: {holders}"),
+            None => error.into(),
+        });
+    }
 }
 
 /// Whether a device could not be opened because it is not there or does not work. One that is in use is not absent.

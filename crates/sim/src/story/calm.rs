@@ -19,11 +19,13 @@ impl Story {
         self.units.iter().for_each(|unit| unit.sim.set_slowness(1));
         let mut report = self.wait_for_jobs()?;
         if report.degraded() > 0 && self.rng.u8(..4) != 0 && self.units.len() < self.shape.members + 6 {
+            // A fault that strikes while spares are filled is over once they are.
+            let all_sound = self.units.iter().all(Unit::is_sound);
             for _ in 0..report.degraded() {
                 self.add_new_unit()?;
             }
             report = self.wait_for_jobs()?;
-            if report.degraded() > 0 && self.units.iter().all(Unit::is_sound) {
+            if report.degraded() > 0 && all_sound && self.units.iter().all(Unit::is_sound) {
                 let job = self.array().last_job();
                 let what = format!("spares were added, and the array is degraded still: {job:?}");
                 return Err(Checker::Service.violation(what));
