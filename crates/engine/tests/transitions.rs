@@ -9,7 +9,7 @@ mod common;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    Lab, MEMBER_BYTES, Shape,
+    Lab, MEMBER_BYTES, Shape, devices,
     faulty::{Bench, bench, bench_with, benches, latent_error, write_error},
     preset_of,
 };
@@ -733,4 +733,30 @@ fn somebody_has_the_bitmap_while_its_last_holder_is_replaced() {
         let image = stripewise_sim::check::image::Image::of(&bytes).unwrap();
         image.check_bitmap().unwrap_or_else(|violation| panic!("after {steps} steps: {violation}"));
     }
+}
+
+/// Whether a member's superblock says that it is to replace another member.
+fn replaces(sim: &SimMember) -> bool {
+    const REPLACEMENT: u8 = 16;
+    sim.bytes()[4104] & REPLACEMENT != 0
+}
+
+/// The member that is being replaced is absent when the array is opened. Once the new member went on saying that it replaces
+/// another one until its first checkpoint, which no md implementation expects of a role that no member holds.
+#[test]
+fn a_new_member_replaces_no_absent_one() {
+    let (bench, _) = replacing(&PRESETS[0]);
+    let is_told = (0..4000).any(|_| {
+        bench.world.run_steps(1);
+        replaces(&bench.sims[4])
+    });
+    assert!(is_told, "it is being filled");
+    bench.world.crash();
+    let options = AssembleOptions { run: true, force: true, ..Default::default() };
+    let (env, mut left) = (bench.world.env(), devices(&bench.sims[..]));
+    left.remove(1);
+    let array = bench.world.run(async move { assemble(env, left, &options).await }).unwrap();
+    array.pause_jobs();
+    assert!(!replaces(&bench.sims[4]), "nothing is there to be replaced");
+    assert_eq!(events(&bench)[4], events(&bench)[0], "it is up to date");
 }

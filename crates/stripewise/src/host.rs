@@ -1,11 +1,6 @@
 //! The host: this process's runtime, and members opened on it.
 
-use std::{
-    future::Future,
-    io,
-    path::Path,
-    sync::Arc,
-};
+use std::{future::Future, io, path::Path, sync::Arc};
 
 use stripewise_device::{
     Device, EnvHandle,

@@ -28,7 +28,7 @@ pub struct Excluded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Active { slot: MemberIndex, index: usize },
-    Incoming { slot: MemberIndex, index: usize, done_sectors: u64, replacing: bool },
+    Incoming { slot: MemberIndex, index: usize, done_sectors: u64 },
     Spare { index: usize },
 }
 
@@ -270,8 +270,7 @@ fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geo
         return Part::Active { slot, index };
     }
     let done_sectors = own.recovery_offset_sectors.min(geometry.member_bytes() / SECTOR_BYTES);
-    let replacing = own.features.contains(Features::REPLACEMENT);
-    Part::Incoming { slot, index, done_sectors, replacing }
+    Part::Incoming { slot, index, done_sectors }
 }
 
 /// Device numbers are what roles are looked up by: of two members with one number, which only a spare that was removed

@@ -147,7 +147,9 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     let (index, standing) = match part {
         Part::Active { slot, index } => (index, Standing::Active(slot)),
         Part::Spare { index } => (index, Standing::Spare),
-        Part::Incoming { slot, index, done_sectors, replacing } => {
+        Part::Incoming { slot, index, done_sectors, .. } => {
+            // Whatever it says of itself: the member that it was to replace may be absent, or back.
+            let replacing = chosen.active(slot.0).is_some();
             (index, Standing::Incoming { slot, done_sectors, replacing })
         }
     };
