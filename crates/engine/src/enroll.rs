@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stripewise_device::{Device, Env, IoError, IoErrorKind, ZeroFlags};
+use stripewise_device::{Device, Env, IoError, ZeroFlags};
 use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
     extension::{
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::{
     bad_blocks::BadBlocks,
     error::ArrayError,
+    error::is_member_gone,
     examine::{examine, read_block},
     geometry::{Geometry, Level},
     ledger::{Entry, Ledger, Standing, write_durably},
@@ -272,7 +273,6 @@ pub(crate) async fn blank(entry: &Entry) -> Result<Zeroing, ArrayError> {
 }
 
 /// Finds out what zeroing a range of a device does. Overwrites the place of the extension header's first copy.
-///
 async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
     if member.device.info().unmaps == Some(false) {
         return Ok(Zeroing::Writes);
@@ -280,8 +280,10 @@ async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
     write_durably(member, AREA_START_BYTES, &[0xa5; BLOCK_LEN]).await?;
     let flags = ZeroFlags { may_unmap: true, fast_only: true };
     match member.device.write_zeroes(AREA_START_BYTES, BLOCK_BYTES, flags).await {
-        Err(error) if error.kind == IoErrorKind::Refused => return Ok(Zeroing::Writes),
-        result => result?,
+        Err(error) if is_member_gone(&error) => return Err(error),
+        // Some bridges answer with any error; it is asked for nothing but to find out.
+        Err(_) => return Ok(Zeroing::Writes),
+        Ok(()) => {}
     }
     let found = read_block(&member.device, AREA_START_BYTES).await?;
     Ok(if found == [0; BLOCK_LEN] { Zeroing::Unmaps } else { Zeroing::Writes })

@@ -85,3 +85,8 @@ impl From<ArrayError> for IoError {
         }
     }
 }
+
+/// Whether a failed request means that the whole member is lost, rather than some of its blocks.
+pub(crate) fn is_member_gone(error: &IoError) -> bool {
+    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Truncated)
+}

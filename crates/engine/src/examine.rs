@@ -12,8 +12,8 @@ use stripewise_format::{
 use thiserror::Error;
 
 use crate::{
-    array::is_member_gone,
     enroll::empty_bad_block_log,
+    error::is_member_gone,
     ledger::as_block,
     mutants::{Mutant, lives},
 };
@@ -87,7 +87,12 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
     let superblock = match Superblock::decode(&block, SUPERBLOCK_SECTOR) {
         Ok(superblock) => superblock,
         Err(error) => {
-            return Err(match other_version(&device).await {
+            // A damaged superblock is this version's all the same; what is elsewhere then is left from an older array.
+            let other = match error {
+                SuperblockError::NoMagic { .. } => other_version(&device).await,
+                _ => None,
+            };
+            return Err(match other {
                 Some(other) => ExamineError::OtherVersion { name, version: other.number() },
                 None => ExamineError::Superblock { name, error },
             });

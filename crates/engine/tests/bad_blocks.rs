@@ -233,6 +233,28 @@ fn what_a_rebuild_cannot_recover_is_listed_and_stays_so() {
     }
 }
 
+/// A row in which one member lists a block and another one has a bad sector cannot be healed. Once each attempt counted as a failure
+/// of the member with the bad sector, which was dropped within a minute.
+#[test]
+fn what_cannot_be_healed_costs_no_member() {
+    let mut bench = bench(44, RAID5);
+    bench.fill(8);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.fail("m1").await }).unwrap();
+    let bad = DATA_OFFSET + 5 * 16384 + 4096;
+    bench.faults[2].add(latent_error(bad..bad + 512));
+    let (spare, _, _) = bench.spare("spare");
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        array.add(spare).await.unwrap();
+        array.wait_for_jobs().await;
+    });
+    bench.world.run_for(Duration::from_secs(2000));
+    let array = bench.array.clone();
+    let report = bench.world.run(async move { array.report().await });
+    assert_eq!(report.degraded(), 0, "{:?}", report.members);
+}
+
 /// The same with a crash at any step of the rebuild: a member that counts as filled lists what it lacks.
 #[test]
 fn a_crash_during_such_a_rebuild_passes_nothing_off_as_good() {

@@ -95,7 +95,7 @@ fn a_crash_while_taking_up_a_spare_and_one_more_while_assembling_never_pass_garb
         lab.world.run_steps(40 + round % 80);
         lab.crash();
         lab.members.push(spare);
-        let (env, devices) = (lab.world.env(), common::devices(&lab.members));
+        let (env, devices) = (lab.world.env(), devices(&lab.members));
         lab.world.env().spawn(Box::pin(async move {
             let _ = assemble(env, devices, &FORCE).await;
         }));
@@ -255,7 +255,7 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
         // A latent error where the resync will read; healed by writing.
         let faulty = Fault::new(bench.sims[1].clone());
         faulty.1.add(latent_error((1 << 20) + 4096..(1 << 20) + 4608));
-        let mut devices = common::devices(&bench.sims);
+        let mut devices = devices(&bench.sims);
         devices[1] = Arc::new(faulty.0);
         let env = bench.world.env();
         let array = bench.world.run(async move {
@@ -408,7 +408,7 @@ fn an_opening_may_be_cut_short_any_number_of_times() {
         lab.run_clients(2, 5);
         for _ in 0..8 {
             lab.crash();
-            let devices = common::devices(&lab.members);
+            let devices = devices(&lab.members);
             let env = lab.world.env();
             lab.world.env().spawn(Box::pin(async move {
                 let _ = assemble(env, devices, &AssembleOptions::default()).await;
@@ -648,7 +648,7 @@ fn who_belongs_does_not_depend_on_the_order_of_the_devices() {
             continue;
         }
         hits += 1;
-        let (env, devices) = (bench.world.env(), common::devices(&bench.sims[..2]));
+        let (env, devices) = (bench.world.env(), devices(&bench.sims[..2]));
         bench.world.env().spawn(Box::pin(async move {
             let _ = assemble(env, devices, &FORCE).await;
         }));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use rangemap::RangeSet;
 use stripewise_device::{Extent, IoError};
 
 use super::Shared;
@@ -58,15 +59,15 @@ impl Shared {
 }
 
 async fn holes_of(member: &Member, range: Range<u64>) -> Result<Holes, IoError> {
-    let mut holes = Holes::new();
+    let mut holes: RangeSet<u64> = RangeSet::new();
     let mut at = range.start;
     while at < range.end {
         let start = member.data_offset_bytes + at;
         let extents = member.device.extents(start, range.end - at).await?;
         let before = at;
         for extent in extents {
-            if extent.is_hole {
-                holes.push(at..at + extent.len_bytes);
+            if extent.is_hole && extent.len_bytes > 0 {
+                holes.insert(at..at + extent.len_bytes);
             }
             at += extent.len_bytes;
         }
@@ -74,7 +75,15 @@ async fn holes_of(member: &Member, range: Range<u64>) -> Result<Holes, IoError> 
             break; // a device that answers nothing says nothing
         }
     }
-    Ok(holes)
+    Ok(without_listed(holes, member.bad_blocks.unreadable(), member.data_offset_bytes))
+}
+
+/// The holes apart from the sectors that the member's log lists: what it has there is not what the array holds.
+fn without_listed(mut holes: RangeSet<u64>, listed: Vec<Range<u64>>, data_offset_bytes: u64) -> Holes {
+    let in_data = |at: u64| at.saturating_sub(data_offset_bytes);
+    let listed = listed.into_iter().map(|bytes| in_data(bytes.start)..in_data(bytes.end));
+    listed.filter(|bytes| !bytes.is_empty()).for_each(|bytes| holes.remove(bytes));
+    holes.into_iter().collect()
 }
 
 /// Adds a range of a member as parts that are holes or not.
@@ -98,6 +107,13 @@ fn add_parts(extents: &mut Vec<Extent>, holes: &Holes, range: Range<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_sectors_are_no_holes() {
+        let holes = || RangeSet::from_iter([0..4096, 8192..16384]);
+        let listed = vec![0..512, (1 << 20) + 9216..(1 << 20) + 10240, (1 << 20) + 16384..(1 << 21)];
+        assert_eq!(without_listed(holes(), listed, 1 << 20), [0..4096, 8192..9216, 10240..16384]);
+    }
 
     #[test]
     fn parts_follow_the_holes() {

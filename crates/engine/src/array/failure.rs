@@ -5,9 +5,9 @@ use std::sync::{Arc, atomic::Ordering};
 use stripewise_device::{IoError, IoErrorKind};
 use stripewise_format::extension::MemberClass;
 
-use super::{Shared, detached::Detached};
+use super::{Asks, Shared, detached::Detached};
 use crate::{
-    error::ArrayError,
+    error::{ArrayError, is_member_gone},
     geometry::StripeIndex,
     intent::{Holder, IntentDisk},
     ledger::{FailedMember, Ledger, Standing},
@@ -178,14 +178,7 @@ impl Shared {
                 continue;
             }
             place.into_iter().for_each(|place| next.remove(place));
-            match limit {
-                // An operator's word, and no error of the member's.
-                Limit::Ordered => tracing::info!(member = member.name(), "member declared failed"),
-                Limit::Refuse | Limit::GiveUp => {
-                    tracing::warn!(member = member.name(), %error, "member failed")
-                }
-            }
-            dropped.push((member, place));
+            dropped.push((member, place, error));
         }
         if dropped.is_empty() {
             return Ok(false);
@@ -197,7 +190,14 @@ impl Shared {
             return Err(ArrayError::Failed);
         }
         next.recorded = recorded.clone();
-        for (member, place) in dropped {
+        for (member, place, error) in dropped {
+            match limit {
+                // An operator's word, and no error of the member's.
+                Limit::Ordered => tracing::info!(member = member.name(), "member declared failed"),
+                Limit::Refuse | Limit::GiveUp => {
+                    tracing::warn!(member = member.name(), %error, "member failed")
+                }
+            }
             ledger.set_standing(&member, Standing::Faulty);
             place.into_iter().for_each(|place| settle_slot(ledger, &next, place));
         }
@@ -226,11 +226,12 @@ impl Shared {
         stripe: StripeIndex,
         column: usize,
         error: IoError,
+        asks: Asks,
     ) {
         let chunk = (stripe.0, column);
         if error.kind == IoErrorKind::BadBlock {
             if !self.read_only {
-                self.healing.lock().insert(chunk);
+                self.healing.lock().note(chunk);
             }
             return; // the member was not asked
         }
@@ -241,11 +242,11 @@ impl Shared {
         }
         if !is_member_gone(&error) {
             // A chunk that waits to be healed counts once, however many want it meanwhile.
-            let waits = !self.read_only && !self.healing.lock().insert(chunk);
-            if waits || !is_one_too_many(member) {
+            let waits = !self.read_only && !self.healing.lock().note(chunk);
+            if waits || asks == Asks::Healing || !is_one_too_many(member) {
                 return;
             }
-            self.healing.lock().remove(&chunk);
+            self.healing.lock().healed(chunk);
         }
         self.drop_if_possible(member, error).await;
     }
@@ -338,9 +339,4 @@ impl IntentDisk for Shared {
     async fn flush_members(&self) -> bool {
         self.flush().await.is_ok()
     }
-}
-
-/// Whether a failed request means that the whole member is lost, rather than some of its blocks.
-pub(crate) fn is_member_gone(error: &IoError) -> bool {
-    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Truncated)
 }

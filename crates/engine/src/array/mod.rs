@@ -14,6 +14,7 @@ mod failure;
 mod fast_ways;
 mod flush;
 mod gathered;
+mod healing;
 mod kept;
 mod pending_read;
 mod read;
@@ -44,10 +45,12 @@ use uuid::Uuid;
 
 pub(crate) use detached::Promise;
 pub use device::ArrayDevice;
-pub(crate) use failure::is_member_gone;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 #[cfg(test)]
 pub(crate) use write::touched_rows;
+
+pub(crate) use healing::Healing;
+pub(crate) use recover::Asks;
 
 use crate::{
     assemble::Excluded,
@@ -114,8 +117,8 @@ pub(crate) struct Shared {
     pub(crate) holders_changed: AtomicBool,
     /// A member was dropped since the last job began: a rebuild may be due.
     pub(crate) member_dropped: AtomicBool,
-    /// Chunks some of which failed to be read and that await healing, as (stripe, column).
-    pub(crate) healing: Mutex<std::collections::BTreeSet<(u64, usize)>>,
+    /// Chunks some of which failed to be read and that wait to be healed.
+    pub(crate) healing: Mutex<Healing>,
 }
 
 impl Array {

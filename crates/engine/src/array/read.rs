@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
 
 use super::{
-    Array, Shared,
+    Array, Asks, Shared,
     detached::Detached,
     pending_read::{PendingRead, ReadStart},
     recover::Recovery,
@@ -201,7 +201,7 @@ impl Shared {
         let buf = bufs.pop().expect("a read returns the buffer it was lent");
         let Err(error) = result else { return Ok(buf) };
         let column = self.geometry.column_of(piece.stripe, self.index_of(member, piece));
-        self.note_read_error(member, piece.stripe, column, error).await;
+        self.note_read_error(member, piece.stripe, column, error, Asks::Client).await;
         self.recover_locked(piece.stripe, column, piece.bytes.clone(), buf).await
     }
 
@@ -238,7 +238,7 @@ impl Shared {
             if let Err(error) = result {
                 let piece = &pieces[read.pieces[0]];
                 let column = self.geometry.column_of(piece.stripe, self.index_of(read.member, piece));
-                self.note_read_error(read.member, piece.stripe, column, error).await;
+                self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
                 lost.extend(read.pieces.into_iter().zip(bufs));
             } else {
                 read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));

@@ -1,12 +1,16 @@
 //! Content of one column from the others, and healing of blocks that failed to be read.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
 
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, IoError, ReadDone, sync::Reader};
 
 use super::{
     Shared,
+    healing::Chunk,
     read::{Left, Piece, Progress},
     wait::{Requested, are_ready},
 };
@@ -21,6 +25,21 @@ use crate::{
     rows::{BLOCK_BYTES, RowSet},
     topology::Topology,
 };
+
+/// Chunks that are healed in one round of housekeeping.
+const HEALED_PER_ROUND: usize = 256;
+
+/// Chunks of one extent of a member's log that are noted when an array is opened.
+const LISTED_CHUNKS_MAX: usize = 4096;
+
+/// What a member is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// A request, or a job: a failure counts against the member.
+    Client,
+    /// The healing of another member's block, which no client may ever read: a failure is noted, and does not count.
+    Healing,
+}
 
 /// A recovery whose reads are under way, with its rows.
 pub(super) struct Recovery {
@@ -108,7 +127,7 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let Piece { stripe, column, bytes } = piece;
         if self.is_trusted(*stripe) {
-            match self.recover_from(piece, begun, into).await {
+            match self.recover_from(piece, begun, Asks::Client, into).await {
                 Err(ArrayError::Unreadable { .. }) => {}
                 result => return result,
             }
@@ -162,7 +181,7 @@ impl Shared {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        self.recover_from(&Piece { stripe, column, bytes }, None, into).await
+        self.recover_from(&Piece { stripe, column, bytes }, None, Asks::Client, into).await
     }
 
     /// As [`Shared::recover`], from reads that were asked for already, if there are such.
@@ -170,6 +189,7 @@ impl Shared {
         &self,
         piece: &Piece,
         mut begun: Option<SourceReads>,
+        asks: Asks,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         self.stats.count_recovered();
@@ -185,7 +205,7 @@ impl Shared {
                     SourceReads { topology, sources, reads }
                 }
             };
-            match self.take_columns(&topology, *stripe, &sources.read, reads).await {
+            match self.take_columns(&topology, *stripe, &sources.read, reads, asks).await {
                 Ok(read) => {
                     self.solve(*column, &sources, &read, into);
                     return Ok(());
@@ -244,6 +264,7 @@ impl Shared {
         stripe: StripeIndex,
         columns: &[usize],
         reads: Requested<ReadDone>,
+        asks: Asks,
     ) -> Result<SmallVec<[IoBuf; 8]>, Columns> {
         let mut bufs = SmallVec::new();
         let mut failed = Columns::new();
@@ -253,7 +274,7 @@ impl Shared {
                 Err(error) => {
                     let member =
                         topology.reader(&self.geometry, stripe, *column).expect("it was just read").clone();
-                    self.note_read_error(&member, stripe, *column, error).await;
+                    self.note_read_error(&member, stripe, *column, error, asks).await;
                     failed.push(*column);
                 }
             }
@@ -267,37 +288,50 @@ impl Shared {
         recovery::solve(&self.geometry, column, sources, &read, into);
     }
 
-    /// Heals every block noted: recovers its chunk and writes it back, so that the member can remap the sector.
+    /// Heals chunks noted: recovers their blocks and writes them back, so that the member can remap the sectors.
     pub(crate) async fn heal_noted(&self) {
-        let noted: Vec<(u64, usize)> = std::mem::take(&mut *self.healing.lock()).into_iter().collect();
-        for (stripe, column) in noted {
-            if let Err(error) = self.heal(StripeIndex(stripe), column).await {
-                tracing::warn!(stripe, column, %error, "a block that failed to be read could not be healed");
+        let noted = self.healing.lock().take(HEALED_PER_ROUND);
+        let (mut failures, mut first) = (0, None);
+        for chunk in noted {
+            if self.closing.load(Ordering::SeqCst) {
+                return;
             }
+            match self.heal(StripeIndex(chunk.0), chunk.1).await {
+                Ok(()) => self.healing.lock().healed(chunk),
+                Err(error) => {
+                    failures += 1;
+                    first.get_or_insert((chunk, error));
+                }
+            }
+        }
+        if let Some(((stripe, column), error)) = first {
+            tracing::warn!(failures, stripe, column, %error, "blocks that failed to be read could not be healed yet");
         }
     }
 
-    /// Notes the chunks of all blocks that members' logs list, so that they are written back from the others.
+    /// Notes the chunks of blocks that members' logs list, so that they are written back from the others; so many of each
+    /// extent at most, as what another program wrote there may be any number.
     pub(crate) fn heal_listed(&self) {
         let topology = self.topology.load();
-        let mut noted = self.healing.lock();
+        let mut healing = self.healing.lock();
         for (index, slot) in topology.slots.iter().enumerate() {
             let members = slot.primary.iter().chain(slot.incoming.as_ref().map(|incoming| &incoming.member));
             for (member, bytes) in
                 members.flat_map(|m| m.bad_blocks.unreadable().into_iter().map(move |b| (m, b)))
             {
-                noted.extend(self.chunks_of(MemberIndex(index), member.data_offset_bytes, &bytes));
+                let chunks = self.chunks_of(MemberIndex(index), member.data_offset_bytes, &bytes);
+                chunks.take(LISTED_CHUNKS_MAX).for_each(|chunk| _ = healing.note(chunk));
             }
         }
     }
 
     /// The chunks of a role that lie in these bytes of its member, as (stripe, column).
-    fn chunks_of(
+    pub(crate) fn chunks_of(
         &self,
         slot: MemberIndex,
         data_offset_bytes: u64,
         bytes: &Range<u64>,
-    ) -> impl Iterator<Item = (u64, usize)> {
+    ) -> impl Iterator<Item = Chunk> {
         let (geometry, chunk_bytes) = (self.geometry, self.geometry.chunk_bytes() as u64);
         let first = bytes.start.saturating_sub(data_offset_bytes) / chunk_bytes;
         let end = bytes.end.saturating_sub(data_offset_bytes).div_ceil(chunk_bytes).min(geometry.stripes());
@@ -328,33 +362,45 @@ impl Shared {
         if topology.failed || !self.is_trusted(stripe) {
             return Ok(()); // a resync goes over it anyway
         }
-        self.heal_rows(&topology, stripe, &[column], rows).await
+        self.heal_rows(stripe, &[column], rows).await
     }
 
     /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their members can
     /// remap the sectors. The caller holds the rows.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the others are healed all the same.
     pub(crate) async fn heal_rows(
         &self,
-        topology: &Topology,
         stripe: StripeIndex,
         columns: &[usize],
         rows: RowSet,
     ) -> Result<(), ArrayError> {
         let len = self.geometry.chunk_len(stripe);
+        let mut lost = Ok(());
         for (column, row) in
             columns.iter().flat_map(|column| rows.runs().flatten().map(move |row| (*column, row)))
         {
             let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
-            let Some(Err(_)) = self.own(topology, stripe, column, &bytes).await else { continue };
+            // A member may have been dropped for the block before.
+            let topology = self.topology.load();
+            let Some(Err(_)) = self.own(&topology, stripe, column, &bytes).await else { continue };
             let mut content = IoBuf::with_len(bytes.len());
-            self.recover(stripe, column, bytes.clone(), &mut content).await?;
+            let piece = Piece { stripe, column, bytes: bytes.clone() };
+            match self.recover_from(&piece, None, Asks::Healing, &mut content).await {
+                Err(error @ ArrayError::Unreadable { .. }) => {
+                    lost = lost.and(Err(error));
+                    continue;
+                }
+                recovered => recovered?,
+            }
             if lives(Mutant::HealWithZeroes) {
                 content.fill(0);
             }
             let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
-            self.write_out(topology, stripe, extents).await?;
-            match self.own(topology, stripe, column, &bytes).await {
+            self.write_out(&topology, stripe, extents).await?;
+            match self.own(&topology, stripe, column, &bytes).await {
                 Some(Ok(_)) => self.stats.count_healed(),
                 Some(Err(error)) => {
                     let member = topology.reader(&self.geometry, stripe, column).expect("it was just read");
@@ -363,6 +409,6 @@ impl Shared {
                 None => {}
             }
         }
-        Ok(())
+        lost
     }
 }

@@ -10,7 +10,7 @@ use stripewise_device::{
 };
 
 use super::{
-    Array, Shared,
+    Array, Asks, Shared,
     closed_form::{Content, Formed},
     detached::Detached,
     wait::{Requested, are_ready, failures, wait_all},
@@ -417,7 +417,7 @@ impl Shared {
                             // more.
                             let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
                             // In a box: rarely wanted, and so large that it would make up most of every write.
-                            Box::pin(self.heal_rows(&topology, stripe, &unreadable, rows)).await?;
+                            Box::pin(self.heal_rows(stripe, &unreadable, rows)).await?;
                             unreadable.clear();
                             continue;
                         }
@@ -509,7 +509,7 @@ impl Shared {
     ) {
         for (column, error) in failed {
             let member = topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
-            self.note_read_error(&member, stripe, column, error).await;
+            self.note_read_error(&member, stripe, column, error, Asks::Client).await;
             if !unreadable.contains(&column) {
                 unreadable.push(column);
             }

@@ -7,7 +7,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::join_all, stream};
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, WriteFlags, ZeroFlags};
 
@@ -174,10 +174,10 @@ impl Shared {
     async fn zero_run(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<u64, ArrayError> {
         let rows = self.lock_run(stripes.clone()).await;
         let stripes = stripes.start..stripes.start + rows.len() as u64;
-        let mut intents = Vec::new();
-        for stripe in stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten)) {
-            intents.push(self.begin_intent(stripe).await?);
-        }
+        // All at once: those of one page of the bitmap share its write.
+        let announced = stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten));
+        let intents = join_all(announced.map(|stripe| self.begin_intent(stripe))).await;
+        let _intents = intents.into_iter().collect::<Result<Vec<_>, _>>()?;
         let topology = self.topology.load();
         if topology.failed {
             return Err(ArrayError::Failed);

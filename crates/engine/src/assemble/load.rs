@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
     extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
-    md::{Role, bitmap::BitmapSuperblock},
+    md::{Features, Role, bitmap::BitmapSuperblock},
     media::SECTOR_BYTES,
 };
 
@@ -157,6 +157,10 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     let mut superblock = superblock.clone();
     // Until the count is raised, what is written is what the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
+    if matches!(part, Part::Spare { .. }) && bad_block_log.is_none() {
+        // It holds nothing of the array's yet, and must not say that it has bad blocks in a log that is nowhere.
+        superblock.features = superblock.features.without(Features::BAD_BLOCKS);
+    }
     if superblock.role() != Role::Faulty {
         // One that the newest were just taking up is a spare still: it must not say that it has the role.
         let _ = superblock.roles.set(superblock.dev_number, role_of(standing));

@@ -5,12 +5,9 @@ mod choose;
 mod force;
 mod load;
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU8},
 };
 
 use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
@@ -257,7 +254,7 @@ async fn open(
         handing_over: Mutex::new(None),
         holders_changed: AtomicBool::new(false),
         member_dropped: AtomicBool::new(false),
-        healing: Mutex::new(BTreeSet::new()),
+        healing: Mutex::default(),
     });
     let array = Array { shared: shared.clone() };
     shared.switch_meters(&*shared.ledger.lock().await);

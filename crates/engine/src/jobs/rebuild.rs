@@ -80,6 +80,12 @@ impl Shared {
             return Err(ArrayError::Unreadable { offset_bytes });
         }
         self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
+        for bytes in &lost {
+            // What could not be read for a while is written back once it can.
+            let bytes = on_member(bytes);
+            let chunks = self.chunks_of(slot, member.data_offset_bytes, &bytes);
+            chunks.for_each(|chunk| self.healing.lock().put_off(chunk));
+        }
         tracing::warn!(
             member = member.name(),
             len_bytes,

@@ -31,8 +31,11 @@ use crate::{
     topology::Incoming,
 };
 
-/// Rounds of housekeeping, one a second, after which also little that was written to members is noted.
+/// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is noted.
 const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S;
+
+/// Rounds of housekeeping after which blocks that could not be healed are tried again: ten minutes.
+const HEAL_RETRY_ROUNDS: u64 = 600;
 
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
 const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
@@ -69,7 +72,7 @@ pub(crate) async fn run_jobs(shared: Arc<Shared>) {
 /// Why a walk over the stripes ended early.
 enum Ended {
     Stopped,
-    /// Something more urgent came up; to be gone on with later.
+    /// Something more urgent came up; the walk is resumed later.
     Yielded,
     Failed(ArrayError),
 }
@@ -117,12 +120,16 @@ impl Shared {
         self.selection.reclaim();
         if let Some(intent) = &self.intent {
             if self.holders_changed.swap(false, Ordering::AcqRel) {
+                self.healing.lock().retry();
                 intent.rewrite(self).await;
             }
             intent.clear_idle(self).await;
         }
         let unnoted_max = if round.is_multiple_of(NOTE_ROUNDS) { NOTE_BYTES_MIN } else { NOTE_BYTES_MAX };
         self.note_written(unnoted_max).await;
+        if round.is_multiple_of(HEAL_RETRY_ROUNDS) {
+            self.healing.lock().retry();
+        }
         if round.is_multiple_of(READ_ERROR_HALF_LIFE_ROUNDS) {
             for member in self.topology.load().members() {
                 let halve = |errors: u32| Some(errors / 2);
@@ -357,7 +364,8 @@ impl Shared {
         let mend = mend && !(is_scrub && lives(Mutant::RepairMendsNothing));
         let verify = async |batch: Result<Range<u64>, Ended>| {
             let batch = batch?;
-            Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))
+            let (found, verified) = self.verify(batch.clone(), mend).await;
+            Ok::<_, Ended>((batch, found, verified))
         };
         let walk = Walk::new(is_scrub);
         let mut result = Ok(());
@@ -366,11 +374,12 @@ impl Shared {
         let batches = self.paced(runs, batching, &walk, pace);
         let mut work = pin!(batches.map(verify).buffered(batching.in_flight));
         while let Some(done) = work.next().await {
-            match done {
-                Ok((batch, Ok(found))) => {
-                    self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m)));
-                    self.count_done(&batch);
-                }
+            let verified = done.map(|(batch, found, verified)| {
+                self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m)));
+                (batch, verified)
+            });
+            match verified {
+                Ok((batch, Ok(()))) => self.count_done(&batch),
                 Ok((batch, Err(error @ ArrayError::Unreadable { offset_bytes }))) => {
                     self.count_done(&batch);
                     self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));

@@ -11,7 +11,7 @@ use stripewise_parity as parity;
 
 use super::{Mismatch, sweep::Chunks};
 use crate::{
-    array::Shared,
+    array::{Asks, Shared},
     compute::WriteExtent,
     error::ArrayError,
     geometry::{Geometry, StripeIndex},
@@ -98,23 +98,29 @@ fn differing(found: &[u8], expected: &[u8]) -> Vec<Range<usize>> {
 }
 
 impl Shared {
-    /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees.
-    ///
-    /// # Errors
-    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: these stripes are not verified.
-    pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Result<Vec<Mismatch>, ArrayError> {
+    /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees. Returns what disagreed, and how it went:
+    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered; their stripes alone are not verified.
+    pub(super) async fn verify(
+        &self,
+        stripes: Range<u64>,
+        mend: bool,
+    ) -> (Vec<Mismatch>, Result<(), ArrayError>) {
         let _rows = self.lock_stripes(stripes.clone()).await;
         let topology = self.topology.load();
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_, _| true).await;
-        let mut mismatches = Vec::new();
+        let (mut mismatches, mut result) = (Vec::new(), Ok(()));
         for stripe in stripes.map(StripeIndex) {
             let found = match failed.is_empty() {
-                true => self.verify_stripe(&topology, &chunks, stripe, mend).await?,
-                false => self.verify_around_bad_blocks(stripe, mend).await?,
+                true => self.verify_stripe(&topology, &chunks, stripe, mend).await,
+                false => self.verify_around_bad_blocks(stripe, mend).await,
             };
-            mismatches.extend(found);
+            match found {
+                Ok(found) => mismatches.extend(found),
+                Err(error @ ArrayError::Unreadable { .. }) => result = result.and(Err(error)),
+                Err(error) => return (mismatches, Err(error)),
+            }
         }
-        Ok(mismatches)
+        (mismatches, result)
     }
 
     /// Verifies one stripe of what was read.
@@ -159,14 +165,14 @@ impl Shared {
         for (member, error) in &failed {
             if let Some(reader) = topology.slots[member.0].primary.clone() {
                 let column = self.geometry.column_of(stripe, *member);
-                self.note_read_error(&reader, stripe, column, *error).await;
+                self.note_read_error(&reader, stripe, column, *error, Asks::Client).await;
             }
         }
-        // A member may have been dropped for it.
-        let topology = self.topology.load();
         if !failed.is_empty() && !self.read_only {
-            self.heal_rows(&topology, stripe, &columns, rows).await?;
+            self.heal_rows(stripe, &columns, rows).await?;
         }
+        // Members may have been dropped for what they could not read or did not keep.
+        let topology = self.topology.load();
         let (chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
         if !failed.is_empty() {
             return Err(ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() });

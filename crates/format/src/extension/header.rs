@@ -240,7 +240,8 @@ impl Header {
             },
             member_class: MemberClass::from_number(raw.member_class)?,
             member_class_given: raw.member_class_given == 1,
-            zeroing: Zeroing::from_number(raw.zeroing)?,
+            // It is advice: what a later version found out in some other way is tried anew.
+            zeroing: Zeroing::from_number(raw.zeroing).unwrap_or_default(),
             service_time_ns: raw.service_time_ns.map(zerocopy::little_endian::U32::get),
             s_max_read: raw.s_max_read.get(),
             s_max_write: raw.s_max_write.get(),
