@@ -83,8 +83,6 @@ pub struct FileDevice {
     info: DeviceInfo,
     file: Arc<OpenFile>,
     is_block: bool,
-    /// Another process or machine serves the file, and may hang.
-    is_served: bool,
     /// Whether its queue can be polled; false once the kernel has refused.
     can_poll: Arc<AtomicBool>,
 }
@@ -124,8 +122,7 @@ impl FileDevice {
         };
         let dev = if is_block { metadata.rdev() } else { metadata.dev() };
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
-        let is_served = !is_block && files::is_served(&file);
-        Ok(Self { info, file: OpenFile::new(file.into()), is_block, is_served, can_poll })
+        Ok(Self { info, file: OpenFile::new(file.into()), is_block, can_poll })
     }
 }
 
@@ -260,7 +257,7 @@ impl Device for FileDevice {
             let now = rustix::fs::fstat(&*file).map_or(0, |stat| stat.st_size as u64);
             if now >= size_bytes { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) }
         };
-        if !self.is_served {
+        if !self.file.is_served() {
             return IoFuture::ready(look());
         }
         // Its server may hang, and the worker must not.

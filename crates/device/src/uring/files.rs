@@ -28,12 +28,20 @@ static LEFT: Condvar = Condvar::new();
 pub(crate) struct OpenFile {
     /// There until it is dropped.
     fd: Option<OwnedFd>,
+    /// Another process or machine serves the file, and may hang. Found out at the opening: the question itself may hang later.
+    is_served: bool,
     homes: Mutex<Vec<Arc<Inbox>>>,
 }
 
 impl OpenFile {
     pub(crate) fn new(fd: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { fd: Some(fd), homes: Mutex::default() })
+        let is_served = is_served(&fd);
+        Arc::new(Self { fd: Some(fd), is_served, homes: Mutex::default() })
+    }
+
+    /// Whether a call to this file may hang, because another process or machine must answer it.
+    pub(crate) fn is_served(&self) -> bool {
+        self.is_served
     }
 
     fn fd(&self) -> &OwnedFd {
@@ -59,15 +67,14 @@ impl OpenFile {
 const SERVED: [i64; 7] =
     [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 
-/// Whether a call to this file may hang, because another process or machine must answer it.
-pub(crate) fn is_served(fd: impl AsFd) -> bool {
+fn is_served(fd: impl AsFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&stat.f_type))
 }
 
 /// Closing asks the file's server. A server that hangs must not block the worker that drops the last reference.
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let Some(fd) = self.fd.take().filter(|fd| is_served(fd)) else { return };
+        let Some(fd) = self.fd.take().filter(|_| self.is_served) else { return };
         let leaving = Leaving::new();
         // Where no thread can be had it is closed here.
         let _ = thread::Builder::new().name("stripewise-close".into()).spawn(move || {
