@@ -9,11 +9,12 @@ use std::{
 
 use crate::common::{MIB, Mounted, Need, Sandbox, can_run, eventually, tool};
 
-const NEEDS: [Need<'_>; 6] = [
+const NEEDS: [Need<'_>; 7] = [
     Need::Tool("mkfs.ext4"),
     Need::Tool("fstrim"),
     Need::Tool("losetup"),
     Need::Tool("nbdkit"),
+    Need::Tool("nbdfuse"),
     Need::Root,
     Need::Device("/dev/fuse"),
 ];
@@ -23,34 +24,48 @@ fn stored_bytes(files: &[PathBuf]) -> u64 {
     files.iter().map(|file| std::fs::metadata(file).unwrap().blocks() * 512).sum()
 }
 
-/// A sparse file behind an NBD server that knows neither zeroes nor discards, as a hard disk on SATA.
+/// A file that knows no discards, as a hard disk on SATA: FUSE over an NBD server that has reads and writes alone. What is
+/// written to it lies in a sparse file.
 struct PlainDisk {
     server: Child,
-    file: PathBuf,
-    uri: String,
+    fuse: Child,
+    stored: PathBuf,
+    member: PathBuf,
 }
 
 impl PlainDisk {
     fn new(folder: &Path, name: &str, bytes: u64) -> Self {
-        let (file, socket) = (folder.join(name), folder.join(format!("{name}.sock")));
-        File::create(&file).unwrap().set_len(bytes).unwrap();
+        let at = |suffix: &str| folder.join(format!("{name}.{suffix}"));
+        let (stored, socket, member) = (at("stored"), at("sock"), folder.join(name));
+        File::create(&stored).unwrap().set_len(bytes).unwrap();
+        File::create(&member).unwrap();
+        let file = stored.display();
         let server = Command::new("nbdkit")
-            .args(["--foreground", "--filter=nozero", "--unix"])
+            .args(["--foreground", "--unix"])
             .arg(&socket)
-            .arg("file")
-            .arg(&file)
+            .arg("eval")
+            .arg(format!("get_size=echo {bytes}"))
+            .arg(format!(
+                "pread=dd if={file} skip=$4 count=$3 iflag=count_bytes,skip_bytes bs=64K status=none"
+            ))
+            .arg(format!("pwrite=dd of={file} seek=$4 oflag=seek_bytes bs=64K conv=notrunc status=none"))
+            .args(["can_flush=exit 0", "flush=true"])
             .spawn()
             .unwrap();
         eventually("nbdkit listens", || socket.exists());
-        let uri = format!("nbd+unix:///?socket={}", socket.display());
-        Self { server, file, uri }
+        let fuse = Command::new("nbdfuse").arg(&member).arg("--unix").arg(&socket).spawn().unwrap();
+        eventually("the file is mounted", || std::fs::metadata(&member).unwrap().len() == bytes);
+        Self { server, fuse, stored, member }
     }
 }
 
 impl Drop for PlainDisk {
     fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        let _ = Command::new("umount").arg("--lazy").arg(&self.member).output();
+        for process in [&mut self.fuse, &mut self.server] {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
@@ -64,9 +79,9 @@ fn a_file_system_on_members_that_cannot_unmap_writes_next_to_nothing() {
     let sandbox = Sandbox::new();
     let disks: Vec<_> =
         (0..4).map(|i| PlainDisk::new(sandbox.folder(), &format!("plain{i}"), DISK_BYTES)).collect();
-    let uris: Vec<_> = disks.iter().map(|disk| disk.uri.clone()).collect();
-    let files: Vec<_> = disks.iter().map(|disk| disk.file.clone()).collect();
-    sandbox.ok("create a --level 5 --assume-clean --no-measure", &uris);
+    let members: Vec<_> = disks.iter().map(|disk| disk.member.display().to_string()).collect();
+    let files: Vec<_> = disks.iter().map(|disk| disk.stored.clone()).collect();
+    sandbox.ok("create a --level 5 --assume-clean --no-measure", &members);
     let device = sandbox.done("attach a").trim().to_owned();
     let before = stored_bytes(&files);
     tool("mkfs.ext4", &["-q", &device]);
