@@ -188,13 +188,14 @@ fn values_without_meaning_are_named() {
         (110, "bitmap_map_kind"),
         (128, "member_class"),
         (129, "member_class_given"),
-        (130, "zeroing"),
         (176, "job_kind"),
         (177, "job_paused"),
     ] {
         let error = Header::decode(&with_byte(&header(), at, 77)).unwrap_err();
         assert_eq!(error, HeaderError::Field(FieldError { field, value: 77 }));
     }
+    let advice = Header::decode(&with_byte(&header(), 130, 77)).unwrap();
+    assert_eq!(advice.zeroing, Zeroing::NotTried, "what is advice closes no array");
 }
 
 #[test]

@@ -156,7 +156,7 @@ mod tests {
     fn every_pair_is_told_in_every_way() {
         let lot = Lot { shape: Shape::ALL[0], seed: 3, first: Op::Zero, ops: 2 };
         let told: Vec<String> = lot.histories().iter().map(History::to_string).collect();
-        assert_eq!(told[..2], ["1x3:3:zero", "1x3:3:lose,zero"]);
+        assert_eq!(told[..2], ["5x3:3:zero", "5x3:3:lose,zero"]);
         let of = |second: &str| told.iter().filter(|text| text.contains(second)).count();
         assert_eq!((of("512.fua.beside"), of("flush"), of("rest")), (4, 3, 2));
     }
