@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{STRIPE, model};
 use crate::{
+    bad_blocks::BadBlocks,
     error::ArrayError,
     geometry::{Geometry, Level},
     locks::RowLocks,
@@ -32,7 +33,7 @@ fn geometry() -> Geometry {
 
 fn member(number: u32) -> Fixed<Member> {
     let device = Fixed::new(MemoryDevice::new(format!("m{number}"), 4096));
-    Member::new(device, 0, number, Uuid::nil(), None)
+    Member::new(device, 0, number, Uuid::nil(), None, BadBlocks::default())
 }
 
 fn whole() -> Topology {
