@@ -167,6 +167,8 @@ pub(crate) struct Intent {
 
 /// What the bitmap needs from the array to change what is on disk.
 pub(crate) trait IntentDisk {
+    /// Whether more members are lost than the level tolerates: then nothing is written.
+    fn has_failed(&self) -> bool;
     /// Writes superblocks that say dirty or clean.
     async fn record_clean(&self, clean: bool) -> bool;
     /// The members that hold copies now.
@@ -256,6 +258,9 @@ impl Intent {
         let mut pages = self.pages.lock().await;
         if self.try_enter(region) {
             return Ok(());
+        }
+        if disk.has_failed() {
+            return Err(IntentFailed);
         }
         let mut wanted = std::mem::take(&mut *self.wanted.lock());
         wanted.push(region);

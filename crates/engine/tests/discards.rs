@@ -15,7 +15,7 @@ use stripewise_engine::{
     Array, ArrayError, AssembleOptions, CreateOptions, Tuning, assemble, examine, geometry::Level,
 };
 use stripewise_format::extension::Zeroing;
-use stripewise_sim::{Manners, SimMember, World};
+use stripewise_sim::{Manners, SimMember, World, Zeroes};
 
 const SHAPES: [Shape; 4] = [
     Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 },
@@ -72,7 +72,10 @@ struct Bench {
 impl Bench {
     fn new(seed: u64, shape: Shape, plain: usize) -> Self {
         let mut world = World::new(seed);
-        let manners = |index| Manners { knows_zeroes: index >= plain, ..Manners::default() };
+        let manners = |index| Manners {
+            zeroes: if index < plain { Zeroes::Refuse } else { Zeroes::Unmap },
+            ..Manners::default()
+        };
         let sims: Vec<_> = (0..shape.members)
             .map(|index| world.add_member_with(format!("m{index}"), MEMBER_BYTES, manners(index)))
             .collect();
@@ -216,7 +219,8 @@ fn what_zeroing_does_is_tried_once_and_kept() {
     ];
     for (seed, (says, refuses, ignores_zeroes, kept, unmaps)) in (41..).zip(cases) {
         let mut world = World::new(seed);
-        let manners = Manners { knows_zeroes: !refuses, ..Manners::default() };
+        let manners =
+            Manners { zeroes: if refuses { Zeroes::Refuse } else { Zeroes::Unmap }, ..Manners::default() };
         let sims: Vec<_> =
             (0..3).map(|i| world.add_member_with(format!("m{i}"), MEMBER_BYTES, manners)).collect();
         let members = || sims.iter().map(|sim| told(sim, says, ignores_zeroes)).collect::<Vec<_>>();
@@ -248,7 +252,7 @@ fn what_zeroing_does_is_tried_once_and_kept() {
 #[test]
 fn a_member_that_joins_and_does_not_unmap_ends_discards() {
     let mut bench = Bench::new(51, SHAPES[2], 0);
-    let manners = Manners { knows_zeroes: false, ..Manners::default() };
+    let manners = Manners { zeroes: Zeroes::Refuse, ..Manners::default() };
     let plain: Arc<dyn Device> = bench.world.add_member_with("plain", MEMBER_BYTES, manners);
     bench
         .run(async move |array| {

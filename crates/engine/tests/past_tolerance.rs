@@ -4,11 +4,13 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{
     MEMBER_BYTES, Shape,
     faulty::{Bench, bench, write_error},
 };
-use stripewise_device::wrap::Fault;
+use stripewise_device::{ZeroFlags, wrap::Fault};
 use stripewise_engine::{ArrayError, SpeedLimits, geometry::Level};
 
 const RAID1: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
@@ -147,7 +149,30 @@ fn a_rebuild_that_the_failure_cuts_short_leaves_nothing_that_counts() {
         bench.faults[2].add(write_error());
         let len = bench.array.geometry().stripe_bytes() as usize;
         assert_eq!(bench.write(0, NEW, len), Err(ArrayError::Failed));
-        bench.world.run_for(std::time::Duration::from_secs(3));
+        bench.world.run_for(Duration::from_secs(3));
         only_right_data_or_errors(&bench, 0..len / BLOCK);
+    }
+}
+
+/// Nothing is written to the members that are left: not data, and no page of the bitmap either, for a request that is refused.
+#[test]
+fn a_failed_array_announces_nothing_in_the_bitmap() {
+    for shape in [RAID4, RAID5, RAID6] {
+        let bench = filled(7, shape);
+        // Regions of what was written before are cleared: what is asked for next would have to be announced anew.
+        bench.world.run_for(Duration::from_secs(60));
+        bench.faults.iter().skip(1).for_each(|faults| faults.set_gone(true));
+        let capacity = bench.array.geometry().capacity_bytes();
+        assert_eq!(
+            bench.write(0, NEW, bench.array.geometry().stripe_bytes() as usize),
+            Err(ArrayError::Failed)
+        );
+        bench.world.run_for(Duration::from_secs(60));
+        let changes = bench.sims[0].changes();
+        let array = bench.array.clone();
+        let zeroed = async move { array.write_zeroes(0, capacity, ZeroFlags::default()).await };
+        assert_eq!(bench.world.run(zeroed), Err(ArrayError::Failed));
+        assert_eq!(bench.write(capacity / 2, NEW, BLOCK), Err(ArrayError::Failed));
+        assert_eq!(bench.sims[0].changes(), changes, "{shape:?}");
     }
 }

@@ -252,7 +252,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whole stripes read as zeroes afterwards, if all members unmap; else they may. The rest is left as it is.
+    /// Whole stripes read as zeroes afterwards, if all members unmap; else nothing changes. The rest is left as it is.
     async fn discard(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
         let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
         let whole = first.div_ceil(stripe) * stripe..(first + count) / stripe * stripe;
@@ -264,8 +264,12 @@ impl Client {
         } else {
             self.array.discard(offset, len).await
         };
-        let is_zeroed = result.is_ok() && unmapped_before && self.array.unmaps();
-        self.desk.sectors.lock().end_write(ticket, is_zeroed, false);
+        let mut sectors = self.desk.sectors.lock();
+        match (unmapped_before, self.array.unmaps()) {
+            (false, false) if result.is_ok() => sectors.withdraw(ticket),
+            // Members came or went meanwhile: it may have been done or not.
+            (before, after) => sectors.end_write(ticket, result.is_ok() && before && after, false),
+        }
         result
     }
 

@@ -26,5 +26,5 @@ mod timers;
 mod world;
 
 pub use events::{Event, EventKind, Sight};
-pub use member::{Fate, Lie, Manners, MemberImage, MemberSnapshot, OpenWrite, SimMember};
+pub use member::{Fate, Lie, Manners, MemberImage, MemberSnapshot, OpenWrite, SimMember, Zeroes};
 pub use world::World;

@@ -14,7 +14,7 @@ use stripewise_device::{BoxFuture, DeviceInfo, Env, EnvHandle, IoFuture, MediaKi
 use crate::{
     events::{Event, EventCounts, EventLog, Sight},
     executor::Executor,
-    member::{Manners, MemberImage, SimMember},
+    member::{Manners, MemberImage, SimMember, Zeroes},
     model::{
         DiskModel, DiskOptions, ModelledDisk,
         hdd::{Hdd, HddParams, Spindle},
@@ -85,7 +85,8 @@ impl World {
 
     fn member_info(&self, name: impl Into<String>, size_bytes: u64, manners: Manners) -> DeviceInfo {
         let (name, media, logical_block_bytes) = (name.into(), self.media, manners.block_bytes);
-        DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps: Some(manners.knows_zeroes) }
+        let unmaps = manners.tells.then_some(manners.zeroes == Zeroes::Unmap);
+        DeviceInfo { name, size_bytes, logical_block_bytes, media, unmaps }
     }
 
     fn keep_member(
@@ -113,8 +114,8 @@ impl World {
         disk
     }
 
-    /// Adds a hard disk. Its discs turn as no other's do: angle and speed follow from the world's seed and how many disks
-    /// were added before.
+    /// Adds a hard disk. Its discs turn as no other's do: angle and speed are the next numbers from the world's seed, so that they
+    /// also follow from what was drawn before.
     ///
     /// # Panics
     /// If the parameters contradict one another; at the 65,537th disk.

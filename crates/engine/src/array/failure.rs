@@ -314,6 +314,10 @@ impl Shared {
 }
 
 impl IntentDisk for Shared {
+    fn has_failed(&self) -> bool {
+        self.topology.look(|topology| topology.failed)
+    }
+
     async fn record_clean(&self, clean: bool) -> bool {
         self.record(|ledger| ledger.clean = clean).await.is_ok()
     }

@@ -67,7 +67,8 @@ impl Array {
     /// Fills `buf` from `offset_bytes` and gives it back.
     ///
     /// # Errors
-    /// [`ArrayError::Unreadable`] names the first byte that neither its member nor redundancy could deliver.
+    /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor redundancy could
+    /// deliver all that was asked for.
     pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
         let request = self.shared.requests.enter();
         let left = match self.shared.begin_read(&request, offset_bytes, buf)? {

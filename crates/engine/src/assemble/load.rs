@@ -165,9 +165,11 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         // One that the newest were just taking up is a spare still: it must not say that it has the role.
         let _ = superblock.roles.set(superblock.dev_number, role_of(standing));
     }
+    // A crash while they were being changed leaves members with other options: from the next write on all say the same.
+    let options = kept_options(examined, chosen);
     let header = match extension {
         Ok((header, _)) => {
-            let mut header = header.clone();
+            let mut header = Header { options, ..header.clone() };
             if !regions.describes(&header.bitmap, &chosen.geometry) && header.bitmap.page_count > 0 {
                 // Its pages tell nothing; what is written from now on is written where it fits.
                 tracing::warn!(
@@ -186,7 +188,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         Err(_) => {
             let traits = Traits::of(device, ServiceTimes::default(), None);
             let header = enroll::header_for(&superblock, &chosen.geometry, regions, &traits);
-            header.map(|header| Header { options: kept_options(examined, chosen), ..header })
+            header.map(|header| Header { options, ..header })
         }
     };
     let of_whom =

@@ -152,6 +152,10 @@ impl Counting {
 }
 
 impl IntentDisk for Counting {
+    fn has_failed(&self) -> bool {
+        false
+    }
+
     async fn record_clean(&self, clean: bool) -> bool {
         let all = self.written();
         assert!(!clean || self.durable() == all, "clean, and not all is durable");

@@ -8,6 +8,7 @@ use fixedbitset::FixedBitSet;
 use super::{
     Checker, Violation,
     layout::{Layout, ROW_BYTES},
+    listed::listed_rows,
 };
 
 const SECTOR: usize = 512;
@@ -19,6 +20,7 @@ const BITS_PER_PAGE: usize = 32_448;
 const FEATURE_RECOVERY_OFFSET: u32 = 2;
 const FEATURE_REPLACEMENT: u32 = 16;
 const ROLE_FAULTY: u16 = 0xfffe;
+const ROLE_SPARE: u16 = 0xffff;
 
 /// Where a member's superblock lies.
 pub const SUPERBLOCK_BYTES: Range<u64> = SUPERBLOCK_AT as u64..(SUPERBLOCK_AT + BLOCK) as u64;
@@ -36,15 +38,15 @@ pub fn page_slots(member: &[u8]) -> Option<Vec<Range<u64>>> {
     Some(slots.map(|start| start..start + BLOCK as u64).collect())
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -139,6 +141,23 @@ impl Rewrite {
         self.add(128, sectors).add(136, sectors.wrapping_neg())
     }
 
+    /// The bad-block log is to be read.
+    pub fn with_bad_blocks(mut self) -> Self {
+        self.0[8] |= 8;
+        self
+    }
+
+    /// The array was made so many microseconds later.
+    pub fn made_later(self, micros: u64) -> Self {
+        self.add(64, micros)
+    }
+
+    /// It is another member: its identity differs in one bit.
+    pub fn of_another_member(mut self) -> Self {
+        self.0[168] ^= 1;
+        self
+    }
+
     /// So many events have passed, and the array was stopped, or not.
     pub fn advance(self, events: u64, is_clean: bool) -> Self {
         let mut later = self.add(200, events);
@@ -173,6 +192,8 @@ struct Header {
     region_bytes: usize,
     regions: usize,
     pages: usize,
+    /// What an operator chose: policies and speeds.
+    options: Vec<u8>,
     /// Regions are told by the low bits of the stripe, not by the high ones.
     distributed: bool,
 }
@@ -193,6 +214,7 @@ impl Header {
             region_bytes: u64_at(block, 88) as usize,
             regions: u64_at(block, 96) as usize,
             pages: u32_at(block, 104) as usize,
+            options: [&block[200..204], &block[208..216]].concat(),
             distributed: block[110] == 1,
         })
     }
@@ -267,11 +289,30 @@ impl<'a> Image<'a> {
         self.disagreeing_rows(&self.in_sync())
     }
 
-    /// The rows in which members in these roles disagree.
+    /// The rows in which members in these roles disagree. A member counts as absent in rows of which its log lists a part.
     fn disagreeing_rows(&self, by_role: &[Option<usize>]) -> Vec<usize> {
         let data: Vec<_> = by_role.iter().map(|member| Some(self.data((*member)?))).collect();
         let rows = self.written_rows(by_role.iter().copied().flatten());
-        self.freshest().layout.disagreeing_among(rows, &data)
+        let layout = &self.freshest().layout;
+        let listed: Vec<_> = by_role
+            .iter()
+            .map(|member| member.map(|member| self.listed(member)).unwrap_or_default())
+            .collect();
+        let is_wrong = |row: &usize| {
+            let of = |role: usize| data[role].filter(|_| !listed[role].contains(row));
+            let in_row: Vec<_> = (0..data.len()).map(of).collect();
+            !layout.row_agrees(&in_row, *row)
+        };
+        if listed.iter().all(BTreeSet::is_empty) {
+            return layout.disagreeing_among(rows, &data);
+        }
+        rows.filter(is_wrong).collect()
+    }
+
+    /// The rows of a member's data of which its bad-block log lists a part.
+    pub fn listed(&self, member: usize) -> BTreeSet<usize> {
+        let superblock = self.superblock(member).expect("it has a standing");
+        listed_rows(self.members[member], superblock.data_offset)
     }
 
     /// A member's superblock.
@@ -304,6 +345,17 @@ impl<'a> Image<'a> {
         })
     }
 
+    /// Whether a member waits to be taken up: it belongs, and it and the others say that it has no role.
+    pub fn waits(&self, member: usize) -> bool {
+        let fresh = self.freshest();
+        self.belongs(member)
+            && self.superblock(member).is_some_and(|own| {
+                let is_spare =
+                    |superblock: &Superblock| superblock.roles.get(own.number as usize) == Some(&ROLE_SPARE);
+                is_spare(own) && is_spare(fresh)
+            })
+    }
+
     /// The members in sync, by role.
     pub fn in_sync(&self) -> Vec<Option<usize>> {
         let mut by_role = vec![None; self.freshest().layout.members];
@@ -317,7 +369,7 @@ impl<'a> Image<'a> {
 
     /// The members in sync, and those that are filled as a whole in a role that nobody else holds: a crash fell between the
     /// last checkpoint and the superblocks that say so.
-    fn as_good_as_in_sync(&self) -> Vec<usize> {
+    pub fn as_good_as_in_sync(&self) -> Vec<usize> {
         let all_bytes = self.freshest().layout.member_bytes;
         let in_sync = self.in_sync();
         let is_whole = |member: &usize| match self.standing(*member) {
@@ -456,6 +508,23 @@ impl<'a> Image<'a> {
         match self.wrong_rows().as_slice() {
             [] => Ok(()),
             rows => Err(Checker::Redundancy.violation(format!("{} rows disagree: {rows:?}", rows.len()))),
+        }
+    }
+
+    /// Checks that all members in sync keep the same options.
+    ///
+    /// # Errors
+    /// A [`Violation`].
+    pub fn check_options(&self) -> Result<(), Violation> {
+        let serving = self.in_sync().into_iter().flatten();
+        let options: Vec<_> =
+            serving.filter_map(|member| Some((member, self.header(member)?.options))).collect();
+        match options.iter().find(|(_, of)| *of != options[0].1) {
+            None => Ok(()),
+            Some(other) => {
+                let what = format!("member {} keeps other options than member {}", other.0, options[0].0);
+                Err(Checker::Metadata.violation(what))
+            }
         }
     }
 

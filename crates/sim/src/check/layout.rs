@@ -95,7 +95,8 @@ impl Layout {
         self.member_bytes.div_ceil(ROW_BYTES)
     }
 
-    fn row_agrees(&self, data: &[Option<&[u8]>], row: usize) -> bool {
+    /// Whether redundancy agrees in a row.
+    pub(super) fn row_agrees(&self, data: &[Option<&[u8]>], row: usize) -> bool {
         let at = row * ROW_BYTES..((row + 1) * ROW_BYTES).min(self.member_bytes);
         let block = |role: usize| data[role].map(|bytes| &bytes[at.clone()]);
         match self.level {

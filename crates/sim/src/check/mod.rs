@@ -3,10 +3,12 @@
 //!
 //! * [`Sectors`]: what each sector of the array may hold.
 //! * [`layout`]: where a sector lies, and whether the members' redundancy agrees.
+//! * [`listed`]: which sectors a member's bad-block log lists.
 //! * [`image`]: what a crash left on the members: superblocks, roles, bitmap, and whether they tell the truth.
 
 pub mod image;
 pub mod layout;
+pub mod listed;
 mod sectors;
 
 use std::fmt;

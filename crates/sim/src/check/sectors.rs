@@ -191,6 +191,19 @@ impl Sectors {
         self.check_read(&ticket, first, content, "a read")
     }
 
+    /// A read ended without content.
+    pub fn give_up_read(&mut self, ticket: ReadTicket) {
+        self.reads.remove(&ticket.0);
+    }
+
+    /// What was asked to be written did nothing at all.
+    pub fn withdraw(&mut self, ticket: WriteTicket) {
+        for sector in ticket.first..ticket.first + ticket.count {
+            self.sectors[sector].retain(|version| version.begun != ticket.begun);
+            self.prune(sector);
+        }
+    }
+
     fn check_read(
         &self,
         ticket: &ReadTicket,

@@ -51,16 +51,29 @@ struct State {
 pub struct Manners {
     /// Of eight requests so many are done by the time that they have been asked for.
     pub at_once: u8,
-    /// It can zero a range without being sent the zeroes.
-    pub knows_zeroes: bool,
+    /// What it does with a request to zero a range.
+    pub zeroes: Zeroes,
+    /// Whether it tells that (`DeviceInfo::unmaps`), or leaves it to be tried.
+    pub tells: bool,
     /// Smallest unit of I/O.
     pub block_bytes: u32,
 }
 
 impl Default for Manners {
     fn default() -> Self {
-        Self { at_once: 0, knows_zeroes: true, block_bytes: SECTOR_BYTES as u32 }
+        Self { at_once: 0, zeroes: Zeroes::Unmap, tells: true, block_bytes: SECTOR_BYTES as u32 }
     }
+}
+
+/// What a member does with a request to zero a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zeroes {
+    /// It frees the range.
+    Unmap,
+    /// It writes zeroes, which takes as long as any write: not what is asked of it if it be fast.
+    Write,
+    /// It knows no such request.
+    Refuse,
 }
 
 /// How a member behaves just now.
@@ -460,8 +473,9 @@ impl Device for SimMember {
         })
     }
 
-    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, _: ZeroFlags) -> Completion {
-        if !self.state.manners.knows_zeroes {
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+        let zeroes = self.state.manners.zeroes;
+        if zeroes == Zeroes::Refuse || zeroes == Zeroes::Write && flags.fast_only {
             return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
         }
         self.note(EventKind::Zero, offset_bytes, len_bytes, 0);

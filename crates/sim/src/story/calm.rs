@@ -4,7 +4,7 @@ use stripewise_device::Device;
 use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
 
 use super::{Story, Unit};
-use crate::check::{Checker, Violation};
+use crate::check::{Checker, Violation, image::Image};
 
 /// How often it is looked whether a resync is over, and steps between two looks.
 const RESYNC_LOOKS: u64 = 100;
@@ -57,14 +57,18 @@ impl Story {
         });
         self.check_content()?;
         self.check_redundancy()?;
+        if report.degraded() == 0 && self.losses() == 0 {
+            self.heal_all()?;
+        }
         let is_whole = report.degraded() == 0 && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
         if !is_whole || self.shape.tolerance() == 0 {
             return Ok(());
         }
-        match self.rng.u8(..10) {
+        match self.rng.u8(..14) {
             0 => self.replace_calmly(),
             1 => self.interrupt_scrub(),
             2..5 => self.check_copies(),
+            5..9 => self.steer_calmly(),
             _ => self.scrub(),
         }
     }
@@ -146,7 +150,7 @@ impl Story {
         )
     }
 
-    fn add_new_unit(&mut self) -> Result<(), Violation> {
+    pub(super) fn add_new_unit(&mut self) -> Result<(), Violation> {
         self.new_unit();
         let unit = self.units.last().expect("one was just made");
         let (array, device) = (self.array().clone(), unit.device.clone());
@@ -166,8 +170,11 @@ impl Story {
         Ok(())
     }
 
+    /// Everything agrees: data with redundancy, and what members keep of what was chosen.
     pub(super) fn check_redundancy(&mut self) -> Result<(), Violation> {
-        self.with_image(|image, _| image.check_redundancy()).unwrap_or(Ok(()))
+        let look =
+            |image: &Image<'_>, _: &mut [Unit]| image.check_redundancy().and_then(|()| image.check_options());
+        self.with_image(look).unwrap_or(Ok(()))
     }
 
     /// The members in sync, as units, by role.

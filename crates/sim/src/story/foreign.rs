@@ -48,9 +48,11 @@ impl Story {
         let serving = self.with_image(|image, _| image.freshest().clean.then(|| image.in_sync())).flatten();
         let Some(serving) = serving.filter(|_| is_whole && self.shape.tolerance() > 0) else { return };
         let Some(serving) = serving.into_iter().collect::<Option<Vec<usize>>>() else { return };
-        let stops_cleanly = self.rng.bool();
+        let stops_cleanly = self.rng.u8(..3) != 0;
         if !stops_cleanly {
             self.write_without_parity(&serving);
+        } else if self.side_rng.bool() {
+            self.list_as_another(&serving);
         }
         let events = self.rng.u64(2..=9);
         let belonging = self.with_image(|image, units| {

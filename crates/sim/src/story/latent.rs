@@ -55,11 +55,12 @@ impl Story {
         }
         let start = self.units[unit].data_offset_bytes + sector * SECTOR_BYTES as u64;
         self.units[unit].bad_sectors.push(start);
-        self.cannot_read(unit, start);
+        let times = self.once_or_always();
+        self.cannot_read(unit, start, times);
     }
 
     /// A sector of each member's data, there where clients work.
-    fn used_sector(&mut self) -> u64 {
+    pub(super) fn used_sector(&mut self) -> u64 {
         let window = &self.desk.windows[self.side_rng.usize(..self.desk.windows.len())];
         let byte = self.side_rng.usize(window.clone()) * SECTOR_BYTES;
         (self.layout().place(byte).offset_bytes / SECTOR_BYTES) as u64
@@ -96,11 +97,16 @@ impl Story {
         let block = &blocks[self.side_rng.usize(..blocks.len())];
         let sectors = (block.end - block.start) / SECTOR_BYTES as u64;
         let start = block.start + self.side_rng.u64(..sectors) * SECTOR_BYTES as u64;
-        self.cannot_read(unit, start);
+        let times = self.once_or_always();
+        self.cannot_read(unit, start, times);
     }
 
-    fn cannot_read(&mut self, unit: usize, start: u64) {
-        let times = if self.side_rng.bool() { 1 } else { u32::MAX };
+    fn once_or_always(&mut self) -> u32 {
+        if self.side_rng.bool() { 1 } else { u32::MAX }
+    }
+
+    /// A sector of a member fails so many reads, or until it is written.
+    pub(super) fn cannot_read(&mut self, unit: usize, start: u64, times: u32) {
         self.units[unit].faults.add(FaultRule {
             operation: Operation::Read,
             range_bytes: start..start + SECTOR_BYTES as u64,

@@ -7,13 +7,19 @@
 
 mod action;
 mod aim;
+mod beyond;
 mod calm;
 mod endings;
 mod foreign;
 mod latent;
+mod listed;
+mod lost;
 mod opening;
+mod operator;
 mod scrub;
 mod shape;
+mod split;
+mod stale;
 mod unit;
 
 use std::{
@@ -163,6 +169,8 @@ struct Story {
     is_foreign: bool,
     /// The array was open at least once: its members have all that they must have.
     was_open: bool,
+    /// The policy that the array had when it was stopped.
+    kept_policy: Option<&'static str>,
     outcome: Outcome,
 }
 
@@ -199,6 +207,7 @@ impl Story {
             hole: BTreeSet::new(),
             is_foreign: false,
             was_open: false,
+            kept_policy: None,
             outcome: Outcome::default(),
         };
         (0..shape.members).for_each(|_| story.new_unit());
@@ -269,7 +278,7 @@ impl Story {
             return self.lose_power();
         }
         self.stop()?;
-        if self.rng.u8(..3) == 0 {
+        if self.rng.bool() {
             self.write_as_another();
         }
         Ok(())
@@ -346,6 +355,7 @@ impl Story {
         if must_be_clean && self.with_image(|image, _| image.freshest().clean) != Some(true) {
             return Err(Checker::Metadata.violation("the array was stopped and whole, and is not clean"));
         }
+        self.kept_policy = Some(self.array().policy().name);
         self.crash()
     }
 

@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use stripewise_device::{Device, IoBuf};
 use stripewise_engine::{
-    Array, AssembleError, AssembleOptions, CreateOptions, MemberState, assemble,
+    Array, ArrayError, ArrayReport, AssembleError, AssembleOptions, CreateOptions, MemberState, assemble,
     geometry::{Level, MemberIndex},
     locking::{PRESETS, Preset},
 };
 
 use super::{Doubt, Slot, Story, Unit};
-use crate::check::{Checker, SECTOR_BYTES, Violation};
+use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Attempts at an opening that power failures may spoil.
 const SPOILED_MAX: u32 = 4;
@@ -22,6 +22,10 @@ struct Standings {
     belonging: Vec<String>,
     /// The members in sync, by role.
     in_sync: Vec<Option<String>>,
+    /// Those in sync, and those that are filled as a whole: others may not serve at once.
+    may_serve: Vec<String>,
+    /// Those that wait, and that nothing is to befall.
+    waiting: Vec<String>,
     /// Those of them whose member must stay.
     staying: Vec<usize>,
     /// The superblocks say that the members agree.
@@ -30,6 +34,10 @@ struct Standings {
     doubtful: Vec<(usize, Doubt)>,
     /// Rows that a resync may be due in. None: the bitmap cannot be read, or is not to be believed.
     marked: Option<BTreeSet<usize>>,
+}
+
+fn names_of(indices: Vec<usize>, units: &[Unit]) -> Vec<String> {
+    indices.into_iter().map(|index| units[index].name().to_owned()).collect()
 }
 
 impl Story {
@@ -134,7 +142,11 @@ impl Story {
                     self.say(|_| format!("assembled{}", if force { " with force" } else { "" }));
                     self.array = Some(array);
                     self.was_open = true;
+                    if !force && !self.is_foreign {
+                        self.expect_hole_refused(&before)?;
+                    }
                     self.take_stock(&before)?;
+                    self.expect_policy()?;
                     self.is_foreign = false;
                     return Ok(());
                 }
@@ -158,7 +170,7 @@ impl Story {
             Ok(array) => self.array = Some(array),
             Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
         }
-        Ok(())
+        self.expect_policy()
     }
 
     /// Starts to open the array from some units.
@@ -187,6 +199,13 @@ impl Story {
                         .iter()
                         .map(|unit| unit.map(|unit| units[unit].name().to_owned()))
                         .collect(),
+                    may_serve: names_of(image.as_good_as_in_sync(), units),
+                    waiting: names_of(
+                        (0..units.len())
+                            .filter(|index| image.waits(*index) && units[*index].stays())
+                            .collect(),
+                        units,
+                    ),
                     staying: image
                         .in_sync()
                         .iter()
@@ -209,14 +228,21 @@ impl Story {
     /// After an opening: nobody is taken for current who is not, and every sector holds what it may.
     fn take_stock(&mut self, before: &Standings) -> Result<(), Violation> {
         let array = self.array().clone();
-        let report = self.finish(async move { array.report().await }, "a report")?;
-        for member in &report.members {
-            let in_sync = member.state == MemberState::InSync;
-            if in_sync && !before.belonging.contains(&member.name) {
+        let report = {
+            let array = array.clone();
+            self.finish(async move { array.report().await }, "a report")?
+        };
+        // A spare may have been filled before the report is there.
+        let has_filled = array.job().or(array.last_job()).is_some();
+        for member in report.members.iter().filter(|member| member.state == MemberState::InSync) {
+            let is_current = before.belonging.contains(&member.name)
+                && (before.may_serve.contains(&member.name) || has_filled);
+            if !is_current {
                 let what = format!("{} was taken for current; before there were {before:?}", member.name);
                 return Err(Checker::Currency.violation(what));
             }
         }
+        self.expect_spares(before, &report)?;
         if let Some(role) = before.staying.iter().find(|role| !report.in_sync[**role]) {
             let what =
                 format!("role {role} had a current member, and has none; before there were {before:?}");
@@ -250,6 +276,45 @@ impl Story {
         Ok(())
     }
 
+    /// What waited waits, or is being filled.
+    fn expect_spares(&self, before: &Standings, report: &ArrayReport) -> Result<(), Violation> {
+        let is_kept = |name: &String| {
+            report.members.iter().any(|member| member.name == *name && member.state != MemberState::Faulty)
+        };
+        match before.waiting.iter().find(|name| !is_kept(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let what = format!("{name} was a spare, and is none after the opening");
+                Err(Checker::Currency.violation(what))
+            }
+        }
+    }
+
+    /// An array that may have a write hole is not opened without force.
+    fn expect_hole_refused(&self, before: &Standings) -> Result<(), Violation> {
+        let missing = (0..before.in_sync.len()).filter(|role| before.in_sync[*role].is_none()).count();
+        let is_filled = before.may_serve.len() > before.in_sync.iter().flatten().count();
+        let is_due = before.marked.as_ref().is_some_and(|rows| !rows.is_empty());
+        if !is_due || missing == 0 || is_filled || before.clean || !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let what =
+            format!("a member is missing, a resync is due, and it was opened without force: {before:?}");
+        Err(Checker::Service.violation(what))
+    }
+
+    /// What an operator chose lasts.
+    fn expect_policy(&mut self) -> Result<(), Violation> {
+        let now = self.array().policy().name;
+        match self.kept_policy.take() {
+            Some(kept) if kept != now => {
+                Err(Checker::Service
+                    .violation(format!("the policy was {kept}, and after a stop it is {now}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A resync is due where the bitmap says so, and nowhere else.
     fn check_due(&self, before: &Standings) -> Result<(), Violation> {
         let Some(marked) = before.marked.as_ref().filter(|_| !self.is_foreign) else { return Ok(()) };
@@ -266,16 +331,27 @@ impl Story {
         }
     }
 
+    /// What sectors of the array hold.
+    pub(super) fn try_read(&self, sectors: &Range<usize>) -> Result<Result<Vec<u8>, ArrayError>, Violation> {
+        let array = self.array().clone();
+        let (offset, len) = ((sectors.start * SECTOR_BYTES) as u64, sectors.len() * SECTOR_BYTES);
+        let read = self.finish(async move { array.read(offset, IoBuf::with_len(len)).await }, "a read")?;
+        Ok(read.map(|content| content.to_vec()))
+    }
+
     /// What a window of the array holds.
     pub(super) fn read_window(&self, window: &Range<usize>) -> Result<Vec<u8>, Violation> {
-        let array = self.array().clone();
-        let (offset, len) = ((window.start * SECTOR_BYTES) as u64, window.len() * SECTOR_BYTES);
-        let read =
-            self.finish(async move { array.read(offset, IoBuf::with_len(len)).await }, "reading all")?;
-        match read {
-            Ok(content) => Ok(content.to_vec()),
-            Err(error) => Err(Checker::Service.violation(format!("reading all: {error}"))),
-        }
+        self.try_read(window)?.map_err(|error| Checker::Service.violation(format!("reading all: {error}")))
+    }
+
+    /// The sectors that clients use, in pieces of one row of one member.
+    pub(super) fn blocks(&self) -> Vec<Range<usize>> {
+        let block = ROW_BYTES / SECTOR_BYTES;
+        let of = |window: &Range<usize>| {
+            let end = window.end;
+            window.clone().step_by(block).map(move |start| start..end.min(start + block)).collect::<Vec<_>>()
+        };
+        self.desk.windows.iter().flat_map(of).collect()
     }
 
     /// Waits for something that was started.

@@ -1,7 +1,9 @@
 //! Checks and repairs in calm times: they find what is wrong and nothing else, mend it, and look at every stripe.
 
+use std::ops::Range;
+
 use stripewise_device::{IoBuf, WriteFlags};
-use stripewise_engine::{JobKind, JobReport};
+use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport};
 
 use super::Story;
 use crate::{
@@ -35,12 +37,17 @@ impl Story {
         Err(Checker::Scrub.violation(what))
     }
 
-    fn run_scrub(&mut self, mend: bool) -> Result<JobReport, Violation> {
+    pub(super) fn run_scrub(&mut self, mend: bool) -> Result<JobReport, Violation> {
         if let Err(error) = self.array().start_scrub(mend) {
             return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
         }
         self.wait_for_jobs()?;
-        self.array().last_scrub().ok_or_else(|| Checker::Scrub.violation("a scrub did not run"))
+        let report =
+            self.array().last_scrub().ok_or_else(|| Checker::Scrub.violation("a scrub did not run"))?;
+        match report.outcome {
+            Some(JobOutcome::Done) => Ok(report),
+            _ => Err(Checker::Scrub.violation(format!("a scrub was not carried to its end: {report:?}"))),
+        }
     }
 
     /// A bit flips on the medium: a check finds its row, and nothing once it is put back.
@@ -89,18 +96,24 @@ impl Story {
     }
 
     fn write_block(&mut self, first: usize) -> Result<(), Violation> {
-        let mut content = IoBuf::with_len(8 * SECTOR_BYTES);
+        let written = self.try_write(&(first..first + 8))?;
+        written.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
+    }
+
+    /// Writes sectors with new content.
+    pub(super) fn try_write(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
+        let mut content = IoBuf::with_len(sectors.len() * SECTOR_BYTES);
         let ticket = {
-            let mut sectors = self.desk.sectors.lock();
-            sectors.fill(first, &mut content);
-            sectors.begin_write(first, &content)
+            let mut model = self.desk.sectors.lock();
+            model.fill(sectors.start, &mut content);
+            model.begin_write(sectors.start, &content)
         };
         let array = self.array().clone();
-        let offset = (first * SECTOR_BYTES) as u64;
+        let offset = (sectors.start * SECTOR_BYTES) as u64;
         let write = async move { array.write(offset, content.freeze(), WriteFlags::default()).await };
         let written = self.finish(write, "a write")?;
         self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
-        written.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
+        Ok(written)
     }
 
     fn disagreeing_rows(&mut self) -> Vec<usize> {
@@ -137,7 +150,7 @@ impl Story {
         match (0..layout.rows()).find(|row| !is_seen(row)) {
             None => Ok(()),
             Some(row) => {
-                let what = format!("a check that was cut short and gone on with did not look at row {row}");
+                let what = format!("a check that was cut short and resumed did not look at row {row}");
                 Err(Checker::Scrub.violation(what))
             }
         }

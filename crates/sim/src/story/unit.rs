@@ -11,7 +11,7 @@ use stripewise_engine::geometry::Level;
 
 use super::{Shape, Story};
 use crate::{
-    Manners, SimMember,
+    Manners, SimMember, Zeroes,
     check::{
         Checker, SECTOR_BYTES, Violation,
         image::{SUPERBLOCK_BYTES, header_copies},
@@ -32,6 +32,8 @@ pub(super) struct Unit {
     pub(super) pages: usize,
     /// Where sectors of its data lie that could not be read when they were drawn.
     pub(super) bad_sectors: Vec<u64>,
+    /// Rows of its data of which its bad-block log lists a part, or did when it was last looked at.
+    pub(super) listed: BTreeSet<usize>,
 }
 
 /// What of a member may be lost some time after an opening.
@@ -71,15 +73,15 @@ impl Unit {
 
     /// Whether nothing bad is to be expected of it.
     pub(super) fn is_sound(&self) -> bool {
-        self.faults.is_quiet() && !self.sim.will_fail()
+        self.faults.is_quiet() && !self.sim.will_fail() && self.listed.is_empty()
     }
 
-    /// Rows of its data that have a sector that cannot be read.
+    /// Rows of its data that have a sector that cannot be read, or that its log lists.
     pub(super) fn bad_rows(&self) -> impl Iterator<Item = usize> {
         let cannot_be_read =
             |start: &&u64| self.faults.may_fail(Operation::Read, **start..**start + SECTOR_BYTES as u64);
         let row = |start: &u64| (start - self.data_offset_bytes) as usize / ROW_BYTES;
-        self.bad_sectors.iter().filter(cannot_be_read).map(row)
+        self.bad_sectors.iter().filter(cannot_be_read).map(row).chain(self.listed.iter().copied())
     }
 
     /// What of it may be lost some time after an opening.
@@ -114,6 +116,7 @@ impl Unit {
         self.faults.clear();
         self.sim.calm_down();
         self.bad_sectors.clear();
+        self.listed.clear();
         self.has_superblock = false;
         self.pages = 0;
         self.data_offset_bytes = shape.data_offset_bytes();
@@ -125,8 +128,8 @@ impl Unit {
 pub(super) struct Hardware {
     /// Of eight requests, so many are done at once.
     at_once: u8,
-    /// Some know no zero-write.
-    some_know_no_zeroes: bool,
+    /// Some do not free what is zeroed.
+    some_do_not_unmap: bool,
     /// Some are larger than others.
     sizes_differ: bool,
     /// The data of some begins elsewhere.
@@ -142,7 +145,7 @@ impl Hardware {
         let may_differ = shape.level != Level::Raid0 && !shape.is_vast;
         Self {
             at_once: [0, 0, 4, 7][rng.usize(..4)],
-            some_know_no_zeroes: rng.u8(..3) == 0,
+            some_do_not_unmap: rng.u8(..3) == 0,
             sizes_differ: may_differ && rng.u8(..3) == 0,
             offsets_differ: may_differ && rng.u8(..6) == 0,
         }
@@ -150,6 +153,10 @@ impl Hardware {
 }
 
 impl Story {
+    fn any_zeroes(&mut self) -> Zeroes {
+        [Zeroes::Unmap, Zeroes::Unmap, Zeroes::Write, Zeroes::Refuse][self.hardware_rng.usize(..4)]
+    }
+
     /// One more device.
     pub(super) fn new_unit(&mut self) {
         let (number, hardware) = (self.units.len(), self.hardware);
@@ -158,7 +165,8 @@ impl Story {
         let long_blocks = number == 0 || !is_new && self.hardware_rng.bool();
         let manners = Manners {
             at_once: hardware.at_once,
-            knows_zeroes: !hardware.some_know_no_zeroes || self.hardware_rng.bool(),
+            zeroes: if hardware.some_do_not_unmap { self.any_zeroes() } else { Zeroes::Unmap },
+            tells: self.hardware_rng.u8(..4) != 0,
             block_bytes: if long_blocks { self.shape.block_bytes } else { SECTOR_BYTES as u32 },
         };
         let spare_bytes = if hardware.sizes_differ { self.hardware_rng.u64(..16) * 4096 } else { 0 };
@@ -174,6 +182,7 @@ impl Story {
             has_superblock: false,
             pages: 0,
             bad_sectors: Vec::new(),
+            listed: BTreeSet::new(),
         });
     }
 }

@@ -1,0 +1,199 @@
+//! More members are lost at once than the level tolerates, while clients write. From then on there are errors or what is right,
+//! and nothing moves on the members that are left; when all are back, the array is there.
+
+use std::{collections::BTreeSet, sync::atomic::Ordering};
+
+use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
+use stripewise_engine::{
+    AssembleError, MemberReport, MemberState,
+    geometry::{Level, MemberIndex},
+};
+
+use super::Story;
+use crate::check::{Checker, SECTOR_BYTES, Violation};
+
+impl Story {
+    /// One member too many vanishes at once: from then on there are errors or what is right, nothing moves on the others, and
+    /// when all are back the array is there.
+    pub(super) fn go_beyond(&mut self) -> Result<(), Violation> {
+        if !self.is_made_whole()? {
+            return Ok(());
+        }
+        let before = self.units_by_role();
+        self.desk.is_lenient.store(true, Ordering::Relaxed);
+        self.start_clients();
+        let steps = self.rng.u64(..400);
+        self.world.run_steps(steps);
+        let mut serving = before.clone();
+        self.rng.shuffle(&mut serving);
+        let too_many: BTreeSet<usize> = serving.drain(..=self.shape.tolerance()).collect();
+        for unit in &too_many {
+            self.units[*unit].faults.set_gone(true);
+        }
+        self.say(|story| {
+            let names: Vec<&str> = too_many.iter().map(|unit| story.units[*unit].name()).collect();
+            format!("too many vanish at once: {}", names.join(", "))
+        });
+        let steps = self.rng.u64(..1000);
+        self.world.run_steps(steps);
+        self.expect_failed()?;
+        self.expect_right_or_errors()?;
+        self.expect_still(&serving)?;
+        self.desk.check()?;
+        self.lost = too_many;
+        self.crash()?;
+        self.desk.is_lenient.store(false, Ordering::Relaxed);
+        self.bring_back(&before)
+    }
+
+    /// A write to each member at least finds that too many are gone.
+    fn expect_failed(&mut self) -> Result<(), Violation> {
+        let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
+        let window = self.desk.windows[0].clone();
+        let sectors = window.start..window.end.min(window.start.next_multiple_of(stripe) + stripe);
+        for _ in 0..2 {
+            // Twice: the first may only find out, the second is refused.
+            let (array, offset) = (self.array().clone(), (sectors.start * SECTOR_BYTES) as u64);
+            let mut content = IoBuf::with_len(sectors.len() * SECTOR_BYTES);
+            let ticket = {
+                let mut model = self.desk.sectors.lock();
+                model.fill(sectors.start, &mut content);
+                model.begin_write(sectors.start, &content)
+            };
+            let write = async move { array.write(offset, content.freeze(), WriteFlags::default()).await };
+            let written = self.finish(write, "a write beyond the level's tolerance")?;
+            self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
+            if written.is_ok() {
+                let what = "a write of a whole stripe is acknowledged, and too many members are gone for it";
+                return Err(Checker::Service.violation(what));
+            }
+        }
+        let array = self.array().clone();
+        let report = self.finish(async move { array.report().await }, "a report")?;
+        if report.failed {
+            Ok(())
+        } else {
+            Err(Checker::Service.violation("too many members are gone, and the array has not failed"))
+        }
+    }
+
+    /// What can be read is right.
+    fn expect_right_or_errors(&mut self) -> Result<(), Violation> {
+        for block in self.blocks() {
+            let ticket = self.desk.sectors.lock().begin_read();
+            let read = self.try_read(&block)?;
+            let mut sectors = self.desk.sectors.lock();
+            match read {
+                Ok(content) => sectors.end_read(ticket, block.start, &content)?,
+                Err(_) => sectors.give_up_read(ticket),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is written any more to the members that are left, whatever is asked.
+    fn expect_still(&mut self, left: &[usize]) -> Result<(), Violation> {
+        self.world.run_for(2 * self.shape.tuning.housekeeping_interval);
+        let changes =
+            |story: &Self| left.iter().map(|unit| story.units[*unit].sim.changes()).collect::<Vec<_>>();
+        let before = changes(self);
+        let array = self.array().clone();
+        let (len, flags) = (self.desk.windows[0].len() * SECTOR_BYTES, ZeroFlags::default());
+        let offset = (self.desk.windows[0].start * SECTOR_BYTES) as u64;
+        let asked = async move {
+            [array.write_zeroes(offset, len as u64, flags).await, array.discard(offset, len as u64).await]
+        };
+        // A discard may do nothing, and say so.
+        let [zeroed, _] = self.finish(asked, "zeroes beyond the level's tolerance")?;
+        if zeroed.is_ok() {
+            return Err(
+                Checker::Service.violation("zeroes are acknowledged, and too many members are gone for them")
+            );
+        }
+        self.world.run_for(2 * self.shape.tuning.housekeeping_interval);
+        if before == changes(self) {
+            return Ok(());
+        }
+        Err(Checker::Metadata
+            .violation("the array has failed, and something is written to the members that are left"))
+    }
+
+    /// All members are back: the array is opened, by force if need be, and has what it must.
+    fn bring_back(&mut self, before: &[usize]) -> Result<(), Violation> {
+        self.units.iter().for_each(|unit| unit.faults.set_gone(false));
+        self.note_hole();
+        let mut spoiled = 0;
+        loop {
+            let force = spoiled > 0 || self.rng.bool();
+            let opened = if spoiled < 2 && self.rng.u8(..3) == 0 {
+                spoiled += 1;
+                let steps = self.rng.u64(..150);
+                self.open_for(force, steps)?
+            } else {
+                Some(self.open_as(force)?)
+            };
+            match opened {
+                None => {}
+                Some(Ok(())) => break,
+                Some(Err(error)) if !force => {
+                    self.say(|_| format!("it is refused: {error}"));
+                    match self.open_as(true)? {
+                        Ok(()) => break,
+                        Err(error) => return Err(refused(&error)),
+                    }
+                }
+                Some(Err(error)) => return Err(refused(&error)),
+            }
+        }
+        self.forgive_lost(before)?;
+        for window in self.desk.windows.clone() {
+            let content = self.read_window(&window)?;
+            self.desk.sectors.lock().adopt(window.start, &content)?;
+        }
+        self.settle()
+    }
+
+    /// What rows that were being written had on members that are not back in their roles is as the hole leaves it.
+    fn forgive_lost(&mut self, before: &[usize]) -> Result<(), Violation> {
+        let array = self.array().clone();
+        let report = self.finish(async move { array.report().await }, "a report")?;
+        let is_back = |role: usize| {
+            let name = self.units[before[role]].name();
+            let holds = |member: &MemberReport| {
+                member.name == name
+                    && member.slot == Some(MemberIndex(role))
+                    && member.state == MemberState::InSync
+            };
+            report.members.iter().any(holds)
+        };
+        let back: Vec<bool> = (0..before.len()).map(is_back).collect();
+        // Any mirror may be read until the resync has passed.
+        let is_mirrored = self.shape.level == Level::Raid1;
+        self.forgive_hole(|role, _| is_mirrored || !back[role]);
+        Ok(())
+    }
+
+    /// Opens the array with all devices there are.
+    pub(super) fn open_as(&mut self, force: bool) -> Result<Result<(), AssembleError>, Violation> {
+        let opening = self.start_opening(force, |_| true);
+        let opened = self.wait_for(opening, "assembling")?;
+        Ok(opened.map(|array| {
+            self.say(|_| format!("assembled{}", if force { " with force" } else { "" }));
+            self.array = Some(array);
+        }))
+    }
+
+    /// As [`Story::open_as`], but power fails after so many steps. None: it did.
+    fn open_for(&mut self, force: bool, steps: u64) -> Result<Option<Result<(), AssembleError>>, Violation> {
+        let opening = self.start_opening(force, |_| true);
+        self.world.run_steps(steps);
+        self.say(|_| format!("power fails {steps} steps into assembling"));
+        drop(opening);
+        self.lose_power()?;
+        Ok(None)
+    }
+}
+
+fn refused(error: &AssembleError) -> Violation {
+    Checker::Service.violation(format!("all members are back, and the array is refused: {error}"))
+}

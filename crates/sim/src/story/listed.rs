@@ -1,0 +1,128 @@
+//! Sectors that md's bad-block log lists: another program has listed them, what lies there is of no use, and the other members
+//! make up for it until they are written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Doubt, Story};
+use crate::check::{
+    Checker, SECTOR_BYTES, Violation,
+    image::{Rewrite, SUPERBLOCK_BYTES},
+    layout::ROW_BYTES,
+    listed::{listed_rows, log_listing},
+};
+
+/// Members whose log lists something, at most.
+const MEMBERS_MAX: usize = 3;
+/// Entries of a log, at most.
+const ENTRIES_MAX: usize = 4;
+/// Sectors of an entry, at most.
+const SECTORS_MAX: u64 = 20;
+/// What lies in listed sectors: no write has it.
+const USELESS: u8 = 0xb5;
+/// Rounds of housekeeping after which what is to be healed has been: a large chunk takes some, read block by block.
+const ROUNDS_MAX: usize = 100;
+
+impl Story {
+    /// Lists sectors of members in sync, no more in a row than the level tolerates.
+    pub(super) fn list_as_another(&mut self, serving: &[usize]) {
+        let mut lost_in = BTreeMap::<usize, usize>::new();
+        for _ in 0..self.side_rng.usize(1..=MEMBERS_MAX.min(serving.len())) {
+            let unit = serving[self.side_rng.usize(..serving.len())];
+            let extents = self.draw_extents(&mut lost_in);
+            self.list_sectors(unit, &extents);
+        }
+    }
+
+    /// Sectors of a member's data, sorted, that do not touch and are in rows of which enough is left.
+    fn draw_extents(&mut self, lost_in: &mut BTreeMap<usize, usize>) -> Vec<std::ops::Range<u64>> {
+        let sectors = self.shape.data_bytes / SECTOR_BYTES as u64;
+        let grain = u64::from(self.shape.block_bytes) / SECTOR_BYTES as u64;
+        let mut rows_of_this = BTreeSet::new();
+        let mut extents: Vec<std::ops::Range<u64>> = Vec::new();
+        for _ in 0..self.side_rng.usize(1..=ENTRIES_MAX) {
+            let start = if self.side_rng.bool() { self.used_sector() } else { self.side_rng.u64(..sectors) };
+            let start = start / grain * grain;
+            let end = (start + self.side_rng.u64(1..=SECTORS_MAX).next_multiple_of(grain)).min(sectors);
+            let row = |sector: u64| sector as usize * SECTOR_BYTES / ROW_BYTES;
+            let rows = row(start)..=row(end - 1);
+            let tolerance = self.shape.tolerance();
+            let is_full = |row: usize| lost_in.get(&row).is_some_and(|lost| *lost >= tolerance);
+            if rows.clone().any(|row| rows_of_this.contains(&row) || is_full(row)) {
+                continue;
+            }
+            rows.clone().for_each(|row| *lost_in.entry(row).or_default() += 1);
+            rows_of_this.extend(rows);
+            extents.push(start..end);
+        }
+        extents.sort_unstable_by_key(|extent| extent.start);
+        extents
+    }
+
+    fn list_sectors(&mut self, unit: usize, extents: &[std::ops::Range<u64>]) {
+        let (sim, data_offset) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
+        let data_sector = data_offset / SECTOR_BYTES as u64;
+        let on_member: Vec<_> =
+            extents.iter().map(|extent| extent.start + data_sector..extent.end + data_sector).collect();
+        let written = {
+            let bytes = sim.bytes();
+            let block = bytes[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
+            log_listing(&bytes, &on_member).map(|log| (log, block))
+        };
+        let Some(((place, log), block)) = written.filter(|_| !extents.is_empty()) else { return };
+        sim.poke(place, &log);
+        sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(block).with_bad_blocks().done());
+        for sectors in &on_member {
+            let len = (sectors.end - sectors.start) as usize * SECTOR_BYTES;
+            sim.poke(sectors.start * SECTOR_BYTES as u64, &vec![USELESS; len]);
+        }
+        self.look_at_log(unit);
+        self.say(|story| {
+            format!("another program lists sectors {extents:?} of {}'s data", story.units[unit].name())
+        });
+    }
+
+    /// Takes down what a member's log lists.
+    pub(super) fn look_at_log(&mut self, unit: usize) {
+        let unit = &mut self.units[unit];
+        unit.listed = listed_rows(&unit.sim.bytes(), unit.data_offset_bytes as usize);
+    }
+
+    /// Members whose log lists something.
+    fn units_listing(&self) -> Vec<usize> {
+        (0..self.units.len()).filter(|unit| !self.units[*unit].listed.is_empty()).collect()
+    }
+
+    /// Where nothing but blocks of members in sync is bad, they are healed, as often as not.
+    pub(super) fn heal_all(&mut self) -> Result<(), Violation> {
+        let serving = self.units_by_role();
+        let is_row = |unit: &usize| self.units[*unit].doubt().is_none_or(|doubt| doubt != Doubt::Whole);
+        let is_bad = |unit: &usize| self.units[*unit].bad_rows().next().is_some();
+        let is_healable = serving.iter().all(is_row) && serving.iter().any(is_bad);
+        if is_healable && self.shape.tolerance() > 0 && self.side_rng.bool() {
+            self.expect_healed()?;
+        }
+        Ok(())
+    }
+
+    /// Once a check has looked at everything and house was kept, no sector is listed, and none cannot be read.
+    fn expect_healed(&mut self) -> Result<(), Violation> {
+        let report = self.run_scrub(false)?;
+        let mut left = None;
+        for _ in 0..ROUNDS_MAX {
+            self.world.run_for(self.shape.tuning.housekeeping_interval);
+            self.units_listing().into_iter().for_each(|unit| self.look_at_log(unit));
+            let serving = self.units_by_role();
+            left = serving.into_iter().find(|unit| self.units[*unit].bad_rows().next().is_some());
+            if left.is_none() {
+                break;
+            }
+        }
+        let Some(unit) = left else { return Ok(()) };
+        let what = format!(
+            "a check has looked at all, and blocks of {} in rows {:?} are not healed: {report:?}",
+            self.units[unit].name(),
+            self.units[unit].bad_rows().collect::<Vec<_>>()
+        );
+        Err(Checker::Service.violation(what))
+    }
+}

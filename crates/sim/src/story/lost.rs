@@ -1,0 +1,244 @@
+//! Rows of which more cannot be read than redundancy makes up for: as many members are lost as the level tolerates, and others
+//! have bad blocks. These rows are errors where they are lost, everything else is right, also once the members were replaced and
+//! after a crash; and what is written anew is right again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use stripewise_engine::{ArrayError, geometry::Level};
+
+use super::Story;
+use crate::check::{
+    Checker, SECTOR_BYTES, Violation,
+    layout::{Layout, ROW_BYTES},
+};
+
+/// Bad blocks of a member, as a rule, at most.
+const BAD_FEW: usize = 3;
+/// And now and then: more than reads that may fail before a member is dropped.
+const BAD_MANY: usize = 30;
+/// Blocks that are written while members are filled.
+const WRITES_MAX: usize = 12;
+/// Rounds of housekeeping after which what was written is listed no more.
+const ROUNDS: u32 = 4;
+
+/// What is lost.
+struct Lost {
+    layout: Layout,
+    /// Roles without a member.
+    roles: BTreeSet<usize>,
+    /// Roles that have a bad block in a row.
+    bad: BTreeMap<usize, BTreeSet<usize>>,
+    /// A member has so many that it may be dropped for them, once others make up for it.
+    may_be_dropped: bool,
+}
+
+impl Lost {
+    /// Whether a sector of the array may be an error.
+    fn may_fail(&self, sector: usize) -> bool {
+        let place = self.layout.place(sector * SECTOR_BYTES);
+        let Some(bad) = self.bad.get(&(place.offset_bytes / ROW_BYTES)) else { return false };
+        self.layout.level == 1
+            || self.may_be_dropped
+            || bad.contains(&place.role)
+            || self.roles.contains(&place.role)
+    }
+}
+
+impl Story {
+    /// Loses rows of an array that is whole, and brings it back.
+    pub(super) fn lose_rows(&mut self) -> Result<(), Violation> {
+        if !self.is_made_whole()? || self.shape.tolerance() == 0 {
+            return Ok(());
+        }
+        let mut lost = self.draw_lost()?;
+        self.expect_rest(&lost)?;
+        self.fill_lost_members()?;
+        self.write_some(&lost)?;
+        let report = self.wait_for_jobs()?;
+        if report.degraded() > 0 {
+            let what = format!(
+                "members with bad blocks keep others from being filled: {:?}",
+                self.array().last_job()
+            );
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_rest(&lost)?;
+        self.reopen()?;
+        self.expect_rest(&lost)?;
+        if self.shape.is_vast {
+            return Ok(());
+        }
+        self.write_rows_anew(&lost)?;
+        lost.bad.clear();
+        self.expect_rest(&lost)?;
+        self.reopen()?;
+        self.expect_rest(&lost)?;
+        self.expect_nothing_listed()
+    }
+
+    /// As many members fail as may, and others have bad blocks that stay bad until they are written.
+    fn draw_lost(&mut self) -> Result<Lost, Violation> {
+        let serving = self.units_by_role();
+        let mut roles: Vec<usize> = (0..serving.len()).collect();
+        self.rng.shuffle(&mut roles);
+        let left = roles.split_off(self.shape.tolerance());
+        for role in &roles {
+            let unit = serving[*role];
+            self.lost.insert(unit);
+            self.fail_calmly(unit)?;
+        }
+        let mut lost = Lost {
+            layout: self.layout(),
+            roles: roles.into_iter().collect(),
+            bad: BTreeMap::new(),
+            may_be_dropped: false,
+        };
+        let with_bad = self.rng.usize(1..=2.min(left.len()));
+        for role in &left[..with_bad] {
+            let has_many = self.rng.u8(..4) == 0;
+            lost.may_be_dropped |= has_many;
+            let most = if has_many { BAD_MANY } else { BAD_FEW };
+            for _ in 0..self.rng.usize(1..=most) {
+                let sector = self.used_sector();
+                let start = self.units[serving[*role]].data_offset_bytes + sector * SECTOR_BYTES as u64;
+                self.units[serving[*role]].bad_sectors.push(start);
+                self.cannot_read(serving[*role], start, u32::MAX);
+                lost.bad.entry(sector as usize * SECTOR_BYTES / ROW_BYTES).or_default().insert(*role);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Every sector is right, but for those that may be errors; and errors name the first that is one.
+    fn expect_rest(&mut self, lost: &Lost) -> Result<(), Violation> {
+        for block in self.blocks() {
+            if self.read_right(&block)?.is_ok() {
+                continue;
+            }
+            let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
+            for start in block.clone().step_by(grain) {
+                let Err(error) = self.read_right(&(start..start + grain))? else { continue };
+                let is_named = matches!(error, ArrayError::Unreadable { offset_bytes } if offset_bytes == (start * SECTOR_BYTES) as u64);
+                if !is_named || !(start..start + grain).any(|sector| lost.may_fail(sector)) {
+                    let what =
+                        format!("sector {start}, of which enough is left, or which was not named: {error}");
+                    return Err(Checker::Service.violation(what));
+                }
+            }
+        }
+        self.desk.windows.clone().iter().try_for_each(|window| self.expect_first_named(window))
+    }
+
+    /// Reads sectors, which are right if they can be read.
+    fn read_right(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
+        let ticket = self.desk.sectors.lock().begin_read();
+        let read = self.try_read(sectors)?;
+        let mut model = self.desk.sectors.lock();
+        match read {
+            Ok(content) => model.end_read(ticket, sectors.start, &content).map(Ok),
+            Err(error) => {
+                model.give_up_read(ticket);
+                Ok(Err(error))
+            }
+        }
+    }
+
+    /// An error of a long read names the first block that cannot be read as a whole: all before it can.
+    fn expect_first_named(&mut self, window: &Range<usize>) -> Result<(), Violation> {
+        let Err(error) = self.read_right(window)? else { return Ok(()) };
+        let ArrayError::Unreadable { offset_bytes } = error else {
+            return Err(Checker::Service.violation(format!("reading what is lost: {error}")));
+        };
+        let named = offset_bytes as usize / SECTOR_BYTES;
+        let block_end = (named + 1).next_multiple_of(ROW_BYTES / SECTOR_BYTES).min(window.end);
+        let is_first = window.contains(&named)
+            && (named == window.start || self.read_right(&(window.start..named))?.is_ok())
+            && self.read_right(&(named..block_end))?.is_err();
+        if is_first {
+            return Ok(());
+        }
+        let what =
+            format!("sector {named} is named as the first of {window:?} that cannot be read, and is not");
+        Err(Checker::Service.violation(what))
+    }
+
+    /// New members take the roles of those that failed.
+    fn fill_lost_members(&mut self) -> Result<(), Violation> {
+        (0..self.shape.tolerance()).try_for_each(|_| self.add_new_unit())
+    }
+
+    /// Some blocks are written while members are filled; where rows are lost, that may fail.
+    fn write_some(&mut self, lost: &Lost) -> Result<(), Violation> {
+        let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
+        for _ in 0..self.rng.usize(..=WRITES_MAX) {
+            let blocks = self.blocks();
+            let block = blocks[self.rng.usize(..blocks.len())].clone();
+            let stripe = block.start / stripe * stripe..(block.start / stripe + 1) * stripe;
+            let written = self.try_write(&block)?;
+            if let Err(error) = written
+                && !stripe.clone().any(|sector| lost.may_fail(sector))
+            {
+                let what = format!("a write to {block:?}, where nothing is lost: {error}");
+                return Err(Checker::Service.violation(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each stripe of which something is lost is written as a whole.
+    fn write_rows_anew(&mut self, lost: &Lost) -> Result<(), Violation> {
+        let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
+        let all = self.desk.windows[0].clone();
+        let is_lost = |block: &Range<usize>| block.clone().any(|sector| lost.may_fail(sector));
+        let at_level_1 = self.shape.level == Level::Raid1;
+        let blocks = self.blocks().into_iter().filter(is_lost);
+        let stripes = blocks.map(|block| match at_level_1 {
+            true => block,
+            false => block.start / stripe * stripe..((block.start / stripe + 1) * stripe).min(all.end),
+        });
+        let mut stripes: Vec<_> = stripes.collect();
+        // Where parity alone was lost, no block of the array is.
+        let rows = lost.bad.keys().map(|row| self.layout().stripe_of_row(*row) * stripe);
+        stripes.extend(rows.filter(|_| !at_level_1).map(|start| start..start + stripe));
+        stripes.sort_unstable_by_key(|stripe| stripe.start);
+        stripes.dedup();
+        for stripe in stripes {
+            self.try_write(&stripe)?.map_err(|error| {
+                Checker::Service.violation(format!("whole stripes written anew, {stripe:?}: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The array is stopped, or power fails once everything was flushed; and it is opened again.
+    fn reopen(&mut self) -> Result<(), Violation> {
+        self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS);
+        if self.rng.bool() {
+            self.stop()?;
+        } else {
+            let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
+            let flushed = self.finish(async move { array.flush().await }, "a flush")?;
+            flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+            self.desk.sectors.lock().end_flush(begun);
+            self.crash()?;
+        }
+        self.open_plainly()?;
+        self.wait_for_jobs().map(drop)
+    }
+
+    /// What was written anew is listed as bad no more.
+    fn expect_nothing_listed(&mut self) -> Result<(), Violation> {
+        let serving = self.units_by_role();
+        serving.iter().for_each(|unit| self.look_at_log(*unit));
+        let Some(unit) = serving.iter().find(|unit| !self.units[**unit].listed.is_empty()) else {
+            return Ok(());
+        };
+        let unit = &self.units[*unit];
+        let what =
+            format!("rows {:?} of {} were written anew and are listed still", unit.listed, unit.name());
+        Err(Checker::Service.violation(what))
+    }
+}

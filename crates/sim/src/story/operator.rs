@@ -1,0 +1,184 @@
+//! What an operator does in calm times, and what must come of it: jobs that are stopped, paused and resumed, members that are not
+//! to be removed, members that take over from others.
+
+use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
+
+use super::Story;
+use crate::check::{Checker, SECTOR_BYTES, Violation};
+
+/// Units beside the members of the array, at most.
+const SPARE_UNITS_MAX: usize = 8;
+/// Steps that a job has until it is paused or stopped, at most.
+const STEPS_MAX: u64 = 200;
+/// How often one bad block is read: more often than reads may fail before a member is dropped.
+const READS_OF_BAD_BLOCK: usize = 30;
+/// As slow as a job can be.
+const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
+
+impl Story {
+    /// Does something to an array that is whole, after which it is whole again.
+    pub(super) fn steer_calmly(&mut self) -> Result<(), Violation> {
+        let can_add = self.units.len() + 2 <= self.shape.members + SPARE_UNITS_MAX;
+        match self.rng.u8(..5) {
+            0 => self.stop_and_scrub(),
+            1 => self.pause_and_resume(),
+            2 if can_add => self.keep_filling(),
+            3 if can_add => self.stop_what_gave_way(),
+            _ => self.read_a_bad_block(),
+        }
+    }
+
+    /// A scrub that comes after one that was stopped is carried to its end.
+    fn stop_and_scrub(&mut self) -> Result<(), Violation> {
+        self.say(|_| "a scrub is stopped, and the next is not".to_owned());
+        self.begin_scrub(self.plan.seed.is_multiple_of(2))?;
+        let steps = self.rng.u64(..STEPS_MAX);
+        self.world.run_steps(steps);
+        self.array().stop_job();
+        if self.rng.bool() {
+            // Another stop finds nothing to stop.
+            self.wait_for_jobs()?;
+            self.array().stop_job();
+        }
+        self.wait_for_jobs()?;
+        self.run_scrub(false).map(drop)
+    }
+
+    /// A scrub that is paused waits, and goes on once it is resumed.
+    fn pause_and_resume(&mut self) -> Result<(), Violation> {
+        self.say(|_| "a scrub is paused and resumed".to_owned());
+        let is_paused_first = self.rng.bool();
+        if is_paused_first {
+            self.array().pause_jobs();
+        }
+        let asked = self.world.now();
+        self.begin_scrub(false)?;
+        let steps = self.rng.u64(..STEPS_MAX);
+        self.world.run_steps(steps);
+        self.array().pause_jobs();
+        self.world.run_for(self.shape.tuning.housekeeping_interval);
+        let is_over = self.array().last_scrub().is_some_and(|scrub| scrub.started >= asked);
+        if is_paused_first && is_over {
+            return Err(Checker::Service.violation("a scrub came to its end while jobs were paused"));
+        }
+        self.array().resume_jobs();
+        self.wait_for_jobs().map(drop)
+    }
+
+    /// A member that is being filled cannot be removed; filling that was stopped goes on when members change.
+    fn keep_filling(&mut self) -> Result<(), Violation> {
+        self.add_new_unit()?;
+        let old = self.any_serving();
+        self.array().set_speed_limits(CRAWL);
+        self.fail_calmly(old)?;
+        let filled = self.wait_for_filling(|_| true).then(|| self.unit_being_filled()).transpose()?.flatten();
+        if let Some(filled) = filled {
+            // By the time that the command comes it may have been filled: then it is a member as any.
+            if self.remove_calmly(filled)?.is_ok() {
+                return Err(Checker::Service.violation("a member that is being filled was removed"));
+            }
+            if self.rng.bool() {
+                self.say(|_| "filling is stopped, and another spare added".to_owned());
+                self.array().stop_job();
+                self.wait_for_jobs()?;
+                self.add_new_unit()?;
+            }
+        }
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.expect_filled(old)
+    }
+
+    /// A scrub that gives way to a rebuild and is stopped just then does not come back.
+    fn stop_what_gave_way(&mut self) -> Result<(), Violation> {
+        self.add_new_unit()?;
+        let old = self.any_serving();
+        self.say(|_| "a scrub gives way, and is stopped".to_owned());
+        self.array().set_speed_limits(CRAWL);
+        self.begin_scrub(false)?;
+        let array = self.array().clone();
+        self.world.run_steps_until(STEPS_MAX, || array.job().is_some_and(|job| job.done_stripes > 0));
+        drop(array);
+        self.fail_calmly(old)?;
+        self.array().stop_job();
+        let stopped = self.world.now();
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.wait_for_jobs()?;
+        if let Some(scrub) = self.array().last_scrub().filter(|scrub| scrub.started > stopped) {
+            let what = format!("a scrub gave way and was stopped, and came back: {scrub:?}");
+            return Err(Checker::Scrub.violation(what));
+        }
+        // Should filling have begun by then, it was what was stopped.
+        self.add_new_unit()?;
+        self.expect_filled(old)
+    }
+
+    /// A block that cannot be read costs no member, however often it is asked for.
+    fn read_a_bad_block(&mut self) -> Result<(), Violation> {
+        let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
+        let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
+        let first = self.rng.usize(window) / grain * grain;
+        let place = self.layout().place(first * SECTOR_BYTES);
+        let unit = self.units_by_role()[place.role];
+        let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
+        self.units[unit].bad_sectors.push(start);
+        self.cannot_read(unit, start, u32::MAX);
+        for _ in 0..READS_OF_BAD_BLOCK {
+            let ticket = self.desk.sectors.lock().begin_read();
+            let content = self.read_window(&(first..first + grain))?;
+            self.desk.sectors.lock().end_read(ticket, first, &content)?;
+        }
+        let report = self.wait_for_jobs()?;
+        if report.degraded() > 0 {
+            return Err(Checker::Service.violation("one bad block has cost a member"));
+        }
+        self.heal_all()
+    }
+
+    fn begin_scrub(&mut self, mend: bool) -> Result<(), Violation> {
+        let started = self.array().start_scrub(mend);
+        started.map_err(|error| Checker::Service.violation(format!("starting a scrub: {error}")))
+    }
+
+    fn unit_being_filled(&self) -> Result<Option<usize>, Violation> {
+        let array = self.array().clone();
+        let report = self.finish(async move { array.report().await }, "a report")?;
+        let filled = report.members.iter().find(|member| member.state == MemberState::Rebuilding);
+        Ok(filled.and_then(|member| self.units.iter().position(|unit| unit.name() == member.name)))
+    }
+
+    fn any_serving(&mut self) -> usize {
+        let serving = self.units_by_role();
+        serving[self.rng.usize(..serving.len())]
+    }
+
+    /// An operator fails a member.
+    pub(super) fn fail_calmly(&mut self, unit: usize) -> Result<(), Violation> {
+        let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
+        self.say(|_| format!("fail {name}"));
+        let failed = self.finish(async move { array.fail(&name).await }, "failing a member")?;
+        failed.map_err(|error| Checker::Service.violation(format!("failing a member: {error}")))
+    }
+
+    fn remove_calmly(&mut self, unit: usize) -> Result<Result<(), ArrayError>, Violation> {
+        let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
+        self.finish(async move { array.remove(&name).await }, "removing a member")
+    }
+
+    /// Another member has taken over from one that failed, which is let go of.
+    fn expect_filled(&mut self, old: usize) -> Result<(), Violation> {
+        let report: ArrayReport = self.wait_for_jobs()?;
+        let name = self.units[old].name().to_owned();
+        let is_faulty = |report: &ArrayReport| {
+            report.members.iter().any(|member| member.name == name && member.state == MemberState::Faulty)
+        };
+        if report.degraded() > 0 || !is_faulty(&report) {
+            let states: Vec<_> =
+                report.members.iter().map(|m| format!("{} {}", m.name, m.state.name())).collect();
+            let what = format!("{name} failed and spares are there; and they are: {}", states.join(", "));
+            return Err(Checker::Service.violation(what));
+        }
+        self.remove_calmly(old)?
+            .map_err(|error| Checker::Service.violation(format!("removing a failed member: {error}")))?;
+        self.check_redundancy()
+    }
+}
