@@ -58,7 +58,7 @@ impl Story {
         self.fill_lost_members()?;
         self.write_some(&lost)?;
         let report = self.wait_for_jobs()?;
-        if report.degraded() > 0 {
+        if report.degraded() > 0 && !lost.may_be_dropped {
             let what = format!(
                 "members with bad blocks keep others from being filled: {:?}",
                 self.array().last_job()
@@ -66,6 +66,9 @@ impl Story {
             return Err(Checker::Service.violation(what));
         }
         self.expect_rest(&lost)?;
+        if lost.may_be_dropped {
+            return Ok(());
+        }
         self.reopen()?;
         self.expect_rest(&lost)?;
         if self.shape.is_vast {

@@ -13,7 +13,9 @@ const WRITES_MAX: usize = 8;
 impl Story {
     /// Members leave one after the other; then one too many is absent.
     pub(super) fn take_stale(&mut self) -> Result<(), Violation> {
-        if !self.is_made_whole()? || !self.shape.level.has_parity() {
+        // A member that is left must be able to tell that the others are behind.
+        let can_tell = self.shape.members > self.shape.tolerance() + 1;
+        if !self.is_made_whole()? || !self.shape.level.has_parity() || !can_tell {
             return Ok(());
         }
         let mut serving = self.units_by_role();
