@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -174,6 +176,31 @@ fn a_policy_is_chosen_for_the_members_changed_while_running_and_kept() {
     world.run(async move { changed.set_policy(policy("modthresh").unwrap()).await }).unwrap();
     let array = reopen(&world, array, devices);
     assert_eq!(array.policy().name, "modthresh");
+}
+
+/// Power fails anywhere while a policy is being changed, and members keep different ones. From the next change of state on they
+/// keep the same: whichever is absent later, the array has one policy.
+#[test]
+fn a_crash_while_the_policy_changes_leaves_one_policy_after_the_next_opening() {
+    for steps in 0..60 {
+        let shape = common::Shape { level: Level::Raid5, members: 3, chunk_bytes: 4096 };
+        let mut lab = common::Lab::new(steps, shape);
+        lab.wait_for_jobs();
+        let changed = lab.array.clone();
+        let change = async move { _ = changed.set_policy(policy("modified").unwrap()).await };
+        lab.world.env().spawn(Box::pin(change));
+        lab.world.run_steps(steps);
+        lab.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        lab.stop();
+        let only_look = AssembleOptions { run: true, read_only: true, ..AssembleOptions::default() };
+        let kept_by = |two: [usize; 2]| {
+            lab.assemble(&two, only_look.clone()).unwrap();
+            lab.array.policy().name
+        };
+        let kept = [[1, 2], [0, 2], [0, 1]].map(kept_by);
+        assert!(kept.iter().all(|name| *name == kept[0]), "power failed after {steps} steps: {kept:?}");
+    }
 }
 
 /// raid4s-modthresh 3.2.1: 128 KiB of a 4+1 array with chunks of 64 KiB, counted in rows and on each member.
