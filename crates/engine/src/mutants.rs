@@ -140,11 +140,25 @@ pub enum Mutant {
     ShortSuperblockWrite,
     /// What is zeroed in several writes is zeroed where the first of them goes.
     ZeroesStuck,
+    /// At an opening each member keeps the options that its own header has.
+    OptionsApart,
+    /// What a member's bad-block log lists is read as if it were good.
+    ListedRead,
+    /// What was written is taken off the bad-block log before a flush.
+    UnlistedBeforeFlush,
+    /// What a rebuild cannot recover is not listed.
+    LostNotListed,
+    /// An array that has failed recovers what it can still read the others of.
+    FailedRecovers,
+    /// An array that has failed goes on writing pages of the bitmap.
+    FailedAnnounces,
+    /// Jobs of an array that has failed go on with their next batch.
+    FailedJobsGoOn,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 67] = [
+    pub const ALL: [Self; 74] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -212,6 +226,13 @@ impl Mutant {
         Self::ReplaceRefused,
         Self::ShortSuperblockWrite,
         Self::ZeroesStuck,
+        Self::OptionsApart,
+        Self::ListedRead,
+        Self::UnlistedBeforeFlush,
+        Self::LostNotListed,
+        Self::FailedRecovers,
+        Self::FailedAnnounces,
+        Self::FailedJobsGoOn,
     ];
 }
 

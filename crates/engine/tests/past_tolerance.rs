@@ -7,10 +7,13 @@ mod common;
 use std::time::Duration;
 
 use common::{
-    MEMBER_BYTES, Shape,
+    DATA_OFFSET, MEMBER_BYTES, Shape,
     faulty::{Bench, bench, write_error},
 };
-use stripewise_device::{ZeroFlags, wrap::Fault};
+use stripewise_device::{
+    ZeroFlags,
+    wrap::{Fault, FaultRule},
+};
 use stripewise_engine::{ArrayError, SpeedLimits, geometry::Level};
 
 const RAID1: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
@@ -151,6 +154,42 @@ fn a_rebuild_that_the_failure_cuts_short_leaves_nothing_that_counts() {
         assert_eq!(bench.write(0, NEW, len), Err(ArrayError::Failed));
         bench.world.run_for(Duration::from_secs(3));
         only_right_data_or_errors(&bench, 0..len / BLOCK);
+    }
+}
+
+/// A job that was waiting when the array failed goes on with nothing: its next batch would be made from half-written rows.
+#[test]
+fn jobs_that_wait_while_the_array_fails_touch_nothing_afterwards() {
+    for (shape, fills) in [RAID4, RAID5, RAID6].into_iter().flat_map(|shape| [(shape, true), (shape, false)])
+    {
+        let mut bench = filled(5, shape);
+        bench.array.pause_jobs();
+        if fills {
+            let (spare, _, _) = bench.spare("spare");
+            let array = bench.array.clone();
+            bench.world.run(async move { array.add(spare).await }).unwrap();
+            let array = bench.array.clone();
+            bench.world.run(async move { array.fail("m0").await }).unwrap();
+        } else {
+            bench.array.start_scrub(true).unwrap();
+        }
+        bench.world.run_steps(200);
+        assert!(bench.array.job().is_some_and(|job| job.done_stripes == 0), "{shape:?}: a job waits");
+        let tolerated = bench.array.geometry().parity_columns();
+        let failing = 1..2 + tolerated - usize::from(fills);
+        // Of data alone, so that the row is half written, and not refused before.
+        let fault = FaultRule { range_bytes: DATA_OFFSET..u64::MAX, ..write_error() };
+        bench.faults[failing].iter().for_each(|faults| faults.add(fault.clone()));
+        let len = bench.array.geometry().stripe_bytes() as usize;
+        assert_eq!(bench.write(0, NEW, len), Err(ArrayError::Failed));
+        bench.world.run_for(Duration::from_secs(3));
+        let changes: Vec<_> = bench.sims.iter().map(|sim| sim.changes()).collect();
+        bench.array.resume_jobs();
+        bench.world.run_for(Duration::from_secs(3));
+        only_right_data_or_errors(&bench, 0..len / BLOCK);
+        let now: Vec<_> = bench.sims.iter().map(|sim| sim.changes()).collect();
+        assert_eq!(now, changes, "{shape:?}: members are written to");
+        assert!(bench.array.job().is_none(), "{shape:?}: the job has ended");
     }
 }
 

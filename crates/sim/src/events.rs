@@ -101,6 +101,7 @@ pub(crate) struct EventCounts {
     superblocks: AtomicU64,
     headers: AtomicU64,
     pages: AtomicU64,
+    logs: AtomicU64,
     failures: AtomicU64,
 }
 
@@ -113,6 +114,8 @@ pub enum Sight {
     Header,
     /// A page of the bitmap is about to be written, or the header's second copy.
     Page,
+    /// The bad-block log is about to be written.
+    Log,
     /// A write is about to fail.
     Failure,
 }
@@ -128,6 +131,8 @@ impl EventCounts {
             self.headers.fetch_add(1, Ordering::Relaxed);
         } else if offset_bytes > HEADER_AT && offset_bytes < DATA_OFFSET_MIN {
             self.pages.fetch_add(1, Ordering::Relaxed);
+        } else if offset_bytes > SUPERBLOCK_AT && offset_bytes < HEADER_AT {
+            self.logs.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -140,6 +145,7 @@ impl EventCounts {
             Sight::Superblock => &self.superblocks,
             Sight::Header => &self.headers,
             Sight::Page => &self.pages,
+            Sight::Log => &self.logs,
             Sight::Failure => &self.failures,
         };
         count.load(Ordering::Relaxed)

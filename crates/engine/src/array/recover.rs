@@ -226,7 +226,7 @@ impl Shared {
     ) -> Option<Sources> {
         let Piece { stripe, column, bytes } = piece;
         // In a failed array rows may be half written: what a member has of them is old or new, but parity tells of neither.
-        if topology.failed && self.geometry.has_parity() {
+        if topology.failed && self.geometry.has_parity() && !lives(Mutant::FailedRecovers) {
             return None;
         }
         let reader = |column| topology.reader(&self.geometry, *stripe, column);
@@ -349,7 +349,9 @@ impl Shared {
         if written.is_empty() {
             return Ok(());
         }
-        self.flush().await?;
+        if !lives(Mutant::UnlistedBeforeFlush) {
+            self.flush().await?;
+        }
         written.iter().for_each(|(member, written)| member.bad_blocks.settle(written));
         self.record(|_| ()).await
     }

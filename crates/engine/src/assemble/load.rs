@@ -169,7 +169,10 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     let options = kept_options(examined, chosen);
     let header = match extension {
         Ok((header, _)) => {
-            let mut header = Header { options, ..header.clone() };
+            let mut header = header.clone();
+            if !lives(Mutant::OptionsApart) {
+                header.options = options;
+            }
             if !regions.describes(&header.bitmap, &chosen.geometry) && header.bitmap.page_count > 0 {
                 // Its pages tell nothing; what is written from now on is written where it fits.
                 tracing::warn!(
@@ -194,7 +197,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     let of_whom =
         if lives(Mutant::OffsetOfAnother) { &examined[chosen.freshest].superblock } else { &superblock };
     let offset = of_whom.data_offset_sectors * SECTOR_BYTES;
-    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref());
+    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref().filter(|_| !lives(Mutant::ListedRead)));
     let (number, uuid) = (superblock.dev_number, superblock.device_uuid);
     let member = Member::new(device.clone(), offset, number, uuid, header.as_ref(), bad_blocks);
     let bad_block_log = bad_block_log.clone();

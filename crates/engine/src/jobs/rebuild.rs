@@ -37,7 +37,7 @@ impl Shared {
     ) -> Result<Filled<'_>, ArrayError> {
         let locked = if lives(Mutant::RebuildUnlocked) { 0..0 } else { stripes.clone() };
         let rows = self.lock_stripes(locked).await;
-        let topology = self.topology.load();
+        let topology = self.unfailed_topology()?;
         if !topology.is_incoming(slot, incoming) {
             return Err(gone(incoming));
         }
@@ -65,7 +65,7 @@ impl Shared {
     /// # Errors
     /// [`ArrayError::Unreadable`] if the member's log has no room for them; [`ArrayError::Failed`].
     fn list_lost(&self, member: &Member, slot: MemberIndex, lost: Vec<Range<u64>>) -> Result<(), ArrayError> {
-        let Some(first) = lost.first() else { return Ok(()) };
+        let Some(first) = lost.first().filter(|_| !lives(Mutant::LostNotListed)) else { return Ok(()) };
         if self.topology.load().failed {
             return Err(ArrayError::Failed); // a failed array recovers nothing, which says nothing of the blocks
         }

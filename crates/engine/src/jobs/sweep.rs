@@ -1,6 +1,6 @@
 //! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a member.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError};
@@ -9,9 +9,11 @@ use stripewise_format::extension::MemberClass;
 use super::Tuning;
 use crate::{
     array::Shared,
+    error::ArrayError,
     geometry::{MemberIndex, StripeIndex},
     locks::RowGuard,
     meter::IoClass,
+    mutants::{Mutant, lives},
     rows::RowSet,
     topology::Topology,
 };
@@ -80,6 +82,13 @@ impl Shared {
             guards.push(self.locks.lock(stripe, rows).await);
         }
         guards
+    }
+
+    /// The members, once the rows of a batch are locked. A batch that waited while the array failed may have half-written rows
+    /// now: nothing is made from them, and nothing is written.
+    pub(super) fn unfailed_topology(&self) -> Result<Arc<Topology>, ArrayError> {
+        let topology = self.topology.load();
+        if topology.failed && !lives(Mutant::FailedJobsGoOn) { Err(ArrayError::Failed) } else { Ok(topology) }
     }
 
     /// Where the chunks of some consecutive stripes lie on each member.

@@ -106,7 +106,10 @@ impl Shared {
         mend: bool,
     ) -> (Vec<Mismatch>, Result<(), ArrayError>) {
         let _rows = self.lock_stripes(stripes.clone()).await;
-        let topology = self.topology.load();
+        let topology = match self.unfailed_topology() {
+            Ok(topology) => topology,
+            Err(error) => return (Vec::new(), Err(error)),
+        };
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_, _| true).await;
         let (mut mismatches, mut result) = (Vec::new(), Ok(()));
         for stripe in stripes.map(StripeIndex) {

@@ -23,6 +23,8 @@ enum Aim {
     Superblock,
     /// Pages of the bitmap that are being written.
     Page,
+    /// A bad-block log that is being written, as blocks that it lists were healed.
+    Log,
     /// A write that fails.
     Failure,
     /// A failure that is being recorded, while other writes go on without the member.
@@ -54,6 +56,19 @@ impl Story {
     /// Runs to the moment at which power fails.
     pub(super) fn run_to_the_end(&mut self) {
         let aim = AIMS[self.rng.usize(..AIMS.len())];
+        self.run_to(aim);
+    }
+
+    /// Where members list bad blocks: runs to a moment at which these are being healed, now and then. False: it does not.
+    pub(super) fn runs_to_healing(&mut self) -> bool {
+        let runs = !self.units_listing().is_empty() && self.side_rng.u8(..3) == 0;
+        if runs {
+            self.run_to(Aim::Log);
+        }
+        runs
+    }
+
+    fn run_to(&mut self, aim: Aim) {
         let steps = match aim {
             Aim::Anywhere => self.rng.u64(..300),
             Aim::Soon => self.rng.u64(..60),
@@ -80,6 +95,7 @@ impl Story {
             Aim::Anywhere | Aim::Soon => true,
             Aim::Superblock => self.wait_to_see(Sight::Superblock),
             Aim::Page => self.wait_to_see(Sight::Page),
+            Aim::Log => self.wait_to_see(Sight::Log),
             Aim::Failure => self.wait_to_see(Sight::Failure),
             Aim::Recording => {
                 // Others are to have the time to be acknowledged, should they be.

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
-use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
+use stripewise_device::{
+    IoErrorKind, ZeroFlags,
+    wrap::{FaultRule, Operation},
+};
 use stripewise_engine::{
     AssembleError, MemberReport, MemberState,
     geometry::{Level, MemberIndex},
@@ -27,18 +30,25 @@ impl Story {
         let mut serving = before.clone();
         self.rng.shuffle(&mut serving);
         let too_many: BTreeSet<usize> = serving.drain(..=self.shape.tolerance()).collect();
-        for unit in &too_many {
-            self.units[*unit].faults.set_gone(true);
+        let a_rebuild_waits = self.shape.tolerance() > 0 && self.rng.u8(..3) == 0;
+        if a_rebuild_waits {
+            // It is to go on with nothing once the array has failed.
+            self.array().pause_jobs();
+            self.add_new_unit()?;
+            self.fail_calmly(*too_many.first().expect("one too many at least"))?;
         }
-        self.say(|story| {
-            let names: Vec<&str> = too_many.iter().map(|unit| story.units[*unit].name()).collect();
-            format!("too many vanish at once: {}", names.join(", "))
-        });
+        for unit in too_many.iter().skip(usize::from(a_rebuild_waits)) {
+            self.lose_unit(*unit, !a_rebuild_waits);
+        }
         let steps = self.rng.u64(..1000);
         self.world.run_steps(steps);
-        self.expect_failed()?;
+        let has_failed = self.expect_failed(&before)?;
         self.expect_right_or_errors()?;
+        if !has_failed {
+            return self.desk.check();
+        }
         self.expect_still(&serving)?;
+        self.expect_right_or_errors()?;
         self.desk.check()?;
         self.lost = too_many;
         self.crash()?;
@@ -46,34 +56,47 @@ impl Story {
         self.bring_back(&before)
     }
 
-    /// A write to each member at least finds that too many are gone.
-    fn expect_failed(&mut self) -> Result<(), Violation> {
+    /// A member vanishes, or takes no write any more and can be read.
+    fn lose_unit(&mut self, unit: usize, may_vanish: bool) {
+        let vanishes = may_vanish && self.rng.u8(..3) != 0;
+        self.say(|story| {
+            let how = if vanishes { "vanishes" } else { "takes no write any more" };
+            format!("{} {how}: one of too many", story.units[unit].name())
+        });
+        if vanishes {
+            return self.units[unit].faults.set_gone(true);
+        }
+        self.units[unit].faults.add(FaultRule {
+            operation: Operation::Write,
+            range_bytes: self.units[unit].data_offset_bytes..u64::MAX,
+            kind: IoErrorKind::Medium,
+            times: u32::MAX,
+            healed_by_write: false,
+        });
+    }
+
+    /// A write to each member at least finds that too many are lost. False: a spare took over from one before the others were.
+    fn expect_failed(&mut self, before: &[usize]) -> Result<bool, Violation> {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         let window = self.desk.windows[0].clone();
         let sectors = window.start..window.end.min(window.start.next_multiple_of(stripe) + stripe);
-        for _ in 0..2 {
-            // Twice: the first may only find out, the second is refused.
-            let (array, offset) = (self.array().clone(), (sectors.start * SECTOR_BYTES) as u64);
-            let mut content = IoBuf::with_len(sectors.len() * SECTOR_BYTES);
-            let ticket = {
-                let mut model = self.desk.sectors.lock();
-                model.fill(sectors.start, &mut content);
-                model.begin_write(sectors.start, &content)
-            };
-            let write = async move { array.write(offset, content.freeze(), WriteFlags::default()).await };
-            let written = self.finish(write, "a write beyond the level's tolerance")?;
-            self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
-            if written.is_ok() {
-                let what = "a write of a whole stripe is acknowledged, and too many members are gone for it";
-                return Err(Checker::Service.violation(what));
-            }
-        }
+        // Twice: the first may only find out, the second is refused.
+        let is_refused =
+            [self.try_write(&sectors)?.is_err(), self.try_write(&sectors)?.is_err()] == [true; 2];
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
-        if report.failed {
-            Ok(())
-        } else {
-            Err(Checker::Service.violation("too many members are gone, and the array has not failed"))
+        let is_new = |name: &str| !before.iter().any(|unit| self.units[*unit].name() == name);
+        let took_over = |member: &MemberReport| member.state == MemberState::InSync && is_new(&member.name);
+        if !report.failed && report.members.iter().any(took_over) {
+            return Ok(false);
+        }
+        match (is_refused, report.failed) {
+            (true, true) => Ok(true),
+            (false, _) => {
+                let what = "a write of a whole stripe is acknowledged, and too many members are gone for it";
+                Err(Checker::Service.violation(what))
+            }
+            _ => Err(Checker::Service.violation("too many members are gone, and the array has not failed")),
         }
     }
 
@@ -98,6 +121,7 @@ impl Story {
             |story: &Self| left.iter().map(|unit| story.units[*unit].sim.changes()).collect::<Vec<_>>();
         let before = changes(self);
         let array = self.array().clone();
+        array.resume_jobs();
         let (len, flags) = (self.desk.windows[0].len() * SECTOR_BYTES, ZeroFlags::default());
         let offset = (self.desk.windows[0].start * SECTOR_BYTES) as u64;
         let asked = async move {
@@ -120,7 +144,7 @@ impl Story {
 
     /// All members are back: the array is opened, by force if need be, and has what it must.
     fn bring_back(&mut self, before: &[usize]) -> Result<(), Violation> {
-        self.units.iter().for_each(|unit| unit.faults.set_gone(false));
+        self.units.iter().for_each(|unit| unit.faults.clear());
         self.note_hole();
         let mut spoiled = 0;
         loop {

@@ -88,7 +88,7 @@ impl Story {
     }
 
     /// Members whose log lists something.
-    fn units_listing(&self) -> Vec<usize> {
+    pub(super) fn units_listing(&self) -> Vec<usize> {
         (0..self.units.len()).filter(|unit| !self.units[*unit].listed.is_empty()).collect()
     }
 

@@ -266,6 +266,9 @@ impl Story {
         if self.array.is_none() {
             self.open()?;
         }
+        if self.runs_to_healing() {
+            return self.lose_power();
+        }
         match self.rng.u8(..10) {
             ..4 => self.settle()?,
             4..6 => self.pass_resync()?,
