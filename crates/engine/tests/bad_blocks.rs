@@ -255,6 +255,53 @@ fn what_cannot_be_healed_costs_no_member() {
     assert_eq!(report.degraded(), 0, "{:?}", report.members);
 }
 
+/// A resync passes over a row that is on record as lost, and makes all others agree: the array is clean then. Once the whole stripe
+/// stayed as it was, and the array dirty for good.
+#[test]
+fn a_resync_makes_all_agree_but_rows_that_are_listed_as_lost() {
+    let mut bench = bench(45, RAID5);
+    bench.fill(8);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.fail("m1").await }).unwrap();
+    let bad = 5 * 16384 + 4096;
+    bench.faults[2].add(latent_error(DATA_OFFSET + bad..DATA_OFFSET + bad + 512));
+    let (spare, sim, _) = bench.spare("spare");
+    let array = bench.array.clone();
+    bench.world.run(async move {
+        array.add(spare).await.unwrap();
+        array.wait_for_jobs().await;
+        array.flush().await.unwrap();
+    });
+    bench.world.crash();
+    // Both lists name the row: its other block is as bad to any reader as one that cannot be read.
+    bench.sims[1] = sim;
+    let superblocks: Vec<_> = bench.sims.iter().map(|member| superblock(member)).collect();
+    for (member, mut superblock) in bench.sims.iter().zip(superblocks) {
+        superblock.resync_offset_sectors = 0;
+        member.poke(4096, &superblock.encode()[..]);
+    }
+    // The first row of the same stripe and a row elsewhere disagree, as a crash may leave them.
+    for row in [5 * 4, 9 * 4] {
+        bench.sims[3].poke(DATA_OFFSET + row * 4096, &[0x33; 4096]);
+    }
+    list(&bench.sims[2], &[bad..bad + 4096]);
+    bench.array = bench.assemble(0..4, AssembleOptions::default()).unwrap();
+    let array = bench.array.clone();
+    bench.world.run(async move { array.wait_for_jobs().await });
+    let array = bench.array.clone();
+    bench.world.run(async move { array.stop().await }).unwrap();
+    assert!(bench.sims.iter().all(|member| superblock(member).resync_offset_sectors == u64::MAX), "clean");
+    let images: Vec<_> = bench.sims.iter().map(|member| member.snapshot()).collect();
+    let differs = |at: &u64| {
+        let of = |image: &stripewise_sim::MemberSnapshot| image.bytes()[(DATA_OFFSET + at) as usize];
+        images.iter().map(of).fold(0, |sum, byte| sum ^ byte) != 0
+    };
+    let lost = bad..bad + 4096;
+    let data = 0..bench.array.geometry().member_bytes();
+    assert_eq!(data.filter(differs).find(|at| !lost.contains(at)), None, "all else agrees");
+    assert!(!listed(&bench.sims[1]).is_empty() && !listed(&bench.sims[2]).is_empty(), "lost all the same");
+}
+
 /// The same with a crash at any step of the rebuild: a member that counts as filled lists what it lacks.
 #[test]
 fn a_crash_during_such_a_rebuild_passes_nothing_off_as_good() {

@@ -20,6 +20,7 @@ use super::{
     board::{JobReport, Request},
     speed::Speed,
     sweep::Batching,
+    verify::Verdict,
 };
 use crate::{
     array::Shared,
@@ -106,7 +107,7 @@ impl Walk {
 /// How a walk that verifies ended.
 struct Verified {
     result: Result<(), Ended>,
-    /// Batches that could not be read.
+    /// Batches with rows that could not be read, and that may be readable another time.
     unverified: Vec<Range<u64>>,
 }
 
@@ -216,7 +217,7 @@ impl Shared {
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
-            // What cannot be read stays marked; the other regions are gone on with.
+            // What cannot be read stays marked, unless it is on record as lost; the resync continues with the other regions.
             let walked = self.verify_runs(intent.map.runs(group), true, &mut pace, false).await;
             let unverified = walked.unverified.into_iter().flatten().map(StripeIndex);
             let stale: BTreeSet<usize> = unverified.map(|stripe| intent.map.region_of(stripe)).collect();
@@ -364,8 +365,7 @@ impl Shared {
         let mend = mend && !(is_scrub && lives(Mutant::RepairMendsNothing));
         let verify = async |batch: Result<Range<u64>, Ended>| {
             let batch = batch?;
-            let (found, verified) = self.verify(batch.clone(), mend).await;
-            Ok::<_, Ended>((batch, found, verified))
+            Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))
         };
         let walk = Walk::new(is_scrub);
         let mut result = Ok(());
@@ -374,20 +374,25 @@ impl Shared {
         let batches = self.paced(runs, batching, &walk, pace);
         let mut work = pin!(batches.map(verify).buffered(batching.in_flight));
         while let Some(done) = work.next().await {
-            let verified = done.map(|(batch, found, verified)| {
-                self.jobs.update(|job| found.into_iter().for_each(|m| job.add_mismatch(m)));
-                (batch, verified)
-            });
+            let (batch, Verdict { mismatches, result: verified, leaves_nothing }) = match done {
+                Ok(done) => done,
+                Err(ended) => {
+                    result = walk.halt(Err(ended));
+                    continue;
+                }
+            };
+            self.jobs.update(|job| mismatches.into_iter().for_each(|m| job.add_mismatch(m)));
             match verified {
-                Ok((batch, Ok(()))) => self.count_done(&batch),
-                Ok((batch, Err(error @ ArrayError::Unreadable { offset_bytes }))) => {
+                Ok(()) => self.count_done(&batch),
+                Err(error @ ArrayError::Unreadable { offset_bytes }) => {
                     self.count_done(&batch);
                     self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
-                    unverified.push(batch);
+                    if !leaves_nothing {
+                        unverified.push(batch);
+                    }
                     result = result.and(Err(Ended::Failed(error)));
                 }
-                Ok((_, Err(error))) => result = walk.halt(Err(error.into())),
-                Err(ended) => result = walk.halt(Err(ended)),
+                Err(error) => result = walk.halt(Err(error.into())),
             }
         }
         Verified { result, unverified }

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
-use stripewise_device::{IoBuf, IoError};
+use stripewise_device::{IoBuf, IoError, IoErrorKind};
 use stripewise_format::extension::MemberClass;
 
 use super::Tuning;
@@ -14,7 +14,7 @@ use crate::{
     locks::RowGuard,
     meter::IoClass,
     mutants::{Mutant, lives},
-    rows::RowSet,
+    rows::{BLOCK_BYTES, RowSet},
     topology::Topology,
 };
 
@@ -71,6 +71,14 @@ impl Chunks {
         let start = (stripe.0 - run.stripes.start) as usize * self.chunk_bytes;
         Some(&run.content[start..run.content.len().min(start + self.chunk_bytes)])
     }
+}
+
+/// Rows of one stripe in which some member has a block that cannot be read.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct UnreadRows {
+    pub(super) all: RowSet,
+    /// Those in which a bad-block log lists one: what it held is on record as lost.
+    pub(super) listed: RowSet,
 }
 
 impl Shared {
@@ -130,6 +138,40 @@ impl Shared {
             members.push(content.ok().map(|content| Run { stripes, content }));
         }
         (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, failed)
+    }
+
+    /// Reads the chunks of one stripe block by block. A block that cannot be read is zeroes in its chunk, and its row is named.
+    pub(super) async fn read_blocks(&self, topology: &Topology, stripe: StripeIndex) -> (Chunks, UnreadRows) {
+        let (start, len) = (self.geometry.chunk_start(stripe), self.geometry.chunk_len(stripe));
+        let mut unread = UnreadRows::default();
+        let mut members = Vec::with_capacity(topology.slots.len());
+        for slot in &topology.slots {
+            let Some(primary) = &slot.primary else {
+                members.push(None);
+                continue;
+            };
+            let mut content = IoBuf::with_len(len);
+            for (row, block) in content.chunks_mut(BLOCK_BYTES).enumerate() {
+                let at = start + (row * BLOCK_BYTES) as u64;
+                let into = smallvec![IoBuf::with_len(block.len())];
+                match primary.read_as(IoClass::Other, at, into).await.into_one() {
+                    Ok(read) => block.copy_from_slice(&read),
+                    Err(error) => unread.add(row, error),
+                }
+            }
+            members.push(Some(Run { stripes: stripe.0..stripe.0 + 1, content }));
+        }
+        (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, unread)
+    }
+}
+
+impl UnreadRows {
+    fn add(&mut self, row: usize, error: IoError) {
+        let row = RowSet::range(row..row + 1);
+        self.all = self.all | row;
+        if error.kind == IoErrorKind::BadBlock {
+            self.listed = self.listed | row;
+        }
     }
 }
 

@@ -78,15 +78,25 @@ fn expected_mirrors<'a>(
         .collect()
 }
 
-/// The rows in which found and expected bytes differ, as maximal runs of bytes.
-fn differing(found: &[u8], expected: &[u8]) -> Vec<Range<usize>> {
+/// What came of verifying a batch of stripes.
+pub(super) struct Verdict {
+    pub(super) mismatches: Vec<Mismatch>,
+    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: their rows alone were not verified. Any other error
+    /// ended it.
+    pub(super) result: Result<(), ArrayError>,
+    /// There is nothing left that another walk could make agree: of each row that was not verified something is listed as lost.
+    pub(super) leaves_nothing: bool,
+}
+
+/// The rows in which found and expected bytes differ, as maximal runs of bytes, but for some that are passed over.
+fn differing(found: &[u8], expected: &[u8], passed_over: RowSet) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     if found == expected {
         return runs;
     }
     for start in (0..found.len()).step_by(BLOCK_BYTES) {
         let end = (start + BLOCK_BYTES).min(found.len());
-        if found[start..end] == expected[start..end] {
+        if found[start..end] == expected[start..end] || passed_over.contains(start / BLOCK_BYTES) {
             continue;
         }
         match runs.last_mut() {
@@ -98,47 +108,43 @@ fn differing(found: &[u8], expected: &[u8]) -> Vec<Range<usize>> {
 }
 
 impl Shared {
-    /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees. Returns what disagreed, and how it went:
-    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered; their stripes alone are not verified.
-    pub(super) async fn verify(
-        &self,
-        stripes: Range<u64>,
-        mend: bool,
-    ) -> (Vec<Mismatch>, Result<(), ArrayError>) {
+    /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees.
+    pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Verdict {
+        let mut verdict = Verdict { mismatches: Vec::new(), result: Ok(()), leaves_nothing: true };
         let _rows = self.lock_stripes(stripes.clone()).await;
         let topology = match self.unfailed_topology() {
             Ok(topology) => topology,
-            Err(error) => return (Vec::new(), Err(error)),
+            Err(error) => return Verdict { result: Err(error), ..verdict },
         };
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_, _| true).await;
-        let (mut mismatches, mut result) = (Vec::new(), Ok(()));
         for stripe in stripes.map(StripeIndex) {
             let found = match failed.is_empty() {
-                true => self.verify_stripe(&topology, &chunks, stripe, mend).await,
-                false => self.verify_around_bad_blocks(stripe, mend).await,
+                true => self.verify_stripe(&topology, &chunks, stripe, RowSet::EMPTY, mend).await,
+                false => self.verify_around_bad_blocks(stripe, mend, &mut verdict).await,
             };
             match found {
-                Ok(found) => mismatches.extend(found),
-                Err(error @ ArrayError::Unreadable { .. }) => result = result.and(Err(error)),
-                Err(error) => return (mismatches, Err(error)),
+                Ok(found) => verdict.mismatches.extend(found),
+                Err(error) => return Verdict { result: Err(error), ..verdict },
             }
         }
-        (mismatches, result)
+        verdict
     }
 
-    /// Verifies one stripe of what was read.
+    /// Verifies one stripe of what was read, but for some rows.
     async fn verify_stripe(
         &self,
         topology: &Topology,
         chunks: &Chunks,
         stripe: StripeIndex,
+        passed_over: RowSet,
         mend: bool,
     ) -> Result<Option<Mismatch>, ArrayError> {
         let mut rows = 0;
         let mut extents = SmallVec::new();
         for Expected { column, content } in expected(&self.geometry, chunks, stripe) {
             let found = chunks.of_member(stripe, self.geometry.member_of(stripe, column));
-            let runs = differing(found.expect("only present columns are checked"), &content);
+            let found = found.expect("only present columns are checked");
+            let runs = differing(found, &content, passed_over);
             rows = rows.max(runs.iter().map(|run| run.len().div_ceil(BLOCK_BYTES)).sum::<usize>());
             extents.extend(runs.into_iter().map(|run| WriteExtent {
                 column,
@@ -155,11 +161,13 @@ impl Shared {
         Ok((rows > 0).then_some(Mismatch { stripe: stripe.0, rows: rows as u32 }))
     }
 
-    /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first.
+    /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first. Rows of which more cannot
+    /// be read than the others make up for are passed over, and told.
     async fn verify_around_bad_blocks(
         &self,
         stripe: StripeIndex,
         mend: bool,
+        verdict: &mut Verdict,
     ) -> Result<Option<Mismatch>, ArrayError> {
         let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
         let columns: SmallVec<[usize; 8]> = (0..self.geometry.members()).collect();
@@ -171,15 +179,20 @@ impl Shared {
                 self.note_read_error(&reader, stripe, column, *error, Asks::Client).await;
             }
         }
+        let mut lost = stripe.0 * self.geometry.stripe_bytes();
         if !failed.is_empty() && !self.read_only {
-            self.heal_rows(stripe, &columns, rows).await?;
+            match self.heal_rows(stripe, &columns, rows).await {
+                Err(ArrayError::Unreadable { offset_bytes }) => lost = offset_bytes,
+                result => result?,
+            }
         }
         // Members may have been dropped for what they could not read or did not keep.
-        let topology = self.topology.load();
-        let (chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
-        if !failed.is_empty() {
-            return Err(ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() });
+        let topology = self.unfailed_topology()?;
+        let (chunks, unread) = self.read_blocks(&topology, stripe).await;
+        if !unread.all.is_empty() {
+            verdict.result = verdict.result.clone().and(Err(ArrayError::Unreadable { offset_bytes: lost }));
+            verdict.leaves_nothing &= unread.all == unread.listed;
         }
-        self.verify_stripe(&topology, &chunks, stripe, mend).await
+        self.verify_stripe(&topology, &chunks, stripe, unread.all, mend).await
     }
 }
