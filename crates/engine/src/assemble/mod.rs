@@ -79,9 +79,10 @@ pub enum AssembleError {
         /// Their identity.
         uuid: Uuid,
     },
-    /// Equally current members describe different arrays, and no description has more members than the other.
+    /// Members describe different arrays, and neither description has more members, or more current ones, than the other.
     #[error(
-        "{a} and {b} are equally current and disagree on the array's {field}; give only the members that belong together"
+        "{a} and {b} disagree on the array's {field}, and as many members say the one as the other; give only the members that \
+         belong together"
     )]
     Disagree {
         /// A member.
