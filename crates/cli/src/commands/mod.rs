@@ -30,7 +30,6 @@ use crate::{
     daemon::{DaemonSpec, Opening, WorkerSpec, start_daemon},
     demo, explain,
     given::{absolute_paths, check_given_once, is_same_device},
-    output,
     protocol::{ArrayStatus, MemberStatus, Request},
     rundir,
 };
@@ -103,11 +102,7 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
     }
     client::tell(&status.name, &status.warnings);
     client::tell(&status.name, &absent_roles(&status));
-    if json {
-        print_json(&status)?
-    } else {
-        print!("{}", output::mdstat(&status))
-    }
+    show::opened(&status, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
