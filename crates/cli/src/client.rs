@@ -177,9 +177,10 @@ pub(crate) fn command(name: &str, request: &Request) -> anyhow::Result<()> {
     Connection::open(name)?.command(request)
 }
 
-/// Stops all of these; one that cannot be stopped does not keep the others.
-pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
-    let failed: Vec<_> = names.iter().filter_map(|name| stop(name, force).err()).collect();
+/// Stops all of these, and tells each that has; one that cannot be stopped does not keep the others.
+pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> anyhow::Result<()> {
+    let stop_one = |name: &String| stop(name, force).map(|()| tell(name)).err();
+    let failed: Vec<_> = names.iter().filter_map(stop_one).collect();
     match failed.iter().map(errors::line).reduce(|all, one| format!("{all}\nstripewise: {one}")) {
         None => Ok(()),
         Some(text) => bail!(text),

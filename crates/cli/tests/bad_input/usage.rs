@@ -89,6 +89,9 @@ fn words_of_mdadm_and_zpool_are_answered_with_what_does_it_here() {
         ("top", "watch stripewise status"),
         ("events", "/run/stripewise/NAME.log"),
         ("monitor", "detail --test"),
+        ("resync a", "begins by itself"),
+        ("check a", "scrub NAME start"),
+        ("import a", "assemble NAME"),
         ("assemble a --scan", "name them, in any order"),
         ("create a --level 5 --bitmap none x", "leave --bitmap out"),
         ("create a --level 5 --metadata=0.90 x", "made with metadata 1.2, not '0.90'"),
@@ -139,6 +142,31 @@ fn a_test_of_what_cannot_be_told_ends_with_its_own_code() {
     }
     sandbox.ok("fail a", &members[..1]);
     assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(1));
+}
+
+/// A command that changed something says so to people, and to programs by its exit code alone.
+#[test]
+fn commands_say_what_they_did() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let socket = sandbox.path("a.nbd");
+    for (line, told) in [
+        ("speed a --max 100M", "max 100 MiB/s".to_owned()),
+        ("policy a classic", "rows are written by classic".to_owned()),
+        (&format!("class a {} ssd", members[0]), format!("{} is ssd", members[0])),
+        (&format!("serve a --unix {socket}"), socket.clone()),
+        ("serve a --stop", "served no more".to_owned()),
+        ("scrub a start", "the check has begun".to_owned()),
+        ("wait a", String::new()),
+        ("stop a", "a: stopped".to_owned()),
+    ] {
+        let said = sandbox.done(line);
+        assert!(said.contains(&told), "{line}: {said}");
+    }
+    sandbox.ok("assemble a", &members);
+    assert_eq!(sandbox.done("--json policy a classic"), "");
+    assert_eq!(sandbox.done("--json stop a"), "");
 }
 
 #[test]
