@@ -118,7 +118,7 @@ impl Family {
 
 /// How long it is looked for users. The kernel keeps everybody who looks at a process waiting while it begins another program,
 /// which takes for ever where it has a file of a server that hangs.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// Who uses the disk or partition `node`, or one of its partitions. What cannot be read counts as nobody.
 pub fn users_of(node: &Path) -> Vec<BlockUser> {
