@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{anyhow, bail};
+use anyhow::{anyhow, bail, ensure};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::socket_peercred,
@@ -16,7 +16,7 @@ use rustix::{
 use crate::{
     daemon, errors,
     printable::{printable, printable_list},
-    protocol::{ArrayStatus, Reply, Request},
+    protocol::{ArrayStatus, Reply, Request, protocol_of},
     rundir::{check_run_dir, socket_path},
     sigpipe,
 };
@@ -24,8 +24,9 @@ use crate::{
 /// How often, and how long, it is looked whether a daemon that failed to answer is dead.
 const DEATH_POLL: Duration = Duration::from_millis(20);
 const DEATH_POLLS: usize = 10;
-/// The longest that a command may take to be answered: detaching waits for writes to drain.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest that a command may take to be answered: detaching waits for writes to drain. What a daemon waits for ends before
+/// (`daemon/patience.rs`).
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The longest that a daemon may take to end after it has answered that it stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
@@ -73,6 +74,20 @@ impl Connection {
 
     /// Sends one request and returns the daemon's answer; its error becomes ours.
     pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
+        let answer = self.exchange(request)?;
+        let name = &self.name;
+        match Reply::read(&answer) {
+            Ok(Reply::Error(message)) => Err(anyhow!("{name}: {}", printable_list(&message))),
+            Ok(reply) => Ok(reply),
+            Err(error) => bail!(
+                "{name}: its daemon is of another release: {error}. `stripewise stop {name}` works all the same; assembled anew, \
+                 the array is run by this one"
+            ),
+        }
+    }
+
+    /// Sends one request; the line that is the daemon's answer.
+    fn exchange(&mut self, request: &Request) -> anyhow::Result<String> {
         let name = &self.name;
         let line = request.line()?;
         let sent = sigpipe::survived(|| self.stream.get_mut().write_all(line.as_bytes()));
@@ -101,14 +116,7 @@ impl Connection {
         if answer.is_empty() {
             bail!("{name}: its daemon ended before it answered; see its log");
         }
-        match Reply::read(&answer) {
-            Ok(Reply::Error(message)) => Err(anyhow!("{name}: {}", printable_list(&message))),
-            Ok(reply) => Ok(reply),
-            Err(error) => bail!(
-                "{name}: its daemon is of another release: {error}. `stripewise stop {name}` works all the same; assembled anew, \
-                 the array is run by this one"
-            ),
-        }
+        Ok(answer)
     }
 
     /// Has the daemon carry out a command, and prints what it tells about that.
@@ -121,8 +129,26 @@ impl Connection {
     }
 }
 
+/// Refuses a request with an option that the daemon would pass over, as it is of an older release.
+fn check_knows(name: &str, request: &Request) -> anyhow::Result<()> {
+    let needs = request.needs();
+    if needs == 0 {
+        return Ok(());
+    }
+    // On a connection of its own: a daemon answers one request on each.
+    let speaks = protocol_of(&Connection::open(name)?.exchange(&Request::Status)?);
+    ensure!(
+        speaks >= needs,
+        "{name}: its daemon is older than this command (it speaks protocol {speaks} of the control socket) and does not know an \
+         option that was given, so that it would do something else. Leave the option out, or stop the array and assemble it \
+         again: then this release runs it"
+    );
+    Ok(())
+}
+
 /// Sends one request and returns the daemon's answer; its error becomes ours.
 pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
+    check_knows(name, request)?;
     Connection::open(name)?.ask(request)
 }
 
@@ -147,12 +173,14 @@ pub(crate) fn tell(name: &str, notes: &[String]) {
 
 /// Has the daemon carry out a command, and prints what it tells about that.
 pub(crate) fn command(name: &str, request: &Request) -> anyhow::Result<()> {
+    check_knows(name, request)?;
     Connection::open(name)?.command(request)
 }
 
-/// Stops all of these; one that cannot be stopped does not keep the others.
-pub(crate) fn stop_all(names: &[String], force: bool) -> anyhow::Result<()> {
-    let failed: Vec<_> = names.iter().filter_map(|name| stop(name, force).err()).collect();
+/// Stops all of these, and tells each that has; one that cannot be stopped does not keep the others.
+pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> anyhow::Result<()> {
+    let stop_one = |name: &String| stop(name, force).map(|()| tell(name)).err();
+    let failed: Vec<_> = names.iter().filter_map(stop_one).collect();
     match failed.iter().map(errors::line).reduce(|all, one| format!("{all}\nstripewise: {one}")) {
         None => Ok(()),
         Some(text) => bail!(text),

@@ -6,7 +6,7 @@ use clap::{
 };
 
 /// Commands, each with what there is in its place. A similar name would be suggested otherwise, such as `stop` for `top`.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 18] = [
     ("top", "`watch stripewise status` shows arrays as they go; `stripewise detail NAME` has all counters"),
     ("iostat", "`stripewise detail NAME` has all counters, and `--json` has them for programs"),
     ("events", "what happens to an array is in its log, /run/stripewise/NAME.log"),
@@ -24,6 +24,18 @@ const COMMANDS: [(&str, &str); 9] = [
         "list",
         "`stripewise status` lists the arrays that run, `stripewise examine DEVICE` what is on a device",
     ),
+    ("check", "`stripewise scrub NAME start` checks redundancy"),
+    ("repair", "`stripewise scrub NAME repair` mends redundancy"),
+    ("resync", "it begins by itself; `stripewise scrub NAME repair` goes over all rows"),
+    ("rebuild", "`stripewise add NAME DEVICE` begins it, and `stripewise wait NAME` waits for it"),
+    ("import", "`stripewise assemble NAME DEVICE...`"),
+    (
+        "export",
+        "`stripewise stop NAME` lets go of the members; `stripewise serve` and `attach` give the array to others",
+    ),
+    ("offline", "`stripewise fail NAME DEVICE`"),
+    ("online", "`stripewise add NAME DEVICE`"),
+    ("umount", "`umount` takes its file system away, and `stripewise detach NAME` its block device"),
     ("mount", "`stripewise attach NAME` makes a block device of an array, which `mount` takes"),
 ];
 

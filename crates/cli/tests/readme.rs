@@ -54,6 +54,19 @@ impl Drop for Disks {
     }
 }
 
+/// The programs that the blocks for disks run besides our own, and what their disks are made of.
+const FOREIGN: [&str; 5] = ["losetup", "mkfs.ext4", "mount", "nbdinfo", "umount"];
+
+/// A program that is not here skips the test on record, or is demanded: so none must be missing from the list.
+#[test]
+fn all_programs_of_the_blocks_for_disks_are_listed() {
+    let text = blocks(&readme(), "sh disks").join("\n");
+    let commands = text.lines().filter_map(|line| line.split_whitespace().next());
+    for command in commands.filter(|command| !["stripewise", "wait"].contains(command)) {
+        assert!(FOREIGN.contains(&command), "{command} is not listed");
+    }
+}
+
 #[test]
 fn the_two_commands_are_what_they_say() {
     let text = readme();
@@ -113,9 +126,10 @@ fn the_command_is_installed_and_completed_as_it_says() {
 
 #[test]
 fn the_commands_for_disks_work_in_order() {
-    let needs =
-        [Need::Root, Need::Tool("losetup"), Need::Device("/dev/loop-control"), Need::Device("/dev/fuse")];
-    if !can_run(&needs) {
+    let tools = FOREIGN.map(Need::Tool);
+    let kernel =
+        [Need::Root, Need::Device("/dev/loop-control"), Need::Device("/dev/fuse"), Need::FileSystem("ext4")];
+    if !can_run(&[&tools[..], &kernel].concat()) {
         return;
     }
     let disks = Disks::attach(&["sdb", "sdc", "sdd", "sde", "sdf", "sdg"]);

@@ -97,6 +97,76 @@ fn a_large_request_gets_the_memory_of_those_who_do_not_go_on() {
     assert!(client.is_connected());
 }
 
+/// The largest request, and how it is moved here: slower than it would have to be done within the time that a client may stand
+/// still, and without ever standing still so long.
+const LARGE: usize = 32 << 20;
+const STEP: usize = 256 << 10;
+const STEP_TIME: Duration = Duration::from_millis(20);
+const STALL: Duration = Duration::from_millis(900);
+
+fn slowly(mut step: impl FnMut()) {
+    for _ in 0..LARGE / STEP {
+        thread::sleep(STEP_TIME);
+        step();
+    }
+}
+
+/// A server whose memory one large request takes. Who waits for it looks for clients that stand still.
+fn scarce() -> Fixture {
+    Fixture::with_limits(exports(), Limits { in_flight_bytes: 40 * MIB, stall: STALL, ..Limits::default() })
+}
+
+/// Asks for as much as there is, on a connection of its own, and waits for the answer.
+fn read_large(fixture: &Fixture) -> thread::JoinHandle<()> {
+    let mut socket = fixture.transmitting();
+    thread::spawn(move || {
+        ask(&mut socket, Command::Read, LARGE as u32);
+        socket.read_exact(&mut vec![0; 16 + LARGE]).unwrap();
+    })
+}
+
+#[test]
+fn a_slow_reader_that_goes_on_keeps_its_connection_while_others_wait_for_its_memory() {
+    let fixture = scarce();
+    let mut slow = fixture.transmitting();
+    ask(&mut slow, Command::Read, LARGE as u32);
+    eventually("it has the memory", || fixture.server.stats().in_flight_bytes >= LARGE as u64);
+    let other = read_large(&fixture);
+    let mut part = vec![0; STEP];
+    slowly(|| slow.read_exact(&mut part).unwrap());
+    slow.read_exact(&mut part[..16]).unwrap();
+    other.join().unwrap();
+}
+
+#[test]
+fn a_slow_writer_that_goes_on_keeps_its_connection_while_others_wait_for_its_memory() {
+    let fixture = scarce();
+    let mut slow = fixture.transmitting();
+    ask(&mut slow, Command::Write, LARGE as u32);
+    eventually("it has the memory", || fixture.server.stats().in_flight_bytes >= LARGE as u64);
+    let other = read_large(&fixture);
+    let part = vec![7; STEP];
+    slowly(|| slow.write_all(&part).unwrap());
+    slow.read_exact(&mut [0; 16]).unwrap();
+    other.join().unwrap();
+}
+
+/// What it was sent last counts, not what it asked long before.
+#[test]
+fn a_client_that_was_busy_with_a_long_reply_is_not_idle() {
+    let limits = Limits { idle: Some(Duration::from_secs(2)), ..Limits::default() };
+    let fixture = Fixture::with_limits(exports(), limits);
+    let mut slow = fixture.transmitting();
+    ask(&mut slow, Command::Read, LARGE as u32);
+    let mut part = vec![0; STEP];
+    slowly(|| slow.read_exact(&mut part).unwrap());
+    slow.read_exact(&mut part[..16]).unwrap();
+    // Longer than from one look for idle clients to the next.
+    thread::sleep(Duration::from_millis(700));
+    ask(&mut slow, Command::Read, 4096);
+    slow.read_exact(&mut part[..16 + 4096]).unwrap();
+}
+
 /// One that merely reads late, while nobody waits for its memory, keeps its connection.
 #[test]
 fn a_client_that_reads_late_is_waited_for_while_nobody_wants_its_memory() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::{chosen, done, print_json};
+use super::{chosen, print_json, said};
 use crate::{
     client,
     given::absolute_path,
@@ -27,7 +27,9 @@ pub(crate) struct ClassArgs {
 
 pub(super) fn class(args: &ClassArgs, json: bool) -> anyhow::Result<ExitCode> {
     if let (Some(device), Some(class)) = (&args.device, args.class) {
-        return done(&args.name, &Request::Class { member: absolute_path(device)?, class });
+        let member = absolute_path(device)?;
+        let what = format!("{member} is {}", class.name());
+        return said(&args.name, &Request::Class { member, class }, json, &what);
     }
     let status = client::status(&args.name)?;
     let members = chosen(&status, args.device.as_deref())?;

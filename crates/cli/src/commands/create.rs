@@ -12,13 +12,12 @@ use anyhow::{Context, bail, ensure};
 use serde_json::json;
 use stripewise::Preview;
 
-use super::{mdadm, print_json};
+use super::{mdadm, print_json, show};
 use crate::{
     args::{CreateArgs, MapChoice},
     client,
     daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, WorkerSpec, start_daemon},
     given::{absolute_path, check_given_once, given_classes, is_same_device},
-    output,
 };
 
 /// The chunk where none is asked for.
@@ -41,12 +40,10 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     let (name, workers) = (args.name.clone(), WorkerSpec::new(&args.workers));
     let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(create) })?;
     client::tell(&args.name, &status.advice);
-    client::tell(&args.name, mdadm::hint(&status.uuid).as_slice());
-    if json {
-        print_json(&status)?
-    } else {
-        print!("{}", output::mdstat(&status))
+    if status.is_known() {
+        client::tell(&args.name, mdadm::hint(&status.uuid).as_slice());
     }
+    show::opened(&status, json)?;
     Ok(ExitCode::SUCCESS)
 }
 

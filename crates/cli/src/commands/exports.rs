@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use serde_json::json;
 
-use super::{done, print_json};
+use super::{print_json, said};
 use crate::{
     args::{AttachArgs, ServeArgs},
     client, output,
@@ -37,7 +37,7 @@ pub(super) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
     let unix = args.unix.map(std::path::absolute).transpose()?.map(|path| path.display().to_string());
     let address = unix.or(args.bind);
     if args.stop {
-        return done(&args.name, &Request::Unserve { address });
+        return said(&args.name, &Request::Unserve { address }, json, "served no more");
     }
     let Some(address) = address else { bail!("say where: --unix PATH or --bind HOST:PORT") };
     let limits = ServeLimits {

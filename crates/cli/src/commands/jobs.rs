@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use serde_json::json;
 
-use super::{done, print_json};
+use super::{done, print_json, said};
 use crate::{
     args::{ScrubArgs, SpeedArgs},
     client, output, progress,
@@ -42,13 +42,28 @@ pub(super) fn scrub(args: &ScrubArgs, json: bool) -> anyhow::Result<ExitCode> {
     if args.action == ScrubAction::Status {
         return scrub_status(&args.name, json);
     }
-    let order = || done(&args.name, &Request::Scrub { action: args.action });
+    let request = Request::Scrub { action: args.action };
+    let order = || said(&args.name, &request, json, &begun(&args.name, args.action));
     let starts = matches!(args.action, ScrubAction::Start | ScrubAction::Repair);
     if !(args.wait && starts) {
         return order();
     }
-    and_wait(&args.name, order)?;
+    and_wait(&args.name, || done(&args.name, &request))?;
     scrub_status(&args.name, json)
+}
+
+/// What people are told of an order.
+fn begun(name: &str, action: ScrubAction) -> String {
+    let of_scrub =
+        |what: &str| format!("the {what} has begun; `stripewise scrub {name} status` tells how it stands");
+    match action {
+        ScrubAction::Start => of_scrub("check"),
+        ScrubAction::Repair => of_scrub("repair"),
+        ScrubAction::Pause => "the job is paused".to_owned(),
+        ScrubAction::Resume => "the job goes on".to_owned(),
+        ScrubAction::Stop => "the job is ended".to_owned(),
+        ScrubAction::Status => String::new(),
+    }
 }
 
 /// Prints how a scrub stands or ended; exit code 1 if anything disagreed.
@@ -86,7 +101,8 @@ pub(super) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
     if args.min.is_none() && args.max.is_none() {
         return print_speed(&args.name, json);
     }
-    done(&args.name, &Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s: args.max })
+    done(&args.name, &Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s: args.max })?;
+    if json { Ok(ExitCode::SUCCESS) } else { print_speed(&args.name, json) }
 }
 
 fn print_speed(name: &str, json: bool) -> anyhow::Result<ExitCode> {

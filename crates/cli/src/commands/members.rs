@@ -4,24 +4,16 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 
-use super::{done, jobs::and_wait};
+use super::{done, jobs::and_wait, say};
 use crate::{
     args::{AddArgs, MemberArgs, ReplaceArgs},
     client,
     given::{absolute_path, absolute_paths, check_given_once, given_classes},
-    printable::printable,
     protocol::Request,
 };
 
 /// mdadm's word for every member that is faulty.
 const FAILED: &str = "failed";
-
-/// Says what was done, to people.
-fn say(name: &str, json: bool, what: &str) {
-    if !json {
-        println!("{name}: {}", printable(what));
-    }
-}
 
 pub(super) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
     let devices = absolute_paths(&args.devices)?;

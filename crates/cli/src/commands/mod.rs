@@ -30,7 +30,7 @@ use crate::{
     daemon::{DaemonSpec, Opening, WorkerSpec, start_daemon},
     demo, explain,
     given::{absolute_paths, check_given_once, is_same_device},
-    output,
+    printable::printable,
     protocol::{ArrayStatus, MemberStatus, Request},
     rundir,
 };
@@ -41,7 +41,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Create(args) => create::create(&args, json),
         Command::Assemble(args) => assemble(args, json),
-        Command::Stop(args) => stop(&args),
+        Command::Stop(args) => stop(&args, json),
         Command::Status(args) => show::status(&args, json),
         Command::Detail(args) => show::detail(&args, json),
         Command::Examine(args) => examine::examine(&args, json),
@@ -58,7 +58,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Endurance(args) => endurance::endurance(&args, json),
         Command::Class(args) => class::class(&args, json),
         Command::Attach(args) => exports::attach(args, json),
-        Command::Detach(DetachArgs { name, force }) => done(&name, &Request::Detach { force }),
+        Command::Detach(DetachArgs { name, force }) => {
+            said(&name, &Request::Detach { force }, json, "detached")
+        }
         Command::Serve(args) => exports::serve(args, json),
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
@@ -79,6 +81,20 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// A request whose answer is that it was done.
 fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
     client::command(name, request).map(|()| ExitCode::SUCCESS)
+}
+
+/// The same, and people are told.
+fn said(name: &str, request: &Request, json: bool, what: &str) -> anyhow::Result<ExitCode> {
+    let code = done(name, request)?;
+    say(name, json, what);
+    Ok(code)
+}
+
+/// Says what was done, to people.
+fn say(name: &str, json: bool, what: &str) {
+    if !json {
+        println!("{name}: {}", printable(what));
+    }
 }
 
 /// All members, or the one that is named.
@@ -103,11 +119,7 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
     }
     client::tell(&status.name, &status.warnings);
     client::tell(&status.name, &absent_roles(&status));
-    if json {
-        print_json(&status)?
-    } else {
-        print!("{}", output::mdstat(&status))
-    }
+    show::opened(&status, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -126,12 +138,12 @@ fn absent_roles(status: &ArrayStatus) -> Vec<String> {
     told.collect()
 }
 
-fn stop(args: &StopArgs) -> anyhow::Result<ExitCode> {
+fn stop(args: &StopArgs, json: bool) -> anyhow::Result<ExitCode> {
     let names = match &args.name {
         Some(name) => vec![name.clone()],
         None => rundir::names_to_stop()?,
     };
-    client::stop_all(&names, args.force).map(|()| ExitCode::SUCCESS)
+    client::stop_all(&names, args.force, |name| say(name, json, "stopped")).map(|()| ExitCode::SUCCESS)
 }
 
 fn bench(command: BenchCommand, json: bool) -> anyhow::Result<ExitCode> {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use stripewise::plan::selection::{self, Policy};
 
-use super::{done, print_json};
+use super::{print_json, said};
 use crate::{
     client,
     policies::{self, policy_parser},
@@ -31,7 +31,10 @@ pub(crate) struct PolicyArgs {
 pub(super) fn policy(args: &PolicyArgs, json: bool) -> anyhow::Result<ExitCode> {
     let Some(name) = args.name.as_deref() else { return list(json) };
     match args.policy {
-        Some(policy) => done(name, &Request::Policy { policy: policy.name.to_owned() }),
+        Some(policy) => {
+            let request = Request::Policy { policy: policy.name.to_owned() };
+            said(name, &request, json, &format!("rows are written by {}", policy.name))
+        }
         None => print(name, json),
     }
 }

@@ -1,11 +1,15 @@
 //! `stripewise status` and `stripewise detail`.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
+
+use anyhow::{Context, ensure};
 
 use super::print_json;
 use crate::{
-    args::{DetailArgs, StatusArgs},
-    client, errors, output, rundir,
+    args::{CANNOT_TELL, DetailArgs, StatusArgs},
+    client, errors, output,
+    protocol::ArrayStatus,
+    rundir,
 };
 
 pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -34,33 +38,69 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// `detail --test`: the array cannot be asked.
-const CANNOT_TELL: u8 = 4;
+/// Prints an array that was just opened.
+pub(super) fn opened(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
+    match (json, status.is_known()) {
+        (true, _) => print_json(status)?,
+        (false, true) => print!("{}", output::mdstat(status)),
+        (false, false) => println!("{} : open, and does not answer yet", status.name),
+    }
+    Ok(())
+}
+
 /// `detail --test`: more members are lost than the level tolerates.
 const UNUSABLE: u8 = 2;
 /// `detail --test`: degraded.
 const DEGRADED: u8 = 1;
 
 pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let status = match client::status(&args.name) {
-        Ok(status) => status,
-        Err(error) if args.test => {
-            eprintln!("stripewise: {}", errors::printable_line(&error));
-            return Ok(CANNOT_TELL.into());
-        }
-        Err(error) => return Err(error),
-    };
-    if json {
-        print_json(&status)?
-    } else {
-        print!("{}", output::detail(&status))
-    }
+    let told = client::status(&args.name).and_then(|status| print_detail(&status, json).map(|()| status));
     if !args.test {
-        return Ok(ExitCode::SUCCESS);
+        return told.map(|_| ExitCode::SUCCESS);
     }
+    let tested = told.and_then(|status| tested(&status));
+    Ok(tested.map_or_else(
+        |error| {
+            eprintln!("stripewise: {}", errors::printable_line(&error));
+            CANNOT_TELL.into()
+        },
+        ExitCode::from,
+    ))
+}
+
+fn print_detail(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
+    let text = if json { serde_json::to_string_pretty(status)? + "\n" } else { output::detail(status) };
+    // Not by `print!`, which panics where nothing can be printed: programs go by the exit code.
+    std::io::stdout().write_all(text.as_bytes()).context("printing it")
+}
+
+/// The exit code that tells how an array is.
+fn tested(status: &ArrayStatus) -> anyhow::Result<u8> {
+    let name = &status.name;
+    ensure!(status.is_known(), "{name}: its daemon does not say which of its members are in sync");
     Ok(match (status.failed, status.in_sync.iter().all(|in_sync| *in_sync)) {
-        (true, _) => UNUSABLE.into(),
-        (false, false) => DEGRADED.into(),
-        (false, true) => ExitCode::SUCCESS,
+        (true, _) => UNUSABLE,
+        (false, false) => DEGRADED,
+        (false, true) => 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_is_not_taken_for_good() {
+        assert!(tested(&ArrayStatus::default()).is_err(), "no member out of sync is told, and none in sync");
+        let status = |in_sync: &[bool], failed| ArrayStatus {
+            raid_devices: 3,
+            in_sync: in_sync.to_vec(),
+            failed,
+            ..ArrayStatus::default()
+        };
+        assert!(tested(&status(&[true], false)).is_err());
+        assert_eq!(tested(&status(&[true; 3], false)).unwrap(), 0);
+        assert_eq!(tested(&status(&[true, false, true], false)).unwrap(), DEGRADED);
+        assert_eq!(tested(&status(&[true, false, false], true)).unwrap(), UNUSABLE);
+    }
 }

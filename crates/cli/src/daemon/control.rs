@@ -64,7 +64,7 @@ pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow
                 }
                 Err(error) => {
                     if let Some(untold) = not_accepted.count() {
-                        tracing::warn!(%error, untold, "could not accept a command");
+                        tracing::warn!(%error, untold, ?pause, "could not accept a command");
                     }
                     thread::sleep(pause);
                     pause = (pause * 2).min(ACCEPT_PAUSE_MAX);

@@ -6,11 +6,12 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
+use parking_lot::{Mutex, MutexGuard};
 use stripewise::{
     Array, ArrayDevice,
     export::{
@@ -22,7 +23,9 @@ use stripewise::{
 
 use super::{
     end::Asked,
-    mounts::{self, Patience},
+    limits::limits_of,
+    mounts,
+    patience::{Deadline, Patience},
     remains::{self, DeadDevice},
     state::Notes,
 };
@@ -33,6 +36,10 @@ use crate::{
 
 /// How long a server's last requests may take, beyond what its clients are given to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);
+/// How long what is cached is written out before a device is taken from its users by force.
+const FORCED_WRITE_OUT: Duration = Duration::from_secs(30);
+/// How long nbd devices and FUSE mounts take to go at most, once nothing is to be written out.
+const RELEASE_WAIT: Duration = Duration::from_secs(30);
 
 /// What is exported now.
 pub(crate) struct Exports {
@@ -119,17 +126,24 @@ impl Exports {
         Self { source, held: Mutex::default(), told: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What is held, for a command that changes it. Another that does may take long.
+    fn held(&self, deadline: Deadline) -> anyhow::Result<MutexGuard<'_, Held>> {
+        self.held.try_lock_until(deadline.instant()).ok_or_else(|| {
+            anyhow!("another command (attach, detach, serve or stop) is still under way; try again when it is done")
+        })
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock()
     }
 
     /// Carries out a change, and tells what there is afterwards, also if it failed half-way.
-    fn change<T>(&self, change: impl FnOnce(&mut Held, &Source) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let mut held = self.held();
+    fn change<T>(
+        &self,
+        deadline: Deadline,
+        change: impl FnOnce(&mut Held, &Source) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let mut held = self.held(deadline)?;
         let result = change(&mut held, &self.source);
         *self.told() = held.told(&self.source);
         result
@@ -141,17 +155,18 @@ impl Exports {
         method: Option<AttachChoice>,
         sector_bytes: Option<u32>,
         discard: DiscardChoice,
+        deadline: Deadline,
         allowed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<String> {
-        self.change(|held, source| {
+        self.change(deadline, |held, source| {
             allowed()?;
             held.attach(source, method, sector_bytes, discard)
         })
     }
 
     /// Takes the block device away, with or without its users' consent.
-    pub(super) fn detach(&self, users: Users) -> anyhow::Result<Notes> {
-        self.change(|held, source| held.detach(source, users))
+    pub(super) fn detach(&self, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
+        self.change(deadline, |held, source| held.detach(source, users, deadline))
     }
 
     /// Starts an NBD server, if `allowed`, and returns its address.
@@ -161,27 +176,32 @@ impl Exports {
         read_only: bool,
         discard: DiscardChoice,
         limits: &ServeLimits,
+        deadline: Deadline,
         allowed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<String> {
-        self.change(|held, source| {
+        self.change(deadline, |held, source| {
             allowed()?;
             held.serve(source, address, read_only, discard, limits)
         })
     }
 
     /// Stops the server at an address, or all.
-    pub(super) fn unserve(&self, address: Option<&str>) -> anyhow::Result<Notes> {
-        self.change(|held, source| held.unserve(source, address))
+    pub(super) fn unserve(&self, address: Option<&str>, deadline: Deadline) -> anyhow::Result<Notes> {
+        self.change(deadline, |held, source| held.unserve(source, address, deadline))
     }
 
     /// Ends every export, for good.
-    pub(super) fn end_all(&self, users: Users) -> anyhow::Result<Notes> {
-        self.change(|held, source| held.end_all(source, users))
+    pub(super) fn end_all(&self, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
+        self.change(deadline, |held, source| held.end_all(source, users, deadline))
     }
 
     /// Begins something that must have the array to itself, while nothing can come in between.
-    pub(super) fn while_unused<T>(&self, begin: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-        let held = self.held();
+    pub(super) fn while_unused<T>(
+        &self,
+        deadline: Deadline,
+        begin: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let held = self.held(deadline)?;
         held.check_unused()?;
         begin()
     }
@@ -236,27 +256,17 @@ impl Held {
         options.block_bytes = sector_bytes;
         let (device, discards) = source.device(discard);
         options.discard = discards;
+        options.slow_discard = discard == DiscardChoice::On;
         let attachment = attach::attach(Arc::new(device), &source.runtime, &options)?;
         let link = make_link(&source.name, attachment.block_path());
         let attached = self.attached.insert(Attached { attachment, link });
         Ok(attached.path())
     }
 
-    fn detach(&mut self, source: &Source, users: Users) -> anyhow::Result<Notes> {
+    fn detach(&mut self, source: &Source, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
-        let written = || source.array.stats().report().written_bytes;
-        let patience = Patience::while_written(&written);
-        if users == Users::Unmount {
-            let patience = Patience { is_over: &|| source.asked.is_hurried(), ..patience };
-            mounts::unmount_all(|| attached.attachment.users(), &[], patience);
-        }
         let device = DeadDevice::at(attached.attachment.block_path());
-        let mut result = attached.attachment.detach(DetachMode::Refuse);
-        if result.is_err() && users == Users::Force {
-            mounts::write_out(attached.attachment.block_path(), &attached.attachment.users(), patience);
-            result = attached.attachment.detach(DetachMode::Force);
-        }
-        result.map_err(|error| match error {
+        attached.let_go(source, users, deadline).map_err(|error| match error {
             AttachError::InUse { .. } if users == Users::Refuse => anyhow!(
                 "{error}, or give --force to take it from them: what they have not written out is lost then"
             ),
@@ -286,13 +296,18 @@ impl Held {
         let mut export = Export::new(source.name.clone(), Arc::new(device));
         export.discard = discards;
         export.read_only = read_only || source.array.is_read_only();
-        let server = Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits))?;
+        let server = Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits)?)?;
         let uri = uri_of(&server, &source.name);
         self.servers.push(server);
         Ok(uri)
     }
 
-    fn unserve(&mut self, source: &Source, address: Option<&str>) -> anyhow::Result<Notes> {
+    fn unserve(
+        &mut self,
+        source: &Source,
+        address: Option<&str>,
+        deadline: Deadline,
+    ) -> anyhow::Result<Notes> {
         let endpoint = address.map(parse_endpoint).transpose()?;
         let all = std::mem::take(&mut self.servers);
         let (stopping, staying): (Vec<_>, Vec<_>) =
@@ -301,24 +316,26 @@ impl Held {
         if stopping.is_empty() {
             bail!("it is not served{}", if address.is_some() { " there" } else { "" });
         }
-        let limit = Limits::default().stop_grace + SERVER_END;
-        let ended = stopping.into_iter().filter_map(|server| {
+        // All at once: what hangs in one is waited for no longer than in all.
+        let deadline = deadline.or_after(Limits::default().stop_grace + SERVER_END);
+        let begin = |server: Server| {
             let uri = uri_of(&server, &source.name);
-            let ended = source.runtime.block_on_for(async move { server.stop().await }, limit);
-            ended
-                .is_none()
-                .then(|| format!("{uri} is served no more, but some of its last requests do not end"))
-        });
-        Ok(ended.collect())
+            (uri, source.runtime.begin(async move { server.stop().await }))
+        };
+        let ending: Vec<_> = stopping.into_iter().map(begin).collect();
+        let hang = ending.into_iter().filter(|(_, end)| end.recv_timeout(deadline.left()).is_err());
+        Ok(hang
+            .map(|(uri, _)| format!("{uri} is served no more, but some of its last requests do not end"))
+            .collect())
     }
 
-    fn end_all(&mut self, source: &Source, users: Users) -> anyhow::Result<Notes> {
+    fn end_all(&mut self, source: &Source, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
         let mut notes = match self.attached {
-            Some(_) => self.detach(source, users)?,
+            Some(_) => self.detach(source, users, deadline)?,
             None => Notes::new(),
         };
         if !self.servers.is_empty() {
-            notes.extend(self.unserve(source, None)?);
+            notes.extend(self.unserve(source, None, deadline)?);
         }
         self.closed = true;
         Ok(notes)
@@ -340,6 +357,37 @@ impl Attached {
     /// The link's path where there is one, as it says what it is.
     fn path(&self) -> String {
         self.link.as_deref().unwrap_or_else(|| self.attachment.block_path()).display().to_string()
+    }
+
+    /// Takes the device away. What is cached is written out first, for a while: before the time that its release may take
+    /// after that, and for a moment only where it is taken by force.
+    fn let_go(&mut self, source: &Source, users: Users, deadline: Deadline) -> Result<(), AttachError> {
+        let written = || source.array.stats().report().written_bytes;
+        let is_hurried = || users == Users::Unmount && source.asked.is_hurried();
+        let limit = if users == Users::Force {
+            FORCED_WRITE_OUT
+        } else {
+            deadline.left().saturating_sub(RELEASE_WAIT)
+        };
+        let patience =
+            Patience { is_over: &is_hurried, ..Patience::while_written(&written, deadline.or_after(limit)) };
+        if users == Users::Unmount {
+            mounts::unmount_all(|| self.attachment.users(), &[], patience);
+        }
+        let mut watch = patience.watch();
+        let result = self.attachment.detach_while(DetachMode::Refuse, &mut || watch.goes_on());
+        let Err(error) = result else { return Ok(()) };
+        if matches!(error, AttachError::NotWrittenOut { .. }) {
+            tracing::warn!("{error}");
+        }
+        if users != Users::Force {
+            return Err(error);
+        }
+        // What hung a moment ago would hang again.
+        if !matches!(error, AttachError::NotWrittenOut { .. }) {
+            mounts::write_out(self.attachment.block_path(), &self.attachment.users(), patience);
+        }
+        self.attachment.detach(DetachMode::Force)
     }
 }
 
@@ -363,18 +411,6 @@ fn method_of(choice: AttachChoice) -> AttachMethod {
     match choice {
         AttachChoice::Nbd => AttachMethod::KernelNbd,
         AttachChoice::Fuse => AttachMethod::FuseLoop,
-    }
-}
-
-fn limits_of(asked: &ServeLimits) -> Limits {
-    let ServeLimits { connections, in_flight_bytes, connection_in_flight_bytes, idle_ms } = *asked;
-    let limits = Limits::default();
-    Limits {
-        connections: connections.unwrap_or(limits.connections),
-        in_flight_bytes: in_flight_bytes.unwrap_or(limits.in_flight_bytes),
-        connection_in_flight_bytes: connection_in_flight_bytes.unwrap_or(limits.connection_in_flight_bytes),
-        idle: idle_ms.map(Duration::from_millis),
-        ..limits
     }
 }
 

@@ -1,12 +1,6 @@
 //! Opening devices that are to become members, and looking at what is open: before anything is written to any of them.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    os::fd::AsFd,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs::File, os::fd::AsFd, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -15,7 +9,7 @@ use stripewise::{
     file::{FileDevice, OpenError},
 };
 
-use super::state::Notes;
+use super::{patience::Deadline, state::Notes};
 use crate::{
     ground::{Ground, Identity, check_apart},
     holders,
@@ -48,22 +42,39 @@ pub(crate) fn holding(path: &str, found: &[String]) -> String {
 /// How long a device is waited for that a killed process has not let go of.
 const ENDING_WAIT: Duration = Duration::from_secs(30);
 
+/// Until when members are waited for that an array is being opened from.
+pub(super) fn opening_deadline() -> Deadline {
+    Deadline::after(ENDING_WAIT)
+}
+
 /// Opens a device as a member. One whose holder was killed is waited for; the error of one in use names its holder.
-pub(super) fn open(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
-    let deadline = Instant::now() + ENDING_WAIT;
+pub(super) fn open(host: &Host, path: &str, deadline: Deadline) -> anyhow::Result<FileDevice> {
+    let deadline = deadline.or_after(ENDING_WAIT);
+    let mut is_told = false;
     loop {
         let error = match host.open_file(path) {
-            Ok(device) => return Ok(device),
+            Ok(device) => return check_free(path, device),
             Err(error @ OpenError::Busy { .. }) => error,
             Err(error) => return Err(error.into()),
         };
-        if holders::are_ending(Path::new(path)) && Instant::now() < deadline {
-            continue; // the attempt has waited a moment
+        if !holders::are_ending(Path::new(path)) || deadline.is_over() {
+            return Err(match holders::told(Path::new(path)) {
+                Some(holders) => anyhow!("{path}: in use: {holders}"),
+                None => error.into(),
+            });
         }
-        return Err(match holders::told(Path::new(path)) {
-            Some(holders) => anyhow!("{path}: in use: {holders}"),
-            None => error.into(),
-        });
+        // The next attempt waits a moment.
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::info!(path, "waiting for the kernel to let go of it: a process that was killed had it");
+        }
+    }
+}
+
+/// Refuses an open device whose bytes are in use by another way.
+fn check_free(path: &str, device: FileDevice) -> anyhow::Result<FileDevice> {
+    match holders::in_other_use(&file_of(&device)?) {
+        Some(holders) => bail!("{path}: in use: {holders}"),
+        None => Ok(device),
     }
 }
 
@@ -96,9 +107,9 @@ pub(super) fn open_all<'a>(
     looked_at: &BTreeMap<String, LookedAt>,
     force: bool,
 ) -> anyhow::Result<(BTreeMap<String, FileDevice>, Notes)> {
-    let mut opened = BTreeMap::new();
+    let (mut opened, deadline) = (BTreeMap::new(), opening_deadline());
     for path in paths {
-        let device = open(host, path)?;
+        let device = open(host, path, deadline)?;
         check_same(path, &device, looked_at.get(path))?;
         if opened.insert(path.clone(), device).is_some() {
             bail!("{path} is given twice; give every device once");

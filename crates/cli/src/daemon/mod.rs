@@ -9,12 +9,14 @@ mod caller;
 mod control;
 mod end;
 mod exports;
+mod limits;
 mod load;
 mod log;
 mod members;
 mod mounts;
 mod name;
 mod open;
+mod patience;
 mod remains;
 mod report;
 mod session;
@@ -43,7 +45,7 @@ use state::{DaemonState, Notes};
 
 use crate::{
     errors,
-    protocol::Reply,
+    protocol::{ArrayStatus, Reply},
     rundir::{make_run_dir, socket_path},
 };
 
@@ -57,8 +59,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
     match start(&spec) {
         Ok(started) => {
-            let status = Box::new(started.state.status()?);
-            answer(&Reply::Opened { status, notes: started.notes })?;
+            let state = &started.state;
+            answer(&first_word(&state.name, state.status(), started.notes))?;
             caller::let_go().context("letting go of the caller")?;
             serve(&started.state, signals, started.listener)
         }
@@ -73,6 +75,17 @@ struct Started {
     /// What is left of an earlier daemon.
     notes: Notes,
     _name: NameLock,
+}
+
+/// What is told of an array that is open. One that does not answer just then may do so in a moment: that ends no daemon.
+fn first_word(name: &str, status: anyhow::Result<ArrayStatus>, mut notes: Notes) -> Reply {
+    let status = status.unwrap_or_else(|error| {
+        let why = errors::line(&error);
+        tracing::warn!(why, "the array is open, and does not answer yet");
+        notes.push(format!("it is open, but: {why}. `stripewise status {name}` tells when it answers"));
+        ArrayStatus { name: name.to_owned(), pid: std::process::id(), ..ArrayStatus::default() }
+    });
+    Reply::Opened { status: Box::new(status), notes }
 }
 
 /// One line for the command that waits; it may have gone meanwhile.
@@ -105,4 +118,21 @@ fn serve(state: &Arc<DaemonState>, signals: Signals, listener: UnixListener) -> 
     state.end.wait();
     let _ = std::fs::remove_file(socket_path(&state.name));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_that_does_not_answer_at_once_is_open_all_the_same() {
+        let word = first_word("a", Err(anyhow::anyhow!("a member hangs")), vec!["before".to_owned()]);
+        let Reply::Opened { status, notes } = word else { panic!("the daemon goes on: {word:?}") };
+        assert_eq!((status.name.as_str(), status.is_known()), ("a", false));
+        assert!(notes[0] == "before" && notes[1].contains("a member hangs"), "{notes:?}");
+        let known = ArrayStatus { raid_devices: 3, in_sync: vec![true; 3], ..ArrayStatus::default() };
+        assert!(
+            matches!(first_word("a", Ok(known), Notes::new()), Reply::Opened { status, .. } if status.is_known())
+        );
+    }
 }

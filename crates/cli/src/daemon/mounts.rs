@@ -9,33 +9,14 @@ use std::{
     path::Path,
     process::{Child, Command},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use stripewise::export::attach::BlockUser;
 
-/// How long an `umount` or a `sync` may go on without anything being written to the array, and how long in all. What
-/// hangs is left to itself then.
-const STILL_MAX: Duration = Duration::from_secs(10);
-const WAIT_MAX: Duration = Duration::from_secs(600);
+use super::patience::Patience;
+
 const POLL: Duration = Duration::from_millis(10);
-
-/// What tells whether to go on waiting for a process that may hang.
-#[derive(Clone, Copy)]
-pub(super) struct Patience<'a> {
-    /// How much was written to the array so far: while that grows, something happens.
-    pub(super) written: &'a dyn Fn() -> u64,
-    /// Whether somebody will not wait any longer.
-    pub(super) is_over: &'a dyn Fn() -> bool,
-    pub(super) still_max: Duration,
-}
-
-impl<'a> Patience<'a> {
-    /// As long as the array is written to.
-    pub(super) fn while_written(written: &'a dyn Fn() -> u64) -> Self {
-        Self { written, is_over: &|| false, still_max: STILL_MAX }
-    }
-}
 
 /// Unmounts all that can be. What lay below another mount can be once that one has gone, so users are looked at again
 /// after each. After one that hangs no other is tried: it would hang as well.
@@ -75,42 +56,48 @@ fn unmount(point: &Path, options: &[&str], patience: Patience<'_>) -> Result<boo
     wait_for(child, patience)
 }
 
-/// Writes out what file systems on the device and its own cache hold, for as long as the array is written to. File systems
-/// that no path of ours leads to are written out with all of the machine's.
+/// Writes out what file systems on the device and its own cache hold, for as long as the patience lasts. File systems that no
+/// path of ours leads to are written out with all of the machine's. After one that hangs no other is tried: it would hang as
+/// well.
 pub(super) fn write_out(node: &Path, users: &[BlockUser], patience: Patience<'_>) {
     let is_hidden =
         |user: &BlockUser| matches!(user, BlockUser::Mount { .. }) && user.mount_point().is_none();
-    for point in users.iter().filter_map(BlockUser::mount_point) {
-        sync(&["--file-system".as_ref(), point.as_os_str()], patience);
+    let mut orders: Vec<Vec<&OsStr>> = Vec::new();
+    let points = users.iter().filter_map(BlockUser::mount_point);
+    orders.extend(points.map(|point| vec!["--file-system".as_ref(), point.as_os_str()]));
+    orders.extend(users.iter().any(is_hidden).then(Vec::new));
+    orders.push(vec![node.as_os_str()]);
+    for order in &orders {
+        if sync(order, patience) == Err(Hangs) {
+            let what =
+                order.last().map_or_else(|| "all file systems".to_owned(), |what| what.display().to_string());
+            let busy: Vec<_> = users.iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                what,
+                busy = busy.join(", "),
+                "writing out does not end in time, and is left to itself: what is not written out is lost"
+            );
+            return;
+        }
     }
-    if users.iter().any(is_hidden) {
-        sync(&[], patience);
-    }
-    sync(&[node.as_os_str()], patience);
 }
 
-fn sync(arguments: &[&OsStr], patience: Patience<'_>) {
-    let Ok(child) = Command::new("sync").args(arguments).spawn() else { return };
-    if wait_for(child, patience) == Err(Hangs) {
-        tracing::warn!("what is cached of the device could not be written out in time");
+fn sync(arguments: &[&OsStr], patience: Patience<'_>) -> Result<bool, Hangs> {
+    match Command::new("sync").args(arguments).spawn() {
+        Ok(child) => wait_for(child, patience),
+        Err(_) => Ok(false),
     }
 }
 
 /// Waits for a process that may hang. Whether it ended well.
 fn wait_for(mut child: Child, patience: Patience<'_>) -> Result<bool, Hangs> {
-    let give_up = Instant::now() + WAIT_MAX;
-    let (mut before, mut since) = ((patience.written)(), Instant::now());
+    let mut watch = patience.watch();
     loop {
         match child.try_wait() {
             Ok(None) => {}
             ended => return Ok(ended.is_ok_and(|status| status.is_some_and(|status| status.success()))),
         }
-        let now = (patience.written)();
-        if now != before {
-            (before, since) = (now, Instant::now());
-        }
-        let is_still = since.elapsed() >= patience.still_max;
-        if is_still || Instant::now() >= give_up || (patience.is_over)() {
+        if !watch.goes_on() {
             abandon(child);
             return Err(Hangs);
         }
@@ -129,6 +116,11 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::daemon::patience::Deadline;
+
+    fn long() -> Deadline {
+        Deadline::after(Duration::from_secs(1000))
+    }
 
     fn hanging() -> Child {
         Command::new("sleep").arg("1000").spawn().unwrap()
@@ -136,12 +128,13 @@ mod tests {
 
     #[test]
     fn what_hangs_is_left_to_itself() {
-        let patience = Patience { written: &|| 0, is_over: &|| false, still_max: Duration::from_millis(50) };
+        let patience =
+            Patience { still_max: Duration::from_millis(50), ..Patience::while_written(&|| 0, long()) };
         assert_eq!(wait_for(hanging(), patience), Err(Hangs));
         let ended = Command::new("true").spawn().unwrap();
-        assert_eq!(wait_for(ended, Patience::while_written(&|| 0)), Ok(true));
+        assert_eq!(wait_for(ended, Patience::while_written(&|| 0, long())), Ok(true));
         let failed = Command::new("false").spawn().unwrap();
-        assert_eq!(wait_for(failed, Patience::while_written(&|| 0)), Ok(false));
+        assert_eq!(wait_for(failed, Patience::while_written(&|| 0, long())), Ok(false));
     }
 
     #[test]
@@ -157,6 +150,7 @@ mod tests {
                 asked.get() == 20
             },
             still_max: Duration::from_millis(50),
+            deadline: long(),
         };
         assert_eq!(wait_for(hanging(), patience), Err(Hangs));
         assert_eq!(asked.get(), 20, "longer than it may stand still");

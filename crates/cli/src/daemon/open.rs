@@ -47,8 +47,9 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
 fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::Result<(Array, Vec<String>)> {
     let may_lack = options.run || options.force;
     let (mut devices, mut unopened) = (Vec::new(), Vec::new());
+    let deadline = members::opening_deadline();
     for path in paths {
-        match members::open(host, path) {
+        match members::open(host, path, deadline) {
             Ok(device) => devices.push(Arc::new(device) as Arc<dyn Device>),
             // Its holder may be writing to it: an array that lacks it on purpose would be a second one.
             Err(error) if may_lack && members::is_absent(&error) => unopened.push(errors::line(&error)),

@@ -15,8 +15,9 @@ use stripewise::export::attach::{self, AttachOptions, users_of};
 
 use super::{
     exports,
-    mounts::{Patience, unmount_all},
+    mounts::unmount_all,
     name::NameLock,
+    patience::{Deadline, Patience},
     state::Notes,
 };
 use crate::rundir::{make_run_dir, remains_path, run_dir, socket_path};
@@ -69,7 +70,8 @@ impl DeadDevice {
 
     /// Lazily, as nothing can be written to it any more.
     fn unmount(&self) {
-        unmount_all(|| users_of(&self.node), &["--lazy"], Patience::while_written(&|| 0));
+        let patience = Patience::while_written(&|| 0, Deadline::of_command());
+        unmount_all(|| users_of(&self.node), &["--lazy"], patience);
         let deadline = Instant::now() + GONE_WAIT;
         while self.is_left() && Instant::now() < deadline {
             thread::sleep(GONE_POLL);

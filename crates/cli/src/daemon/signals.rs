@@ -18,12 +18,16 @@ use signal_hook::{
 
 use super::{
     exports::Users,
+    patience::Deadline,
     state::{DaemonState, Stopped},
 };
 use crate::errors;
 
 /// How often a stop that was asked for is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long an attempt may take in which file systems are unmounted: no command waits for it.
+const ATTEMPT_MAX: Duration = Duration::from_secs(600);
 
 /// Signals within this time of another are one request with it.
 const TOGETHER: Duration = Duration::from_millis(50);
@@ -80,7 +84,11 @@ fn stop_when_asked(state: &DaemonState, asks: &Receiver<()>) {
 
 /// Stops, by force if it was asked for more than once.
 fn try_to_stop(state: &DaemonState, is_hurried: bool) -> anyhow::Result<()> {
-    let Stopped { unclean, notes } = state.stop(if is_hurried { Users::Force } else { Users::Unmount })?;
+    let (users, deadline) = match is_hurried {
+        true => (Users::Force, Deadline::of_command()),
+        false => (Users::Unmount, Deadline::after(ATTEMPT_MAX)),
+    };
+    let Stopped { unclean, notes } = state.stop(users, deadline)?;
     for trouble in unclean.iter().chain(&notes) {
         tracing::error!("stopped, but {trouble}");
     }

@@ -2,12 +2,13 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError, mpsc::Receiver},
+    sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use stripewise::{
     Array, ArrayError, ArrayReport, Host, MemberState, SpeedLimits,
     format::extension::{Endurance, MemberClass},
@@ -19,6 +20,7 @@ use super::{
     exports::{Exports, Users},
     load::Loading,
     members,
+    patience::Deadline,
     session::Session,
     trace::Tracing,
 };
@@ -105,10 +107,12 @@ impl DaemonState {
 
     /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer. By force, a daemon whose
     /// array does not stop ends without it.
-    pub(super) fn stop(&self, users: Users) -> anyhow::Result<Stopped> {
-        let mut stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn stop(&self, users: Users, deadline: Deadline) -> anyhow::Result<Stopped> {
+        let stopping = self.stopping.try_lock_until(deadline.instant());
+        let mut stopping = stopping
+            .ok_or_else(|| anyhow!("it is being stopped already, and that takes long; see its log"))?;
         if let Stopping::No = &*stopping {
-            let notes = self.exports.end_all(users)?;
+            let notes = self.exports.end_all(users, deadline)?;
             self.loading.cut_short();
             let array = self.array.clone();
             let ends = self.host.runtime().begin(async move { array.stop().await });
@@ -116,7 +120,9 @@ impl DaemonState {
         }
         let (ended, notes) = match &*stopping {
             Stopping::Stopped(stopped) => return Ok(stopped.clone()),
-            Stopping::Told { ends, notes } => (ends.recv_timeout(patience_for(users)), notes.clone()),
+            Stopping::Told { ends, notes } => {
+                (ends.recv_timeout(deadline.within(patience_for(users))), notes.clone())
+            }
             Stopping::No => bail!("it could not be told to stop"),
         };
         let unclean = match ended {
@@ -139,45 +145,59 @@ impl DaemonState {
         if !is_question {
             tracing::info!(?request, "an operator asks");
         }
-        self.try_answer(request, session).unwrap_or_else(|error| {
+        let deadline = Deadline::of_command();
+        self.try_answer(request, session, deadline).unwrap_or_else(|error| {
             let why = errors::line(&error);
             tracing::info!(why, "refused");
             Reply::Error(why)
         })
     }
 
-    fn try_answer(&self, request: Request, session: &mut Session) -> anyhow::Result<Reply> {
+    fn try_answer(
+        &self,
+        request: Request,
+        session: &mut Session,
+        deadline: Deadline,
+    ) -> anyhow::Result<Reply> {
         let notes = match request {
             Request::Status => return Ok(Reply::Status(Box::new(self.status()?))),
-            Request::Add { device, force, class } => self.add(&device, force, class)?,
+            Request::Add { device, force, class } => self.add(&device, force, class, deadline)?,
             Request::Fail { member } => {
                 let member = member_name(&member);
-                self.on_array(move |array| async move { array.fail(&member).await })?
+                self.on_array(deadline, move |array| async move { array.fail(&member).await })?
             }
             Request::Remove { member } => {
                 let member = member_name(&member);
-                self.on_array(move |array| async move { array.remove(&member).await })?
+                self.on_array(deadline, move |array| async move { array.remove(&member).await })?
             }
-            Request::Replace { member, with, force, class } => self.replace(&member, &with, force, class)?,
+            Request::Replace { member, with, force, class } => {
+                self.replace(&member, &with, force, class, deadline)?
+            }
             Request::Scrub { action } => self.scrub(action)?,
             Request::Speed { min_bytes_per_s, max_bytes_per_s } => {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
             }
             Request::Attach { method, sector_bytes, discard } => {
                 let allowed = || self.check_not_overwritten();
-                return self.exports.attach(method, sector_bytes, discard, allowed).map(Reply::Export);
+                return self
+                    .exports
+                    .attach(method, sector_bytes, discard, deadline, allowed)
+                    .map(Reply::Export);
             }
-            Request::Detach { force } => self.exports.detach(users_for(force))?,
+            Request::Detach { force } => self.exports.detach(users_for(force), deadline)?,
             Request::Serve { address, read_only, discard, limits } => {
                 let allowed = || self.check_not_overwritten();
-                return self.exports.serve(&address, read_only, discard, &limits, allowed).map(Reply::Export);
+                return self
+                    .exports
+                    .serve(&address, read_only, discard, &limits, deadline, allowed)
+                    .map(Reply::Export);
             }
-            Request::Unserve { address } => self.exports.unserve(address.as_deref())?,
+            Request::Unserve { address } => self.exports.unserve(address.as_deref(), deadline)?,
             Request::Policy { policy: name } => {
                 let policy = policy(&name)?;
-                self.on_array(move |array| async move { array.set_policy(policy).await })?
+                self.on_array(deadline, move |array| async move { array.set_policy(policy).await })?
             }
-            Request::Class { member, class } => self.set_class(&member, class)?,
+            Request::Class { member, class } => self.set_class(&member, class, deadline)?,
             Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),
             Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {
                 let (member, now) = self.endurance_of(&member)?;
@@ -187,7 +207,10 @@ impl DaemonState {
                     warranty_margin_days: warranty_margin_days.unwrap_or(now.warranty_margin_days),
                     ..now
                 };
-                self.on_array(move |array| async move { array.set_endurance(&member, wanted).await })?
+                self.on_array(
+                    deadline,
+                    move |array| async move { array.set_endurance(&member, wanted).await },
+                )?
             }
             Request::Trace { choice } => {
                 session.trace = Some(self.tracing.start(&self.array, choice)?);
@@ -201,7 +224,8 @@ impl DaemonState {
             Request::Load { load } => {
                 let writes = load.writes();
                 let begin = || self.loading.start(&self.host, &self.array, load);
-                session.load = Some(if writes { self.exports.while_unused(begin)? } else { begin()? });
+                session.load =
+                    Some(if writes { self.exports.while_unused(deadline, begin)? } else { begin()? });
                 Notes::new()
             }
             Request::LoadStatus => {
@@ -216,7 +240,7 @@ impl DaemonState {
                 Notes::new()
             }
             Request::Stop { force } => {
-                let Stopped { unclean, notes } = self.stop(users_for(force))?;
+                let Stopped { unclean, notes } = self.stop(users_for(force), deadline)?;
                 return Ok(Reply::Stopped { unclean, notes });
             }
         };
@@ -229,11 +253,11 @@ impl DaemonState {
         Ok(())
     }
 
-    fn on_array<F>(&self, command: impl FnOnce(Array) -> F) -> anyhow::Result<Notes>
+    fn on_array<F>(&self, deadline: Deadline, command: impl FnOnce(Array) -> F) -> anyhow::Result<Notes>
     where
         F: Future<Output = Result<(), ArrayError>> + Send + 'static,
     {
-        self.wait_for(command(self.array.clone()), COMMAND_WAIT)??;
+        self.wait_for(command(self.array.clone()), deadline.within(COMMAND_WAIT))??;
         Ok(Notes::new())
     }
 
@@ -262,7 +286,13 @@ impl DaemonState {
         Ok((name, member.endurance))
     }
 
-    fn add(&self, device: &str, force: bool, class: Option<ClassChoice>) -> anyhow::Result<Notes> {
+    fn add(
+        &self,
+        device: &str,
+        force: bool,
+        class: Option<ClassChoice>,
+        deadline: Deadline,
+    ) -> anyhow::Result<Notes> {
         if self.exports.is_own(Path::new(device)) {
             bail!("{device} is this array itself; it cannot be a member of its own");
         }
@@ -270,17 +300,17 @@ impl DaemonState {
         if members.iter().any(|member| member.device == name) {
             bail!("{device} is a member already; one that is faulty can be added again once it is removed");
         }
-        let opened = members::open(&self.host, device)?;
+        let opened = members::open(&self.host, device, deadline)?;
         members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
         let notes = members::check_contents(device, &opened, force, &[])?;
         let (opened, class) = (Arc::new(opened), class.map(MemberClass::from));
-        self.on_array(move |array| async move { array.add_as(opened, class).await })?;
+        self.on_array(deadline, move |array| async move { array.add_as(opened, class).await })?;
         Ok(notes)
     }
 
-    fn set_class(&self, member: &str, class: ClassChoice) -> anyhow::Result<Notes> {
+    fn set_class(&self, member: &str, class: ClassChoice, deadline: Deadline) -> anyhow::Result<Notes> {
         let name = member_name(member);
-        self.on_array(move |array| async move { array.set_class(&name, class.into()).await })
+        self.on_array(deadline, move |array| async move { array.set_class(&name, class.into()).await })
     }
 
     fn replace(
@@ -289,19 +319,20 @@ impl DaemonState {
         with: &str,
         force: bool,
         class: Option<ClassChoice>,
+        deadline: Deadline,
     ) -> anyhow::Result<Notes> {
         let new = member_name(with);
         let state = self.status()?.members.into_iter().find(|m| m.device == new).map(|m| m.state);
         let notes = match (state, class) {
-            (None, class) => self.add(with, force, class)?,
+            (None, class) => self.add(with, force, class, deadline)?,
             // What is not a spare cannot replace anything, and is left as it is.
             (Some(state), Some(class)) if state == MemberState::Spare.name() => {
-                self.set_class(with, class)?
+                self.set_class(with, class, deadline)?
             }
             _ => Notes::new(),
         };
         let old = member_name(member);
-        self.on_array(move |array| async move { array.replace(&old, &new).await })?;
+        self.on_array(deadline, move |array| async move { array.replace(&old, &new).await })?;
         Ok(notes)
     }
 

@@ -7,13 +7,19 @@
 use std::{
     fs::File,
     io,
-    process::{Command, Stdio},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use serde::Deserialize;
 
 /// The child's standard input: a link to the open file.
 const OWN_INPUT: &str = "/proc/self/fd/0";
+
+/// How long it may take.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize)]
 struct Listed {
@@ -30,6 +36,10 @@ struct Signature {
 pub(super) fn find(file: &File) -> Vec<String> {
     match list(file) {
         Ok(kinds) => kinds.iter().map(|kind| told(kind)).collect(),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            tracing::warn!("wipefs does not answer; our own list of signatures stands alone");
+            Vec::new()
+        }
         Err(error) => {
             tracing::debug!(%error, "wipefs cannot be asked; our own list of signatures stands alone");
             Vec::new()
@@ -38,11 +48,13 @@ pub(super) fn find(file: &File) -> Vec<String> {
 }
 
 fn list(file: &File) -> io::Result<Vec<String>> {
-    let output = Command::new("wipefs")
+    let child = Command::new("wipefs")
         .args(["--no-act", "--json", "--output", "TYPE", OWN_INPUT])
         .stdin(Stdio::from(file.try_clone()?))
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .output()?;
+        .spawn()?;
+    let output = output_within(child, ANSWER_MAX)?;
     if !output.status.success() {
         return Err(io::Error::other(output.status.to_string()));
     }
@@ -52,6 +64,14 @@ fn list(file: &File) -> io::Result<Vec<String>> {
     }
     let listed: Listed = serde_json::from_slice(&output.stdout)?;
     Ok(listed.signatures.into_iter().map(|signature| signature.kind).collect())
+}
+
+/// What a process prints, which may hang: on the device, or on a file of a server that hangs.
+fn output_within(child: Child, limit: Duration) -> io::Result<Output> {
+    let (sender, receiver) = mpsc::channel();
+    let wait = move || drop(sender.send(child.wait_with_output()));
+    thread::Builder::new().name("stripewise-probe".into()).spawn(wait)?;
+    receiver.recv_timeout(limit).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// libblkid's name in our words, which are those of our own list where both know it.
@@ -100,3 +120,18 @@ fn told(kind: &str) -> String {
 
 /// Our own list tells the version.
 pub(super) const MD_MEMBER: &str = "an md array member";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_hangs_is_waited_for_no_longer_than_it_may() {
+        let run = |program: &str, argument: &str| {
+            Command::new(program).arg(argument).stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let late = output_within(run("sleep", "20"), Duration::from_millis(50)).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(output_within(run("echo", "x"), ANSWER_MAX).unwrap().stdout, b"x\n");
+    }
+}

@@ -21,6 +21,16 @@ pub(crate) enum ClassChoice {
     Ssd,
 }
 
+impl ClassChoice {
+    /// As it is given.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hdd => "hdd",
+            Self::Ssd => "ssd",
+        }
+    }
+}
+
 impl From<ClassChoice> for MemberClass {
     fn from(choice: ClassChoice) -> Self {
         match choice {

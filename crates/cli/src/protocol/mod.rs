@@ -18,7 +18,7 @@ pub(crate) use member::{
     ClassChoice, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus, class_name,
 };
 pub(crate) use status::{ArrayStatus, BitmapStatus, map_name, state_name};
-pub(crate) use wire::WireError;
+pub(crate) use wire::{WireError, protocol_of};
 
 /// A command for an array's daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -109,6 +109,7 @@ pub(crate) enum Request {
     Traced {
         since: u64,
     },
+    #[serde(alias = "trace-stop")]
     TraceEnd,
     /// Puts load on the array, for this connection: it ends early with it, or if nobody asks how it stands.
     Load {
@@ -120,7 +121,7 @@ pub(crate) enum Request {
 }
 
 /// What clients of an NBD server may take; the server's own limit, if none.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServeLimits {
     pub(crate) connections: Option<usize>,

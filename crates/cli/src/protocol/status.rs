@@ -70,6 +70,12 @@ pub(crate) struct BitmapStatus {
 }
 
 impl ArrayStatus {
+    /// Whether it tells which roles have a member in sync. An array that did not answer yet, or a daemon of another release, may
+    /// not have told it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.raid_devices > 0 && self.in_sync.len() == self.raid_devices
+    }
+
     /// The same for a terminal: names and paths that others chose cannot do harm there.
     pub(crate) fn printable(&self) -> Self {
         let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();

@@ -2,13 +2,22 @@
 
 use std::{
     fs::{File, rename},
-    os::unix::fs::{FileExt, PermissionsExt},
+    io::IoSlice,
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::{FileExt, OpenOptionsExt, PermissionsExt},
+            net::UnixStream,
+        },
+    },
     path::Path,
     process::{Child, Stdio},
     time::Duration,
 };
 
-use crate::common::{Loop, MIB, Need, Sandbox, can_run, eventually, run_bounded, tool};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use crate::common::{Loop, MIB, Mounted, Need, Sandbox, can_run, eventually, run_bounded, tool};
 
 const SIZE: u64 = 24 * MIB;
 
@@ -153,4 +162,78 @@ fn without_wipefs_our_own_list_stands() {
     let said = run_bounded(&mut create, Duration::from_secs(60));
     assert!(said.code == Some(1) && said.err.contains("a LUKS volume"), "{said:?}");
     assert!(!Path::new(&sandbox.run_dir()).join("a.sock").exists());
+}
+
+/// A loop device keeps nobody from the file under it, nor does a file from the loop device over it.
+#[test]
+fn what_is_in_use_through_a_loop_device_is_refused_with_its_holder() {
+    if !can_run(&[Need::Tool("losetup"), Need::Tool("mkfs.ext4"), Need::Tool("mount"), Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (file, fresh) = (sandbox.member("file", SIZE), sandbox.members(2, SIZE));
+    let lower = Loop::new(&file);
+    let upper = Loop::new(&lower.0);
+    tool("mkfs.ext4", &["-q", &upper.0]);
+    let point = sandbox.folder().join("mnt");
+    let mounted = Mounted::new(&[&upper.0], &point);
+    let frees = format!("`umount {}` frees it", point.display());
+    for device in [&file, &lower.0] {
+        let words = [device, "in use", &upper.0, "mounted on", &frees];
+        sandbox.fails(1, "create a --level 1 --force", &[&fresh[0], device], &words);
+    }
+    assert!(std::fs::read(&fresh[0]).unwrap().iter().all(|byte| *byte == 0));
+    mounted.unmount();
+    // The same bytes by three names.
+    for pair in [[&file, &upper.0], [&lower.0, &upper.0], [&file, &lower.0]] {
+        sandbox.fails(1, "create a --level 1 --force", &pair, &[pair[0], pair[1], "are the same device"]);
+    }
+    // An array that has the file, and one that has the loop device over it.
+    for (first, second) in [(&file, &upper.0), (&lower.0, &file), (&upper.0, &file), (&upper.0, &lower.0)] {
+        sandbox.ok("create a --level 1 --force --assume-clean", &[&fresh[0], first]);
+        let words = [second, "in use", "the array 'a' has it", "`stripewise stop a`"];
+        sandbox.fails(1, "create b --level 1 --force", &[&fresh[1], second], &words);
+        sandbox.done("stop a");
+    }
+}
+
+/// A disk that its last holder has not let go of, although no process has it open any more: as after SIGKILL, while the kernel
+/// winds up the I/O.
+#[test]
+fn a_disk_that_a_killed_daemon_still_has_is_waited_for() {
+    if !can_run(&[Need::Tool("losetup"), Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let files = sandbox.members(2, SIZE);
+    let loops = [Loop::new(&files[0]), Loop::new(&files[1])];
+    let devices = [&loops[0].0, &loops[1].0];
+    sandbox.ok("create a --level 1 --assume-clean", &devices);
+    sandbox.done("stop a");
+    let held = on_the_way(&loops[1].0);
+    let mut assemble = sandbox.command();
+    let assemble =
+        assemble.args(["assemble", "a"]).args(devices).stdout(Stdio::null()).stderr(Stdio::piped());
+    let assemble = assemble.spawn().unwrap();
+    eventually("it waits", || sandbox.log("a").contains("waiting for the kernel to let go of it"));
+    drop(held);
+    let said = assemble.wait_with_output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// Has a device open for itself in a message that nobody receives: no process has it among its descriptors.
+fn on_the_way(device: &str) -> (UnixStream, UnixStream) {
+    let mut exclusive = None;
+    eventually("the last holder has let go", || {
+        exclusive = File::options().read(true).custom_flags(libc::O_EXCL).open(device).ok();
+        exclusive.is_some()
+    });
+    let exclusive = exclusive.unwrap();
+    let (sender, receiver) = UnixStream::pair().unwrap();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [exclusive.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    sendmsg(&sender, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+    (sender, receiver)
 }

@@ -168,17 +168,44 @@ fn a_flood_of_connections_leaves_a_short_log() {
     assert!(log.contains("untold="), "and how many more there were: {log}");
 }
 
+/// Microseconds of the day of a line of the log, which begins with its time.
+fn logged_at_us(line: &str) -> u64 {
+    let time = line.split_once('T').unwrap().1.split_once('Z').unwrap().0;
+    let (clock, us) = time.split_once('.').unwrap();
+    let seconds = clock.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
+    seconds * 1_000_000 + us.parse::<u64>().unwrap()
+}
+
+/// Every failed attempt is a line as long as there are few of them, with the pause that follows: each is twice the one before, and
+/// the next attempt comes after it.
+fn assert_backs_off(sandbox: &Sandbox, message: &str) {
+    let attempts = || {
+        let log = sandbox.log("a");
+        log.lines().filter(|line| line.contains(message)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    eventually("it has tried four times", || attempts().len() >= 4);
+    let attempts = attempts();
+    for (index, line) in attempts.iter().take(4).enumerate() {
+        let pause = format!("pause={}ms", 100 << index);
+        assert!(line.contains(&pause) && line.contains("untold=0"), "attempt {index} is not {pause}: {line}");
+    }
+    for (index, two) in attempts.windows(2).take(3).enumerate() {
+        let day_us = 24 * 3600 * 1_000_000;
+        let apart = (logged_at_us(&two[1]) + day_us - logged_at_us(&two[0])) % day_us;
+        assert!(apart >= 100_000 << index, "attempt {} came after {apart} us", index + 1);
+    }
+}
+
 #[test]
-fn a_listener_without_descriptors_backs_off() {
+fn listeners_without_descriptors_back_off() {
     let sandbox = array();
     let uri = sandbox.serve("a");
     let scarce = WithoutDescriptors::of(sandbox.pid("a"));
     let waiting: Vec<_> = (0..4).map(|_| UnixStream::connect(sandbox.path("a.nbd")).unwrap()).collect();
-    // Ten a second, before.
-    std::thread::sleep(Duration::from_millis(2500));
-    let tries = sandbox.log("a").matches("could not accept a connection").count();
-    assert!((1..=5).contains(&tries), "{tries}");
-    drop((scarce, waiting));
+    let commands: Vec<_> = (0..4).map(|_| control(&sandbox)).collect();
+    assert_backs_off(&sandbox, "could not accept a connection");
+    assert_backs_off(&sandbox, "could not accept a command");
+    drop((scarce, waiting, commands));
     assert_eq!(Client::connect(&uri).read(0, 4096).unwrap().len(), 4096);
 }
 

@@ -89,6 +89,9 @@ fn words_of_mdadm_and_zpool_are_answered_with_what_does_it_here() {
         ("top", "watch stripewise status"),
         ("events", "/run/stripewise/NAME.log"),
         ("monitor", "detail --test"),
+        ("resync a", "begins by itself"),
+        ("check a", "scrub NAME start"),
+        ("import a", "assemble NAME"),
         ("assemble a --scan", "name them, in any order"),
         ("create a --level 5 --bitmap none x", "leave --bitmap out"),
         ("create a --level 5 --metadata=0.90 x", "made with metadata 1.2, not '0.90'"),
@@ -110,4 +113,76 @@ fn a_creation_in_mdadms_words() {
     let line = "create t --level=5 --raid-devices=3 --metadata=1.2 --run --name=data --bitmap=internal --assume-clean";
     sandbox.ok(line, &members);
     assert!(sandbox.status("t")["full_name"].as_str().unwrap().ends_with("data"));
+}
+
+/// Programs go by the exit code: what cannot be told is neither good nor lost.
+#[test]
+fn a_test_of_what_cannot_be_told_ends_with_its_own_code() {
+    let sandbox = Sandbox::new();
+    sandbox.fails(4, "detail x --test", &[""; 0], &["x: no such array is running"]);
+    sandbox.fails(4, "detail ../x --test", &[""; 0], &["is not an array name"]);
+    sandbox.fails(4, "detail -t --bogus x", &[""; 0], &["--bogus"]);
+    sandbox.fails(2, "detail ../x", &[""; 0], &["is not an array name"]);
+    // A socket on which nothing answers.
+    std::fs::create_dir(sandbox.run_dir()).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(sandbox.run_dir().join("y.sock")).unwrap();
+    drop(socket);
+    sandbox.fails(4, "detail y --test", &[""; 0], &["y: its daemon has died"]);
+    std::fs::create_dir(sandbox.run_dir().join("z.sock")).unwrap();
+    sandbox.fails(4, "detail z --test", &[""; 0], &["z: "]);
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    sandbox.done("detail a --test");
+    for options in [&["detail", "a", "--test"][..], &["--json", "detail", "a", "--test"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = sandbox.command();
+        let said = command.args(options).stdout(full).output().unwrap();
+        let err = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.code() == Some(4) && err.contains("No space left"), "{:?}: {err}", said.status);
+    }
+    sandbox.ok("fail a", &members[..1]);
+    assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(1));
+}
+
+/// A command that changed something says so to people, and to programs by its exit code alone.
+#[test]
+fn commands_say_what_they_did() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    let socket = sandbox.path("a.nbd");
+    for (line, told) in [
+        ("speed a --max 100M", "max 100 MiB/s".to_owned()),
+        ("policy a classic", "rows are written by classic".to_owned()),
+        (&format!("class a {} ssd", members[0]), format!("{} is ssd", members[0])),
+        (&format!("serve a --unix {socket}"), socket.clone()),
+        ("serve a --stop", "served no more".to_owned()),
+        ("scrub a start", "the check has begun".to_owned()),
+        ("wait a", String::new()),
+        ("stop a", "a: stopped".to_owned()),
+    ] {
+        let said = sandbox.done(line);
+        assert!(said.contains(&told), "{line}: {said}");
+    }
+    sandbox.ok("assemble a", &members);
+    assert_eq!(sandbox.done("--json policy a classic"), "");
+    assert_eq!(sandbox.done("--json stop a"), "");
+}
+
+#[test]
+fn limits_of_a_server_are_honoured_or_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 5 --assume-clean", &sandbox.members(3, 24 * MIB));
+    let socket = sandbox.path("a.nbd");
+    let serve = |options: &str| format!("serve a --unix {socket} {options}");
+    sandbox.fails(1, &serve("--in-flight 8M"), &[""; 0], &["--in-flight 8 MiB", "40 MiB or more"]);
+    sandbox.fails(1, &serve("--connection-in-flight 8M"), &[""; 0], &["40 MiB or more"]);
+    sandbox.fails(
+        1,
+        &serve("--in-flight 48M --connection-in-flight 64M"),
+        &[""; 0],
+        &["--in-flight as much"],
+    );
+    assert!(!std::path::Path::new(&socket).exists(), "what is refused serves nothing");
+    sandbox.done(&serve("--in-flight 48M"));
 }

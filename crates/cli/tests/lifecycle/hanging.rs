@@ -93,6 +93,50 @@ fn what_an_array_cannot_answer_is_an_error_in_bounded_time() {
     sandbox.done("detail a --test");
 }
 
+/// Has writes under way that do not end, and an attached device whose cache cannot be written out.
+#[test]
+fn stop_by_force_ends_in_bounded_time_where_writing_out_hangs() {
+    let Some((sandbox, server, _)) = on_a_served_file() else { return };
+    let device = sandbox.done("attach a --method fuse").trim().to_owned();
+    let node = std::fs::canonicalize(&device).unwrap();
+    let halted = Halted::new(server);
+    // Into the cache alone. It needs every member to be marked as dirty, one of which does not answer.
+    let file = std::fs::File::options().write(true).open(&node).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &noise(1, 1 << 20), 0).unwrap();
+    let closing = thread::spawn(move || drop(file));
+    let (code, took) = timed(&sandbox, "stop a --force", &[]);
+    let log = sandbox.log("a");
+    drop(halted);
+    let _ = closing.join();
+    // Whether its process is gone by then is the kernel's affair: it waits for what was asked of the member.
+    assert!(code.is_some() && took < Duration::from_secs(100), "{code:?} {took:?}\n{log}");
+    let told = log.lines().find(|line| line.contains("WARN") && line.contains(node.to_str().unwrap()));
+    assert!(
+        told.is_some_and(|line| line.contains("written out in time") || line.contains("writing out")),
+        "{log}"
+    );
+}
+
+/// What hangs in several of a daemon's servers is waited for no longer than in one of them.
+#[test]
+fn the_waits_of_a_stop_do_not_add_up() {
+    let Some((sandbox, server, _)) = on_a_served_file() else { return };
+    let clients: Vec<_> = (0..5)
+        .map(|index| {
+            let socket = sandbox.path(&format!("{index}.nbd"));
+            Client::connect(sandbox.ok("serve a --unix", &[socket]).trim())
+        })
+        .collect();
+    let halted = Halted::new(server);
+    let writes =
+        clients.into_iter().map(|client| thread::spawn(move || client.write(0, &noise(1, 1 << 20)).is_ok()));
+    let writes: Vec<_> = writes.collect();
+    let (code, took) = timed(&sandbox, "stop a --force", &[]);
+    drop(halted);
+    writes.into_iter().for_each(|write| drop(write.join()));
+    assert!(code.is_some() && took < Duration::from_secs(100), "{code:?} {took:?}");
+}
+
 #[test]
 fn a_member_that_cannot_be_opened_is_left_out_where_the_array_may_lack_it() {
     let sandbox = Sandbox::new();

@@ -54,6 +54,8 @@ fn answers(status: serde_json::Value, protocol: Option<u32>) -> serde_json::Valu
         "detach": { "done": [] },
         "stop": { "stopped": { "flavour": "clean" } },
         "fail": { "melted": {} },
+        "attach": { "export": "/dev/x" },
+        "serve": { "export": "nbd+unix:///a" },
     });
     if let Some(protocol) = protocol {
         answers.as_object_mut().unwrap().values_mut().for_each(|answer| answer["protocol"] = protocol.into());
@@ -95,10 +97,34 @@ fn what_another_release_says_and_is_not_understood_is_told_with_its_number() {
     }
     let sandbox = Sandbox::new();
     let daemon = Other::start(&sandbox, &answers(serde_json::json!({}), Some(7)));
-    let words = ["of another release", "protocol 7", "protocol 1", "`stripewise stop a` works"];
+    let words = ["of another release", "protocol 7", "protocol 2", "`stripewise stop a` works"];
     sandbox.fails(1, "fail a /x", &[""; 0], &words);
     sandbox.done("stop a");
     drop(daemon);
+}
+
+#[test]
+fn an_option_that_an_older_daemon_would_pass_over_is_refused() {
+    if !can_run(&[Need::Tool("python3")]) {
+        return;
+    }
+    let status = || serde_json::json!({ "name": "a", "raid_devices": 3, "in_sync": [true, true, true] });
+    let sandbox = Sandbox::new();
+    let daemon = Other::start(&sandbox, &answers(status(), None));
+    let words = ["daemon is older", "protocol 0", "Leave the option out"];
+    for line in ["attach a --sector-size 4096", "attach a --discard off", "serve a --unix /x --connections 3"]
+    {
+        sandbox.fails(1, line, &[""; 0], &words);
+    }
+    sandbox.fails(1, "add a /x --class /x=ssd", &[""; 0], &words);
+    sandbox.done("attach a");
+    sandbox.done("serve a --unix /x");
+    sandbox.done("stop a");
+    drop(daemon);
+    let _daemon = Other::start(&sandbox, &answers(status(), Some(1)));
+    sandbox.done("attach a --sector-size 4096");
+    sandbox.fails(1, "attach a --discard off", &[""; 0], &["daemon is older", "protocol 1"]);
+    sandbox.done("stop a");
 }
 
 #[test]
@@ -117,11 +143,17 @@ fn a_daemon_tells_a_later_command_what_it_speaks() {
     let answer = ask("{\"command\":\"transmute\",\"into\":\"gold\",\"protocol\":9}\n");
     let said = answer["error"].as_str().unwrap();
     assert!(
-        said.contains("protocol 9") && said.contains("protocol 1") && said.contains("assemble it again"),
+        said.contains("protocol 9") && said.contains("protocol 2") && said.contains("assemble it again"),
         "{said}"
     );
     let answer = ask("{\"command\":\"status\",\"verbosely\":true,\"protocol\":9}\n");
-    assert_eq!((&answer["status"]["name"], &answer["protocol"]), (&"a".into(), &1.into()));
+    assert_eq!((&answer["status"]["name"], &answer["protocol"]), (&"a".into(), &2.into()));
+    let answer = ask("{\"command\":\"attach\",\"method\":null,\"protocol\":9,\"needs\":9}\n");
+    let said = answer["error"].as_str().unwrap();
+    assert!(
+        said.contains("an option of protocol 9"),
+        "an option that is not known is not passed over: {said}"
+    );
     // A command from before there were numbers and options.
     let answer = ask("{\"command\":\"stop\"}\n");
     assert!(answer["stopped"]["unclean"].is_null(), "{answer}");

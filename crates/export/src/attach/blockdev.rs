@@ -5,7 +5,7 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +22,9 @@ const OPENER_WAIT: Duration = Duration::from_secs(2);
 /// How long the kernel may take to remove a device that nobody uses.
 const GONE_WAIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
+
+/// Asked again and again while something is waited for that may hang: whether to go on.
+pub(super) type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Opens the device for us alone, which keeps others from mounting it.
 ///
@@ -57,15 +60,39 @@ fn open_alone(node: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node)
 }
 
-/// Writes out what is cached of the device: by another process, because a thread of this one that waited for writes
-/// which this process serves could never be killed.
-pub(super) fn write_out(claimed: &File, node: &Path) -> Result<(), AttachError> {
-    let written = Command::new("sync").arg(node).stdin(Stdio::null()).output();
-    if written.is_ok_and(|output| output.status.success()) {
-        return Ok(());
+/// Writes out what is cached of the device, for as long as somebody waits: by another process, because a thread of this one
+/// that waited for writes which this process serves could never be killed.
+pub(super) fn write_out(claimed: File, node: &Path, goes_on: GoesOn<'_>) -> Result<File, AttachError> {
+    let spawned = Command::new("sync").arg(node).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = spawned else { return sync_here(claimed, node) };
+    loop {
+        match child.try_wait().map_err(AttachError::system("wait for the program `sync` on", node))? {
+            Some(status) if status.success() => return Ok(claimed),
+            Some(_) => return sync_here(claimed, node),
+            None if goes_on() => thread::sleep(POLL),
+            None => {
+                // Before the other lets go: the last one to close the device would wait in its place.
+                drop(claimed);
+                abandon(child);
+                return Err(AttachError::NotWrittenOut { block: node.to_owned() });
+            }
+        }
     }
-    // No such program, or an error that the file was opened early enough to be told too.
-    claimed.sync_all().map_err(AttachError::system("write out the cached data of", node))
+}
+
+/// Where there is no such program, or it failed: with an error that the file was opened early enough to be told too.
+fn sync_here(claimed: File, node: &Path) -> Result<File, AttachError> {
+    claimed.sync_all().map_err(AttachError::system("write out the cached data of", node))?;
+    Ok(claimed)
+}
+
+/// Kills a process that may take long to die.
+fn abandon(mut child: Child) {
+    let _ = child.kill();
+    let collected = thread::Builder::new().name("stripewise-linger".into()).spawn(move || child.wait());
+    if let Err(error) = collected {
+        tracing::debug!(%error, "a process that hangs is not collected");
+    }
 }
 
 /// Waits until `is_gone`.

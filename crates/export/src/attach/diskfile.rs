@@ -28,6 +28,8 @@ pub(super) struct Access {
     /// Take PUNCH_HOLE. Refused as not supported, it makes the loop driver give discards up for good. (Its queue
     /// setting `discard_max_bytes` will not do: once zero, the kernel never lets it rise on that node again.)
     pub(super) discard: bool,
+    /// Also while that costs as much as writing.
+    pub(super) slow_discard: bool,
 }
 
 /// A device as the content of a file.
@@ -95,14 +97,12 @@ impl DiskFile {
             _ => return Err(libc::EOPNOTSUPP),
         };
         self.check_change(offset_bytes, len_bytes)?;
+        let flags = ZeroFlags { may_unmap, fast_only: may_unmap && !self.access.slow_discard };
         let end = offset_bytes + len_bytes;
         let mut at = offset_bytes;
         while at < end {
             let now = (end - at).min(ZERO_PIECE_BYTES);
-            self.device
-                .write_zeroes(at, now, ZeroFlags { may_unmap, ..ZeroFlags::default() })
-                .await
-                .map_err(errno)?;
+            self.device.write_zeroes(at, now, flags).await.map_err(|error| errno_of_zeroes(error, flags))?;
             at += now;
         }
         Ok(())
@@ -120,6 +120,12 @@ impl DiskFile {
     }
 }
 
+/// The same for zeroes: what would cost too much is not supported (any more), so that the kernel does otherwise.
+fn errno_of_zeroes(error: IoError, flags: ZeroFlags) -> Refusal {
+    let is_slow = flags.fast_only && error.kind == IoErrorKind::Refused;
+    if is_slow { libc::EOPNOTSUPP } else { errno(error) }
+}
+
 /// What the kernel shall report for a device's error.
 fn errno(error: IoError) -> Refusal {
     match error.kind {
@@ -134,10 +140,13 @@ mod tests {
     use std::{
         future::Future,
         pin::pin,
+        sync::atomic::{AtomicBool, Ordering},
         task::{Context, Poll, Waker},
     };
 
-    use stripewise_device::memory::MemoryDevice;
+    use stripewise_device::{
+        Completion, DeviceInfo, IoFuture, ReadBufs, ReadDone, WriteBufs, memory::MemoryDevice,
+    };
 
     use super::*;
 
@@ -150,7 +159,7 @@ mod tests {
     }
 
     fn file() -> DiskFile {
-        file_with(Access { read_only: false, discard: true })
+        file_with(Access { read_only: false, discard: true, slow_discard: true })
     }
 
     fn file_with(access: Access) -> DiskFile {
@@ -200,9 +209,48 @@ mod tests {
         assert_eq!(now(file.allocate(0, 4096, 0)), Err(libc::EOPNOTSUPP));
     }
 
+    /// A disk that zeroes fast, until it does not.
+    struct Changing(MemoryDevice, AtomicBool);
+
+    impl Device for Changing {
+        fn info(&self) -> &DeviceInfo {
+            self.0.info()
+        }
+        fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+            self.0.read(offset_bytes, into)
+        }
+        fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+            self.0.write(offset_bytes, from, flags)
+        }
+        fn flush(&self) -> Completion {
+            self.0.flush()
+        }
+        fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+            if flags.fast_only && self.1.load(Ordering::Relaxed) {
+                return IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)));
+            }
+            self.0.write_zeroes(offset_bytes, len_bytes, flags)
+        }
+    }
+
+    #[test]
+    fn discards_are_given_up_once_they_cost_as_much_as_writes() {
+        let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        for (slow_discard, then) in [(false, Err(libc::EOPNOTSUPP)), (true, Ok(()))] {
+            let disk = MemoryDevice::with_block_bytes("m", 1 << 20, 4096);
+            let device = Arc::new(Changing(disk, AtomicBool::new(false)));
+            let file =
+                DiskFile::new(device.clone(), Access { read_only: false, discard: true, slow_discard });
+            assert_eq!(now(file.allocate(0, 4096, hole)), Ok(()));
+            device.1.store(true, Ordering::Relaxed);
+            assert_eq!(now(file.allocate(0, 4096, hole)), then);
+            assert_eq!(now(file.allocate(0, 4096, libc::FALLOC_FL_ZERO_RANGE)), Ok(()));
+        }
+    }
+
     #[test]
     fn a_read_only_file_does_not_change() {
-        let file = file_with(Access { read_only: true, discard: true });
+        let file = file_with(Access { read_only: true, discard: true, slow_discard: true });
         assert_eq!(now(file.write(0, IoBuf::zeroed(4096).freeze())), Err(libc::EROFS));
         let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         assert_eq!(now(file.allocate(0, 4096, hole)), Err(libc::EROFS));
@@ -210,7 +258,7 @@ mod tests {
 
     #[test]
     fn without_discards_zeroing_remains() {
-        let file = file_with(Access { read_only: false, discard: false });
+        let file = file_with(Access { read_only: false, discard: false, slow_discard: true });
         assert_eq!(now(file.allocate(0, 4096, libc::FALLOC_FL_PUNCH_HOLE)), Err(libc::EOPNOTSUPP));
         assert_eq!(now(file.allocate(0, 4096, libc::FALLOC_FL_ZERO_RANGE)), Ok(()));
     }

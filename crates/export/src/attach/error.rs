@@ -64,6 +64,15 @@ pub enum AttachError {
         /// How long we waited.
         waited_s: u64,
     },
+    /// What is cached of the device could not be written out while somebody waited for it.
+    #[error(
+        "what is cached of {} is not written out in time: its writes are slow, or hang; try again, and more will be written",
+        block.display()
+    )]
+    NotWrittenOut {
+        /// The block device.
+        block: PathBuf,
+    },
     /// The NBD server on the other end of the socket did not offer what we need.
     #[error("the NBD server refused the kernel's connection: {0}")]
     Handshake(String),

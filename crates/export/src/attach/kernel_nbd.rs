@@ -20,7 +20,9 @@ use std::{
 use rustix::io::Errno;
 
 use super::{
-    AttachError, blockdev, flusher,
+    AttachError,
+    blockdev::{self, GoesOn},
+    flusher,
     handshake::{self, ExportFacts},
     ioctl,
 };
@@ -108,13 +110,13 @@ impl KernelNbd {
     }
 
     /// Writes out what is cached and disconnects, unless the device is in use.
-    pub(super) fn release(&mut self) -> Result<(), AttachError> {
+    pub(super) fn release(&mut self, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         if self.runner.is_none() {
             return Ok(());
         }
         // The running thread holds the device open.
         let claimed = blockdev::claim(&self.node, 1)?;
-        blockdev::write_out(&claimed, &self.node)?;
+        let claimed = blockdev::write_out(claimed, &self.node, goes_on)?;
         ioctl::nbd_disconnect(&claimed).map_err(AttachError::system("disconnect", &self.node))?;
         drop(claimed);
         self.join();

@@ -10,7 +10,11 @@ use std::{
 
 use rustix::io::Errno;
 
-use super::{AttachError, LoopBacking, blockdev, ioctl};
+use super::{
+    AttachError, LoopBacking,
+    blockdev::{self, GoesOn},
+    ioctl,
+};
 
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_PARTSCAN: u32 = 8;
@@ -65,12 +69,12 @@ impl LoopDevice {
     }
 
     /// Writes out what is cached and unbinds the device, unless it is in use.
-    pub(super) fn release(&self) -> Result<(), AttachError> {
+    pub(super) fn release(&self, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         if !self.is_bound() {
             return Ok(());
         }
         let claimed = blockdev::claim(&self.node, 0)?;
-        blockdev::write_out(&claimed, &self.node)?;
+        let claimed = blockdev::write_out(claimed, &self.node, goes_on)?;
         clear(&claimed).map_err(AttachError::system("unbind", &self.node))?;
         drop(claimed);
         blockdev::wait_gone(&self.node, || !self.is_bound())

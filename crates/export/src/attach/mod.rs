@@ -35,13 +35,20 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use stripewise_device::{Device, uring::Runtime};
 
 use crate::nbd::{Endpoint, Export, Limits, Server};
 
+use self::{
+    blockdev::GoesOn,
+    diskfile::{Access, DiskFile},
+    fuse::FuseDisk,
+    kernel_nbd::{KernelNbd, NbdSettings},
+    loopdev::{LoopDevice, LoopSettings},
+};
 pub use self::{
     blockdev::{sequence_of, sysfs},
     error::{AttachError, Reasons},
@@ -52,15 +59,14 @@ pub use self::{
     stale::{Cleaned, clean_stale, clean_stale_of},
     users::{BlockUser, users_of},
 };
-use self::{
-    diskfile::{Access, DiskFile},
-    fuse::FuseDisk,
-    kernel_nbd::{KernelNbd, NbdSettings},
-    loopdev::{LoopDevice, LoopSettings},
-};
 
 /// How often a lazy detach of an nbd device looks whether its users are gone.
 const LAZY_POLL: Duration = Duration::from_secs(1);
+
+/// How long the last requests of an nbd device may take.
+const SERVER_WAIT: Duration = Duration::from_secs(20);
+/// How long writing out may take where the caller does not say.
+const WRITE_OUT_WAIT: Duration = Duration::from_secs(600);
 
 /// What to do about users of a block device that is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,7 +140,8 @@ fn attach_loop(
     block_bytes: u32,
     options: &AttachOptions,
 ) -> Result<Backend, AttachError> {
-    let file = DiskFile::new(device, Access { read_only: options.read_only, discard: options.discard });
+    let AttachOptions { read_only, discard, slow_discard, .. } = *options;
+    let file = DiskFile::new(device, Access { read_only, discard, slow_discard });
     let mut fuse = FuseDisk::mount(file, runtime.env(), &options.mount_point(), options.fuse_threads)?;
     let settings =
         LoopSettings { block_bytes, read_only: options.read_only, partition_scan: options.partition_scan };
@@ -162,15 +169,15 @@ impl Backend {
         }
     }
 
-    fn release(&mut self, runtime: &Arc<Runtime>) -> Result<(), AttachError> {
+    fn release(&mut self, runtime: &Arc<Runtime>, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         match self {
             Self::Loop { device, fuse } => {
-                device.release()?;
+                device.release(goes_on)?;
                 serve_to_the_end(fuse.unmount()?, runtime);
                 Ok(())
             }
             Self::Nbd { device, server } => {
-                device.release()?;
+                device.release(goes_on)?;
                 stop(server.take(), runtime);
                 Ok(())
             }
@@ -202,7 +209,7 @@ impl Backend {
             Self::Nbd { device, server } => {
                 let (mut device, server, runtime) = (device.take(), server.take(), runtime.clone());
                 linger(move || {
-                    while let Err(AttachError::InUse { .. }) = device.release() {
+                    while let Err(AttachError::InUse { .. }) = device.release(&mut || true) {
                         thread::sleep(LAZY_POLL);
                     }
                     stop(server, &runtime);
@@ -213,10 +220,12 @@ impl Backend {
     }
 }
 
-/// Stops the server behind an nbd device, so that the device below is no longer used.
+/// Stops the server behind an nbd device, so that the device below is no longer used, unless it hangs.
 fn stop(server: Option<Server>, runtime: &Runtime) {
-    if let Some(server) = server {
-        runtime.block_on(async move { server.stop().await });
+    if let Some(server) = server
+        && runtime.block_on_for(async move { server.stop().await }, SERVER_WAIT).is_none()
+    {
+        tracing::warn!("requests to what an nbd device was made of do not end, and are left to themselves");
     }
 }
 
@@ -282,12 +291,23 @@ impl Attachment {
     /// # Errors
     /// [`AttachError::InUse`] in [`DetachMode::Refuse`]; in any mode what the kernel refused.
     pub fn detach(&mut self, mode: DetachMode) -> Result<(), AttachError> {
+        let deadline = Instant::now() + WRITE_OUT_WAIT;
+        self.detach_while(mode, &mut || Instant::now() < deadline)
+    }
+
+    /// As [`Attachment::detach`]. Writing out may take long, or hang, and `goes_on` is asked now and then whether to wait on.
+    ///
+    /// # Errors
+    /// As [`Attachment::detach`]; [`AttachError::NotWrittenOut`] if it was waited for in vain. The device stays then.
+    pub fn detach_while(&mut self, mode: DetachMode, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         let Some(backend) = &mut self.backend else { return Ok(()) };
         if mode == DetachMode::Force {
             backend.force(&self.runtime)?;
         } else {
-            match backend.release(&self.runtime) {
-                Err(AttachError::InUse { .. }) if mode == DetachMode::Lazy => {
+            match backend.release(&self.runtime, goes_on) {
+                Err(AttachError::InUse { .. } | AttachError::NotWrittenOut { .. })
+                    if mode == DetachMode::Lazy =>
+                {
                     backend.release_lazily(&self.runtime)?;
                 }
                 result => result?,

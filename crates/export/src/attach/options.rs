@@ -35,6 +35,11 @@ pub struct AttachOptions {
     /// Let the block device take discards. Off is wise where zeroing costs as much as writing: on a loop device a
     /// discarded range must read as zeroes (see the module's notes), and mkfs discards everything.
     pub discard: bool,
+    /// Take them also while zeroing costs the device as much as writing, which may change while it is attached. Else a loop
+    /// device refuses them then, and the kernel gives them up; over nbd it is the device's own [`Device::discard`] that decides.
+    ///
+    /// [`Device::discard`]: stripewise_device::Device::discard
+    pub slow_discard: bool,
     /// Threads that take requests from FUSE.
     pub fuse_threads: usize,
     /// Connections of a kernel nbd device.
@@ -53,6 +58,7 @@ impl AttachOptions {
             read_only: false,
             partition_scan: true,
             discard: true,
+            slow_discard: true,
             fuse_threads: cores.clamp(2, FUSE_THREADS_MAX),
             nbd_connections: cores.clamp(1, FUSE_THREADS_MAX),
         }

@@ -5,6 +5,9 @@ use std::{
     collections::HashSet,
     fmt, fs,
     path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::mounts::{self, Mount};
@@ -113,16 +116,50 @@ impl Family {
     }
 }
 
+/// How long it is looked for users. The kernel keeps everybody who looks at a process waiting while it begins another program,
+/// which takes for ever where it has a file of a server that hangs.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
 /// Who uses the disk or partition `node`, or one of its partitions. What cannot be read counts as nobody.
 pub fn users_of(node: &Path) -> Vec<BlockUser> {
     let family = Family::of(node);
-    let mut users = mounted(&family);
-    users.extend(swapped(&family));
-    users.extend(stacked(&family));
-    let points: Vec<_> = users.iter().filter_map(BlockUser::mount_point).map(Path::to_owned).collect();
-    users.extend(opened(&family));
-    users.extend(working_in(&family, &points).take(INSIDE_MAX));
-    users
+    let users = found_within(LOOK_MAX, move |tell| look(&family, tell));
+    users.unwrap_or_else(|found| {
+        tracing::warn!(node = %node.display(), "looking for its users takes too long: a process hangs; some may be missing");
+        found
+    })
+}
+
+/// What a search tells until it ends; as an error what it told so far, if it takes too long. It is left to itself then.
+fn found_within<T: Send + 'static>(
+    limit: Duration,
+    search: impl FnOnce(&dyn Fn(T)) + Send + 'static,
+) -> Result<Vec<T>, Vec<T>> {
+    let (sender, receiver) = mpsc::channel();
+    let search = move || search(&|found| drop(sender.send(found)));
+    let mut all = Vec::new();
+    if thread::Builder::new().name("stripewise-users".into()).spawn(search).is_err() {
+        return Err(all);
+    }
+    let deadline = Instant::now() + limit;
+    loop {
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(found) => all.push(found),
+            Err(RecvTimeoutError::Disconnected) => return Ok(all),
+            Err(RecvTimeoutError::Timeout) => return Err(all),
+        }
+    }
+}
+
+/// Tells users as they are found: first those that are found without looking at other processes.
+fn look(family: &Family, tell: &dyn Fn(BlockUser)) {
+    let own = mounted_here(family);
+    let points: Vec<_> = own.iter().filter_map(BlockUser::mount_point).map(Path::to_owned).collect();
+    let near = own.iter().cloned().chain(swapped(family)).chain(stacked(family));
+    near.for_each(tell);
+    mounted_elsewhere(family, own).into_iter().for_each(tell);
+    opened(family).into_iter().for_each(tell);
+    working_in(family, &points).take(INSIDE_MAX).for_each(tell);
 }
 
 fn numbered(entry: &fs::DirEntry) -> Option<u32> {
@@ -133,25 +170,40 @@ fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| Some((numbered(&e)?, e.path())))
 }
 
-/// Mounts in each mount namespace, our own first.
-fn mounted(family: &Family) -> Vec<BlockUser> {
-    let mut users = Vec::new();
-    let mut add = |process: &Path, own: bool| {
-        let mounts = mounts::of(&process.join("mountinfo")).unwrap_or_default();
-        for mount in mounts.iter().filter(|mount| family.carries(mount)) {
-            let (point, topmost) = (mount.point.clone(), mount.is_reached(&mounts));
-            let user = BlockUser::Mount { point, own, topmost };
-            if !users.contains(&user) {
-                users.push(user);
-            }
-        }
-    };
-    let this = PathBuf::from("/proc/self");
-    let mut seen: HashSet<_> = namespace(&this).into_iter().collect();
-    add(&this, true);
+/// Mounts in our own mount namespace.
+fn mounted_here(family: &Family) -> Vec<BlockUser> {
+    mounts_seen_by(Path::new("/proc/self"), true, family)
+}
+
+/// Mounts in other mount namespaces that are not like those.
+fn mounted_elsewhere(family: &Family, own: Vec<BlockUser>) -> Vec<BlockUser> {
+    let here = own.len();
+    let mut users = own;
+    let mut seen: HashSet<_> = namespace(Path::new("/proc/self")).into_iter().collect();
     for (_, process) in processes() {
         if namespace(&process).is_some_and(|namespace| seen.insert(namespace)) {
-            add(&process, false);
+            for user in mounts_seen_by(&process, false, family) {
+                if !users.contains(&user) {
+                    users.push(user);
+                }
+            }
+        }
+    }
+    users.split_off(here)
+}
+
+fn mounts_seen_by(process: &Path, own: bool, family: &Family) -> Vec<BlockUser> {
+    let mounts = mounts::of(&process.join("mountinfo")).unwrap_or_default();
+    let of_family = mounts.iter().filter(|mount| family.carries(mount));
+    let user = |mount: &Mount| BlockUser::Mount {
+        point: mount.point.clone(),
+        own,
+        topmost: mount.is_reached(&mounts),
+    };
+    let mut users: Vec<BlockUser> = Vec::new();
+    for user in of_family.map(user) {
+        if !users.contains(&user) {
+            users.push(user);
         }
     }
     users
@@ -220,4 +272,22 @@ fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
 
 fn command_name(process: &Path) -> String {
     fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_that_hangs_is_left_to_itself_with_what_it_found() {
+        let (release, hangs) = mpsc::channel::<()>();
+        let found = found_within(Duration::from_millis(200), move |tell| {
+            tell(1);
+            let _ = hangs.recv();
+            tell(2);
+        });
+        assert_eq!(found, Err(vec![1]));
+        drop(release);
+        assert_eq!(found_within(Duration::from_secs(60), |tell| tell(7)), Ok(vec![7]));
+    }
 }

@@ -3,7 +3,7 @@
 use stripewise_device::{IoBuf, IoError, sync::yield_now, uring::net::Stream};
 use thiserror::Error;
 
-use super::limits::{IN_PLACE_BYTES_MIN, READ_AHEAD_BYTES};
+use super::limits::{IN_PLACE_BYTES_MIN, PROGRESS_BYTES, READ_AHEAD_BYTES};
 
 /// Little read-ahead: a header and some more.
 const THRIFTY_BYTES: usize = 512;
@@ -106,17 +106,25 @@ impl Inlet {
         }
     }
 
-    /// Fills `buf` entirely: what the read-ahead has is copied, the rest received in place.
-    pub(crate) async fn read_into(&mut self, mut buf: IoBuf) -> Result<IoBuf, InletError> {
+    /// Fills `buf` entirely: what the read-ahead has is copied, the rest received in place. Told is when a part of that is waited
+    /// for.
+    pub(crate) async fn read_into(
+        &mut self,
+        mut buf: IoBuf,
+        goes_on: impl Fn(),
+    ) -> Result<IoBuf, InletError> {
         let ready = buf.len().min(self.end - self.start);
         buf[..ready].copy_from_slice(&self.available()[..ready]);
         self.consume(ready);
         self.thrifty = buf.len() >= IN_PLACE_BYTES_MIN;
         let mut filled = ready;
         while filled < buf.len() {
+            goes_on();
+            let rest = buf.split_off((filled + PROGRESS_BYTES).min(buf.len()));
             let room = buf.split_off(filled);
             let received = self.stream.receive_all(room).await;
             join(&mut buf, received.buf);
+            join(&mut buf, rest);
             match received.result? {
                 0 => return Err(InletError::Closed),
                 len => filled += len,

@@ -59,6 +59,10 @@ pub(crate) const WRITE_PIECES_MAX: usize = SEND_PIECES_MAX - 1;
 /// Payload after which a send is not made larger, so that buffers are freed while a slow client still receives.
 pub(crate) const SEND_BYTES_MAX: usize = 1 << 20;
 
+/// Data that is moved in one go; between two of them it is noted that a client goes on. One that moves so much within
+/// [`Limits::stall`] (13 KiB/s by default) is never taken for one that hangs, however large its request is.
+pub(crate) const PROGRESS_BYTES: usize = 128 << 10;
+
 /// What one WRITE_ZEROES of up to 4 GiB asks of the device at a time.
 pub(crate) const ZEROES_STEP_BYTES: u64 = 64 << 20;
 
@@ -69,17 +73,17 @@ pub struct Limits {
     pub connections: usize,
     /// Requests of one connection that are not yet answered; the Linux client sends up to 128.
     pub connection_requests: u32,
-    /// Request and reply data of one connection. At least 40 MiB: the largest request and its rounding must fit.
+    /// Request and reply data of one connection, and no more than all may have. At least 40 MiB: the largest request and its
+    /// rounding must fit.
     pub connection_in_flight_bytes: u64,
-    /// Request and reply data of all connections together, besides the reserve of each. At least as much as one connection
-    /// may have.
+    /// Request and reply data of all connections together, besides the reserve of each. At least 40 MiB, as for one.
     pub in_flight_bytes: u64,
     /// How long a client may take to negotiate, and, where all places are taken, be connected and ask nothing.
     pub handshake: Duration,
-    /// How long a client may keep us waiting in the middle of a reply or of a write's data while others wait for the memory
+    /// How long a client may move no data in the middle of a reply or of a write's data while others wait for the memory
     /// that it holds.
     pub stall: Duration,
-    /// How long a client may ask nothing; none for no limit.
+    /// How long a client may ask nothing and move no data; none for no limit.
     pub idle: Option<Duration>,
     /// How long a stopping server waits for clients to take their last replies.
     pub stop_grace: Duration,
@@ -88,7 +92,7 @@ pub struct Limits {
 /// What a connection may always have under way, whatever others hold: a queue of small requests.
 pub const CONNECTION_RESERVE_BYTES: u64 = 1 << 20;
 
-/// The least sensible [`Limits::connection_in_flight_bytes`]; smaller values are raised to it.
+/// The least sensible [`Limits::connection_in_flight_bytes`] and [`Limits::in_flight_bytes`]; smaller values are raised to it.
 pub const CONNECTION_IN_FLIGHT_BYTES_MIN: u64 = 40 << 20;
 
 const _: () = assert!(CONNECTION_IN_FLIGHT_BYTES_MIN >= charged_bytes(REQUEST_BYTES_MAX as u64 + 2 * 4096));
@@ -109,12 +113,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits with impossible values raised to the least possible ones.
+    /// The limits with impossible values raised to the least possible ones. What all may hold bounds what one may.
     pub(crate) fn sane(mut self) -> Self {
         self.connections = self.connections.max(1);
         self.connection_requests = self.connection_requests.max(1);
-        self.connection_in_flight_bytes = self.connection_in_flight_bytes.max(CONNECTION_IN_FLIGHT_BYTES_MIN);
-        self.in_flight_bytes = self.in_flight_bytes.max(self.connection_in_flight_bytes);
+        self.in_flight_bytes = self.in_flight_bytes.max(CONNECTION_IN_FLIGHT_BYTES_MIN);
+        self.connection_in_flight_bytes =
+            self.connection_in_flight_bytes.clamp(CONNECTION_IN_FLIGHT_BYTES_MIN, self.in_flight_bytes);
         self
     }
 
@@ -139,5 +144,21 @@ pub(crate) const fn charged_bytes(len: u64) -> u64 {
         1..=4096 => 4096,
         4097..=0x20_0000 => len.next_power_of_two(),
         _ => len.next_multiple_of(4096),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_may_hold_bounds_what_one_may() {
+        let sane = |in_flight_bytes, connection_in_flight_bytes| {
+            let limits = Limits { in_flight_bytes, connection_in_flight_bytes, ..Limits::default() }.sane();
+            (limits.in_flight_bytes >> 20, limits.connection_in_flight_bytes >> 20)
+        };
+        assert_eq!(sane(48 << 20, 64 << 20), (48, 48));
+        assert_eq!(sane(256 << 20, 64 << 20), (256, 64));
+        assert_eq!(sane(1 << 20, 1 << 20), (40, 40), "the largest request must fit");
     }
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use stripewise_device::{IoBuf, IoError, SharedBuf, WriteBufs, bufs_len, uring::net::Stream};
 
 use super::{
-    limits::{SEND_BYTES_MAX, SEND_MESSAGES_MAX, SEND_PIECES_MAX},
+    limits::{PROGRESS_BYTES, SEND_BYTES_MAX, SEND_MESSAGES_MAX, SEND_PIECES_MAX},
     mailbox::Mailbox,
     proto::Head,
 };
@@ -29,7 +29,8 @@ impl<K> Message<K> {
     }
 }
 
-/// Sends what comes into `mailbox` until it is closed or the connection breaks. Told is when a send begins, and when it is done.
+/// Sends what comes into `mailbox` until it is closed or the connection breaks. Told is when a part of it begins to be sent, and
+/// when all is.
 pub(crate) async fn send_all<K>(
     stream: &Stream,
     mailbox: &Mailbox<Message<K>>,
@@ -47,12 +48,42 @@ pub(crate) async fn send_all<K>(
         if !mailbox.receive(&mut batch, fits).await {
             return Ok(());
         }
-        is_sending(true);
-        let sent = stream.send(gather(&mut batch)).await;
+        let sent = send_parts(stream, gather(&mut batch), &is_sending).await;
         is_sending(false);
         batch.clear();
         sent?;
     }
+}
+
+async fn send_parts(stream: &Stream, mut bufs: WriteBufs, is_sending: &impl Fn(bool)) -> Result<(), IoError> {
+    while !bufs.is_empty() {
+        is_sending(true);
+        stream.send(take_front(&mut bufs, PROGRESS_BYTES)).await?;
+    }
+    Ok(())
+}
+
+/// Takes up to so many bytes from the front.
+fn take_front(bufs: &mut WriteBufs, len: usize) -> WriteBufs {
+    if bufs_len(bufs) <= len {
+        return std::mem::take(bufs);
+    }
+    let (mut front, mut room, mut whole) = (WriteBufs::new(), len, 0);
+    for buf in bufs.iter_mut() {
+        if room == 0 {
+            break;
+        }
+        let now = room.min(buf.len());
+        front.push(buf.slice(0..now));
+        room -= now;
+        if now < buf.len() {
+            *buf = buf.slice(now..buf.len());
+        } else {
+            whole += 1;
+        }
+    }
+    bufs.drain(..whole);
+    front
 }
 
 /// All heads lie in one buffer; neighbouring heads without payload between them become one piece.
@@ -82,5 +113,25 @@ fn gather<K>(batch: &mut [Message<K>]) -> WriteBufs {
 fn push(bufs: &mut WriteBufs, buf: SharedBuf) {
     if !buf.is_empty() {
         bufs.push(buf);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_the_whole_in_order_and_none_is_larger_than_it_may_be() {
+        let bytes: Vec<u8> = (0..=99).collect();
+        let whole = IoBuf::copy_of(&bytes).freeze();
+        let mut bufs: WriteBufs =
+            [0..30, 30..31, 31..70, 70..100].map(|part| whole.slice(part)).into_iter().collect();
+        let mut seen = Vec::new();
+        while !bufs.is_empty() {
+            let part = take_front(&mut bufs, 32);
+            assert!((1..=32).contains(&bufs_len(&part)));
+            part.iter().for_each(|buf| seen.extend_from_slice(buf));
+        }
+        assert_eq!(seen, bytes);
     }
 }

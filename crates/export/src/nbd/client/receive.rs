@@ -140,7 +140,7 @@ async fn receive_into(
         }
         let mut part = place.split_off(skipped);
         let tail = part.split_off(now);
-        let mut part = inlet.read_into(part).await?;
+        let mut part = inlet.read_into(part, || {}).await?;
         left -= now;
         part.unsplit(tail).and_then(|()| place.unsplit(part)).expect("the parts were split from one buffer");
     }

@@ -67,6 +67,8 @@ pub enum Work {
         len_bytes: u64,
         /// Holes are welcome.
         may_unmap: bool,
+        /// Only if it costs less than writing.
+        fast_only: bool,
         /// Durable before the answer.
         fua: bool,
     },
@@ -97,6 +99,10 @@ pub struct Refusal {
     /// The error in words, sent where structured replies allow it.
     pub reason: &'static str,
 }
+
+/// Zeroes that were to be fast or not at all. Whether they are may change with the members of an array: the device is asked too.
+pub(crate) const SLOW_ZEROES: Refusal =
+    Refusal { errno: NbdErrno::NotSupported, reason: "zeroes are no faster than writes here" };
 
 const fn refuse<T>(errno: NbdErrno, reason: &'static str) -> Result<T, Refusal> {
     Err(Refusal { errno, reason })
@@ -201,7 +207,7 @@ fn zeroes(request: &Request, session: &Session) -> Result<Work, Refusal> {
         return refuse(NbdErrno::Invalid, "zeroes not aligned to the advertised minimum block");
     }
     if request.flags.contains(CommandFlags::FAST_ZERO) && !session.fast_zero {
-        return refuse(NbdErrno::NotSupported, "zeroes are no faster than writes here");
+        return Err(SLOW_ZEROES);
     }
     if request.len_bytes == 0 {
         return Ok(Work::Nothing);
@@ -210,6 +216,7 @@ fn zeroes(request: &Request, session: &Session) -> Result<Work, Refusal> {
         offset_bytes: request.offset_bytes,
         len_bytes: u64::from(request.len_bytes),
         may_unmap: !request.flags.contains(CommandFlags::NO_HOLE),
+        fast_only: request.flags.contains(CommandFlags::FAST_ZERO),
         fua: request.flags.contains(CommandFlags::FUA),
     })
 }
@@ -293,6 +300,16 @@ mod tests {
         for (request, session, expected) in table {
             assert_eq!(errno(request, session), Some(expected), "{request:?}");
         }
+    }
+
+    #[test]
+    fn zeroes_that_must_be_fast_are_asked_for_as_such() {
+        let fast = Session { fast_zero: true, ..SESSION };
+        let fast_only = |flags| match check(&request(Command::WriteZeroes, flags, 0, 4096), &fast) {
+            Ok(Work::Zeroes { fast_only, .. }) => fast_only,
+            other => panic!("{other:?}"),
+        };
+        assert!(fast_only(CommandFlags::FAST_ZERO) && !fast_only(CommandFlags(0)));
     }
 
     #[test]

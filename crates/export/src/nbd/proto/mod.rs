@@ -17,6 +17,7 @@ pub mod reply;
 pub mod request;
 mod wire;
 
+pub(crate) use check::SLOW_ZEROES;
 pub use check::{Refusal, Session, Work, check};
 pub use codes::{CommandFlags, Cookie, NbdErrno, TransmissionFlags};
 pub use negotiation::{ExportFacts, Negotiation, NegotiationError, Step, Then};

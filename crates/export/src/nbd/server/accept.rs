@@ -312,7 +312,7 @@ async fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
             // Out of descriptors, or a client that left before it was accepted: neither ends the server.
             Err(error) => {
                 if let Some(untold) = shared.told.not_accepted.count() {
-                    tracing::warn!(%error, untold, "could not accept a connection");
+                    tracing::warn!(%error, untold, ?pause, "could not accept a connection");
                 }
                 shared.env.sleep(pause).await;
                 pause = (pause * 2).min(ACCEPT_PAUSE_MAX);

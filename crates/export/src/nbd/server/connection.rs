@@ -44,10 +44,10 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// Nothing can be sent any more.
     broken: AtomicBool,
-    /// When it last asked something, or came: nanoseconds of the server's clock.
-    asked_ns: AtomicU64,
+    /// When it last asked something, moved data, or came: nanoseconds of the server's clock.
+    active_ns: AtomicU64,
     has_asked: AtomicBool,
-    /// Since when a reply is being sent, and since when a write's data is being received; 0 for not.
+    /// Since when a part of a reply is being sent, and a part of a write's data received; 0 for not.
     sending_ns: AtomicU64,
     receiving_ns: AtomicU64,
 }
@@ -75,7 +75,7 @@ impl Connection {
         budget: Arc<Budget>,
         shared: Arc<Shared>,
     ) -> Self {
-        let asked_ns = AtomicU64::new(shared.now_ns());
+        let active_ns = AtomicU64::new(shared.now_ns());
         Self {
             id,
             worker,
@@ -84,7 +84,7 @@ impl Connection {
             replies: Mailbox::default(),
             shared,
             broken: AtomicBool::new(false),
-            asked_ns,
+            active_ns,
             has_asked: AtomicBool::new(false),
             sending_ns: AtomicU64::new(0),
             receiving_ns: AtomicU64::new(0),
@@ -92,8 +92,15 @@ impl Connection {
     }
 
     fn note_request(&self) {
-        self.asked_ns.store(self.shared.now_ns(), Ordering::Relaxed);
+        self.active_ns.store(self.shared.now_ns(), Ordering::Relaxed);
         self.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Another part of something is moved from now on, or nothing is.
+    fn note_progress(&self, since: &AtomicU64, is_moving: bool) {
+        let now_ns = self.shared.now_ns();
+        since.store(if is_moving { now_ns } else { 0 }, Ordering::Relaxed);
+        self.active_ns.store(now_ns, Ordering::Relaxed);
     }
 
     /// Whether it ever asked anything.
@@ -101,12 +108,12 @@ impl Connection {
         self.has_asked.load(Ordering::Relaxed)
     }
 
-    /// How long it has asked nothing.
+    /// How long it has asked nothing, and taken and sent no data.
     pub(super) fn idle_for(&self) -> Duration {
-        self.since(self.asked_ns.load(Ordering::Relaxed))
+        self.since(self.active_ns.load(Ordering::Relaxed))
     }
 
-    /// How long its client has kept us waiting in the middle of something.
+    /// How long its client has kept us waiting in the middle of something, without any progress.
     pub(super) fn stalled_for(&self) -> Duration {
         let since = |ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -259,11 +266,7 @@ async fn send(connection: &Connection, bytes: &[u8]) -> Result<(), IoError> {
 }
 
 async fn send_replies(connection: &Connection) {
-    let is_sending = |is_sending: bool| {
-        connection
-            .sending_ns
-            .store(if is_sending { connection.shared.now_ns() } else { 0 }, Ordering::Relaxed);
-    };
+    let is_sending = |is_sending: bool| connection.note_progress(&connection.sending_ns, is_sending);
     if send_all(&connection.stream, &connection.replies, is_sending).await.is_err() {
         connection.broken.store(true, Ordering::SeqCst);
         // Wakes the receiver, which waits for the socket or, through the tickets, for its budget.
@@ -316,9 +319,9 @@ async fn start(
     let ticket = connection.acquire(cost_bytes(&work)).await;
     let payload = match work {
         Work::Write { len_bytes, .. } => {
-            connection.receiving_ns.store(connection.shared.now_ns(), Ordering::Relaxed);
-            let payload = inlet.read_into(IoBuf::with_len(len_bytes as usize)).await?.freeze();
-            connection.receiving_ns.store(0, Ordering::Relaxed);
+            let goes_on = || connection.note_progress(&connection.receiving_ns, true);
+            let payload = inlet.read_into(IoBuf::with_len(len_bytes as usize), goes_on).await?.freeze();
+            connection.note_progress(&connection.receiving_ns, false);
             Some(payload)
         }
         _ => None,

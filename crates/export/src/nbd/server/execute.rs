@@ -12,7 +12,7 @@ use super::{budget::Ticket, connection::Connection};
 use crate::nbd::{
     limits::{STATUS_EXTENTS_MAX, ZEROES_STEP_BYTES},
     proto::{
-        Chunk, Cookie, Head, NbdErrno, Refusal, Session, StatusExtent, Work,
+        Chunk, Cookie, Head, NbdErrno, Refusal, SLOW_ZEROES, Session, StatusExtent, Work,
         codes::{BASE_ALLOCATION_ID, STATE_HOLE, STATE_ZERO},
     },
 };
@@ -44,7 +44,11 @@ impl Job {
 
     fn fail(self, error: IoError) {
         tracing::debug!(export = self.session.export, %error, "a request failed in the device");
-        self.connection.refuse(&self.session, self.cookie, refusal(error), self.ticket);
+        self.refuse(refusal(error));
+    }
+
+    fn refuse(self, refusal: Refusal) {
+        self.connection.refuse(&self.session, self.cookie, refusal, self.ticket);
     }
 
     fn finish(self, result: Result<(), IoError>) {
@@ -94,17 +98,15 @@ pub(super) fn start(job: Job, work: Work, asked_offset_bytes: u64, payload: Opti
             let result = trim_durably(job.device(), offset_bytes, len_bytes).await;
             job.finish(result);
         }),
-        Work::Zeroes { offset_bytes, len_bytes, may_unmap, fua } => {
+        Work::Zeroes { offset_bytes, len_bytes, may_unmap, fast_only, fua } => {
             spawn(&job.connection.clone(), async move {
-                let result = zero(
-                    job.device(),
-                    offset_bytes,
-                    len_bytes,
-                    ZeroFlags { may_unmap, ..ZeroFlags::default() },
-                    fua,
-                )
-                .await;
-                job.finish(result);
+                let flags = ZeroFlags { may_unmap, fast_only };
+                match zero(job.device(), offset_bytes, len_bytes, flags, fua).await {
+                    Err(error) if fast_only && error.kind == IoErrorKind::Refused => {
+                        job.refuse(SLOW_ZEROES);
+                    }
+                    result => job.finish(result),
+                }
             })
         }
         Work::Status { offset_bytes, len_bytes, skip_bytes, take_bytes, one } => {
