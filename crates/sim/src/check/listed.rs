@@ -27,6 +27,12 @@ fn superblock(member: &[u8]) -> Option<&[u8]> {
     member.get(SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize)
 }
 
+/// Where the log of a member lies that lists something.
+pub fn log_in_use(member: &[u8]) -> Option<Range<u64>> {
+    let place = place(superblock(member)?).filter(|_| !listed_bytes(member).is_empty())?;
+    Some(place.start as u64..place.end as u64)
+}
+
 /// The bytes of a member that its log lists.
 pub fn listed_bytes(member: &[u8]) -> Vec<Range<usize>> {
     let Some(superblock) = superblock(member).filter(|block| u32_at(block, 8) & FEATURE_BAD_BLOCKS != 0)

@@ -16,6 +16,7 @@ use crate::check::{
     SECTOR_BYTES,
     image::{SUPERBLOCK_BYTES, header_copies, page_slots},
     layout::ROW_BYTES,
+    listed::log_in_use,
 };
 
 /// One latent error in so many is of metadata.
@@ -94,6 +95,7 @@ impl Story {
         let mut blocks = vec![SUPERBLOCK_BYTES];
         blocks.extend(header_copies(self.units[unit].data_offset_bytes));
         blocks.extend(pages);
+        blocks.extend(log_in_use(&self.units[unit].sim.bytes()));
         let block = &blocks[self.side_rng.usize(..blocks.len())];
         let sectors = (block.end - block.start) / SECTOR_BYTES as u64;
         let start = block.start + self.side_rng.u64(..sectors) * SECTOR_BYTES as u64;

@@ -1,9 +1,12 @@
 //! Sectors that md's bad-block log lists: another program has listed them, what lies there is of no use, and the other members
 //! make up for it until they are written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
-use super::{Doubt, Story};
+use super::{Doubt, Story, Unit};
 use crate::check::{
     Checker, SECTOR_BYTES, Violation,
     image::{Rewrite, SUPERBLOCK_BYTES},
@@ -17,6 +20,8 @@ const MEMBERS_MAX: usize = 3;
 const ENTRIES_MAX: usize = 4;
 /// Sectors of an entry, at most.
 const SECTORS_MAX: u64 = 20;
+/// Rows of which a log that has many entries lists something, at most: 200 entries, of which a sector has 64.
+const ROWS_OF_MANY: usize = 100;
 /// What lies in listed sectors: no write has it.
 const USELESS: u8 = 0xb5;
 /// Rounds of housekeeping after which what is to be healed has been: a large chunk takes some, read block by block.
@@ -28,17 +33,21 @@ impl Story {
         let mut lost_in = BTreeMap::<usize, usize>::new();
         for _ in 0..self.side_rng.usize(1..=MEMBERS_MAX.min(serving.len())) {
             let unit = serving[self.side_rng.usize(..serving.len())];
-            let extents = self.draw_extents(&mut lost_in);
+            let is_dense = self.shape.block_bytes as usize == SECTOR_BYTES && self.side_rng.u8(..4) == 0;
+            let extents = match is_dense {
+                true => self.draw_many_extents(&mut lost_in),
+                false => self.draw_extents(&mut lost_in),
+            };
             self.list_sectors(unit, &extents);
         }
     }
 
     /// Sectors of a member's data, sorted, that do not touch and are in rows of which enough is left.
-    fn draw_extents(&mut self, lost_in: &mut BTreeMap<usize, usize>) -> Vec<std::ops::Range<u64>> {
+    fn draw_extents(&mut self, lost_in: &mut BTreeMap<usize, usize>) -> Vec<Range<u64>> {
         let sectors = self.shape.data_bytes / SECTOR_BYTES as u64;
         let grain = u64::from(self.shape.block_bytes) / SECTOR_BYTES as u64;
         let mut rows_of_this = BTreeSet::new();
-        let mut extents: Vec<std::ops::Range<u64>> = Vec::new();
+        let mut extents: Vec<Range<u64>> = Vec::new();
         for _ in 0..self.side_rng.usize(1..=ENTRIES_MAX) {
             let start = if self.side_rng.bool() { self.used_sector() } else { self.side_rng.u64(..sectors) };
             let start = start / grain * grain;
@@ -58,7 +67,41 @@ impl Story {
         extents
     }
 
-    fn list_sectors(&mut self, unit: usize, extents: &[std::ops::Range<u64>]) {
+    /// As many as make a log of several sectors: two entries in each of some rows.
+    fn draw_many_extents(&mut self, lost_in: &mut BTreeMap<usize, usize>) -> Vec<Range<u64>> {
+        let row_sectors = (ROW_BYTES / SECTOR_BYTES) as u64;
+        let rows = (self.shape.data_bytes / ROW_BYTES as u64) as usize;
+        let first = self.side_rng.usize(..rows);
+        let mut extents = Vec::new();
+        for row in first..rows.min(first + ROWS_OF_MANY) {
+            let lost = lost_in.entry(row).or_default();
+            if *lost < self.shape.tolerance() {
+                *lost += 1;
+                let start = row as u64 * row_sectors;
+                extents.extend([start..start + 3, start + 4..start + 7]);
+            }
+        }
+        extents
+    }
+
+    /// A sector of the array that a member's log lists, half of the time: clients are to be at work there.
+    pub(super) fn listed_sector(&mut self) -> Option<usize> {
+        if self.units_listing().is_empty() || self.side_rng.bool() {
+            return None;
+        }
+        let layout = self.layout();
+        let in_sync = self.with_image(|image, _| image.in_sync())?;
+        let is_listed = |sector: usize| {
+            let place = layout.place(sector * SECTOR_BYTES);
+            let listed = in_sync[place.role].map(|unit| &self.units[unit].listed);
+            listed.is_some_and(|rows| rows.contains(&(place.offset_bytes / ROW_BYTES)))
+        };
+        let listed: Vec<usize> =
+            self.blocks().into_iter().map(|block| block.start).filter(|sector| is_listed(*sector)).collect();
+        (!listed.is_empty()).then(|| listed[self.side_rng.usize(..listed.len())])
+    }
+
+    fn list_sectors(&mut self, unit: usize, extents: &[Range<u64>]) {
         let (sim, data_offset) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
         let data_sector = data_offset / SECTOR_BYTES as u64;
         let on_member: Vec<_> =
@@ -92,37 +135,71 @@ impl Story {
         (0..self.units.len()).filter(|unit| !self.units[*unit].listed.is_empty()).collect()
     }
 
+    /// Where members list bad blocks for which the others make up: time passes after the opening, and nothing is asked, half of the
+    /// time. Nothing is listed any more then.
+    pub(super) fn leave_to_housekeeping(&mut self) -> Result<(), Violation> {
+        if self.units_listing().is_empty() || self.side_rng.bool() {
+            return Ok(());
+        }
+        let report = self.wait_for_jobs()?;
+        if report.degraded() > 0 || self.losses() > 0 || !self.is_healable() {
+            return Ok(());
+        }
+        self.say(|_| "nothing is asked, and house is kept".to_owned());
+        match self.keep_house_until(|unit| unit.listed.is_empty()) {
+            None => Ok(()),
+            Some(unit) => {
+                let unit = &self.units[unit];
+                let what =
+                    format!("{} lists rows {:?} still, and nothing is in the way", unit.name(), unit.listed);
+                Err(Checker::Service.violation(what))
+            }
+        }
+    }
+
     /// Where nothing but blocks of members in sync is bad, they are healed, as often as not.
     pub(super) fn heal_all(&mut self) -> Result<(), Violation> {
         let serving = self.units_by_role();
-        let is_row = |unit: &usize| self.units[*unit].doubt().is_none_or(|doubt| doubt != Doubt::Whole);
-        let is_bad = |unit: &usize| self.units[*unit].bad_rows().next().is_some();
-        let is_healable = serving.iter().all(is_row) && serving.iter().any(is_bad);
-        if is_healable && self.shape.tolerance() > 0 && self.side_rng.bool() {
+        let is_bad = serving.iter().any(|unit| self.units[*unit].bad_rows().next().is_some());
+        if is_bad && self.is_healable() && self.side_rng.bool() {
             self.expect_healed()?;
         }
         Ok(())
     }
 
+    /// Whether members in sync lack nothing but blocks for which the others make up.
+    fn is_healable(&mut self) -> bool {
+        let serving = self.units_by_role();
+        let is_row = |unit: &usize| self.units[*unit].doubt().is_none_or(|doubt| doubt != Doubt::Whole);
+        self.shape.tolerance() > 0 && serving.iter().all(is_row)
+    }
+
     /// Once a check has looked at everything and house was kept, no sector is listed, and none cannot be read.
     fn expect_healed(&mut self) -> Result<(), Violation> {
         let report = self.run_scrub(false)?;
-        let mut left = None;
-        for _ in 0..ROUNDS_MAX {
-            self.world.run_for(self.shape.tuning.housekeeping_interval);
-            self.units_listing().into_iter().for_each(|unit| self.look_at_log(unit));
-            let serving = self.units_by_role();
-            left = serving.into_iter().find(|unit| self.units[*unit].bad_rows().next().is_some());
-            if left.is_none() {
-                break;
-            }
-        }
-        let Some(unit) = left else { return Ok(()) };
+        let Some(unit) = self.keep_house_until(|unit| unit.bad_rows().next().is_none()) else {
+            return Ok(());
+        };
         let what = format!(
             "a check has looked at all, and blocks of {} in rows {:?} are not healed: {report:?}",
             self.units[unit].name(),
             self.units[unit].bad_rows().collect::<Vec<_>>()
         );
         Err(Checker::Service.violation(what))
+    }
+
+    /// Lets time pass until all members in sync are so. Some: one that is not, after a long time.
+    fn keep_house_until(&mut self, is_so: impl Fn(&Unit) -> bool) -> Option<usize> {
+        let mut left = None;
+        for _ in 0..ROUNDS_MAX {
+            self.world.run_for(self.shape.tuning.housekeeping_interval);
+            self.units_listing().into_iter().for_each(|unit| self.look_at_log(unit));
+            let serving = self.units_by_role();
+            left = serving.into_iter().find(|unit| !is_so(&self.units[*unit]));
+            if left.is_none() {
+                break;
+            }
+        }
+        left
     }
 }

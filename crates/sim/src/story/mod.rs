@@ -13,9 +13,11 @@ mod endings;
 mod foreign;
 mod latent;
 mod listed;
+mod look;
 mod lost;
 mod opening;
 mod operator;
+mod origins;
 mod scrub;
 mod shape;
 mod split;
@@ -263,12 +265,14 @@ impl Story {
 
     fn live(&mut self, life: u32) -> Result<(), Violation> {
         self.say(|_| format!("life {life}"));
+        self.look()?;
         if self.array.is_none() {
             self.open()?;
         }
         if self.runs_to_healing() {
             return self.lose_power();
         }
+        self.leave_to_housekeeping()?;
         match self.rng.u8(..10) {
             ..4 => self.settle()?,
             4..6 => self.pass_resync()?,
@@ -316,6 +320,7 @@ impl Story {
         let clients = self.rng.usize(1..=3).min(self.plan.clients_max);
         let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
         let home = self.rng.usize(window);
+        let home = self.listed_sector().unwrap_or(home);
         for _ in 0..clients {
             let client = Client {
                 array: self.array().clone(),

@@ -9,7 +9,7 @@ use stripewise_engine::{
     locking::{PRESETS, Preset},
 };
 
-use super::{Doubt, Slot, Story, Unit};
+use super::{Doubt, Slot, Story, Unit, origins::Origin};
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Attempts at an opening that power failures may spoil.
@@ -46,9 +46,10 @@ impl Story {
         let assume_clean = self.rng.bool() || self.shape.is_vast;
         let preset = &PRESETS[self.side_rng.usize(..PRESETS.len())];
         self.say(|_| format!("made with the locks of {}", preset.name));
+        let origin = self.draw_origin();
         for attempt in 0.. {
-            let created = self.start_creating(assume_clean, preset);
-            if attempt < SPOILED_MAX && self.rng.u8(..3) == 0 {
+            let created = self.start_creating(assume_clean, preset, &origin);
+            if attempt < SPOILED_MAX && self.rng.u8(..3) == 0 && !origin.is_old {
                 let steps = self.rng.u64(..250);
                 self.world.run_steps(steps);
                 self.say(|_| format!("power fails {steps} steps into creating"));
@@ -64,10 +65,15 @@ impl Story {
             self.was_open = true;
             break;
         }
-        Ok(())
+        self.adopt_origin(&origin)
     }
 
-    fn start_creating(&mut self, assume_clean: bool, preset: &'static Preset) -> Slot<Result<Array, String>> {
+    fn start_creating(
+        &mut self,
+        assume_clean: bool,
+        preset: &'static Preset,
+        origin: &Origin,
+    ) -> Slot<Result<Array, String>> {
         let mut options = CreateOptions::new("sim:story", self.shape.level, self.devices(|_| true));
         options.chunk_bytes = self.shape.chunk_bytes;
         options.tuning = self.shape.tuning;
@@ -82,6 +88,7 @@ impl Story {
         let policy = self.any_policy();
         options.policy = self.shape.level.has_parity().then_some(policy);
         options.measure = self.plan.seed.is_multiple_of(3);
+        self.apply_origin(origin, &mut options);
         self.units.iter_mut().for_each(|unit| unit.has_superblock = false);
         let env = self.world.env();
         self.world.start(async move { Array::create(env, options).await.map_err(|error| error.to_string()) })
