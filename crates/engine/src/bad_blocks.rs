@@ -17,6 +17,8 @@ use stripewise_format::{
     media::SECTOR_BYTES,
 };
 
+use crate::mutants::{Mutant, lives};
+
 /// The listed sectors of one member.
 #[derive(Debug, Default)]
 pub(crate) struct BadBlocks {
@@ -69,7 +71,8 @@ impl BadBlocks {
         let mut listed = self.listed.lock();
         let mut logged = listed.logged.clone();
         bytes.iter().for_each(|bytes| logged.insert(whole_sectors(bytes.clone())));
-        if BadBlockLog::entries_for(logged.iter().map(extent_of)) > listed.room {
+        let is_full = BadBlockLog::entries_for(logged.iter().map(extent_of)) > listed.room;
+        if is_full && !lives(Mutant::LogRoomForgotten) {
             return false;
         }
         listed.logged = logged;

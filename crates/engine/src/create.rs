@@ -25,6 +25,7 @@ use crate::{
     ledger::{Entry, Ledger, Standing},
     locking::{PRESETS, Preset},
     measure::{ServiceTimes, Touch, measure_or_not},
+    mutants::{Mutant, lives},
     plan::selection::{Policy, policy_for},
     regions::RegionShape,
     topology::Member,
@@ -263,7 +264,7 @@ async fn write_metadata(
     let geometry = geometry_of(options)?;
     let (missing, tolerated) = (missing(options), geometry.parity_columns());
     // Without redundancy to spare there is nothing to compute: what is there is the truth.
-    let in_sync = options.assume_clean || missing == tolerated;
+    let in_sync = options.assume_clean || missing == tolerated || missing > 0 && lives(Mutant::MissingInSync);
     let mut ledger = new_ledger(env, options, &geometry, in_sync, traits)?;
     for entry in &mut ledger.entries {
         let zeroing = enroll::blank(entry).await?;

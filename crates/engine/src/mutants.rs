@@ -154,11 +154,23 @@ pub enum Mutant {
     FailedAnnounces,
     /// Jobs of an array that has failed go on with their next batch.
     FailedJobsGoOn,
+    /// A member's bad-block log is written behind the superblock that counts on it.
+    LogBehindSuperblock,
+    /// Chunks of listed blocks are looked for as if the member's data began at its first byte.
+    ListedElsewhere,
+    /// A member that fails while an array is open read-only is recorded as failed.
+    ReadOnlyRecords,
+    /// An array that is made with a member missing is called in sync.
+    MissingInSync,
+    /// More blocks are listed than a member's bad-block log has room for.
+    LogRoomForgotten,
+    /// Batches behind one that could not be filled count as filled.
+    UnfilledBatchPassed,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 74] = [
+    pub const ALL: [Self; 80] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -233,6 +245,12 @@ impl Mutant {
         Self::FailedRecovers,
         Self::FailedAnnounces,
         Self::FailedJobsGoOn,
+        Self::LogBehindSuperblock,
+        Self::ListedElsewhere,
+        Self::ReadOnlyRecords,
+        Self::MissingInSync,
+        Self::LogRoomForgotten,
+        Self::UnfilledBatchPassed,
     ];
 }
 

@@ -150,7 +150,7 @@ impl Shared {
         }
         let recorded = Recorded::pending();
         let result = match self.drop_members(&mut ledger, failed, &recorded, limit) {
-            Ok(true) if !self.read_only && !lives(Mutant::FailureNotRecorded) => {
+            Ok(true) if self.records() && !lives(Mutant::FailureNotRecorded) => {
                 self.write_down(&mut ledger, &recorded).await
             }
             Ok(_) => Ok(()),
@@ -158,6 +158,11 @@ impl Shared {
         };
         recorded.set();
         result
+    }
+
+    /// Whether failures are written down.
+    fn records(&self) -> bool {
+        !self.read_only || lives(Mutant::ReadOnlyRecords)
     }
 
     /// Takes members out of topology and ledger, all of them or, beyond the tolerance, none. False: there was

@@ -332,6 +332,7 @@ impl Shared {
         data_offset_bytes: u64,
         bytes: &Range<u64>,
     ) -> impl Iterator<Item = Chunk> {
+        let data_offset_bytes = if lives(Mutant::ListedElsewhere) { 0 } else { data_offset_bytes };
         let (geometry, chunk_bytes) = (self.geometry, self.geometry.chunk_bytes() as u64);
         let first = bytes.start.saturating_sub(data_offset_bytes) / chunk_bytes;
         let end = bytes.end.saturating_sub(data_offset_bytes).div_ceil(chunk_bytes).min(geometry.stripes());

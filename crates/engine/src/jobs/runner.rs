@@ -439,7 +439,7 @@ impl Shared {
             while let Some(filled) = work.next().await {
                 match filled {
                     // Behind a batch that failed, others do not count.
-                    Ok(_) if result.is_err() => continue,
+                    Ok(_) if result.is_err() && !lives(Mutant::UnfilledBatchPassed) => continue,
                     Ok(filled) => {
                         incoming.advance(filled.stripes.end);
                         self.count_done(&filled.stripes);

@@ -147,6 +147,12 @@ impl Rewrite {
         self
     }
 
+    /// The bad-block log has room for so many sectors.
+    pub fn log_of(mut self, sectors: u16) -> Self {
+        self.0[186..188].copy_from_slice(&sectors.to_le_bytes());
+        self
+    }
+
     /// The array was made so many microseconds later.
     pub fn made_later(self, micros: u64) -> Self {
         self.add(64, micros)

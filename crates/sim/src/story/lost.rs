@@ -10,15 +10,29 @@ use std::{
 use stripewise_engine::{ArrayError, geometry::Level};
 
 use super::Story;
-use crate::check::{
-    Checker, SECTOR_BYTES, Violation,
-    layout::{Layout, ROW_BYTES},
+use crate::{
+    Sight,
+    check::{
+        Checker, SECTOR_BYTES, Violation,
+        image::{Rewrite, SUPERBLOCK_BYTES},
+        layout::{Layout, ROW_BYTES},
+    },
 };
 
 /// Bad blocks of a member, as a rule, at most.
 const BAD_FEW: usize = 3;
-/// And now and then: more than reads that may fail before a member is dropped.
-const BAD_MANY: usize = 30;
+/// And now and then: more than reads that may fail before a member is dropped, and than a log of one sector lists.
+const BAD_MANY: usize = 120;
+/// Entries of a sector of a log.
+const ENTRIES_OF_SECTOR: usize = SECTOR_BYTES / 8;
+/// Sectors of the logs that mdadm makes.
+const LOG_SECTORS: u16 = 8;
+/// Power failures while members are filled, at most.
+const CRASHES_MAX: u8 = 4;
+/// Steps that a log's or a superblock's write is waited for.
+const FILLING_STEPS_MAX: u64 = 20_000;
+/// Steps from a superblock's write on until power fails, at most.
+const CRASH_STEPS_MAX: u64 = 60;
 /// Blocks that are written while members are filled.
 const WRITES_MAX: usize = 12;
 /// Rounds of housekeeping after which what was written is listed no more.
@@ -33,9 +47,16 @@ struct Lost {
     bad: BTreeMap<usize, BTreeSet<usize>>,
     /// A member has so many that it may be dropped for them, once others make up for it.
     may_be_dropped: bool,
+    /// Entries for which every log has room.
+    room: usize,
 }
 
 impl Lost {
+    /// Whether a member may stay unfilled, as its log cannot list all that it would lack.
+    fn may_stay_unfilled(&self) -> bool {
+        self.bad.len() > self.room
+    }
+
     /// Whether a sector of the array may be an error.
     fn may_fail(&self, sector: usize) -> bool {
         let place = self.layout.place(sector * SECTOR_BYTES);
@@ -53,12 +74,19 @@ impl Story {
         if !self.is_made_whole()? || self.shape.tolerance() == 0 {
             return Ok(());
         }
-        let mut lost = self.draw_lost()?;
+        let room = self.draw_log_size()?;
+        let mut lost = self.draw_lost(room)?;
         self.expect_rest(&lost)?;
+        // Else they may be filled by the time that they are added.
+        self.array().pause_jobs();
         self.fill_lost_members()?;
+        self.array().resume_jobs();
+        for _ in 0..self.rng.u8(..CRASHES_MAX) {
+            self.crash_while_filling()?;
+        }
         self.write_some(&lost)?;
         let report = self.wait_for_jobs()?;
-        if report.degraded() > 0 && !lost.may_be_dropped {
+        if report.degraded() > 0 && !lost.may_be_dropped && !lost.may_stay_unfilled() {
             let what = format!(
                 "members with bad blocks keep others from being filled: {:?}",
                 self.array().last_job()
@@ -66,8 +94,8 @@ impl Story {
             return Err(Checker::Service.violation(what));
         }
         self.expect_rest(&lost)?;
-        if lost.may_be_dropped {
-            return Ok(());
+        if lost.may_be_dropped || lost.may_stay_unfilled() {
+            return self.crash_and_expect_rest(&lost);
         }
         self.reopen()?;
         self.expect_rest(&lost)?;
@@ -82,8 +110,66 @@ impl Story {
         self.expect_nothing_listed()
     }
 
+    /// Members have logs as mdadm makes them, smaller ones, or none. Returns for how many entries each has room.
+    fn draw_log_size(&mut self) -> Result<usize, Violation> {
+        let sectors = [LOG_SECTORS, LOG_SECTORS, 1, 0][self.rng.usize(..4)];
+        if sectors == LOG_SECTORS {
+            return Ok(usize::from(sectors) * ENTRIES_OF_SECTOR);
+        }
+        self.stop()?;
+        for unit in &self.units {
+            let superblock =
+                unit.sim.bytes()[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
+            if unit.has_superblock {
+                unit.sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(superblock).log_of(sectors).done());
+            }
+        }
+        self.say(|_| format!("bad-block logs have {sectors} sectors"));
+        self.open_plainly()?;
+        self.wait_for_jobs()?;
+        // A log of one sector lies nowhere on a member of longer blocks.
+        Ok(if self.shape.block_bytes as usize == SECTOR_BYTES {
+            usize::from(sectors) * ENTRIES_OF_SECTOR
+        } else {
+            0
+        })
+    }
+
+    /// Power fails while members are filled: at a log that is to say what is lost, or at superblocks that count on it.
+    fn crash_while_filling(&mut self) -> Result<(), Violation> {
+        let at_log = self.rng.bool();
+        let sight = if at_log { Sight::Log } else { Sight::Superblock };
+        let awaited = self.world.seen(sight) + self.rng.u64(1..=4);
+        self.world.run_steps_until(FILLING_STEPS_MAX, || self.world.seen(sight) >= awaited);
+        let steps = self.rng.u64(..if at_log { 8 } else { CRASH_STEPS_MAX });
+        self.world.run_steps(steps);
+        self.say(|_| "power is to fail while members are filled".to_owned());
+        self.crash()?;
+        self.open_by_force()
+    }
+
+    fn crash_and_expect_rest(&mut self, lost: &Lost) -> Result<(), Violation> {
+        self.crash_flushed()?;
+        self.open_by_force()?;
+        self.expect_rest(lost)
+    }
+
+    fn crash_flushed(&mut self) -> Result<(), Violation> {
+        let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
+        let flushed = self.finish(async move { array.flush().await }, "a flush")?;
+        flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+        self.desk.sectors.lock().end_flush(begun);
+        self.crash()
+    }
+
+    /// Rows were not being written: nothing is lost by force.
+    fn open_by_force(&mut self) -> Result<(), Violation> {
+        let opened = self.open_as(true)?;
+        opened.map_err(|error| Checker::Service.violation(format!("it is refused by force: {error}")))
+    }
+
     /// As many members fail as may, and others have bad blocks that stay bad until they are written.
-    fn draw_lost(&mut self) -> Result<Lost, Violation> {
+    fn draw_lost(&mut self, room: usize) -> Result<Lost, Violation> {
         let serving = self.units_by_role();
         let mut roles: Vec<usize> = (0..serving.len()).collect();
         self.rng.shuffle(&mut roles);
@@ -98,6 +184,7 @@ impl Story {
             roles: roles.into_iter().collect(),
             bad: BTreeMap::new(),
             may_be_dropped: false,
+            room,
         };
         let with_bad = self.rng.usize(1..=2.min(left.len()));
         for role in &left[..with_bad] {
@@ -222,11 +309,7 @@ impl Story {
         if self.rng.bool() {
             self.stop()?;
         } else {
-            let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
-            let flushed = self.finish(async move { array.flush().await }, "a flush")?;
-            flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
-            self.desk.sectors.lock().end_flush(begun);
-            self.crash()?;
+            self.crash_flushed()?;
         }
         self.open_plainly()?;
         self.wait_for_jobs().map(drop)
