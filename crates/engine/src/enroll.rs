@@ -9,7 +9,10 @@ use stripewise_format::{
         AREA_START_BYTES, BitmapDescriptor, DATA_OFFSET_MIN_BYTES, Endurance, ExtensionLayout, Header,
         MapKind, MemberClass, Zeroing,
     },
-    md::{BadBlockArea, BadBlockLog, Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
+    md::{
+        BadBlockArea, BadBlockLog, DeviceFlags, Features, IN_SYNC, NewMember, Superblock,
+        default_data_offset_sectors,
+    },
     media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
 };
 use uuid::Uuid;
@@ -211,6 +214,8 @@ pub(crate) fn spare(
         return Err(ArrayError::Member { member: info.name.clone(), problem });
     }
     superblock.features = superblock.features.without(Features::BAD_BLOCKS);
+    // Write-mostly and failfast are of one device.
+    superblock.device_flags = DeviceFlags::default();
     superblock.dev_number = new.dev_number;
     superblock.device_uuid = new.device_uuid;
     superblock.data_offset_sectors = new.data_offset_sectors;

@@ -317,9 +317,7 @@ impl Shared {
             not_attached(ledger, &name)?;
             // Its number is chosen here, under the lock: another device may have been added meanwhile.
             let mut enrolled = enroll::spare(&self.geometry, ledger, device, &traits, &*self.env)?;
-            if let Some(offset) = enrolled.bitmap_offset_bytes {
-                self.bitmap_offsets.write().insert(enrolled.entry.member.dev_number, offset);
-            }
+            self.note_bitmap_offset(enrolled.entry.member.dev_number, enrolled.bitmap_offset_bytes);
             enrolled.entry.superblock.roles = ledger.roles();
             tracing::info!(member = name, "spare added");
             let dev_number = enrolled.entry.member.dev_number;
@@ -330,6 +328,16 @@ impl Shared {
             Ok(None)
         })
         .await
+    }
+
+    /// Notes where the member with this number has room for bitmap pages. Without room, what the number's last member had is
+    /// forgotten: the new member has data there.
+    fn note_bitmap_offset(&self, dev_number: u32, offset_bytes: Option<u64>) {
+        let mut offsets = self.bitmap_offsets.write();
+        match offset_bytes {
+            Some(offset_bytes) => _ = offsets.insert(dev_number, offset_bytes),
+            None => _ = offsets.remove(&dev_number),
+        }
     }
 
     async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {

@@ -54,12 +54,17 @@ pub(super) fn check_writable(
     Ok(())
 }
 
-/// What was chosen for the array: of the freshest member, or of the first of the others whose extension area is whole.
+/// What was chosen for the array.
 pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOptions {
+    speaking_header(examined, chosen).map(|header| header.options).unwrap_or_default()
+}
+
+/// The header that speaks for the array: of the freshest member, or of the first of the others whose extension area is whole.
+pub(super) fn speaking_header<'a>(examined: &'a [Examination], chosen: &Chosen) -> Option<&'a Header> {
     let parts = chosen.parts.iter().map(Part::index);
     let mut headers =
         [chosen.freshest].into_iter().chain(parts).map(|index| examined[index].extension.as_ref());
-    headers.find_map(|header| header.ok().map(|(header, _)| header.options)).unwrap_or_default()
+    headers.find_map(|header| header.ok().map(|(header, _)| header))
 }
 
 fn unwritable(examination: &Examination) -> Option<String> {

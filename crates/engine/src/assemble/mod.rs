@@ -289,7 +289,7 @@ fn kept_locking(examined: &[Examination], chosen: &Chosen) -> Locking {
 
 /// A check or repair that the array's end interrupted.
 fn interrupted_scrub(examined: &[Examination], chosen: &Chosen) -> Option<Request> {
-    let (header, _) = examined[chosen.freshest].extension.as_ref().ok()?;
+    let header = load::speaking_header(examined, chosen)?;
     let kind = match header.job.kind {
         DiskJobKind::Check => JobKind::Check,
         DiskJobKind::Repair => JobKind::Repair,
