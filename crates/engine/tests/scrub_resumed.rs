@@ -104,3 +104,21 @@ fn a_scrub_goes_on_after_a_replacement_with_the_next_stripe() {
         check_coverage(&lab, &[0, 1, 3], begun);
     }
 }
+
+/// Where it stands is in every member's header: any of them tells it.
+#[test]
+fn a_scrub_goes_on_although_the_first_header_is_damaged() {
+    let mut lab = idle(3);
+    let begun = lab.world.now();
+    lab.array.start_scrub(false).unwrap();
+    lab.world.run_for(Duration::from_millis(700));
+    assert!(lab.array.job().is_some(), "it is not over");
+    lab.stop();
+    for copy in [256 << 10, DATA_OFFSET - 4096] {
+        lab.members[0].poke(copy, &[0xff; 4096]);
+    }
+    lab.assemble_all(AssembleOptions::default()).unwrap();
+    lab.wait_for_jobs();
+    check_end(&lab, JobKind::Check);
+    check_coverage(&lab, &[1, 2], begun);
+}

@@ -25,9 +25,10 @@ mod stale;
 mod unit;
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind},
     sync::Arc,
     time::Instant,
 };
@@ -119,8 +120,24 @@ pub struct Outcome {
     pub events: Vec<Event>,
 }
 
+thread_local! {
+    /// The seed whose story this thread tells, and the panics in it so far.
+    static TELLING: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// A panic hook: one panic is an outcome like others, told at the end. One in the middle of another aborts the process, and this is
+/// all that can be said of it.
+pub fn note_panic(panic: &PanicHookInfo<'_>) {
+    let (seed, before) = TELLING.get();
+    TELLING.set((seed, before + 1));
+    if before > 0 {
+        eprintln!("seed {seed}: a panic while another one unwinds: {panic}");
+    }
+}
+
 /// Tells the story of a plan.
 pub fn tell(plan: &Plan) -> Outcome {
+    TELLING.set((plan.seed, 0));
     #[cfg(feature = "mutants")]
     mutants::set(plan.mutant);
     let mut story = Story::new(plan.clone());
