@@ -162,11 +162,13 @@ impl Client {
         self.end_write(writing).await
     }
 
-    /// Writes that lie one behind the other, many at once: the array may write several as one.
+    /// Writes that lie one behind the other, many at once: the array may write several as one. Now and then a second stream goes
+    /// the same way meanwhile.
     async fn stream(&mut self, first: usize) -> Result<(), ArrayError> {
         let each = [1, 8, 8, 24][self.rng.usize(..4)].max(self.unit());
         let end = self.window_end(first).min(first + each * self.rng.usize(2..=STREAM_MAX));
-        let starts = (first..end).step_by(each);
+        let streams = if self.rng.u8(..3) == 0 { 2 } else { 1 };
+        let starts = (0..streams).flat_map(|_| (first..end).step_by(each));
         let writing: Vec<_> = starts.map(|at| self.start_write(at, each.min(end - at))).collect();
         let mut result = Ok(());
         for writing in writing {

@@ -169,7 +169,8 @@ impl Story {
     pub(super) fn unit_being_filled(&self) -> Result<Option<usize>, Violation> {
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
-        let filled = report.members.iter().find(|member| member.state == MemberState::Rebuilding);
+        let is_filled = |state| matches!(state, MemberState::Rebuilding | MemberState::Replacing);
+        let filled = report.members.iter().find(|member| is_filled(member.state));
         Ok(filled.and_then(|member| self.units.iter().position(|unit| unit.name() == member.name)))
     }
 

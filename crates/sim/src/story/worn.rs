@@ -1,5 +1,7 @@
 //! A member that cannot read ever more of its data: it is dropped once it has failed more reads than a member may.
 
+use std::time::Duration;
+
 use stripewise_engine::MemberState;
 
 use super::Story;
@@ -7,8 +9,10 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Failed reads of different chunks that are enough by far. Some may come while their chunk waits to be healed, and do not count.
 const FAILED_READS_MAX: usize = 80;
-/// Rounds of housekeeping in which bad blocks are healed, before the chunks go bad again.
-const HEALING_ROUNDS: u32 = 4;
+/// Steps in which bad blocks are healed, before the chunks go bad again, at most.
+const HEALING_STEPS_MAX: u64 = 20_000;
+/// So long it takes at most until the rest of a chunk was looked at, of which a block was healed.
+const HEALING_TIME: Duration = Duration::from_millis(100);
 
 impl Story {
     /// A member of an array that is whole fails so many reads that another one takes its role.
@@ -22,7 +26,7 @@ impl Story {
         self.say(|story| format!("{} fails one read after the other", story.units[unit].name()));
         for (count, first) in blocks.iter().cycle().enumerate() {
             if count > 0 && count.is_multiple_of(blocks.len()) {
-                self.world.run_for(self.shape.tuning.housekeeping_interval * HEALING_ROUNDS);
+                self.let_heal(unit);
             }
             if self.state_of(unit)? != Some(MemberState::InSync) {
                 break;
@@ -36,6 +40,13 @@ impl Story {
         self.units[unit].faults.clear();
         self.add_again(unit)?;
         self.expect_whole("a member that read badly was added again as a new one")
+    }
+
+    /// Lets all bad blocks of a member be healed.
+    fn let_heal(&self, unit: usize) {
+        let unit = &self.units[unit];
+        self.world.run_steps_until(HEALING_STEPS_MAX, || unit.bad_rows().next().is_none());
+        self.world.run_for(HEALING_TIME);
     }
 
     /// The first sector of a block in each chunk of a role that has data which is used.
