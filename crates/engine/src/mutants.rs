@@ -154,11 +154,23 @@ pub enum Mutant {
     FailedAnnounces,
     /// Jobs of an array that has failed go on with their next batch.
     FailedJobsGoOn,
+    /// A member stays, however many reads it fails.
+    ReadErrorsUncounted,
+    /// A member that fails while it is being filled counts as one more loss.
+    IncomingCountsAsLoss,
+    /// A scrub that gave way forgets what it had found.
+    FindingsForgotten,
+    /// A repair ends before what it mended is on the medium.
+    RepairNotFlushed,
+    /// What a job mends is not written to a member that is being filled.
+    RepairPassesIncoming,
+    /// A role that is being filled is given to a second spare.
+    RoleGivenTwice,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 74] = [
+    pub const ALL: [Self; 80] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -233,6 +245,12 @@ impl Mutant {
         Self::FailedRecovers,
         Self::FailedAnnounces,
         Self::FailedJobsGoOn,
+        Self::ReadErrorsUncounted,
+        Self::IncomingCountsAsLoss,
+        Self::FindingsForgotten,
+        Self::RepairNotFlushed,
+        Self::RepairPassesIncoming,
+        Self::RoleGivenTwice,
     ];
 }
 
