@@ -168,9 +168,9 @@ impl Shared {
 impl UnreadRows {
     fn add(&mut self, row: usize, error: IoError) {
         let row = RowSet::range(row..row + 1);
-        self.all = self.all | row;
+        self.all |= row;
         if error.kind == IoErrorKind::BadBlock {
-            self.listed = self.listed | row;
+            self.listed |= row;
         }
     }
 }
