@@ -166,11 +166,23 @@ pub enum Mutant {
     LogRoomForgotten,
     /// Batches behind one that could not be filled count as filled.
     UnfilledBatchPassed,
+    /// A member stays, however many reads it fails.
+    ReadErrorsUncounted,
+    /// A member that fails while it is being filled counts as one more loss.
+    IncomingCountsAsLoss,
+    /// A scrub that gave way forgets what it had found.
+    FindingsForgotten,
+    /// A repair ends before what it mended is on the medium.
+    RepairNotFlushed,
+    /// What a job mends is not written to a member that is being filled.
+    RepairPassesIncoming,
+    /// A role that is being filled is given to a second spare.
+    RoleGivenTwice,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 80] = [
+    pub const ALL: [Self; 86] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -251,6 +263,12 @@ impl Mutant {
         Self::MissingInSync,
         Self::LogRoomForgotten,
         Self::UnfilledBatchPassed,
+        Self::ReadErrorsUncounted,
+        Self::IncomingCountsAsLoss,
+        Self::FindingsForgotten,
+        Self::RepairNotFlushed,
+        Self::RepairPassesIncoming,
+        Self::RoleGivenTwice,
     ];
 }
 

@@ -195,7 +195,7 @@ fn a_crash_while_the_policy_changes_leaves_one_policy_after_the_next_opening() {
         lab.stop();
         let only_look = AssembleOptions { run: true, read_only: true, ..AssembleOptions::default() };
         let kept_by = |two: [usize; 2]| {
-            lab.assemble(&two, only_look.clone()).unwrap();
+            lab.assemble(&two, only_look).unwrap();
             lab.array.policy().name
         };
         let kept = [[1, 2], [0, 2], [0, 1]].map(kept_by);

@@ -166,13 +166,23 @@ impl Client {
     async fn stream(&mut self, first: usize) -> Result<(), ArrayError> {
         let each = [1, 8, 8, 24][self.rng.usize(..4)].max(self.unit());
         let end = self.window_end(first).min(first + each * self.rng.usize(2..=STREAM_MAX));
-        let starts = (first..end).step_by(each);
-        let writing: Vec<_> = starts.map(|at| self.start_write(at, each.min(end - at))).collect();
+        let ways = [first..end, first..self.end_of_second(first, end)];
+        let parts = ways.into_iter().flat_map(|way| {
+            let len = move |at: usize| each.min(way.end - at);
+            (way.start..way.end).step_by(each).map(move |at| (at, len(at)))
+        });
+        let writing: Vec<_> = parts.map(|(at, count)| self.start_write(at, count)).collect();
         let mut result = Ok(());
         for writing in writing {
             result = result.and(self.end_write(writing).await);
         }
         result
+    }
+
+    /// Where a second stream ends that goes the same way meanwhile: with the last stripe that the first one ends, now and then.
+    fn end_of_second(&mut self, first: usize, end: usize) -> usize {
+        let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
+        if self.rng.u8(..3) == 0 { (end / stripe * stripe).max(first) } else { first }
     }
 
     fn start_write(&mut self, first: usize, count: usize) -> Writing<BoxFuture<Written>> {

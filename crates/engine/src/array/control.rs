@@ -356,7 +356,8 @@ impl Shared {
     async fn begin_filling(&self, slot: MemberIndex, member: &Arc<Member>) -> Result<(), ArrayError> {
         self.change_state(|ledger, topology| {
             let is_spare = ledger.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Spare);
-            if !is_spare || topology.slots[slot.0].incoming.is_some() {
+            let is_filled = topology.slots[slot.0].incoming.is_some() && !lives(Mutant::RoleGivenTwice);
+            if !is_spare || is_filled {
                 let what = "it is not a spare, or the role is being filled already";
                 return Err(problem(member.name(), what));
             }

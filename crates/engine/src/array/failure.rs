@@ -188,7 +188,11 @@ impl Shared {
         if dropped.is_empty() {
             return Ok(false);
         }
-        if next.degraded() > self.geometry.parity_columns() {
+        let losses = match lives(Mutant::IncomingCountsAsLoss) {
+            true => self.topology.load().degraded() + dropped.len(),
+            false => next.degraded(),
+        };
+        if losses > self.geometry.parity_columns() {
             if limit == Limit::GiveUp {
                 self.give_up(recorded);
             }
@@ -274,6 +278,7 @@ impl Shared {
 /// Counts a failed read. True if the member has had as many as it may have before.
 fn is_one_too_many(member: &Member) -> bool {
     member.read_errors.fetch_add(1, Ordering::Relaxed) >= READ_ERRORS_MAX
+        && !lives(Mutant::ReadErrorsUncounted)
 }
 
 /// A member that left changes what the other of its slot is: one whose replacement failed stays, and one that is

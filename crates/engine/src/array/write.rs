@@ -560,6 +560,9 @@ impl Shared {
                 let own = if is_last { std::mem::take(&mut bufs) } else { bufs.clone() };
                 writes.requested.push(member.write_as(class, cause, offset, own, flags));
                 writes.members.push(member);
+                if lives(Mutant::RepairPassesIncoming) && matches!(cause, Cause::Job) {
+                    break;
+                }
             }
         }
     }

@@ -241,7 +241,9 @@ impl Shared {
         let Request { kind, start_stripe, found } = request;
         let stripes = self.geometry.stripes();
         self.start_job(kind, None, stripes, start_stripe);
-        self.jobs.update(|job| job.take_over(found));
+        if !lives(Mutant::FindingsForgotten) {
+            self.jobs.update(|job| job.take_over(found));
+        }
         let result = match self.check_redundancy_left() {
             Ok(()) => self.scrub_from(start_stripe, kind == JobKind::Repair).await,
             Err(error) => Err(error.into()),
@@ -269,7 +271,10 @@ impl Shared {
             .verify_runs(iter::once(start_stripe..self.geometry.stripes()), mend, &mut pace, true)
             .await
             .result;
-        if mend && let Err(error) = self.flush().await {
+        if mend
+            && !lives(Mutant::RepairNotFlushed)
+            && let Err(error) = self.flush().await
+        {
             // What was mended is for good only when it is on the medium.
             result = result.and(Err(error.into()));
         }

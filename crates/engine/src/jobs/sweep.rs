@@ -1,6 +1,6 @@
 //! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a member.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, IoErrorKind};
@@ -73,12 +73,32 @@ impl Chunks {
     }
 }
 
-/// Rows of one stripe in which some member has a block that cannot be read.
-#[derive(Debug, Default, Clone, Copy)]
+/// Blocks of one stripe that cannot be read, by row.
+#[derive(Debug, Default)]
 pub(super) struct UnreadRows {
-    pub(super) all: RowSet,
-    /// Those in which a bad-block log lists one: what it held is on record as lost.
-    pub(super) listed: RowSet,
+    /// Of each row that has such: how many of them a bad-block log lists, as lost.
+    listed: BTreeMap<usize, usize>,
+}
+
+impl UnreadRows {
+    fn add(&mut self, row: usize, error: IoError) {
+        *self.listed.entry(row).or_default() += usize::from(error.kind == IoErrorKind::BadBlock);
+    }
+
+    /// The rows in which some block cannot be read.
+    pub(super) fn rows(&self) -> RowSet {
+        self.rows_in_which(|_| true)
+    }
+
+    /// The rows in which more is listed than may be lost: whatever can be read another time, they cannot be made to agree.
+    pub(super) fn lost_for_good(&self, may_be_lost: usize) -> RowSet {
+        self.rows_in_which(|listed| listed > may_be_lost)
+    }
+
+    fn rows_in_which(&self, is_meant: impl Fn(usize) -> bool) -> RowSet {
+        let rows = self.listed.iter().filter(|(_, listed)| is_meant(**listed));
+        rows.fold(RowSet::EMPTY, |all, (row, _)| all | RowSet::range(*row..row + 1))
+    }
 }
 
 impl Shared {
@@ -140,16 +160,18 @@ impl Shared {
         (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, failed)
     }
 
-    /// Reads the chunks of one stripe block by block. A block that cannot be read is zeroes in its chunk, and its row is named.
-    pub(super) async fn read_blocks(&self, topology: &Topology, stripe: StripeIndex) -> (Chunks, UnreadRows) {
+    /// Reads what members have of a stripe block by block, into its chunks. A block that cannot be read is zeroes there, and told.
+    pub(super) async fn read_blocks(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        of_members: &[MemberIndex],
+        chunks: &mut Chunks,
+    ) -> UnreadRows {
         let (start, len) = (self.geometry.chunk_start(stripe), self.geometry.chunk_len(stripe));
         let mut unread = UnreadRows::default();
-        let mut members = Vec::with_capacity(topology.slots.len());
-        for slot in &topology.slots {
-            let Some(primary) = &slot.primary else {
-                members.push(None);
-                continue;
-            };
+        for member in of_members {
+            let Some(primary) = &topology.slots[member.0].primary else { continue };
             let mut content = IoBuf::with_len(len);
             for (row, block) in content.chunks_mut(BLOCK_BYTES).enumerate() {
                 let at = start + (row * BLOCK_BYTES) as u64;
@@ -159,19 +181,14 @@ impl Shared {
                     Err(error) => unread.add(row, error),
                 }
             }
-            members.push(Some(Run { stripes: stripe.0..stripe.0 + 1, content }));
+            chunks.members[member.0] = Some(Run { stripes: stripe.0..stripe.0 + 1, content });
         }
-        (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, unread)
+        unread
     }
-}
 
-impl UnreadRows {
-    fn add(&mut self, row: usize, error: IoError) {
-        let row = RowSet::range(row..row + 1);
-        self.all = self.all | row;
-        if error.kind == IoErrorKind::BadBlock {
-            self.listed = self.listed | row;
-        }
+    /// How many more members could be lost.
+    pub(super) fn spare_redundancy(&self, topology: &Topology) -> usize {
+        self.geometry.parity_columns().saturating_sub(topology.degraded())
     }
 }
 

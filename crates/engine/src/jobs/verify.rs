@@ -14,7 +14,7 @@ use crate::{
     array::{Asks, Shared},
     compute::WriteExtent,
     error::ArrayError,
-    geometry::{Geometry, StripeIndex},
+    geometry::{Geometry, MemberIndex, StripeIndex},
     mutants::{Mutant, lives},
     recovery::recover_data,
     rows::{BLOCK_BYTES, RowSet},
@@ -84,7 +84,8 @@ pub(super) struct Verdict {
     /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: their rows alone were not verified. Any other error
     /// ended it.
     pub(super) result: Result<(), ArrayError>,
-    /// There is nothing left that another walk could make agree: of each row that was not verified something is listed as lost.
+    /// There is nothing left that another walk could make agree: of each row that was not verified, more is listed as lost than the
+    /// others make up for. A row that merely cannot be read just now is not such.
     pub(super) leaves_nothing: bool,
 }
 
@@ -188,11 +189,13 @@ impl Shared {
         }
         // Members may have been dropped for what they could not read or did not keep.
         let topology = self.unfailed_topology()?;
-        let (chunks, unread) = self.read_blocks(&topology, stripe).await;
-        if !unread.all.is_empty() {
+        let (mut chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
+        let failed: SmallVec<[MemberIndex; 8]> = failed.into_iter().map(|(member, _)| member).collect();
+        let unread = self.read_blocks(&topology, stripe, &failed, &mut chunks).await;
+        if !unread.rows().is_empty() {
             verdict.result = verdict.result.clone().and(Err(ArrayError::Unreadable { offset_bytes: lost }));
-            verdict.leaves_nothing &= unread.all == unread.listed;
+            verdict.leaves_nothing &= unread.rows() == unread.lost_for_good(self.spare_redundancy(&topology));
         }
-        self.verify_stripe(&topology, &chunks, stripe, unread.all, mend).await
+        self.verify_stripe(&topology, &chunks, stripe, unread.rows(), mend).await
     }
 }

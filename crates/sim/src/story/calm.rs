@@ -64,6 +64,7 @@ impl Story {
         if !is_whole || self.shape.tolerance() == 0 {
             return Ok(());
         }
+        self.try_out()?;
         match self.rng.u8(..14) {
             0 => self.replace_calmly(),
             1 => self.interrupt_scrub(),
@@ -159,7 +160,7 @@ impl Story {
     }
 
     /// Every sector holds what it may.
-    fn check_content(&mut self) -> Result<(), Violation> {
+    pub(super) fn check_content(&mut self) -> Result<(), Violation> {
         for window in self.desk.windows.clone() {
             let ticket = self.desk.sectors.lock().begin_read();
             let content = self.read_window(&window)?;

@@ -8,21 +8,26 @@
 mod action;
 mod aim;
 mod beyond;
+mod brink;
 mod calm;
+mod commands;
 mod endings;
 mod foreign;
 mod latent;
 mod listed;
 mod look;
 mod lost;
+mod mended;
 mod opening;
 mod operator;
 mod origins;
+mod refused;
 mod scrub;
 mod shape;
 mod split;
 mod stale;
 mod unit;
+mod worn;
 
 use std::{
     cell::Cell,
@@ -54,6 +59,9 @@ use crate::{
 const PAGED_LIVES: u32 = 4;
 /// Stripes that fill a page of the bitmap.
 const PAGED_STRIPES: u64 = 32_448;
+
+/// Clients come to their end in one busy time of so many; in the others power fails before.
+const CLIENTS_END_ONE_IN: u8 = 6;
 
 /// Steps of the scheduler after which a request, command or job counts as hanging.
 const STEPS_MAX: u64 = 2_000_000;
@@ -321,7 +329,7 @@ impl Story {
             let share = self.rng.u32(980..1000);
             self.world.run_for(self.shape.tuning.housekeeping_interval * share / 1000);
         }
-        self.start_clients();
+        let clients = self.start_clients();
         for _ in 0..self.rng.usize(1..=4) {
             let steps = [20, 100, 300, 800][self.rng.usize(..4)];
             let steps = self.rng.u64(..steps);
@@ -329,16 +337,30 @@ impl Story {
             self.act();
             self.desk.check()?;
         }
+        if self.side_rng.u8(..CLIENTS_END_ONE_IN) == 0 {
+            self.wait_for_clients(&clients)?;
+        }
         self.run_to_the_end();
         self.desk.check()
     }
 
-    fn start_clients(&mut self) {
-        let clients = self.rng.usize(1..=3).min(self.plan.clients_max);
+    /// Every request ends, also where nothing else comes after it.
+    fn wait_for_clients(&mut self, clients: &[Slot<()>]) -> Result<(), Violation> {
+        self.say(|_| "all clients come to an end".to_owned());
+        let have_ended = || clients.iter().all(|client| client.lock().is_some());
+        if self.world.run_steps_until(STEPS_MAX, have_ended) {
+            return Ok(());
+        }
+        Err(Checker::Engine.violation("requests of clients do not come to an end"))
+    }
+
+    fn start_clients(&mut self) -> Vec<Slot<()>> {
+        let count = self.rng.usize(1..=3).min(self.plan.clients_max);
         let window = self.desk.windows[self.rng.usize(..self.desk.windows.len())].clone();
         let home = self.rng.usize(window);
         let home = self.listed_sector().unwrap_or(home);
-        for _ in 0..clients {
+        let mut clients = Vec::new();
+        for _ in 0..count {
             let client = Client {
                 array: self.array().clone(),
                 desk: self.desk.clone(),
@@ -347,9 +369,10 @@ impl Story {
                 fua_one_in: [1, 5, 5][self.rng.usize(..3)],
             };
             let requests = self.rng.usize(..=self.plan.requests_max);
-            self.world.env().spawn(Box::pin(client.run(requests)));
+            clients.push(self.world.start(client.run(requests)));
         }
-        self.say(|_| format!("{clients} clients start near sector {home}"));
+        self.say(|_| format!("{count} clients start near sector {home}"));
+        clients
     }
 
     fn array(&self) -> &Array {

@@ -7,13 +7,15 @@ use super::Story;
 use crate::check::{Checker, SECTOR_BYTES, Violation};
 
 /// Units beside the members of the array, at most.
-const SPARE_UNITS_MAX: usize = 8;
+pub(super) const SPARE_UNITS_MAX: usize = 8;
 /// Steps that a job has until it is paused or stopped, at most.
 const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
+/// Each of the things that are tried out is tried in one calm time of so many.
+const TRIALS_ONE_IN: u8 = 20;
 /// As slow as a job can be.
-const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
+pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
 impl Story {
     /// Does something to an array that is whole, after which it is whole again.
@@ -25,6 +27,20 @@ impl Story {
             2 if can_add => self.keep_filling(),
             3 if can_add => self.stop_what_gave_way(),
             _ => self.read_a_bad_block(),
+        }
+    }
+
+    /// Does something else, now and then, after which the array is whole again.
+    pub(super) fn try_out(&mut self) -> Result<(), Violation> {
+        match self.side_rng.u8(..TRIALS_ONE_IN) {
+            0 => self.go_to_the_brink(),
+            1 => self.wear_out(),
+            2 => self.expect_misaligned_refused(),
+            3 => self.expect_long_blocks_refused(),
+            4 => self.replace_twice(),
+            5 => self.find_and_give_way(),
+            6 => self.repair_while_filling(),
+            _ => Ok(()),
         }
     }
 
@@ -79,13 +95,24 @@ impl Story {
             }
             if self.rng.bool() {
                 self.say(|_| "filling is stopped, and another spare added".to_owned());
-                self.array().stop_job();
-                self.wait_for_jobs()?;
-                self.add_new_unit()?;
+                self.stop_and_add()?;
             }
         }
         self.array().set_speed_limits(SpeedLimits::default());
         self.expect_filled(old)
+    }
+
+    /// Filling is stopped, and a spare comes just before or after that.
+    fn stop_and_add(&mut self) -> Result<(), Violation> {
+        if self.side_rng.bool() {
+            // What began before members changed is no reason to leave a member as it is.
+            self.add_new_unit()?;
+            self.array().stop_job();
+            return Ok(());
+        }
+        self.array().stop_job();
+        self.wait_for_jobs()?;
+        self.add_new_unit()
     }
 
     /// A scrub that gives way to a rebuild and is stopped just then does not come back.
@@ -134,19 +161,20 @@ impl Story {
         self.heal_all()
     }
 
-    fn begin_scrub(&mut self, mend: bool) -> Result<(), Violation> {
+    pub(super) fn begin_scrub(&mut self, mend: bool) -> Result<(), Violation> {
         let started = self.array().start_scrub(mend);
         started.map_err(|error| Checker::Service.violation(format!("starting a scrub: {error}")))
     }
 
-    fn unit_being_filled(&self) -> Result<Option<usize>, Violation> {
+    pub(super) fn unit_being_filled(&self) -> Result<Option<usize>, Violation> {
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
-        let filled = report.members.iter().find(|member| member.state == MemberState::Rebuilding);
+        let is_filled = |state| matches!(state, MemberState::Rebuilding | MemberState::Replacing);
+        let filled = report.members.iter().find(|member| is_filled(member.state));
         Ok(filled.and_then(|member| self.units.iter().position(|unit| unit.name() == member.name)))
     }
 
-    fn any_serving(&mut self) -> usize {
+    pub(super) fn any_serving(&mut self) -> usize {
         let serving = self.units_by_role();
         serving[self.rng.usize(..serving.len())]
     }
@@ -159,13 +187,13 @@ impl Story {
         failed.map_err(|error| Checker::Service.violation(format!("failing a member: {error}")))
     }
 
-    fn remove_calmly(&mut self, unit: usize) -> Result<Result<(), ArrayError>, Violation> {
+    pub(super) fn remove_calmly(&mut self, unit: usize) -> Result<Result<(), ArrayError>, Violation> {
         let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
         self.finish(async move { array.remove(&name).await }, "removing a member")
     }
 
     /// Another member has taken over from one that failed, which is let go of.
-    fn expect_filled(&mut self, old: usize) -> Result<(), Violation> {
+    pub(super) fn expect_filled(&mut self, old: usize) -> Result<(), Violation> {
         let report: ArrayReport = self.wait_for_jobs()?;
         let name = self.units[old].name().to_owned();
         let is_faulty = |report: &ArrayReport| {

@@ -84,8 +84,7 @@ impl Story {
         self.write_block(first)?;
         let wrong = self.disagreeing_rows();
         self.expect_mismatches(&wrong)?;
-        self.run_scrub(true)?;
-        self.check_redundancy()?;
+        self.repair_for_good()?;
         let mut sectors = self.desk.sectors.lock();
         let in_wrong_row =
             |sector: &usize| wrong.contains(&(layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES));
@@ -93,6 +92,39 @@ impl Story {
         let forgiven: Vec<usize> = used.filter(in_wrong_row).collect();
         sectors.forgive(forgiven);
         Ok(())
+    }
+
+    /// A repair makes rows agree, also if power fails as soon as it is done.
+    fn repair_for_good(&mut self) -> Result<(), Violation> {
+        let loses_power = self.side_rng.bool();
+        if loses_power {
+            // Then no region is marked, and no resync mends what the repair did not.
+            self.flush_all()?;
+            self.world.run_for(self.shape.tuning.housekeeping_interval * 3);
+        }
+        self.run_scrub(true)?;
+        if loses_power {
+            self.lose_power()?;
+            self.open_plainly()?;
+            self.wait_for_jobs()?;
+        }
+        self.check_redundancy()
+    }
+
+    /// What was written so far outlasts a power failure.
+    fn flush_all(&mut self) -> Result<(), Violation> {
+        let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
+        let flushed = self.finish(async move { array.flush().await }, "a flush")?;
+        flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
+        self.desk.sectors.lock().end_flush(begun);
+        Ok(())
+    }
+
+    /// Writes some block that is used.
+    pub(super) fn write_any_block(&mut self) -> Result<(), Violation> {
+        let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
+        let first = self.side_rng.usize(window.start..window.end - 8) / 8 * 8;
+        self.write_block(first.max(window.start.next_multiple_of(8)))
     }
 
     fn write_block(&mut self, first: usize) -> Result<(), Violation> {
@@ -120,25 +152,37 @@ impl Story {
         self.with_image(|image, _| image.wrong_rows()).unwrap_or_default()
     }
 
-    /// A check that the array's end cuts short goes on at the next opening, and looks at every stripe.
+    /// A check or repair that the array's end cuts short goes on at the next opening, and looks at every stripe; a repair mends what
+    /// has become wrong where it had not been.
     pub(super) fn interrupt_scrub(&mut self) -> Result<(), Violation> {
+        let mend = self.side_rng.bool();
         let units = self.units_by_role();
         units.iter().for_each(|unit| self.units[*unit].sim.watch_reads());
-        if let Err(error) = self.array().start_scrub(false) {
-            return Err(Checker::Service.violation(format!("starting a scrub: {error}")));
-        }
+        self.begin_scrub(mend)?;
         let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
         let (steps, asked) = (super::STEPS_MAX, self.world.now());
         // Not another job, nor a scrub of before: this one must have begun, or its end is not what cuts it short.
         self.world.run_steps_until(steps, || {
-            let has_come = |job: JobReport| job.kind == JobKind::Check && job.done_stripes >= stripes;
+            let is_scrub = |job: &JobReport| matches!(job.kind, JobKind::Check | JobKind::Repair);
+            let has_come = |job: JobReport| is_scrub(&job) && job.done_stripes >= stripes;
             let is_over = |scrub: JobReport| scrub.started >= asked;
             array.job().is_some_and(has_come) || array.last_scrub().is_some_and(is_over)
         });
-        drop(array);
         self.stop()?;
+        let scrub = array.last_scrub().filter(|scrub| scrub.started >= asked);
+        drop(array);
+        if mend && scrub.is_some_and(|scrub| scrub.done_stripes < self.shape.stripes()) {
+            let last = self.shape.stripes() - 1;
+            self.make_wrong(units[self.mendable_role(last)], last);
+        }
         self.open_plainly()?;
         self.wait_for_jobs()?;
+        self.check_redundancy()?;
+        self.expect_all_seen(&units)
+    }
+
+    /// Since reads are watched, each row was read of the role that has its first parity, or is its first mirror.
+    fn expect_all_seen(&self, units: &[usize]) -> Result<(), Violation> {
         let layout = self.layout();
         let seen: Vec<_> = units.iter().map(|unit| self.units[*unit].sim.watched_reads()).collect();
         let role = |stripe: usize| if layout.level == 1 { 0 } else { layout.parity_role(stripe) };
@@ -150,7 +194,7 @@ impl Story {
         match (0..layout.rows()).find(|row| !is_seen(row)) {
             None => Ok(()),
             Some(row) => {
-                let what = format!("a check that was cut short and resumed did not look at row {row}");
+                let what = format!("a scrub that was cut short and resumed did not look at row {row}");
                 Err(Checker::Scrub.violation(what))
             }
         }

@@ -1,0 +1,94 @@
+//! Scrubs beside members that are being filled: one that gives way keeps what it has found, and a repair mends members that are
+//! not yet whole, too.
+
+use stripewise_engine::{JobKind, SpeedLimits};
+
+use super::{Story, operator::CRAWL};
+use crate::check::{Checker, Violation, layout::ROW_BYTES};
+
+/// Stripes at the start of the array, in one of which something is made wrong.
+const FIRST_STRIPES: u64 = 4;
+/// Steps that a crawling job has until it is so far.
+const STEPS_MAX: u64 = 20_000;
+
+impl Story {
+    /// A check that found something and gives way to a rebuild goes on, and tells of what it had found.
+    pub(super) fn find_and_give_way(&mut self) -> Result<(), Violation> {
+        if self.spare_unit()?.is_none() {
+            return Ok(());
+        }
+        let old = self.any_serving();
+        let stripe = self.side_rng.u64(..self.shape.stripes().min(FIRST_STRIPES));
+        self.make_wrong(old, stripe);
+        self.array().set_speed_limits(CRAWL);
+        self.begin_scrub(false)?;
+        let array = self.array().clone();
+        let has_found = self.world.run_steps_until(STEPS_MAX, || {
+            array.job().is_some_and(|job| job.kind == JobKind::Check && job.mismatched_rows > 0)
+        });
+        drop(array);
+        // The member leaves with the byte that is wrong.
+        self.fail_calmly(old)?;
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.wait_for_jobs()?;
+        let found = self.array().last_scrub().map(|scrub| scrub.mismatched_rows);
+        if has_found && found != Some(1) {
+            let what =
+                format!("a check had found a row in stripe {stripe}, gave way, and tells of {found:?}");
+            return Err(Checker::Scrub.violation(what));
+        }
+        self.expect_filled(old)
+    }
+
+    /// A repair beside a replacement that is half done mends what that has copied, too.
+    pub(super) fn repair_while_filling(&mut self) -> Result<(), Violation> {
+        let Some(new) = self.spare_unit()? else { return Ok(()) };
+        let stripe = self.side_rng.u64(..self.shape.stripes().min(FIRST_STRIPES));
+        let role = self.mendable_role(stripe);
+        let old = self.units_by_role()[role];
+        self.array().set_speed_limits(CRAWL);
+        self.begin_replacing(old, new)?;
+        self.wait_for_filling(|job| job.done_stripes > stripe);
+        self.array().stop_job();
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.wait_for_jobs()?;
+        if self.unit_being_filled()? == Some(new) {
+            self.say(|_| "what was copied is wrong, and repaired".to_owned());
+            let offset = self.make_wrong(old, stripe);
+            self.copy_byte(old, new, offset);
+            self.run_scrub(true)?;
+            self.check_redundancy()?;
+            // A change of members lets filling go on.
+            self.fail_calmly(old)?;
+        }
+        self.expect_filled(old)
+    }
+
+    /// A role of a stripe that a repair writes: of parity, or of a mirror that is not the first.
+    pub(super) fn mendable_role(&self, stripe: u64) -> usize {
+        let layout = self.layout();
+        if layout.level == 1 { layout.members - 1 } else { layout.parity_role(stripe as usize) }
+    }
+
+    /// A unit has the same wrong byte as another one.
+    fn copy_byte(&mut self, from: usize, to: usize, offset: u64) {
+        let wrong = self.units[from].sim.bytes()[(self.units[from].data_offset_bytes + offset) as usize];
+        self.units[to].sim.poke(self.units[to].data_offset_bytes + offset, &[wrong]);
+    }
+
+    /// Flips a bit of a unit's data in a stripe; returns where.
+    pub(super) fn make_wrong(&mut self, unit: usize, stripe: u64) -> u64 {
+        let chunk = u64::from(self.shape.chunk_bytes);
+        let end = ((stripe + 1) * chunk).min(self.shape.data_bytes);
+        let offset = self.side_rng.u64(stripe * chunk..end);
+        let at = self.units[unit].data_offset_bytes + offset;
+        let sim = self.units[unit].sim.clone();
+        let right = sim.bytes()[at as usize];
+        sim.poke(at, &[right ^ 1 << self.side_rng.u8(..8)]);
+        self.say(|story| {
+            let (name, row) = (story.units[unit].name(), offset as usize / ROW_BYTES);
+            format!("a bit flips on {name} in row {row}")
+        });
+        offset
+    }
+}

@@ -1,0 +1,84 @@
+//! What an array must refuse, and is as it was afterwards: requests off its blocks, devices of longer blocks, a second member for a
+//! role that is being filled.
+
+use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
+use stripewise_engine::{ArrayError, SpeedLimits};
+
+use super::{Story, operator::CRAWL};
+use crate::{
+    Manners,
+    check::{Checker, Violation},
+};
+
+/// Blocks of a device that is too coarse for an array of 512-byte blocks.
+const LONG_BLOCK_BYTES: u32 = 4096;
+
+impl Story {
+    /// Requests of less than a block, or between blocks, are refused.
+    pub(super) fn expect_misaligned_refused(&mut self) -> Result<(), Violation> {
+        let (block, capacity) = {
+            let geometry = self.array().geometry();
+            (u64::from(geometry.logical_block_bytes()), geometry.capacity_bytes())
+        };
+        let start = self.side_rng.u64(..capacity / block) * block;
+        for (offset, len) in [(start, block / 2), (start + block / 2, block / 2), (capacity, block)] {
+            self.expect_out_of_range(offset, len)?;
+        }
+        let report = self.report()?;
+        match report.degraded() {
+            0 => Ok(()),
+            _ => Err(Checker::Service.violation("requests that are refused have cost a member")),
+        }
+    }
+
+    fn expect_out_of_range(&self, offset: u64, len: u64) -> Result<(), Violation> {
+        let array = self.array().clone();
+        let requests = async move {
+            let content = IoBuf::zeroed(len as usize).freeze();
+            [
+                array.read(offset, IoBuf::with_len(len as usize)).await.map(drop),
+                array.write(offset, content, WriteFlags::default()).await,
+                array.write_zeroes(offset, len, ZeroFlags::default()).await,
+            ]
+        };
+        let results = self.finish(requests, "requests off the array's blocks")?;
+        if results.iter().all(|result| matches!(result, Err(ArrayError::Range { .. }))) {
+            return Ok(());
+        }
+        let what =
+            format!("a read, a write and zeroes of {len} bytes at {offset} are to be refused: {results:?}");
+        Err(Checker::Service.violation(what))
+    }
+
+    /// A device whose blocks are longer than the array's is not added.
+    pub(super) fn expect_long_blocks_refused(&mut self) -> Result<(), Violation> {
+        if self.array().geometry().logical_block_bytes() >= LONG_BLOCK_BYTES {
+            return Ok(());
+        }
+        let manners = Manners { block_bytes: LONG_BLOCK_BYTES, ..Manners::default() };
+        let device = self.world.add_member_with("long", self.shape.member_bytes() * 2, manners);
+        let array = self.array().clone();
+        let added = self.finish(async move { array.add(device).await }, "adding")?;
+        if matches!(added, Err(ArrayError::Member { .. })) {
+            return Ok(());
+        }
+        let what = format!("a device of longer blocks than the array's was to be refused: {added:?}");
+        Err(Checker::Service.violation(what))
+    }
+
+    /// A role that is being filled is given to no second spare.
+    pub(super) fn replace_twice(&mut self) -> Result<(), Violation> {
+        let (Some(first), Some(second)) = (self.spare_unit()?, self.spare_unit()?) else { return Ok(()) };
+        let old = self.any_serving();
+        self.array().set_speed_limits(CRAWL);
+        self.begin_replacing(old, first)?;
+        // By then it may have left its role, and cannot be replaced for that reason.
+        let again = self.replace_with(old, second)?;
+        self.array().set_speed_limits(SpeedLimits::default());
+        if !matches!(again, Err(ArrayError::Member { .. })) {
+            let what = format!("a role that is being filled was given to a second spare: {again:?}");
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_filled(old)
+    }
+}
