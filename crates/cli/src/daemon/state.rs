@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
-    Array, ArrayError, ArrayReport, Host, MemberState, SpeedLimits,
+    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits,
     format::extension::{Endurance, MemberClass},
     plan::selection::policy,
 };
@@ -349,14 +349,30 @@ impl DaemonState {
             _ if !has_job => bail!("no job is under way"),
             ScrubAction::Pause => self.array.pause_jobs(),
             ScrubAction::Resume => self.array.resume_jobs(),
-            ScrubAction::Stop => self.array.stop_job(),
+            ScrubAction::Stop => self.stop_job()?,
         }
         Ok(Notes::new())
+    }
+
+    /// A resync is not stopped: what it has not passed yet has no redundancy to count on, and nothing would say so.
+    fn stop_job(&self) -> anyhow::Result<()> {
+        let name = &self.name;
+        if self.array.job().is_some_and(|job| job.kind == JobKind::Resync) {
+            bail!(
+                "a resync is not stopped, as what it has not passed yet has no redundancy; pause it (`stripewise scrub {name} \
+                 pause`) or slow it down (`stripewise speed {name} --max 50M`)"
+            );
+        }
+        self.array.stop_job();
+        Ok(())
     }
 
     fn start_scrub(&self, mend: bool) -> anyhow::Result<()> {
         let name = &self.name;
         self.array.start_scrub(mend).map_err(|error| match error {
+            ArrayError::Busy(kind @ JobKind::Resync) => {
+                anyhow!("a {kind} is under way; wait for it (`stripewise wait {name}`)")
+            }
             ArrayError::Busy(kind) => anyhow!(
                 "a {kind} is under way; wait for it (`stripewise wait {name}`) or stop it first (`stripewise scrub {name} \
                  stop`)"

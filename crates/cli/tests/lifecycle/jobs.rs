@@ -67,6 +67,20 @@ fn a_scrub_is_paused_resumed_and_stopped() {
     sandbox.assert_consistent("a");
 }
 
+/// Stopped, it would leave an array without redundancy that says of itself that all is well.
+#[test]
+fn a_resync_is_paused_and_not_stopped() {
+    let sandbox = Sandbox::new();
+    // Sparse, and so large that the resync is still under way when it is slowed.
+    sandbox.ok("create a --level 5", &sandbox.members(3, 2 << 30));
+    sandbox.done("speed a --min 1M --max 1M");
+    assert_eq!(sandbox.status("a")["job"]["kind"], "resync");
+    sandbox.fails(1, "scrub a stop", &[""; 0], &["a resync is not stopped", "scrub a pause", "speed a"]);
+    sandbox.fails(1, "scrub a start", &[""; 0], &["a resync is under way", "stripewise wait a"]);
+    sandbox.done("scrub a pause");
+    assert_eq!(sandbox.status("a")["job"]["paused"], true);
+}
+
 #[test]
 fn who_waits_for_a_job_is_not_told_of_an_earlier_one() {
     let (sandbox, _) = array(24 * MIB);

@@ -194,6 +194,9 @@ impl Shared {
         };
         if losses > self.geometry.parity_columns() {
             if limit == Limit::GiveUp {
+                dropped.iter().for_each(|(member, _, error)| {
+                    tracing::warn!(member = member.name(), %error, "member failed, and the array cannot do without it");
+                });
                 self.give_up(recorded);
             }
             return Err(ArrayError::Failed);

@@ -217,6 +217,10 @@ impl Shared {
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
+            if self.has_nothing_to_compare() {
+                group.iter().for_each(|region| intent.resynced(*region));
+                continue;
+            }
             // What cannot be read stays marked, unless it is on record as lost; the resync continues with the other regions.
             let walked = self.verify_runs(intent.map.runs(group), true, &mut pace, false).await;
             let unverified = walked.unverified.into_iter().flatten().map(StripeIndex);
@@ -235,6 +239,11 @@ impl Shared {
         }
         self.end_job(result);
         true
+    }
+
+    /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever it is.
+    fn has_nothing_to_compare(&self) -> bool {
+        self.unfailed_topology().is_ok_and(|topology| self.spare_redundancy(&topology) == 0)
     }
 
     async fn scrub(&self, request: Request) {
