@@ -491,30 +491,20 @@ impl<'a> Image<'a> {
         self.in_sync().into_iter().flatten().filter_map(with_bitmap)
     }
 
-    /// Checks that md's own bitmaps mislead no kernel: one that it would believe says that all is in sync, and belongs to a
-    /// superblock that says so.
+    /// Checks that md's own bitmaps are there and mislead no kernel: one that it would believe says that all is in sync, and
+    /// belongs to a superblock that says so. After a clean stop it is to believe all.
     ///
     /// # Errors
     /// The first [`Violation`].
-    pub fn check_md_bitmaps(&self) -> Result<(), Violation> {
-        for (member, events, bitmap) in self.md_bitmaps() {
-            let is_clean = self.superblock(member).is_some_and(|superblock| superblock.clean);
-            if let Some(bitmap) = bitmap.filter(|bitmap| bitmap.events >= events) {
-                bitmap.check(member, events, is_clean)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that a clean stop has brought md's own bitmaps up to date.
-    ///
-    /// # Errors
-    /// The first [`Violation`].
-    pub fn check_md_bitmaps_settled(&self) -> Result<(), Violation> {
+    pub fn check_md_bitmaps(&self, was_stopped: bool) -> Result<(), Violation> {
         for (member, events, bitmap) in self.md_bitmaps() {
             let missing =
                 || Checker::Kernel.violation(format!("m{member} has no md bitmap where it should be"));
-            bitmap.ok_or_else(missing)?.check(member, events, true)?;
+            let bitmap = bitmap.ok_or_else(missing)?;
+            let is_clean = self.superblock(member).is_some_and(|superblock| superblock.clean);
+            if was_stopped || bitmap.events >= events {
+                bitmap.check(member, events, is_clean)?;
+            }
         }
         Ok(())
     }

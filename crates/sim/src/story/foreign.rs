@@ -14,7 +14,9 @@ use crate::check::{
 /// Blocks that another program writes.
 const FOREIGN_WRITES_MAX: usize = 4;
 /// One array in so many was made by mdadm with a bitmap.
-const MD_BITMAP_ONE_IN: u8 = 4;
+const MD_BITMAP_ONE_IN: u8 = 2;
+/// Smaller members have no room for one.
+const MD_BITMAP_DATA_MIN: u64 = 64 << 10;
 /// Sectors of such a block: a row.
 const BLOCK_SECTORS: usize = 8;
 
@@ -38,7 +40,8 @@ impl Story {
     /// Gives members bitmaps of md's own, as mdadm makes them.
     pub(super) fn give_md_bitmaps(&mut self) -> Result<(), Violation> {
         let mut rng = Rng::with_seed(self.plan.seed.rotate_left(7) ^ 0x4249_544d);
-        if self.shape.level == Level::Raid0 || rng.u8(..MD_BITMAP_ONE_IN) != 0 {
+        let has_room = self.shape.level != Level::Raid0 && self.shape.data_bytes >= MD_BITMAP_DATA_MIN;
+        if !has_room || rng.u8(..MD_BITMAP_ONE_IN) != 0 {
             return Ok(());
         }
         if self.array.is_some() {

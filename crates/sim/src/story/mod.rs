@@ -371,7 +371,7 @@ impl Story {
             return Err(Checker::Metadata.violation("the array was stopped and whole, and is not clean"));
         }
         if must_be_clean {
-            self.with_image(|image, _| image.check_md_bitmaps_settled()).unwrap_or(Ok(()))?;
+            self.with_image(|image, _| image.check_md_bitmaps(true)).unwrap_or(Ok(()))?;
         }
         self.kept_policy = Some(self.array().policy().name);
         self.crash()
@@ -406,7 +406,7 @@ impl Story {
                 image.check_vacant(losses)?;
             }
             if was_open && !is_foreign {
-                image.check_md_bitmaps()?;
+                image.check_md_bitmaps(false)?;
                 image.check_bitmap()?;
             }
             image.check_with(!is_foreign)?;
