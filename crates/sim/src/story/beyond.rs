@@ -23,6 +23,8 @@ use crate::{
 
 /// Steps of a failure's recording after which the next member is lost, at most.
 const RECORDING_STEPS: u64 = 60;
+/// Writes that are started meanwhile.
+const WAITING_WRITES: usize = 4;
 
 impl Story {
     /// One member too many vanishes at once: from then on there are errors or what is right, nothing moves on the others, and
@@ -47,8 +49,9 @@ impl Story {
             self.fail_calmly(*too_many.first().expect("one too many at least"))?;
         }
         let too_many_left: Vec<usize> = too_many.iter().copied().skip(usize::from(a_rebuild_waits)).collect();
-        match self.side_rng.u8(..3) {
-            0 if !a_rebuild_waits => self.lose_while_recording(&too_many_left),
+        let one_by_one = self.shape.level == Level::Raid1 || self.side_rng.u8(..3) == 0;
+        match one_by_one {
+            true if !a_rebuild_waits => self.lose_while_recording(&too_many_left),
             _ => too_many_left.iter().for_each(|unit| self.lose_unit(*unit, !a_rebuild_waits)),
         }
         let steps = self.rng.u64(..1000);
@@ -77,9 +80,16 @@ impl Story {
             self.say(|story| format!("{} fails its next write", story.units[*unit].name()));
             self.world.run_steps_until(WAIT_STEPS, || self.world.seen(Sight::Header) != headers);
         }
+        // These wait until the loss is on record, and may not be acknowledged if it never is.
+        for _ in 0..WAITING_WRITES {
+            let window = self.desk.windows[0].clone();
+            let sector = self.side_rng.usize(window);
+            self.start_write(sector, true);
+        }
         let steps = self.side_rng.u64(..RECORDING_STEPS);
         self.world.run_steps(steps);
-        self.lose_unit(*last, true);
+        self.say(|story| format!("{} vanishes: one of too many", story.units[*last].name()));
+        self.units[*last].faults.set_gone(true);
     }
 
     /// A member vanishes, or takes no write any more and can be read.

@@ -1,6 +1,6 @@
 //! Regions that are forgotten while a write comes and goes in one of them: it must not be forgotten with them.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use stripewise_device::{IoBuf, WriteFlags};
 
@@ -31,20 +31,20 @@ impl Story {
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
         let home = self.side_rng.usize(window);
         self.world.run_for(CLIENTS_TIME);
-        self.write_near(home);
+        self.start_write(home, false);
         self.world.run_for(self.shape.tuning.housekeeping_interval);
         self.units.iter().for_each(|unit| unit.sim.set_flush_slowness(FLUSH_SLOWNESS));
         let flushes = self.world.seen(Sight::Flush);
         if !self.world.run_steps_until(IDLE_STEPS, || self.world.seen(Sight::Flush) != flushes) {
             return false;
         }
-        self.write_near(home);
+        self.start_write(home, false);
         let pages = self.world.seen(Sight::Page);
         self.world.run_steps_until(CLEARING_STEPS, || self.world.seen(Sight::Page) != pages)
     }
 
-    /// A block is written, which is not waited for.
-    fn write_near(&mut self, sector: usize) {
+    /// The block of a sector is written, for good or not, which is not waited for.
+    pub(super) fn start_write(&mut self, sector: usize, fua: bool) {
         let (array, desk) = (self.array().clone(), self.desk.clone());
         let first = sector / WRITE_SECTORS * WRITE_SECTORS;
         let count = WRITE_SECTORS.min(desk.sectors.lock().count() - first);
@@ -56,9 +56,11 @@ impl Story {
                 sectors.begin_write(first, &content)
             };
             let offset = (first * SECTOR_BYTES) as u64;
-            let written = array.write(offset, content.freeze(), WriteFlags::default()).await;
-            desk.sectors.lock().end_write(ticket, written.is_ok(), false);
-            if let Err(error) = written {
+            let written = array.write(offset, content.freeze(), WriteFlags { fua }).await;
+            desk.sectors.lock().end_write(ticket, written.is_ok(), fua);
+            if let Err(error) = written
+                && !desk.is_lenient.load(Ordering::Relaxed)
+            {
                 desk.report(Checker::Service.violation(format!("a write of a block: {error}")));
             }
         }));

@@ -23,6 +23,8 @@ use crate::{
 const ONE_IN: u8 = 6;
 /// Steps in which the members that are left are written, at most.
 const STEPS_MAX: u64 = 250;
+/// Steps in which they are written once more, as a rule.
+const STEPS_FEW: u64 = 60;
 
 impl Story {
     /// Replaces a member by one that fails when it is to take over. False: the array is not whole, or it is not drawn.
@@ -92,7 +94,8 @@ impl Story {
             // It had taken over: what it did not take was a later one.
             self.lost.insert(new);
         }
-        let steps = self.side_rng.u64(..STEPS_MAX);
+        let steps_max = if self.side_rng.u8(..4) == 0 { STEPS_MAX } else { STEPS_FEW };
+        let steps = self.side_rng.u64(..steps_max);
         self.world.run_steps(steps);
     }
 }
