@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Story;
 use crate::check::Violation;
 
-/// One opening in so many, of those that could, is without whom is ahead.
+/// One opening in so many, of those that could, is without the members that are ahead.
 const ONE_IN: u8 = 2;
 
 impl Story {
