@@ -74,6 +74,7 @@ fn a_clean_stop_settles_bitmaps_of_members_that_were_added_before_a_crash() {
     let mut lab = with_added_member();
     lab.crash();
     lab.assemble(&[0, 1, 2, 4], AssembleOptions { run: true, ..Default::default() }).unwrap();
+    lab.wait_for_jobs();
     lab.stop();
     for member in [0, 1, 2, 4].map(|index| &lab.members[index]) {
         let (bitmap, events) = (bitmap(member).expect("each has one"), superblock(member).events);

@@ -14,7 +14,10 @@ impl Story {
     /// is ahead that may be absent.
     pub(super) fn leave_out_leaders(&mut self) -> Result<(), Violation> {
         let leaders = self.leaders();
-        let may_leave = !leaders.is_empty() && self.losses() + leaders.len() <= self.shape.tolerance();
+        // Where two halves can each go on, two sets that count each other as failed are a split, as far as an opening can tell.
+        let may_split = 2 * (self.shape.members - self.shape.tolerance()) <= self.shape.members;
+        let may_leave =
+            !may_split && !leaders.is_empty() && self.losses() + leaders.len() <= self.shape.tolerance();
         if !may_leave || self.is_foreign || self.side_rng.u8(..ONE_IN) != 0 {
             return Ok(());
         }
