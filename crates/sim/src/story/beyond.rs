@@ -79,6 +79,8 @@ impl Story {
             self.units[*unit].sim.fail_once();
             self.say(|story| format!("{} fails its next write", story.units[*unit].name()));
             self.world.run_steps_until(WAIT_STEPS, || self.world.seen(Sight::Header) != headers);
+            // Were it not written to meanwhile, it would serve still.
+            self.units[*unit].faults.set_gone(true);
         }
         // These wait until the loss is on record, and may not be acknowledged if it never is.
         for _ in 0..WAITING_WRITES {
