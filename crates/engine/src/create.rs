@@ -409,6 +409,7 @@ fn new_ledger(
             superblock,
             header,
             md_bitmap: None,
+            has_md_bitmap: false,
             bad_block_log,
             last_slot: None,
         });

@@ -244,6 +244,7 @@ pub(crate) fn spare(
         superblock,
         header,
         md_bitmap: pattern.md_bitmap,
+        has_md_bitmap: false,
         bad_block_log,
         last_slot: None,
     };

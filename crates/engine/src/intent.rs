@@ -348,6 +348,9 @@ impl Intent {
                 & DURABLE
                 != 0;
         }
+        if lives(Mutant::UsedRegionCleared) {
+            self.regions.as_bitmap(region, |word| word.fetch_and(!USED, Ordering::AcqRel));
+        }
         let clear = |word: &AtomicU32| word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire);
         self.regions.as_bitmap(region, clear).is_ok()
     }

@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) header: Option<Header>,
     /// md's own bitmap, where the array was made with one. We do not use it, but must not let it mislead.
     pub(crate) md_bitmap: Option<BitmapSuperblock>,
+    /// Whether that bitmap is on the member, or is to be written with the next superblock.
+    pub(crate) has_md_bitmap: bool,
     /// md's bad-block log as it lies on the member. None where there is no room for one.
     pub(crate) bad_block_log: Option<BadBlockLog>,
     /// The slot that the member had when it failed, for people.
@@ -222,6 +224,7 @@ impl Entry {
         let member = self.member.clone();
         let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
         let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
+        let first_md_bitmap = self.first_md_bitmap();
         // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is said.
         let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
@@ -232,6 +235,10 @@ impl Entry {
                 return Some((member, error));
             }
             let mut result = write_headers(&member, headers).await;
+            // Before the superblock that says that there is one: without, the kernel does not start the array.
+            if let (Ok(()), Some((offset, bitmap))) = (result, first_md_bitmap) {
+                result = write_durably(&member, offset, &bitmap).await;
+            }
             // Before the superblock that counts on it: one that says that there are bad blocks, or that more of the member is
             // filled.
             if lives(Mutant::LogBehindSuperblock) && result.is_ok() {
@@ -286,6 +293,12 @@ impl Entry {
             header.endurance.written_since_s = wall_clock_us / 1_000_000;
         }
         Some(header)
+    }
+
+    /// md's bitmap for a member that has none yet, behind any superblock, so that the kernel takes it for stale. Where, and what.
+    fn first_md_bitmap(&mut self) -> Option<(u64, Vec<u8>)> {
+        let has_one = std::mem::replace(&mut self.has_md_bitmap, true) || lives(Mutant::KernelBitmapMissing);
+        if has_one { None } else { self.settled_md_bitmap(0) }
     }
 
     /// md's bitmap as a clean stop leaves it: as many events as the superblock, no bit set. Where, and what.

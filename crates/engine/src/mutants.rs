@@ -178,11 +178,23 @@ pub enum Mutant {
     RepairPassesIncoming,
     /// A role that is being filled is given to a second spare.
     RoleGivenTwice,
+    /// What was written to a member before an opening is not counted any more.
+    WrittenForgotten,
+    /// A member that is added to an array with a bitmap of md's own gets none.
+    KernelBitmapMissing,
+    /// Of equally many members that disagree the first that are given count.
+    FirstGivenCounts,
+    /// A member stays on record as replaced although its replacement failed.
+    ReplacedStaysFaulty,
+    /// A region is cleared although a write came and went during the flush.
+    UsedRegionCleared,
+    /// The older copy of a page counts where the newer one cannot be read.
+    OlderPageTrusted,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 86] = [
+    pub const ALL: [Self; 92] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -269,6 +281,12 @@ impl Mutant {
         Self::RepairNotFlushed,
         Self::RepairPassesIncoming,
         Self::RoleGivenTwice,
+        Self::WrittenForgotten,
+        Self::KernelBitmapMissing,
+        Self::FirstGivenCounts,
+        Self::ReplacedStaysFaulty,
+        Self::UsedRegionCleared,
+        Self::OlderPageTrusted,
     ];
 }
 

@@ -99,7 +99,8 @@ impl Member {
 
     /// Bytes written to it since they are counted.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written_before.saturating_add(self.stats.report().wearing_bytes())
+        let before = if lives(Mutant::WrittenForgotten) { 0 } else { self.written_before };
+        before.saturating_add(self.stats.report().wearing_bytes())
     }
 
     /// Reads at an offset of the member's data.

@@ -102,6 +102,7 @@ pub(crate) struct EventCounts {
     headers: AtomicU64,
     pages: AtomicU64,
     logs: AtomicU64,
+    flushes: AtomicU64,
     failures: AtomicU64,
 }
 
@@ -116,12 +117,17 @@ pub enum Sight {
     Page,
     /// The bad-block log is about to be written.
     Log,
+    /// A flush begins.
+    Flush,
     /// A write is about to fail.
     Failure,
 }
 
 impl EventCounts {
     pub(crate) fn count(&self, kind: EventKind, offset_bytes: u64) {
+        if kind == EventKind::Flush {
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+        }
         if !matches!(kind, EventKind::Write | EventKind::WriteFua) {
             return;
         }
@@ -146,6 +152,7 @@ impl EventCounts {
             Sight::Header => &self.headers,
             Sight::Page => &self.pages,
             Sight::Log => &self.logs,
+            Sight::Flush => &self.flushes,
             Sight::Failure => &self.failures,
         };
         count.load(Ordering::Relaxed)

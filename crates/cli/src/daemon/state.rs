@@ -370,7 +370,7 @@ impl DaemonState {
     fn start_scrub(&self, mend: bool) -> anyhow::Result<()> {
         let name = &self.name;
         self.array.start_scrub(mend).map_err(|error| match error {
-            ArrayError::Busy(kind @ JobKind::Resync) => {
+            ArrayError::Busy(kind) if kind == JobKind::Resync.name() => {
                 anyhow!("a {kind} is under way; wait for it (`stripewise wait {name}`)")
             }
             ArrayError::Busy(kind) => anyhow!(

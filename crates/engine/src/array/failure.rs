@@ -289,7 +289,9 @@ fn is_one_too_many(member: &Member) -> bool {
 fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
     let (Place::Primary(index) | Place::Incoming(index)) = left;
     let slot = &topology.slots[index.0];
-    if let Some(primary) = &slot.primary {
+    if let Some(primary) = &slot.primary
+        && !lives(Mutant::ReplacedStaysFaulty)
+    {
         ledger.set_standing(primary, Standing::Active(index));
     }
     let Some(incoming) = slot.incoming.as_ref().and_then(|i| ledger.entry_mut(&i.member)) else { return };

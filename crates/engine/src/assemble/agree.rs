@@ -11,7 +11,10 @@ use super::{
     AssembleError,
     choose::{name, shape_difference},
 };
-use crate::examine::Examination;
+use crate::{
+    examine::Examination,
+    mutants::{Mutant, lives},
+};
 
 /// The member whose superblock is the newest of those that agree; of equals, the one that was given first.
 ///
@@ -44,6 +47,7 @@ fn majority(
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
     if let [first, second, ..] = &groups[..]
         && first.len() == second.len()
+        && !lives(Mutant::FirstGivenCounts)
     {
         let (a, b) = (&examined[first[0]], &examined[second[0]]);
         let field = shape_difference(&a.superblock, &b.superblock).expect("groups differ in something");

@@ -91,6 +91,7 @@ pub(super) async fn load(
     for part in &chosen.parts {
         let mut entry = entry(examined, chosen, *part, regions);
         entry.md_bitmap = load_md_bitmap(&entry).await;
+        entry.has_md_bitmap = entry.md_bitmap.is_some();
         match entry.standing {
             Standing::Active(slot) => slots[slot.0].primary = Some(entry.member.clone()),
             Standing::Incoming { slot, done_sectors, .. } => {
@@ -102,6 +103,7 @@ pub(super) async fn load(
         }
         entries.push(entry);
     }
+    share_md_bitmap(&mut entries);
     let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync() };
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
@@ -206,7 +208,22 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     let (number, uuid) = (superblock.dev_number, superblock.device_uuid);
     let member = Member::new(device.clone(), offset, number, uuid, header.as_ref(), bad_blocks);
     let bad_block_log = bad_block_log.clone();
-    Entry { member, standing, superblock, header, md_bitmap: None, bad_block_log, last_slot: None }
+    Entry {
+        member,
+        standing,
+        superblock,
+        header,
+        md_bitmap: None,
+        has_md_bitmap: false,
+        bad_block_log,
+        last_slot: None,
+    }
+}
+
+/// A member whose own md bitmap cannot be read gets one as the others have it.
+fn share_md_bitmap(entries: &mut [Entry]) {
+    let Some(pattern) = entries.iter().find_map(|entry| entry.md_bitmap) else { return };
+    entries.iter_mut().for_each(|entry| entry.md_bitmap = entry.md_bitmap.or(Some(pattern)));
 }
 
 /// md's own bitmap's superblock, if the array was made with one.
@@ -286,7 +303,7 @@ async fn load_pages(
             };
             let (a, b) = (read(Slot::A).await, read(Slot::B).await);
             // A copy that cannot be read may have been the only current one. The other says what the next must be newer than.
-            if a.is_err() || b.is_err() {
+            if (a.is_err() || b.is_err()) && !lives(Mutant::OlderPageTrusted) {
                 missing.push(index);
             }
             let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));

@@ -9,6 +9,7 @@ use super::{
     Checker, Violation,
     layout::{Layout, ROW_BYTES},
     listed::listed_rows,
+    md_bitmap::{self, MdBitmap},
 };
 
 const SECTOR: usize = 512;
@@ -36,6 +37,22 @@ pub fn page_slots(member: &[u8]) -> Option<Vec<Range<u64>>> {
     let header = Header::newest(member, Superblock::read(member)?.data_offset)?;
     let slots = (0..2 * header.pages).map(|slot| (header.bitmap_offset + slot * BLOCK) as u64);
     Some(slots.map(|start| start..start + BLOCK as u64).collect())
+}
+
+/// Where the newer slot of each bitmap page lies of which a member has an older one, too. None: it has no superblock or no header.
+pub fn newest_page_slots(member: &[u8]) -> Option<Vec<Range<u64>>> {
+    let superblock = Superblock::read(member)?;
+    let header = Header::newest(member, superblock.data_offset)?;
+    let newest = |page: usize| {
+        let [a, b] = [0, 1].map(|slot| header.bitmap_offset + (2 * page + slot) * BLOCK);
+        let generation = |at: usize| {
+            let block = member.get(at..at + BLOCK)?;
+            is_page(block, &superblock.array, page).then(|| u64_at(block, 32))
+        };
+        let start = if generation(a)? > generation(b)? { a } else { b } as u64;
+        Some(start..start + BLOCK as u64)
+    };
+    Some((0..header.pages).filter_map(newest).collect())
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -67,6 +84,8 @@ pub struct Superblock {
     pub clean: bool,
     /// The role of each device number.
     pub roles: Vec<u16>,
+    /// Where md's own bitmap lies, if there is one.
+    pub md_bitmap: Option<usize>,
     /// For a member that is being filled: the bytes that are good, and whether it is to replace a living member.
     pub filled: Option<(usize, bool)>,
 }
@@ -104,6 +123,7 @@ impl Superblock {
             events: u64_at(block, 200),
             clean: u64_at(block, 208) == u64::MAX,
             roles: (0..max_dev).map(|i| u16_at(block, 256 + 2 * i)).collect(),
+            md_bitmap: md_bitmap::offset_of(block),
             filled,
         })
     }
@@ -153,9 +173,23 @@ impl Rewrite {
         self
     }
 
-    /// The array was made so many microseconds later.
-    pub fn made_later(self, micros: u64) -> Self {
-        self.add(64, micros)
+    /// The array was made so many seconds later.
+    pub fn made_later(self, seconds: u64) -> Self {
+        self.add(64, seconds)
+    }
+
+    /// The array's chunks are twice as long.
+    pub fn with_longer_chunks(mut self) -> Self {
+        let sectors = 2 * u32_at(&self.0, 88);
+        self.0[88..92].copy_from_slice(&sectors.to_le_bytes());
+        self
+    }
+
+    /// There is a bitmap of md's own, where mdadm makes it.
+    pub fn with_md_bitmap(mut self) -> Self {
+        self.0[8] |= md_bitmap::FEATURE as u8;
+        self.0[96..100].copy_from_slice(&md_bitmap::SECTORS_FROM_SUPERBLOCK.to_le_bytes());
+        self
     }
 
     /// It is another member: its identity differs in one bit.
@@ -200,6 +234,8 @@ struct Header {
     pages: usize,
     /// What an operator chose: policies and speeds.
     options: Vec<u8>,
+    /// Bytes that were written to the member, in all.
+    written_bytes: u64,
     /// Regions are told by the low bits of the stripe, not by the high ones.
     distributed: bool,
 }
@@ -221,6 +257,7 @@ impl Header {
             regions: u64_at(block, 96) as usize,
             pages: u32_at(block, 104) as usize,
             options: [&block[200..204], &block[208..216]].concat(),
+            written_bytes: u64_at(block, 224),
             distributed: block[110] == 1,
         })
     }
@@ -233,6 +270,14 @@ fn crc_without(block: &[u8], at: usize) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy) as u32
 }
 
+/// Whether a block is a page of an array's bitmap.
+fn is_page(block: &[u8], array: &[u8; 16], page: usize) -> bool {
+    &block[..4] == b"SWBM"
+        && &block[8..24] == array
+        && u32_at(block, 24) as usize == page
+        && u32_at(block, 4) == crc_without(block, 4)
+}
+
 /// The newer of a page's two slots on one member: generation and bits.
 fn newest_page<'a>(
     member: &'a [u8],
@@ -243,11 +288,7 @@ fn newest_page<'a>(
     let slots = (0..2).filter_map(|slot| {
         let at = header.bitmap_offset + (2 * page + slot) * BLOCK;
         let block = member.get(at..at + BLOCK)?;
-        let is_ours = &block[..4] == b"SWBM"
-            && &block[8..24] == array
-            && u32_at(block, 24) as usize == page
-            && u32_at(block, 4) == crc_without(block, 4);
-        is_ours.then(|| (u64_at(block, 32), &block[40..]))
+        is_page(block, array, page).then(|| (u64_at(block, 32), &block[40..]))
     });
     slots.max_by_key(|(generation, _)| *generation)
 }
@@ -439,6 +480,39 @@ impl<'a> Image<'a> {
         let is_valid =
             |page: &usize| newest_page(self.members[member], &header, &superblock.array, *page).is_some();
         (0..header.pages).filter(is_valid).count()
+    }
+
+    /// The bytes that a member's header says were written to it, in all.
+    pub fn written_bytes(&self, member: usize) -> Option<u64> {
+        self.header(member).map(|header| header.written_bytes)
+    }
+
+    /// md's own bitmap on each member in sync that has one, with its superblock's events.
+    fn md_bitmaps(&self) -> impl Iterator<Item = (usize, u64, Option<MdBitmap>)> {
+        let with_bitmap = |member: usize| {
+            let superblock = self.superblock(member)?;
+            let bitmap = MdBitmap::read(self.members[member], superblock.md_bitmap?);
+            Some((member, superblock.events, bitmap))
+        };
+        self.in_sync().into_iter().flatten().filter_map(with_bitmap)
+    }
+
+    /// Checks that md's own bitmaps are there and mislead no kernel: one that it would believe says that all is in sync, and
+    /// belongs to a superblock that says so. After a clean stop it is to believe all.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn check_md_bitmaps(&self, was_stopped: bool) -> Result<(), Violation> {
+        for (member, events, bitmap) in self.md_bitmaps() {
+            let missing =
+                || Checker::Kernel.violation(format!("m{member} has no md bitmap where it should be"));
+            let bitmap = bitmap.ok_or_else(missing)?;
+            let is_clean = self.superblock(member).is_some_and(|superblock| superblock.clean);
+            if was_stopped || bitmap.events >= events {
+                bitmap.check(member, events, is_clean)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks that no more roles are without a member in sync than members were lost. One that is filled as a whole is as good: a

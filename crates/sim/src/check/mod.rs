@@ -4,11 +4,13 @@
 //! * [`Sectors`]: what each sector of the array may hold.
 //! * [`layout`]: where a sector lies, and whether the members' redundancy agrees.
 //! * [`listed`]: which sectors a member's bad-block log lists.
+//! * [`md_bitmap`]: the bitmap that the kernel's md keeps, and whether it may be believed.
 //! * [`image`]: what a crash left on the members: superblocks, roles, bitmap, and whether they tell the truth.
 
 pub mod image;
 pub mod layout;
 pub mod listed;
+pub mod md_bitmap;
 mod sectors;
 
 use std::fmt;

@@ -82,6 +82,8 @@ struct Temper {
     slowness: u32,
     /// Times that again, for writes of metadata.
     metadata_slowness: u32,
+    /// Times that again, for flushes.
+    flush_slowness: u32,
     /// A lie for the next write from some byte on.
     lie: Option<(u64, Lie)>,
     /// The next write fails, after some of it has arrived.
@@ -89,7 +91,7 @@ struct Temper {
 }
 
 impl Temper {
-    const CALM: Self = Self { slowness: 1, metadata_slowness: 1, lie: None, fails: false };
+    const CALM: Self = Self { slowness: 1, metadata_slowness: 1, flush_slowness: 1, lie: None, fails: false };
 
     fn take_lie(&mut self, offset_bytes: u64) -> Option<Lie> {
         self.lie.take_if(|(from_bytes, _)| *from_bytes <= offset_bytes).map(|(_, lie)| lie)
@@ -258,6 +260,11 @@ impl SimMember {
         self.state.temper.lock().metadata_slowness = times;
     }
 
+    /// From now on flushes take so many times as long as others, and none is done at once.
+    pub fn set_flush_slowness(&self, times: u32) {
+        self.state.temper.lock().flush_slowness = times;
+    }
+
     /// The next write at or behind `from_bytes` is acknowledged and does something else.
     pub fn lie_once(&self, from_bytes: u64, lie: Lie) {
         self.state.temper.lock().lie = Some((from_bytes, lie));
@@ -390,6 +397,12 @@ impl State {
         if times == 1 || offset_bytes >= DATA_OFFSET_MIN { self.latency() } else { Some(self.delay(times)) }
     }
 
+    /// How long a flush takes.
+    fn flush_latency(&self) -> Option<SimSleep> {
+        let times = self.temper.lock().flush_slowness;
+        if times == 1 { self.latency() } else { Some(self.delay(times)) }
+    }
+
     fn delay(&self, times: u32) -> SimSleep {
         let slowness = u64::from(self.temper.lock().slowness * times);
         let nanos = self.executor.with_rng(|rng| rng.u64(1000..LATENCY_MAX_NS)) * slowness;
@@ -466,7 +479,7 @@ impl Device for SimMember {
     fn flush(&self) -> Completion {
         self.note(EventKind::Flush, 0, 0, 0);
         let point = self.state.media.lock().begin_flush();
-        let (state, latency) = (self.state.clone(), self.state.latency());
+        let (state, latency) = (self.state.clone(), self.state.flush_latency());
         later(latency, move || {
             state.complete_flush(point);
             Ok(())

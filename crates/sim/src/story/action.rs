@@ -148,7 +148,7 @@ impl Story {
     }
 
     /// The unit, if the array may lose it now.
-    fn take_victim(&mut self, unit: usize) -> Option<usize> {
+    pub(super) fn take_victim(&mut self, unit: usize) -> Option<usize> {
         let tolerable = self.losses_beside(unit) < self.shape.tolerance() || self.lost.contains(&unit);
         tolerable.then(|| {
             self.lost.insert(unit);

@@ -7,10 +7,13 @@ use super::Story;
 use crate::Sight;
 
 /// Steps that something is waited for.
-const WAIT_STEPS: u64 = 1000;
+pub(super) const WAIT_STEPS: u64 = 1000;
 
 /// How much longer metadata takes than data while a failure is recorded that power is to fail in.
-const METADATA_SLOWNESS: u32 = 20;
+pub(super) const METADATA_SLOWNESS: u32 = 20;
+
+/// One life in so many ends while a region is forgotten, whatever else is drawn.
+const CLEARING_ONE_IN: u8 = 12;
 
 /// What a power failure is aimed at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,8 @@ enum Aim {
     Superblock,
     /// Pages of the bitmap that are being written.
     Page,
+    /// A region that is forgotten, while a write comes and goes in it.
+    Clearing,
     /// A bad-block log that is being written, as blocks that it lists were healed.
     Log,
     /// A write that fails.
@@ -55,8 +60,9 @@ const AIMS: [Aim; 14] = [
 impl Story {
     /// Runs to the moment at which power fails.
     pub(super) fn run_to_the_end(&mut self) {
-        let aim = AIMS[self.rng.usize(..AIMS.len())];
-        self.run_to(aim);
+        let drawn = AIMS[self.rng.usize(..AIMS.len())];
+        let clears = self.side_rng.u8(..CLEARING_ONE_IN) == 0;
+        self.run_to(if clears { Aim::Clearing } else { drawn });
     }
 
     /// Where members list bad blocks: runs to a moment at which these are being healed, now and then. False: it does not.
@@ -95,6 +101,7 @@ impl Story {
             Aim::Anywhere | Aim::Soon => true,
             Aim::Superblock => self.wait_to_see(Sight::Superblock),
             Aim::Page => self.wait_to_see(Sight::Page),
+            Aim::Clearing => self.write_while_clearing(),
             Aim::Log => self.wait_to_see(Sight::Log),
             Aim::Failure => self.wait_to_see(Sight::Failure),
             Aim::Recording => {
@@ -115,7 +122,7 @@ impl Story {
         self.wait_to_see(Sight::Failure)
     }
 
-    fn wait_to_see(&self, sight: Sight) -> bool {
+    pub(super) fn wait_to_see(&self, sight: Sight) -> bool {
         let before = self.world.seen(sight);
         self.world.run_steps_until(WAIT_STEPS, || self.world.seen(sight) != before)
     }

@@ -12,8 +12,19 @@ use stripewise_engine::{
     geometry::{Level, MemberIndex},
 };
 
-use super::Story;
-use crate::check::{Checker, SECTOR_BYTES, Violation};
+use super::{
+    Story,
+    aim::{METADATA_SLOWNESS, WAIT_STEPS},
+};
+use crate::{
+    Sight,
+    check::{Checker, SECTOR_BYTES, Violation},
+};
+
+/// Steps of a failure's recording after which the next member is lost, at most.
+const RECORDING_STEPS: u64 = 60;
+/// Writes that are started meanwhile.
+const WAITING_WRITES: usize = 4;
 
 impl Story {
     /// One member too many vanishes at once: from then on there are errors or what is right, nothing moves on the others, and
@@ -37,8 +48,11 @@ impl Story {
             self.add_new_unit()?;
             self.fail_calmly(*too_many.first().expect("one too many at least"))?;
         }
-        for unit in too_many.iter().skip(usize::from(a_rebuild_waits)) {
-            self.lose_unit(*unit, !a_rebuild_waits);
+        let too_many_left: Vec<usize> = too_many.iter().copied().skip(usize::from(a_rebuild_waits)).collect();
+        let one_by_one = self.shape.level == Level::Raid1 || self.side_rng.u8(..3) == 0;
+        match one_by_one {
+            true if !a_rebuild_waits => self.lose_while_recording(&too_many_left),
+            _ => too_many_left.iter().for_each(|unit| self.lose_unit(*unit, !a_rebuild_waits)),
         }
         let steps = self.rng.u64(..1000);
         self.world.run_steps(steps);
@@ -54,6 +68,30 @@ impl Story {
         self.crash()?;
         self.desk.is_lenient.store(false, Ordering::Relaxed);
         self.bring_back(&before)
+    }
+
+    /// Members are lost one after the other, the last while the loss of the one before is being recorded.
+    fn lose_while_recording(&mut self, units: &[usize]) {
+        self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(METADATA_SLOWNESS));
+        let (last, before) = units.split_last().expect("one too many at least");
+        for unit in before {
+            let headers = self.world.seen(Sight::Header);
+            self.units[*unit].sim.fail_once();
+            self.say(|story| format!("{} fails its next write", story.units[*unit].name()));
+            self.world.run_steps_until(WAIT_STEPS, || self.world.seen(Sight::Header) != headers);
+            // Were it not written to meanwhile, it would serve still.
+            self.units[*unit].faults.set_gone(true);
+        }
+        // These wait until the loss is on record, and may not be acknowledged if it never is.
+        for _ in 0..WAITING_WRITES {
+            let window = self.desk.windows[0].clone();
+            let sector = self.side_rng.usize(window);
+            self.start_write(sector, true);
+        }
+        let steps = self.side_rng.u64(..RECORDING_STEPS);
+        self.world.run_steps(steps);
+        self.say(|story| format!("{} vanishes: one of too many", story.units[*last].name()));
+        self.units[*last].faults.set_gone(true);
     }
 
     /// A member vanishes, or takes no write any more and can be read.

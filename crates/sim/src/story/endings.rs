@@ -43,7 +43,7 @@ impl Story {
         let ending = ENDINGS[self.rng.usize(..ENDINGS.len())];
         self.say(|_| format!("ending: {ending:?}"));
         match ending {
-            Ending::Plain => Ok(()),
+            Ending::Plain => self.disagree(),
             Ending::Beyond => self.go_beyond(),
             Ending::Split => self.split(),
             Ending::Lost => self.lose_rows(),

@@ -1,14 +1,22 @@
 //! What other programs do to members between two lives: mdadm makes arrays whose data begins elsewhere, and the kernel's md,
 //! which knows nothing of our header and bitmap, writes an array and leaves it as it is.
 
+use fastrand::Rng;
+use stripewise_engine::geometry::Level;
+
 use super::Story;
 use crate::check::{
     SECTOR_BYTES, Violation,
-    image::{Rewrite, SUPERBLOCK_BYTES},
+    image::{Rewrite, SUPERBLOCK_BYTES, Superblock},
+    md_bitmap::md_bitmap,
 };
 
 /// Blocks that another program writes.
 const FOREIGN_WRITES_MAX: usize = 4;
+/// One array in so many was made by mdadm with a bitmap.
+const MD_BITMAP_ONE_IN: u8 = 2;
+/// Smaller members have no room for one.
+const MD_BITMAP_DATA_MIN: u64 = 64 << 10;
 /// Sectors of such a block: a row.
 const BLOCK_SECTORS: usize = 8;
 
@@ -27,6 +35,42 @@ impl Story {
         }
         self.is_foreign = true;
         Ok(())
+    }
+
+    /// Gives members bitmaps of md's own, as mdadm makes them.
+    pub(super) fn give_md_bitmaps(&mut self) -> Result<(), Violation> {
+        let mut rng = Rng::with_seed(self.plan.seed.rotate_left(7) ^ 0x4249_544d);
+        let has_room = self.shape.level != Level::Raid0 && self.shape.data_bytes >= MD_BITMAP_DATA_MIN;
+        if !has_room || rng.u8(..MD_BITMAP_ONE_IN) != 0 {
+            return Ok(());
+        }
+        if self.array.is_some() {
+            self.stop()?;
+        }
+        for unit in 0..self.units.len() {
+            self.rewrite_superblock(unit, Rewrite::with_md_bitmap);
+            self.renew_md_bitmap(unit, false);
+        }
+        self.say(|_| "members have bitmaps of md's own".to_owned());
+        self.is_foreign = true;
+        Ok(())
+    }
+
+    /// Changes a member's superblock as another program would.
+    pub(super) fn rewrite_superblock(&mut self, unit: usize, change: impl FnOnce(Rewrite) -> Rewrite) {
+        let sim = self.units[unit].sim.clone();
+        let superblock = sim.bytes()[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
+        sim.poke(SUPERBLOCK_BYTES.start, &change(Rewrite::of(superblock)).done());
+    }
+
+    /// Brings md's own bitmap on a member up to its superblock, as md does. Where it has none, there is nothing to do.
+    fn renew_md_bitmap(&mut self, unit: usize, marks: bool) {
+        let sim = self.units[unit].sim.clone();
+        let known = Superblock::read(&sim.bytes());
+        if let Some((superblock, offset)) = known.and_then(|block| Some((block.clone(), block.md_bitmap?))) {
+            let bitmap = md_bitmap(&superblock.array, superblock.events, self.shape.data_bytes, marks);
+            sim.poke(offset as u64, &bitmap);
+        }
     }
 
     fn shift_data(&mut self, unit: usize, bytes: u64) {
@@ -59,10 +103,8 @@ impl Story {
             (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>()
         });
         for unit in belonging.into_iter().flatten() {
-            let sim = self.units[unit].sim.clone();
-            let superblock =
-                sim.bytes()[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec();
-            sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(superblock).advance(events, stops_cleanly).done());
+            self.rewrite_superblock(unit, |block| block.advance(events, stops_cleanly));
+            self.renew_md_bitmap(unit, !stops_cleanly);
         }
         self.is_foreign = true;
         self.say(|_| {

@@ -10,10 +10,15 @@ mod aim;
 mod beyond;
 mod brink;
 mod calm;
+mod clearing;
 mod commands;
+mod disagree;
 mod endings;
 mod foreign;
+mod handover;
+mod hidden_pages;
 mod latent;
+mod leader;
 mod listed;
 mod look;
 mod lost;
@@ -273,6 +278,7 @@ impl Story {
         self.say(|story| format!("seed {}: {:?}", story.plan.seed, story.shape));
         self.create()?;
         self.shift_offsets()?;
+        self.give_md_bitmaps()?;
         let is_paged = self.shape.is_vast && self.shape.stripes() > PAGED_STRIPES;
         let lives = if is_paged { self.plan.lives.min(PAGED_LIVES) } else { self.plan.lives };
         for life in 0..lives {
@@ -304,6 +310,9 @@ impl Story {
             _ => {}
         }
         if life >= self.plan.quiet_lives {
+            if self.hands_over_in_vain()? {
+                return self.lose_power();
+            }
             self.busy_time()?;
         }
         if self.rng.u8(..8) != 0 {
@@ -382,7 +391,10 @@ impl Story {
     /// All tasks end where they are, and the checkers look at what is left.
     fn crash(&mut self) -> Result<(), Violation> {
         self.world.crash();
-        self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(1));
+        self.units.iter().for_each(|unit| {
+            unit.sim.set_metadata_slowness(1);
+            unit.sim.set_flush_slowness(1);
+        });
         self.array = None;
         self.was_whole = false;
         self.desk.sectors.lock().crash();
@@ -402,6 +414,9 @@ impl Story {
         let must_be_clean = self.was_whole && self.lost.is_empty() && self.losses_before == 0;
         if must_be_clean && self.with_image(|image, _| image.freshest().clean) != Some(true) {
             return Err(Checker::Metadata.violation("the array was stopped and whole, and is not clean"));
+        }
+        if must_be_clean {
+            self.with_image(|image, _| image.check_md_bitmaps(true)).unwrap_or(Ok(()))?;
         }
         self.kept_policy = Some(self.array().policy().name);
         self.crash()
@@ -430,11 +445,13 @@ impl Story {
                 }
                 unit.has_superblock = valid;
                 unit.check_pages(image.valid_pages(index))?;
+                unit.check_written(image.written_bytes(index))?;
             }
             if was_open {
                 image.check_vacant(losses)?;
             }
             if was_open && !is_foreign {
+                image.check_md_bitmaps(false)?;
                 image.check_bitmap()?;
             }
             image.check_with(!is_foreign)?;

@@ -113,8 +113,6 @@ impl Story {
 
     /// Opens the array from what is left of it, and takes stock of its content.
     pub(super) fn open(&mut self) -> Result<(), Violation> {
-        let mut spoiled = 0;
-        let mut force = false;
         self.note_hole();
         // A device that had vanished may be back, with what it had then.
         for unit in 0..self.units.len() {
@@ -122,6 +120,7 @@ impl Story {
                 self.units[unit].faults.set_gone(false);
             }
         }
+        self.leave_out_leaders()?;
         // And one that is well may be absent this time.
         if self.rng.u8(..8) == 0
             && let Some(unit) = self.victim()
@@ -129,6 +128,16 @@ impl Story {
             self.units[unit].faults.set_gone(true);
             self.say(|story| format!("{} is absent", story.units[unit].name()));
         }
+        let hidden = self.hide_newest_pages();
+        self.open_until_it_serves()?;
+        self.show_pages(&hidden);
+        Ok(())
+    }
+
+    /// Opens the array from what is there, however often power fails meanwhile.
+    pub(super) fn open_until_it_serves(&mut self) -> Result<(), Violation> {
+        let mut spoiled = 0;
+        let mut force = false;
         loop {
             let before = self.standings();
             let opening = self.start_opening(force, |_| true);

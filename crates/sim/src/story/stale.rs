@@ -60,7 +60,7 @@ impl Story {
     }
 
     /// Writes some blocks for good. Returns their rows.
-    fn write_durably(&mut self) -> Result<Vec<usize>, Violation> {
+    pub(super) fn write_durably(&mut self) -> Result<Vec<usize>, Violation> {
         let mut rows = Vec::new();
         for _ in 0..self.rng.usize(1..=WRITES_MAX) {
             let blocks = self.blocks();

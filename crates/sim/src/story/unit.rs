@@ -30,6 +30,8 @@ pub(super) struct Unit {
     pub(super) has_superblock: bool,
     /// Pages of the bitmap that have a valid copy on it.
     pub(super) pages: usize,
+    /// Bytes that its header said were written to it, in all.
+    pub(super) written_bytes: u64,
     /// Where sectors of its data lie that could not be read when they were drawn.
     pub(super) bad_sectors: Vec<u64>,
     /// Rows of its data of which its bad-block log lists a part, or did when it was last looked at.
@@ -69,6 +71,17 @@ impl Unit {
         let what =
             format!("{} had {before} pages of the bitmap with a valid copy, and has {valid}", self.name());
         Err(Checker::Bitmap.violation(what))
+    }
+
+    /// What was written to a member only adds up. None: no header tells.
+    pub(super) fn check_written(&mut self, written_bytes: Option<u64>) -> Result<(), Violation> {
+        let Some(now) = written_bytes else { return Ok(()) };
+        let before = std::mem::replace(&mut self.written_bytes, now);
+        if before <= now {
+            return Ok(());
+        }
+        let what = format!("{before} bytes were written to {}, and by now it says {now}", self.name());
+        Err(Checker::Metadata.violation(what))
     }
 
     /// Whether nothing bad is to be expected of it.
@@ -119,6 +132,7 @@ impl Unit {
         self.listed.clear();
         self.has_superblock = false;
         self.pages = 0;
+        self.written_bytes = 0;
         self.data_offset_bytes = shape.data_offset_bytes();
     }
 }
@@ -181,6 +195,7 @@ impl Story {
             data_offset_bytes: self.shape.data_offset_bytes(),
             has_superblock: false,
             pages: 0,
+            written_bytes: 0,
             bad_sectors: Vec::new(),
             listed: BTreeSet::new(),
         });

@@ -1,0 +1,106 @@
+//! A member that is to take over from a living one fails in the very change that hands over: the old one stays, whatever a power
+//! failure leaves of it.
+
+use stripewise_device::{
+    Device, IoErrorKind,
+    wrap::{FaultRule, Operation},
+};
+use stripewise_engine::ArrayError;
+
+use super::{
+    Story, Unit,
+    aim::{METADATA_SLOWNESS, WAIT_STEPS},
+};
+use crate::{
+    Sight,
+    check::{
+        Violation,
+        image::{SUPERBLOCK_BYTES, Superblock},
+    },
+};
+
+/// One life in so many, of those that could, ends in such a change.
+const ONE_IN: u8 = 6;
+/// Steps in which the members that are left are written, at most.
+const STEPS_MAX: u64 = 250;
+/// Steps in which they are written once more, as a rule.
+const STEPS_FEW: u64 = 60;
+
+impl Story {
+    /// Replaces a member by one that fails when it is to take over. False: the array is not whole, or it is not drawn.
+    pub(super) fn hands_over_in_vain(&mut self) -> Result<bool, Violation> {
+        let is_whole = self.was_whole && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
+        let can_add = self.units.len() < self.shape.members + 5;
+        if !is_whole || !can_add || self.shape.tolerance() == 0 || self.side_rng.u8(..ONE_IN) != 0 {
+            return Ok(false);
+        }
+        let new = self.start_replacing()?;
+        if self.runs_to_last_checkpoint(new) {
+            self.fail_to_take_over(new);
+        }
+        Ok(true)
+    }
+
+    /// A new device is to replace a member. Returns its unit.
+    fn start_replacing(&mut self) -> Result<usize, Violation> {
+        let serving = self.units_by_role();
+        let old = self.units[serving[self.side_rng.usize(..serving.len())]].name().to_owned();
+        self.new_unit();
+        let new = self.units.len() - 1;
+        let (array, device) = (self.array().clone(), self.units[new].device.clone());
+        let name = device.info().name.clone();
+        self.say(|_| format!("{name} is to replace {old}, in vain"));
+        let replace = async move {
+            array.add(device).await?;
+            array.replace(&old, &name).await?;
+            Ok::<_, ArrayError>(())
+        };
+        drop(self.world.start(replace));
+        Ok(new)
+    }
+
+    /// Runs until a member's superblock says that it is filled as a whole. False: it does not come to that.
+    fn runs_to_last_checkpoint(&mut self, new: usize) -> bool {
+        if !self.wait_for_filling(|job| job.done_stripes == job.total_stripes) {
+            return false;
+        }
+        let (world, unit) = (&self.world, &self.units[new]);
+        let all_bytes = self.shape.data_bytes as usize;
+        let mut seen = None;
+        world.run_steps_until(WAIT_STEPS, || {
+            let now = [Sight::Superblock, Sight::Header, Sight::Page].map(|sight| world.seen(sight));
+            let is_news = seen.replace(now) != Some(now);
+            is_news && filled_bytes(unit) == Some(all_bytes)
+        })
+    }
+
+    /// The next superblock of a member that is filled is not written, and then power is to fail.
+    fn fail_to_take_over(&mut self, new: usize) {
+        self.say(|story| format!("{} does not take its next superblock", story.units[new].name()));
+        self.units[new].faults.add(FaultRule {
+            operation: Operation::Write,
+            range_bytes: SUPERBLOCK_BYTES,
+            kind: IoErrorKind::Medium,
+            times: 1,
+            healed_by_write: false,
+        });
+        if self.side_rng.bool() {
+            self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(METADATA_SLOWNESS));
+        }
+        let faults = self.units[new].faults.clone();
+        let has_failed = self.world.run_steps_until(WAIT_STEPS, || faults.is_quiet());
+        faults.clear();
+        if has_failed && filled_bytes(&self.units[new]).is_none() {
+            // It had taken over: what it did not take was a later one.
+            self.lost.insert(new);
+        }
+        let steps_max = if self.side_rng.u8(..4) == 0 { STEPS_MAX } else { STEPS_FEW };
+        let steps = self.side_rng.u64(..steps_max);
+        self.world.run_steps(steps);
+    }
+}
+
+/// The bytes of a member that its superblock says are filled. None: it is not being filled.
+fn filled_bytes(unit: &Unit) -> Option<usize> {
+    Superblock::read(&unit.sim.bytes())?.filled.map(|(bytes, _)| bytes)
+}
