@@ -18,7 +18,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     // Panics of the engine are findings; they are told with their story.
-    std::panic::set_hook(Box::new(|panic| stripewise_sim::story::note_panic(panic)));
+    std::panic::set_hook(Box::new(stripewise_sim::story::note_panic));
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Replay(args) => replay::replay(&args),
