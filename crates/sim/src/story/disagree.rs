@@ -19,7 +19,7 @@ impl Story {
         // An even number of them: an odd one has a majority.
         serving.truncate(2 * half);
         let is_chunk = self.shape.level != Level::Raid1 && self.rng.bool();
-        for unit in serving[..half].to_vec() {
+        for unit in serving[..half].iter().copied() {
             self.rewrite_superblock(unit, |block| match is_chunk {
                 true => Rewrite::with_longer_chunks(block),
                 false => block.made_later(1),
