@@ -79,8 +79,6 @@ impl Story {
             self.units[*unit].sim.fail_once();
             self.say(|story| format!("{} fails its next write", story.units[*unit].name()));
             self.world.run_steps_until(WAIT_STEPS, || self.world.seen(Sight::Header) != headers);
-            // Were it not written to meanwhile, it would serve still.
-            self.units[*unit].faults.set_gone(true);
         }
         // These wait until the loss is on record, and may not be acknowledged if it never is.
         for _ in 0..WAITING_WRITES {
@@ -91,7 +89,8 @@ impl Story {
         let steps = self.side_rng.u64(..RECORDING_STEPS);
         self.world.run_steps(steps);
         self.say(|story| format!("{} vanishes: one of too many", story.units[*last].name()));
-        self.units[*last].faults.set_gone(true);
+        // All of them: one that was not written to meanwhile would serve still.
+        units.iter().for_each(|unit| self.units[*unit].faults.set_gone(true));
     }
 
     /// A member vanishes, or takes no write any more and can be read.
