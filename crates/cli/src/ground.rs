@@ -120,11 +120,6 @@ impl Ground {
         Self { place, parts }
     }
 
-    /// What the bytes are at the bottom.
-    pub(crate) fn identity(&self) -> Identity {
-        self.place.identity
-    }
-
     /// Whether two have bytes in common. Two devices that are mapped to parts of the same disk need not.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let has = |one: &Self, other: &Self| one.parts.iter().any(|part| part.overlaps(&other.place));
@@ -157,12 +152,18 @@ fn number_in(file: &Path) -> Option<u64> {
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// The disk of a partition.
+pub(crate) fn disk_of(number: u64) -> Option<u64> {
+    let folder = folder_of(number);
+    folder.join("partition").exists().then(|| number_in(&folder.join("../dev")))?
+}
+
 /// A partition as a part of its disk.
 fn partition(number: u64) -> Option<Place> {
     let folder = folder_of(number);
     let sectors = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
     sectors("partition")?;
-    let disk = number_in(&folder.join("../dev"))?;
+    let disk = disk_of(number)?;
     let start = sectors("start")? * SECTOR_BYTES;
     Some(Place { identity: Identity::Block(disk), bytes: start..start + sectors("size")? * SECTOR_BYTES })
 }

@@ -408,7 +408,7 @@ fn clean_stale_names_file_systems_that_are_still_mounted() {
     assert_eq!(users[..], [BlockUser::Mount { point, own: true, topmost: true }]);
     mounted.unmount();
     wait_until("the loop device goes with its last user", || {
-        users_of(dead).is_empty() && !exists_bound(&node)
+        users_of(dead).is_nobody() && !exists_bound(&node)
     });
     // The name is free again.
     let (child, node) = child_with_attachment(folder.path());

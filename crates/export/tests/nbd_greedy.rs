@@ -101,8 +101,8 @@ fn a_large_request_gets_the_memory_of_those_who_do_not_go_on() {
 /// still, and without ever standing still so long.
 const LARGE: usize = 32 << 20;
 const STEP: usize = 256 << 10;
-const STEP_TIME: Duration = Duration::from_millis(20);
-const STALL: Duration = Duration::from_millis(900);
+const STEP_TIME: Duration = Duration::from_millis(50);
+const STALL: Duration = Duration::from_secs(3);
 
 fn slowly(mut step: impl FnMut()) {
     for _ in 0..LARGE / STEP {

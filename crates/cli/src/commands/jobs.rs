@@ -101,8 +101,24 @@ pub(super) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
     if args.min.is_none() && args.max.is_none() {
         return print_speed(&args.name, json);
     }
-    done(&args.name, &Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s: args.max })?;
-    if json { Ok(ExitCode::SUCCESS) } else { print_speed(&args.name, json) }
+    let request = Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s: args.max };
+    // Not as the status tells: that may not come, and the limits are set all the same.
+    said(&args.name, &request, json, &limits_set(args.min, args.max))
+}
+
+/// Which limits were set, of those given. A maximum of 0 is none.
+fn limits_set(min: Option<u64>, max: Option<u64>) -> String {
+    let min = min.map(min_text);
+    let max = max.map(|max| max_text((max > 0).then_some(max)));
+    min.into_iter().chain(max).collect::<Vec<_>>().join(", ")
+}
+
+fn min_text(min_bytes_per_s: u64) -> String {
+    format!("min {}/s", format_size(min_bytes_per_s))
+}
+
+fn max_text(max_bytes_per_s: Option<u64>) -> String {
+    max_bytes_per_s.map_or_else(|| "max no limit".to_owned(), |max| format!("max {}/s", format_size(max)))
 }
 
 fn print_speed(name: &str, json: bool) -> anyhow::Result<ExitCode> {
@@ -111,8 +127,19 @@ fn print_speed(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&json!({ "name": name, "min_bytes_per_s": min, "max_bytes_per_s": max }))?;
     } else {
-        let max = max.map_or_else(|| "no limit".to_owned(), |max| format!("{}/s", format_size(max)));
-        println!("{name}: min {}/s, max {max}", format_size(min));
+        println!("{name}: {}, {}", min_text(min), max_text(max));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_that_were_set_are_told_and_no_others() {
+        assert_eq!(limits_set(Some(20 << 20), Some(0)), "min 20 MiB/s, max no limit");
+        assert_eq!(limits_set(None, Some(1 << 30)), "max 1 GiB/s");
+        assert_eq!(limits_set(Some(0), None), "min 0 B/s");
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) use endurance::EnduranceArgs;
 pub(crate) use policy::PolicyArgs;
 pub(crate) use trace::TraceArgs;
 
-use std::{fmt::Display, process::ExitCode};
+use std::{fmt::Display, io::Write, process::ExitCode};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -74,8 +74,12 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+    print_text(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Prints a text. Not by `print!`, which panics where nothing can be printed: programs go by the exit code.
+fn print_text(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("printing it")
 }
 
 /// A request whose answer is that it was done.

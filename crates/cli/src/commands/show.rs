@@ -1,10 +1,10 @@
 //! `stripewise status` and `stripewise detail`.
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
-use super::print_json;
+use super::{print_json, print_text};
 use crate::{
     args::{CANNOT_TELL, DetailArgs, StatusArgs},
     client, errors, output,
@@ -41,11 +41,10 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
 /// Prints an array that was just opened.
 pub(super) fn opened(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
     match (json, status.is_known()) {
-        (true, _) => print_json(status)?,
-        (false, true) => print!("{}", output::mdstat(status)),
-        (false, false) => println!("{} : open, and does not answer yet", status.name),
+        (true, _) => print_json(status),
+        (false, true) => print_text(&output::mdstat(status)),
+        (false, false) => print_text(&format!("{} : open, and does not answer yet\n", status.name)),
     }
-    Ok(())
 }
 
 /// `detail --test`: more members are lost than the level tolerates.
@@ -70,8 +69,7 @@ pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> 
 
 fn print_detail(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
     let text = if json { serde_json::to_string_pretty(status)? + "\n" } else { output::detail(status) };
-    // Not by `print!`, which panics where nothing can be printed: programs go by the exit code.
-    std::io::stdout().write_all(text.as_bytes()).context("printing it")
+    print_text(&text)
 }
 
 /// The exit code that tells how an array is.

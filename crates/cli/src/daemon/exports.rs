@@ -15,7 +15,9 @@ use parking_lot::{Mutex, MutexGuard};
 use stripewise::{
     Array, ArrayDevice,
     export::{
-        attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, DetachMode},
+        attach::{
+            self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, BlockUsers, DetachMode,
+        },
         nbd::{Endpoint, Export, Limits, NbdAddress, Server},
     },
     uring::Runtime,
@@ -346,11 +348,20 @@ impl Held {
         let clients: u64 = self.servers.iter().map(|server| server.stats().connections).sum();
         ensure!(clients == 0, "clients are connected to its NBD servers ({clients}); stop that first");
         let Some(attached) = &self.attached else { return Ok(()) };
-        let users = attached.attachment.users();
-        let told: Vec<_> = users.iter().map(ToString::to_string).collect();
-        ensure!(users.is_empty(), "{} is in use: {}; stop that first", attached.path(), told.join(", "));
-        Ok(())
+        let BlockUsers { found, is_complete, .. } = attached.attachment.users();
+        check_nobody(&attached.path(), &found, is_complete)
     }
+}
+
+/// Refuses what somebody uses, and what perhaps somebody does.
+fn check_nobody(path: &str, found: &[BlockUser], is_complete: bool) -> anyhow::Result<()> {
+    let told: Vec<_> = found.iter().map(ToString::to_string).collect();
+    ensure!(found.is_empty(), "{path} is in use: {}; stop that first", told.join(", "));
+    ensure!(
+        is_complete,
+        "cannot tell who uses {path}, as a process hangs; detach it first, with --force if need be"
+    );
+    Ok(())
 }
 
 impl Attached {
@@ -359,20 +370,14 @@ impl Attached {
         self.link.as_deref().unwrap_or_else(|| self.attachment.block_path()).display().to_string()
     }
 
-    /// Takes the device away. What is cached is written out first, for a while: before the time that its release may take
-    /// after that, and for a moment only where it is taken by force.
+    /// Takes the device away. What is cached is written out first, for a while.
     fn let_go(&mut self, source: &Source, users: Users, deadline: Deadline) -> Result<(), AttachError> {
         let written = || source.array.stats().report().written_bytes;
         let is_hurried = || users == Users::Unmount && source.asked.is_hurried();
-        let limit = if users == Users::Force {
-            FORCED_WRITE_OUT
-        } else {
-            deadline.left().saturating_sub(RELEASE_WAIT)
-        };
-        let patience =
-            Patience { is_over: &is_hurried, ..Patience::while_written(&written, deadline.or_after(limit)) };
+        let limit = deadline.or_after(write_out_limit(users, deadline.left()));
+        let patience = Patience { is_over: &is_hurried, ..Patience::while_written(&written, limit) };
         if users == Users::Unmount {
-            mounts::unmount_all(|| self.attachment.users(), &[], patience);
+            mounts::unmount_all(|| self.attachment.users().found, &[], patience);
         }
         let mut watch = patience.watch();
         let result = self.attachment.detach_while(DetachMode::Refuse, &mut || watch.goes_on());
@@ -385,10 +390,16 @@ impl Attached {
         }
         // What hung a moment ago would hang again.
         if !matches!(error, AttachError::NotWrittenOut { .. }) {
-            mounts::write_out(self.attachment.block_path(), &self.attachment.users(), patience);
+            mounts::write_out(self.attachment.block_path(), &self.attachment.users().found, patience);
         }
         self.attachment.detach(DetachMode::Force)
     }
+}
+
+/// How long writing out may take: it leaves the time that the release after that may take, and is cut short by force.
+fn write_out_limit(users: Users, left: Duration) -> Duration {
+    let limit = left.saturating_sub(RELEASE_WAIT);
+    if users == Users::Force { limit.min(FORCED_WRITE_OUT) } else { limit }
 }
 
 fn uri_of(server: &Server, name: &str) -> String {
@@ -423,4 +434,28 @@ fn parse_endpoint(address: &str) -> anyhow::Result<Endpoint> {
     let port = port.parse().with_context(|| format!("'{port}' is not a port"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     Ok(Endpoint::Tcp { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_out_leaves_the_time_that_the_release_may_take_by_force_too() {
+        let limit = |users, left_s| write_out_limit(users, Duration::from_secs(left_s)).as_secs();
+        assert_eq!(
+            (limit(Users::Force, 100), limit(Users::Refuse, 100), limit(Users::Unmount, 100)),
+            (30, 70, 70)
+        );
+        assert_eq!((limit(Users::Force, 40), limit(Users::Refuse, 40)), (10, 10));
+        assert_eq!((limit(Users::Force, 20), limit(Users::Refuse, 20)), (0, 0));
+    }
+
+    #[test]
+    fn what_somebody_may_use_is_not_taken_for_unused() {
+        assert!(check_nobody("/dev/x", &[], true).is_ok());
+        let said = |found: &[BlockUser], is_complete| check_nobody("/dev/x", found, is_complete).unwrap_err();
+        assert!(said(&[], false).to_string().contains("cannot tell who uses /dev/x"));
+        assert!(said(&[BlockUser::Swap], false).to_string().contains("used as swap"));
+    }
 }

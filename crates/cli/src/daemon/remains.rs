@@ -45,7 +45,7 @@ impl DeadDevice {
         let folder = attach::sysfs(&self.node);
         let is_there = match is_nbd {
             // Served again by somebody, it is not dead.
-            true => !folder.join("pid").exists() && !users_of(&self.node).is_empty(),
+            true => !folder.join("pid").exists() && !users_of(&self.node).is_nobody(),
             false => folder.join("loop/backing_file").exists(),
         };
         is_there && Self::at(&self.node) == *self
@@ -58,7 +58,7 @@ impl DeadDevice {
 
     /// Who keeps it, and what to do.
     fn describe(&self) -> String {
-        let users = users_of(&self.node);
+        let users = users_of(&self.node).found;
         let told = users.iter().map(|user| match user.mount_point() {
             Some(point) => format!("{user}, `umount --lazy {}` ends that", point.display()),
             None => user.to_string(),
@@ -71,7 +71,7 @@ impl DeadDevice {
     /// Lazily, as nothing can be written to it any more.
     fn unmount(&self) {
         let patience = Patience::while_written(&|| 0, Deadline::of_command());
-        unmount_all(|| users_of(&self.node), &["--lazy"], patience);
+        unmount_all(|| users_of(&self.node).found, &["--lazy"], patience);
         let deadline = Instant::now() + GONE_WAIT;
         while self.is_left() && Instant::now() < deadline {
             thread::sleep(GONE_POLL);

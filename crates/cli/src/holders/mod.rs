@@ -10,7 +10,7 @@ use std::{
 };
 
 use stripewise::{
-    export::attach::{BlockUser, users_of},
+    export::attach::{BlockUser, BlockUsers, users_of},
     format::md::SUPERBLOCK_MAGIC,
 };
 
@@ -38,13 +38,19 @@ fn of_block(node: &Path) -> Vec<String> {
 }
 
 fn of_node(node: &Path, depth: usize) -> Vec<String> {
-    let disk = disk_of(node).map(|disk| users_of(&disk)).unwrap_or_default();
+    let disk = disk_of(node).map(|disk| users_of(&disk).found).unwrap_or_default();
     // A device that stands on a whole disk holds its partitions too. A process that has the disk open does not.
     let above = disk.into_iter().filter(|user| matches!(user, BlockUser::Holder(_)));
-    let users = users_of(node).into_iter().chain(above);
+    let BlockUsers { found, is_complete, .. } = users_of(node);
+    let users = found.into_iter().chain(above);
     let others =
         users.filter(|user| !matches!(user, BlockUser::Process { pid, .. } if *pid == std::process::id()));
-    others.map(|user| of_user(node, &user, depth)).collect()
+    let mut told: Vec<_> = others.map(|user| of_user(node, &user, depth)).collect();
+    if !is_complete {
+        // Said also where nobody was found: that must not be taken for nobody.
+        told.push("who else uses it cannot be told, as a process hangs".to_owned());
+    }
+    told
 }
 
 /// The disk of a partition.
@@ -135,7 +141,7 @@ pub(crate) fn are_ending(path: &Path) -> bool {
 /// Whether this process itself has a block device open.
 fn is_own(path: &Path) -> bool {
     let own = std::process::id();
-    let users = fs::canonicalize(path).map(|node| users_of(&node)).unwrap_or_default();
+    let users = fs::canonicalize(path).map(|node| users_of(&node).found).unwrap_or_default();
     users.iter().any(|user| matches!(user, BlockUser::Process { pid, .. } if *pid == own))
 }
 

@@ -8,44 +8,85 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{locks::lock_holders_of, of_block, of_process};
-use crate::ground::{Ground, Identity};
+use stripewise::export::attach::loop_backing;
+
+use super::{is_own, locks::lock_holders_of, of_block, of_process};
+use crate::ground::{Ground, Identity, disk_of, node_of};
+
+/// How far down loop devices that stand on each other are followed.
+const DEPTH_MAX: usize = 8;
 
 /// Who else uses the bytes that an open device stands on, and what frees them. Not this process.
 pub(crate) fn in_other_use(opened: &File) -> Option<String> {
-    let ground = Ground::of(opened).ok()?;
-    let own = Identity::of(&opened.metadata().ok()?);
-    below(&ground, own).or_else(|| over(&ground, own))
+    let layers = layers(opened);
+    below(&layers).or_else(|| over(&Ground::of(opened).ok()?, &layers))
+}
+
+/// A device, and what it stands on if it is a loop device or the partition of one, and so on down. The disk of a partition is none
+/// of it: other partitions of that may be in use.
+fn layers(opened: &File) -> Vec<Identity> {
+    let mut found: Vec<_> = opened.metadata().iter().map(Identity::of).collect();
+    let mut backing = loop_backing(opened);
+    while let Some(below) = backing.take()
+        && found.len() <= DEPTH_MAX
+    {
+        match below.device_number {
+            Some(number) => {
+                found.push(Identity::Block(number));
+                let opened = node_of(number).and_then(|node| File::open(node).ok());
+                backing = opened.and_then(|file| loop_backing(&file));
+            }
+            None => found.push(Identity::File(below.file_system, below.inode)),
+        }
+    }
+    found
 }
 
 /// The holders of what lies under a loop device.
-fn below(ground: &Ground, own: Identity) -> Option<String> {
-    if ground.identity() == own {
-        return None;
-    }
-    let told: Vec<_> = match ground.identity() {
+fn below(layers: &[Identity]) -> Option<String> {
+    let holders = |identity: &Identity| match *identity {
         Identity::File(file_system, inode) => {
             lock_holders_of(file_system, inode).into_iter().filter_map(of_process).collect()
         }
-        Identity::Block(number) => {
-            let disk = crate::ground::node_of(number)?;
-            if is_claimed(&disk) { of_block(&disk) } else { Vec::new() }
-        }
+        Identity::Block(number) => node_of(number).map(|node| other_holders(&node)).unwrap_or_default(),
     };
-    (!told.is_empty()).then(|| format!("it stands on what is in use: {}", told.join("; ")))
+    let told = layers.iter().skip(1).map(holders).find(|told| !told.is_empty())?;
+    Some(format!("it stands on what is in use: {}", told.join("; ")))
 }
 
-/// The holders of a loop device over the same bytes.
-fn over(ground: &Ground, own: Identity) -> Option<String> {
+/// The holders of a loop device over the same bytes. One that the device stands on itself has been asked for, or is a disk of which
+/// it has but a partition.
+fn over(ground: &Ground, layers: &[Identity]) -> Option<String> {
+    let passed_over = with_disks(layers, disk_of);
     let stands_there = |node: &PathBuf| {
         let Ok(file) = File::open(node) else { return false };
-        let is_other = file.metadata().is_ok_and(|metadata| Identity::of(&metadata) != own);
+        let is_other = file.metadata().is_ok_and(|metadata| !passed_over.contains(&Identity::of(&metadata)));
         is_other && Ground::of(&file).is_ok_and(|other| other.overlaps(ground))
     };
-    let loops = bound_loops().filter(stands_there).filter(|node| is_claimed(node));
-    // One whose holder is not told is this process's own, which is told of by another check.
-    let told = loops.map(|node| (of_block(&node), node)).find(|(told, _)| !told.is_empty());
+    let loops = bound_loops().filter(stands_there);
+    let told = loops.map(|node| (other_holders(&node), node)).find(|(told, _)| !told.is_empty());
     told.map(|(told, node)| format!("{}, which stands on it, is in use: {}", node.display(), told.join("; ")))
+}
+
+/// The layers, and the disks of those that are partitions.
+fn with_disks(layers: &[Identity], disk_of: impl Fn(u64) -> Option<u64>) -> Vec<Identity> {
+    let disk = |layer: &Identity| match *layer {
+        Identity::Block(number) => disk_of(number).map(Identity::Block),
+        Identity::File(..) => None,
+    };
+    layers.iter().copied().chain(layers.iter().filter_map(disk)).collect()
+}
+
+/// Who has a block device for themselves; nobody where this process has, which is told of by another check.
+fn other_holders(node: &Path) -> Vec<String> {
+    if !is_claimed(node) {
+        return Vec::new();
+    }
+    let told = of_block(node);
+    if told.is_empty() && !is_own(node) {
+        return vec![format!("somebody who cannot be named has {} alone", node.display())];
+    }
+    told
 }
 
 /// Loop devices with something under them.
@@ -59,4 +100,17 @@ fn bound_loops() -> impl Iterator<Item = PathBuf> {
 fn is_claimed(node: &Path) -> bool {
     let claim = File::options().read(true).custom_flags(libc::O_EXCL).open(node);
     claim.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_of_a_partition_is_not_asked_for_what_the_partition_is_not() {
+        let layers = [Identity::Block(12), Identity::Block(22), Identity::File(1, 2)];
+        let disk_of = |number| (number == 22).then_some(20);
+        let all = with_disks(&layers, disk_of);
+        assert_eq!(all, [&layers[..], &[Identity::Block(20)]].concat());
+    }
 }

@@ -6,11 +6,11 @@
 
 use std::{
     fs::File,
-    io,
-    process::{Child, Command, Output, Stdio},
+    io::{self, Read},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
@@ -20,6 +20,9 @@ const OWN_INPUT: &str = "/proc/self/fd/0";
 
 /// How long it may take.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How long it may take to die, once killed.
+const DEATH_WAIT: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Deserialize)]
 struct Listed {
@@ -32,20 +35,25 @@ struct Signature {
     kind: String,
 }
 
-/// What is found; nothing where there is no `wipefs`, or it does not know either.
+/// What is found; nothing where there is no `wipefs`, or it does not know either. One that does not answer is told as contents of
+/// their own: what is there may be precious.
 pub(super) fn find(file: &File) -> Vec<String> {
-    match list(file) {
+    found(list(file))
+}
+
+fn found(listed: io::Result<Vec<String>>) -> Vec<String> {
+    match listed {
         Ok(kinds) => kinds.iter().map(|kind| told(kind)).collect(),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            tracing::warn!("wipefs does not answer; our own list of signatures stands alone");
-            Vec::new()
-        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => vec![UNTOLD.to_owned()],
         Err(error) => {
             tracing::debug!(%error, "wipefs cannot be asked; our own list of signatures stands alone");
             Vec::new()
         }
     }
 }
+
+/// What may be there where `wipefs` does not answer.
+const UNTOLD: &str = "what cannot be told (`wipefs` does not answer)";
 
 fn list(file: &File) -> io::Result<Vec<String>> {
     let child = Command::new("wipefs")
@@ -66,12 +74,53 @@ fn list(file: &File) -> io::Result<Vec<String>> {
     Ok(listed.signatures.into_iter().map(|signature| signature.kind).collect())
 }
 
-/// What a process prints, which may hang: on the device, or on a file of a server that hangs.
-fn output_within(child: Child, limit: Duration) -> io::Result<Output> {
+/// What a process prints, which may hang: on the device, or on a file of a server that hangs. It is killed then, so that it does not
+/// keep the device open.
+fn output_within(mut child: Child, limit: Duration) -> io::Result<Output> {
+    let deadline = Instant::now() + limit;
+    let printed = child.stdout.take();
     let (sender, receiver) = mpsc::channel();
-    let wait = move || drop(sender.send(child.wait_with_output()));
-    thread::Builder::new().name("stripewise-probe".into()).spawn(wait)?;
-    receiver.recv_timeout(limit).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let read = move || {
+        let mut stdout = Vec::new();
+        let read = printed.map_or(Ok(0), |mut printed| printed.read_to_end(&mut stdout));
+        drop(sender.send(read.map(|_| stdout)));
+    };
+    let begun = thread::Builder::new().name("stripewise-probe".into()).spawn(read);
+    let received = begun.map(|_| receiver.recv_timeout(limit));
+    let ended = received.and_then(|received| match received {
+        Ok(stdout) => Ok((stdout?, status_until(&mut child, deadline)?)),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    });
+    match ended {
+        Ok((stdout, status)) => Ok(Output { status, stdout, stderr: Vec::new() }),
+        Err(error) => {
+            abandon(child);
+            Err(error)
+        }
+    }
+}
+
+/// How a process ends that has printed everything.
+fn status_until(child: &mut Child, deadline: Instant) -> io::Result<ExitStatus> {
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(status),
+            None if Instant::now() < deadline => thread::sleep(POLL),
+            None => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// Kills a process. One that waits for a device may take long to die.
+fn abandon(mut child: Child) {
+    let _ = child.kill();
+    let deadline = Instant::now() + DEATH_WAIT;
+    if status_until(&mut child, deadline).is_err() {
+        let collected = thread::Builder::new().name("stripewise-linger".into()).spawn(move || child.wait());
+        if let Err(error) = collected {
+            tracing::debug!(%error, "a process that hangs is not collected");
+        }
+    }
 }
 
 /// libblkid's name in our words, which are those of our own list where both know it.
@@ -126,12 +175,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_hangs_is_waited_for_no_longer_than_it_may() {
+    fn a_process_that_hangs_is_waited_for_no_longer_than_it_may_and_killed() {
         let run = |program: &str, argument: &str| {
             Command::new(program).arg(argument).stdout(Stdio::piped()).spawn().unwrap()
         };
-        let late = output_within(run("sleep", "20"), Duration::from_millis(50)).unwrap_err();
+        let hanging = run("sleep", "1000");
+        let process = format!("/proc/{}/cmdline", hanging.id());
+        let late = output_within(hanging, Duration::from_millis(50)).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        let deadline = Instant::now() + ANSWER_MAX;
+        while std::fs::read(&process).is_ok_and(|line| !line.is_empty()) {
+            assert!(Instant::now() < deadline, "it lives");
+            thread::sleep(POLL);
+        }
         assert_eq!(output_within(run("echo", "x"), ANSWER_MAX).unwrap().stdout, b"x\n");
+    }
+
+    #[test]
+    fn one_that_does_not_answer_has_not_found_nothing() {
+        assert_eq!(found(Err(io::ErrorKind::TimedOut.into())), [UNTOLD]);
+        assert_eq!(found(Err(io::ErrorKind::NotFound.into())), [""; 0]);
+        assert_eq!(found(Ok(vec!["xfs".into()])), ["an XFS file system"]);
     }
 }

@@ -91,7 +91,9 @@ impl Request {
     /// Reads a command. The ones that every release must have obeyed are, whatever else their line says.
     pub(crate) fn read(line: &str) -> Result<Self, WireError> {
         match read(line) {
-            Ok(Numbered { needs, .. }) if needs > PROTOCOL => Err(WireError::Newer { needs }),
+            Ok(Numbered { needs, .. }) if needs > PROTOCOL => {
+                Self::by_name(line).ok_or(WireError::Newer { needs })
+            }
             Ok(Numbered { said, .. }) => Ok(said),
             Err(error) => Self::by_name(line).ok_or(error),
         }
@@ -211,6 +213,15 @@ mod tests {
         let stop = r#"{"command":"stop","force":{"after_s":9},"protocol":9}"#;
         assert!(matches!(read(stop), Request::Stop { force: false }), "what is not understood is no force");
         assert!(matches!(read(r#"{"command":"detach","force":"lazily"}"#), Request::Detach { force: false }));
+        let later = r#"{"command":"stop","force":true,"protocol":9,"needs":9}"#;
+        assert!(
+            matches!(read(later), Request::Stop { force: false }),
+            "an option that is lost may take the force away"
+        );
+        assert!(matches!(read(r#"{"command":"status","needs":9}"#), Request::Status));
+        assert!(matches!(read(r#"{"command":"detach","needs":9}"#), Request::Detach { force: false }));
+        let add = Request::read(r#"{"command":"add","device":"/dev/x","force":false,"needs":9}"#);
+        assert!(matches!(add, Err(WireError::Newer { needs: 9 })));
         assert!(Request::read(r#"{"command":"add","device":7}"#).is_err());
     }
 

@@ -164,6 +164,32 @@ fn without_wipefs_our_own_list_stands() {
     assert!(!Path::new(&sandbox.run_dir()).join("a.sock").exists());
 }
 
+/// It takes as long as `wipefs` is waited for, which is asked of all devices one after the other: so of one only.
+#[test]
+fn a_wipefs_that_hangs_has_not_found_the_device_blank() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(1, SIZE);
+    let programs = sandbox.folder().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    let hangs = programs.join("wipefs");
+    std::fs::write(&hangs, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&hangs, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut path = programs.into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let create = |force: &[&str]| {
+        let mut create = sandbox.command();
+        create.args(["create", "a", "--level", "1", "--assume-clean"]).args(force).args(&members);
+        run_bounded(create.arg("missing").env("PATH", &path), Duration::from_secs(100))
+    };
+    let said = create(&[]);
+    assert!(said.code == Some(1) && said.err.contains("`wipefs` does not answer"), "{said:?}");
+    assert!(said.err.contains("--force"), "{said:?}");
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0), "it was written");
+    let said = create(&["--force"]);
+    assert!(said.code == Some(0), "{said:?}");
+}
+
 /// A loop device keeps nobody from the file under it, nor does a file from the loop device over it.
 #[test]
 fn what_is_in_use_through_a_loop_device_is_refused_with_its_holder() {
@@ -195,6 +221,49 @@ fn what_is_in_use_through_a_loop_device_is_refused_with_its_holder() {
         sandbox.fails(1, "create b --level 1 --force", &[&fresh[1], second], &words);
         sandbox.done("stop a");
     }
+}
+
+/// The kernel keeps whoever asks for a whole disk from it while one of its partitions is in use.
+#[test]
+fn a_partition_is_free_while_another_of_its_disk_is_in_use() {
+    let needs = [
+        Need::Tool("losetup"),
+        Need::Tool("addpart"),
+        Need::Tool("mkfs.ext4"),
+        Need::Tool("mount"),
+        Need::Root,
+    ];
+    if !can_run(&needs) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (file, fresh) = (sandbox.member("file", 3 * SIZE), sandbox.members(2, SIZE));
+    let (disk, [first, second]) = Loop::with_partitions(&file, SIZE);
+    tool("mkfs.ext4", &["-q", &first]);
+    let point = sandbox.folder().join("mnt");
+    let mounted = Mounted::new(&[&first], &point);
+    let over = Loop::new(&second);
+    for member in [&second, &over.0] {
+        sandbox.ok("create a --level 1 --force --assume-clean", &[&fresh[0], member]);
+        sandbox.done("stop a");
+        sandbox.ok("assemble a", &[&fresh[0], member]);
+        sandbox.done("stop a");
+    }
+    // The disk, and the file under it, have the partition that is mounted.
+    for device in [&disk.0, &file] {
+        let words = [device, "in use", "mounted on"];
+        sandbox.fails(1, "create b --level 1 --force", &[&fresh[1], device], &words);
+    }
+    mounted.unmount();
+    // A partition beside one that is a member, of the same array or of another.
+    sandbox.ok("create a --level 1 --force --assume-clean", &[&fresh[0], &first]);
+    sandbox.ok("create b --level 1 --force --assume-clean", &[&fresh[1], &second]);
+    sandbox.done("stop b");
+    sandbox.done("stop a");
+    sandbox.ok("create a --level 1 --force --assume-clean", &[&first, &second]);
+    // A loop device over a member is refused still.
+    let words = [&over.0, "in use", "the array 'a' has it"];
+    sandbox.fails(1, "create b --level 1 --force", &[&fresh[1], &over.0], &words);
 }
 
 /// A disk that its last holder has not let go of, although no process has it open any more: as after SIGKILL, while the kernel

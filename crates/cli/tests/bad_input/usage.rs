@@ -158,7 +158,6 @@ fn commands_say_what_they_did() {
         (&format!("serve a --unix {socket}"), socket.clone()),
         ("serve a --stop", "served no more".to_owned()),
         ("scrub a start", "the check has begun".to_owned()),
-        ("wait a", String::new()),
         ("stop a", "a: stopped".to_owned()),
     ] {
         let said = sandbox.done(line);
@@ -167,6 +166,21 @@ fn commands_say_what_they_did() {
     sandbox.ok("assemble a", &members);
     assert_eq!(sandbox.done("--json policy a classic"), "");
     assert_eq!(sandbox.done("--json stop a"), "");
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error_and_no_panic() {
+    let sandbox = Sandbox::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut create = sandbox.command();
+    create.args(["create", "a", "--level", "1", "--assume-clean"]).args(sandbox.members(2, 24 * MIB));
+    for command in [&mut create, sandbox.command().args(["--json", "status", "a"])] {
+        let said = command.stdout(full()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let said = said.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.code() == Some(1) && err.contains("printing it"), "{err}");
+    }
+    sandbox.done("status a");
 }
 
 #[test]

@@ -16,6 +16,19 @@ impl Loop {
     pub(crate) fn new(file: &str) -> Self {
         Self(tool("losetup", &["--find", "--show", "--direct-io=on", file]).trim().to_owned())
     }
+
+    /// One with two partitions of its own, of so many bytes each.
+    pub(crate) fn with_partitions(file: &str, part_bytes: u64) -> (Self, [String; 2]) {
+        let disk = Self::new(file);
+        // As the kernel may not know any kind of partition table, it is told of them.
+        let sectors = part_bytes / 512;
+        let starts = [("1", 2048), ("2", 2048 + sectors)];
+        for (number, start) in starts {
+            tool("addpart", &[&disk.0, number, &start.to_string(), &sectors.to_string()]);
+        }
+        let parts = starts.map(|(number, _)| format!("{}p{number}", disk.0));
+        (disk, parts)
+    }
 }
 
 impl Drop for Loop {

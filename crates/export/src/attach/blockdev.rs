@@ -14,7 +14,7 @@ use stripewise_device::MediaKind;
 
 use super::{
     AttachError,
-    users::{self, BlockUser, users_of},
+    users::{self, BlockUser, BlockUsers, users_of},
 };
 
 /// How long a process that merely has the device open may take to close it: udev looks at every new device.
@@ -23,20 +23,22 @@ const OPENER_WAIT: Duration = Duration::from_secs(2);
 const GONE_WAIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 
-/// Asked again and again while something is waited for that may hang: whether to go on.
+/// Polled while waiting for something that may hang; false gives up.
 pub(super) type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Opens the device for us alone, which keeps others from mounting it.
 ///
 /// # Errors
-/// [`AttachError::InUse`] if somebody uses it, apart from `own_descriptors` of this process.
-pub(super) fn claim(node: &Path, own_descriptors: usize) -> Result<File, AttachError> {
+/// [`AttachError::InUse`] if somebody uses it, apart from `own_descriptors` of this process; [`AttachError::UsersUnknown`] if that
+/// cannot be told.
+fn claim(node: &Path, own_descriptors: usize) -> Result<File, AttachError> {
     let deadline = Instant::now() + OPENER_WAIT;
     loop {
-        let mut users = users_of(node);
+        let BlockUsers { found: mut users, is_complete } = users_of(node);
         if users::own_descriptors(node) == own_descriptors {
             users.retain(|user| !is_self(user));
         }
+        check_known(node, &users, is_complete)?;
         if users.is_empty() {
             match open_alone(node) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
@@ -51,6 +53,14 @@ pub(super) fn claim(node: &Path, own_descriptors: usize) -> Result<File, AttachE
     }
 }
 
+/// Refuses to take for nobody whom a search did not come to.
+fn check_known(node: &Path, found: &[BlockUser], is_complete: bool) -> Result<(), AttachError> {
+    if found.is_empty() && !is_complete {
+        return Err(AttachError::UsersUnknown { block: node.to_owned() });
+    }
+    Ok(())
+}
+
 fn is_self(user: &BlockUser) -> bool {
     matches!(user, BlockUser::Process { pid, .. } if *pid == std::process::id())
 }
@@ -60,15 +70,40 @@ fn open_alone(node: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node)
 }
 
-/// Writes out what is cached of the device, for as long as somebody waits: by another process, because a thread of this one
-/// that waited for writes which this process serves could never be killed.
-pub(super) fn write_out(claimed: File, node: &Path, goes_on: GoesOn<'_>) -> Result<File, AttachError> {
+/// Claims the device as [`claim`] does, and writes out what is cached of it, for as long as somebody waits: by another process,
+/// because a thread of this one that waited for writes which this process serves could never be killed.
+pub(super) fn claim_written_out(
+    node: &Path,
+    own_descriptors: usize,
+    goes_on: GoesOn<'_>,
+) -> Result<File, AttachError> {
+    // What would be given up at once is not begun.
+    if !goes_on() {
+        return Err(AttachError::NotWrittenOut { block: node.to_owned() });
+    }
+    let claimed = claim(node, own_descriptors)?;
     let spawned = Command::new("sync").arg(node).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-    let Ok(mut child) = spawned else { return sync_here(claimed, node) };
+    match spawned {
+        Ok(child) => wait_for_sync(claimed, child, node, goes_on),
+        Err(error) => {
+            tracing::debug!(%error, "there is no program `sync`");
+            sync_here(claimed, node, goes_on)
+        }
+    }
+}
+
+fn wait_for_sync(
+    claimed: File,
+    mut child: Child,
+    node: &Path,
+    goes_on: GoesOn<'_>,
+) -> Result<File, AttachError> {
+    let failed = AttachError::system("write out the cached data of", node);
     loop {
         match child.try_wait().map_err(AttachError::system("wait for the program `sync` on", node))? {
             Some(status) if status.success() => return Ok(claimed),
-            Some(_) => return sync_here(claimed, node),
+            // Not tried here as well: if another killed it because it hangs, this would hang too.
+            Some(status) => return Err(failed(io::Error::other(format!("`sync`: {status}")))),
             None if goes_on() => thread::sleep(POLL),
             None => {
                 // Before the other lets go: the last one to close the device would wait in its place.
@@ -80,10 +115,19 @@ pub(super) fn write_out(claimed: File, node: &Path, goes_on: GoesOn<'_>) -> Resu
     }
 }
 
-/// Where there is no such program, or it failed: with an error that the file was opened early enough to be told too.
-fn sync_here(claimed: File, node: &Path) -> Result<File, AttachError> {
-    claimed.sync_all().map_err(AttachError::system("write out the cached data of", node))?;
-    Ok(claimed)
+/// Where there is no such program: on a thread, which keeps the device claimed where it hangs.
+fn sync_here(claimed: File, node: &Path, goes_on: GoesOn<'_>) -> Result<File, AttachError> {
+    let failed = || AttachError::system("write out the cached data of", node);
+    let sync = move || claimed.sync_all().map(|()| claimed);
+    let thread = thread::Builder::new().name("stripewise-sync".into()).spawn(sync).map_err(failed())?;
+    while !thread.is_finished() {
+        if !goes_on() {
+            return Err(AttachError::NotWrittenOut { block: node.to_owned() });
+        }
+        thread::sleep(POLL);
+    }
+    let synced = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+    synced.map_err(failed())
 }
 
 /// Kills a process that may take long to die.
@@ -143,5 +187,50 @@ fn set(node: &Path, name: &str, value: &str) {
     let path = sysfs(node).join("queue").join(name);
     if let Err(error) = fs::write(&path, value) {
         tracing::debug!(path = %path.display(), %error, "queue setting refused");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claimed() -> File {
+        tempfile::tempfile().unwrap()
+    }
+
+    fn child(program: &str, argument: &str) -> Child {
+        Command::new(program).arg(argument).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_search_that_did_not_end_does_not_make_a_device_free() {
+        let node = Path::new("/dev/loop0");
+        assert!(check_known(node, &[], true).is_ok());
+        let said = check_known(node, &[], false).unwrap_err();
+        assert!(matches!(said, AttachError::UsersUnknown { .. }), "{said}");
+        assert!(check_known(node, &[BlockUser::Swap], false).is_ok(), "they are told of by name");
+    }
+
+    #[test]
+    fn nothing_is_begun_where_nobody_waits() {
+        let node = Path::new("/nonexistent");
+        let said = claim_written_out(node, 0, &mut || false).unwrap_err();
+        assert!(matches!(said, AttachError::NotWrittenOut { .. }), "{said}");
+    }
+
+    #[test]
+    fn a_sync_that_fails_or_is_killed_is_an_error_and_one_that_hangs_is_left() {
+        let node = Path::new("/dev/loop0");
+        let wait = |child, goes_on: GoesOn<'_>| wait_for_sync(claimed(), child, node, goes_on);
+        assert!(wait(child("true", ""), &mut || true).is_ok());
+        let failed = wait(child("false", ""), &mut || true).unwrap_err();
+        assert!(matches!(failed, AttachError::System { .. }), "{failed}");
+        let mut killed = child("sleep", "1000");
+        killed.kill().unwrap();
+        let killed = wait(killed, &mut || true).unwrap_err();
+        assert!(matches!(killed, AttachError::System { .. }), "{killed}");
+        let hangs = wait(child("sleep", "1000"), &mut || false).unwrap_err();
+        assert!(matches!(hangs, AttachError::NotWrittenOut { .. }), "{hangs}");
+        assert!(sync_here(claimed(), node, &mut || true).is_ok());
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Access {
     /// Take PUNCH_HOLE. Refused as not supported, it makes the loop driver give discards up for good. (Its queue
     /// setting `discard_max_bytes` will not do: once zero, the kernel never lets it rise on that node again.)
     pub(super) discard: bool,
-    /// Also while that costs as much as writing.
+    /// Take PUNCH_HOLE also where the device cannot unmap, so that a hole costs as much as writing zeroes.
     pub(super) slow_discard: bool,
 }
 

@@ -56,6 +56,12 @@ pub enum AttachError {
         /// Who holds it. Empty if somebody does whom the kernel does not name.
         users: Vec<BlockUser>,
     },
+    /// It cannot be found out whether somebody uses the block device.
+    #[error("cannot tell who uses {}: a process hangs that would have to be looked at", block.display())]
+    UsersUnknown {
+        /// The block device.
+        block: PathBuf,
+    },
     /// The kernel took the order to let go and has not done so in time.
     #[error("{} is still there {waited_s} s after it was told to go; look for its users, then detach again", what.display())]
     StillThere {

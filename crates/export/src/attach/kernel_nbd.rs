@@ -115,8 +115,7 @@ impl KernelNbd {
             return Ok(());
         }
         // The running thread holds the device open.
-        let claimed = blockdev::claim(&self.node, 1)?;
-        let claimed = blockdev::write_out(claimed, &self.node, goes_on)?;
+        let claimed = blockdev::claim_written_out(&self.node, 1, goes_on)?;
         ioctl::nbd_disconnect(&claimed).map_err(AttachError::system("disconnect", &self.node))?;
         drop(claimed);
         self.join();

@@ -73,8 +73,7 @@ impl LoopDevice {
         if !self.is_bound() {
             return Ok(());
         }
-        let claimed = blockdev::claim(&self.node, 0)?;
-        let claimed = blockdev::write_out(claimed, &self.node, goes_on)?;
+        let claimed = blockdev::claim_written_out(&self.node, 0, goes_on)?;
         clear(&claimed).map_err(AttachError::system("unbind", &self.node))?;
         drop(claimed);
         blockdev::wait_gone(&self.node, || !self.is_bound())

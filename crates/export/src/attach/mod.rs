@@ -57,7 +57,7 @@ pub use self::{
     options::AttachOptions,
     probe::{AttachMethod, best_method},
     stale::{Cleaned, clean_stale, clean_stale_of},
-    users::{BlockUser, users_of},
+    users::{BlockUser, BlockUsers, users_of},
 };
 
 /// How often a lazy detach of an nbd device looks whether its users are gone.
@@ -209,7 +209,9 @@ impl Backend {
             Self::Nbd { device, server } => {
                 let (mut device, server, runtime) = (device.take(), server.take(), runtime.clone());
                 linger(move || {
-                    while let Err(AttachError::InUse { .. }) = device.release(&mut || true) {
+                    while let Err(AttachError::InUse { .. } | AttachError::UsersUnknown { .. }) =
+                        device.release(&mut || true)
+                    {
                         thread::sleep(LAZY_POLL);
                     }
                     stop(server, &runtime);
@@ -269,12 +271,13 @@ impl Attachment {
     }
 
     /// Who uses the block device or its partitions.
-    pub fn users(&self) -> Vec<BlockUser> {
+    pub fn users(&self) -> BlockUsers {
         let mut users = users_of(&self.block_path);
         // The nbd driver runs on a thread of ours that has the device open.
         let driver = usize::from(self.method == AttachMethod::KernelNbd && !self.is_detached());
         if users::own_descriptors(&self.block_path) == driver {
             users
+                .found
                 .retain(|user| !matches!(user, BlockUser::Process { pid, .. } if *pid == std::process::id()));
         }
         users
@@ -289,7 +292,7 @@ impl Attachment {
     /// away already; after an error it can be called again, in any mode.
     ///
     /// # Errors
-    /// [`AttachError::InUse`] in [`DetachMode::Refuse`]; in any mode what the kernel refused.
+    /// [`AttachError::InUse`] or [`AttachError::UsersUnknown`] in [`DetachMode::Refuse`]; in any mode what the kernel refused.
     pub fn detach(&mut self, mode: DetachMode) -> Result<(), AttachError> {
         let deadline = Instant::now() + WRITE_OUT_WAIT;
         self.detach_while(mode, &mut || Instant::now() < deadline)
@@ -305,9 +308,11 @@ impl Attachment {
             backend.force(&self.runtime)?;
         } else {
             match backend.release(&self.runtime, goes_on) {
-                Err(AttachError::InUse { .. } | AttachError::NotWrittenOut { .. })
-                    if mode == DetachMode::Lazy =>
-                {
+                Err(
+                    AttachError::InUse { .. }
+                    | AttachError::UsersUnknown { .. }
+                    | AttachError::NotWrittenOut { .. },
+                ) if mode == DetachMode::Lazy => {
                     backend.release_lazily(&self.runtime)?;
                 }
                 result => result?,

@@ -89,11 +89,11 @@ fn release(node: PathBuf, cleaned: &mut Cleaned) -> Result<(), AttachError> {
     loopdev::clear_node(&node)?;
     blockdev::untune(&node);
     let holders: Vec<_> =
-        users_of(&node).into_iter().filter(|u| !matches!(u, BlockUser::Process { .. })).collect();
+        users_of(&node).found.into_iter().filter(|u| !matches!(u, BlockUser::Process { .. })).collect();
     if holders.is_empty() && blockdev::wait_gone(&node, || loopdev::backing_of(&node).is_none()).is_ok() {
         cleaned.loop_devices.push(node);
     } else {
-        let users = users_of(&node);
+        let users = users_of(&node).found;
         cleaned.in_use.push((node, users));
     }
     Ok(())

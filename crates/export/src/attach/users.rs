@@ -5,7 +5,10 @@ use std::{
     collections::HashSet,
     fmt, fs,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -120,43 +123,121 @@ impl Family {
 /// which takes for ever where it has a file of a server that hangs.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// Who uses the disk or partition `node`, or one of its partitions. What cannot be read counts as nobody.
-pub fn users_of(node: &Path) -> Vec<BlockUser> {
-    let family = Family::of(node);
-    let users = found_within(LOOK_MAX, move |tell| look(&family, tell));
-    users.unwrap_or_else(|found| {
-        tracing::warn!(node = %node.display(), "looking for its users takes too long: a process hangs; some may be missing");
-        found
-    })
+/// Who was found to use a block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockUsers {
+    /// Those who were found. What cannot be read counts as nobody.
+    pub found: Vec<BlockUser>,
+    /// Whether it was looked at all processes. If not, there may be more: that nobody was found means nothing.
+    pub is_complete: bool,
 }
 
-/// What a search tells until it ends; as an error what it told so far, if it takes too long. It is left to itself then.
-fn found_within<T: Send + 'static>(
-    limit: Duration,
-    search: impl FnOnce(&dyn Fn(T)) + Send + 'static,
-) -> Result<Vec<T>, Vec<T>> {
-    let (sender, receiver) = mpsc::channel();
-    let search = move || search(&|found| drop(sender.send(found)));
-    let mut all = Vec::new();
-    if thread::Builder::new().name("stripewise-users".into()).spawn(search).is_err() {
-        return Err(all);
+impl BlockUsers {
+    /// Whether it is certain that nobody uses it.
+    pub fn is_nobody(&self) -> bool {
+        self.is_complete && self.found.is_empty()
     }
-    let deadline = Instant::now() + limit;
-    loop {
-        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(found) => all.push(found),
-            Err(RecvTimeoutError::Disconnected) => return Ok(all),
-            Err(RecvTimeoutError::Timeout) => return Err(all),
+}
+
+/// Who uses the disk or partition `node`, or one of its partitions.
+pub fn users_of(node: &Path) -> BlockUsers {
+    let family = Family::of(node);
+    let own = mounted_here(&family);
+    let mut found: Vec<_> = own.iter().cloned().chain(swapped(&family)).chain(stacked(&family)).collect();
+    let (others, is_complete) = SEARCH.run(LOOK_MAX, move |tell| look(&family, own, tell));
+    found.extend(others);
+    if !is_complete {
+        tracing::warn!(node = %node.display(), "looking for its users takes too long: a process hangs; some may be missing");
+    }
+    BlockUsers { found, is_complete }
+}
+
+static SEARCH: Search = Search { state: Mutex::new(SearchState::Idle), ended: Condvar::new() };
+
+/// Searches that may hang, one at a time: while one hangs, no more threads are spent.
+struct Search {
+    state: Mutex<SearchState>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SearchState {
+    Idle,
+    Running,
+    /// It took too long, and nobody waits for it any more.
+    Abandoned,
+}
+
+/// Makes room for the next search, however this one ends.
+struct Turn(&'static Search);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.0.lock() = SearchState::Idle;
+        self.0.ended.notify_one();
+    }
+}
+
+impl Search {
+    fn lock(&self) -> MutexGuard<'_, SearchState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the search before, for as long as somebody waits for that one. None if it hangs.
+    fn turn(&'static self, limit: Duration) -> Option<Turn> {
+        let is_running = |state: &mut SearchState| *state == SearchState::Running;
+        let waited = self.ended.wait_timeout_while(self.lock(), limit, is_running);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (*state == SearchState::Idle).then(|| {
+            *state = SearchState::Running;
+            Turn(self)
+        })
+    }
+
+    /// What a search tells until it ends, or until it has taken too long and is left to itself; and whether it ended.
+    fn run<T: Send + 'static>(
+        &'static self,
+        limit: Duration,
+        search: impl FnOnce(&dyn Fn(T)) + Send + 'static,
+    ) -> (Vec<T>, bool) {
+        let mut all = Vec::new();
+        let Some(turn) = self.turn(limit) else { return (all, false) };
+        let (sender, receiver) = mpsc::channel();
+        let search = move || {
+            let _turn = turn;
+            search(&|found| drop(sender.send(found)));
+        };
+        let Ok(thread) = thread::Builder::new().name("stripewise-users".into()).spawn(search) else {
+            return (all, false);
+        };
+        let deadline = Instant::now() + limit;
+        loop {
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(found) => all.push(found),
+                Err(RecvTimeoutError::Disconnected) => return (all, thread.join().is_ok()),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.abandon();
+                    return (all, false);
+                }
+            }
         }
     }
+
+    fn abandon(&self) {
+        let mut state = self.lock();
+        // It may have ended just now.
+        if *state == SearchState::Running {
+            *state = SearchState::Abandoned;
+        }
+        drop(state);
+        self.ended.notify_all();
+    }
 }
 
-/// Tells users as they are found: first those that are found without looking at other processes.
-fn look(family: &Family, tell: &dyn Fn(BlockUser)) {
-    let own = mounted_here(family);
+/// Tells the users that are only found by looking at other processes. `own` are the mounts in this process's own namespace.
+fn look(family: &Family, own: Vec<BlockUser>, tell: &dyn Fn(BlockUser)) {
     let points: Vec<_> = own.iter().filter_map(BlockUser::mount_point).map(Path::to_owned).collect();
-    let near = own.iter().cloned().chain(swapped(family)).chain(stacked(family));
-    near.for_each(tell);
     mounted_elsewhere(family, own).into_iter().for_each(tell);
     opened(family).into_iter().for_each(tell);
     working_in(family, &points).take(INSIDE_MAX).for_each(tell);
@@ -278,16 +359,47 @@ fn command_name(process: &Path) -> String {
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
-    fn a_search_that_hangs_is_left_to_itself_with_what_it_found() {
+    fn a_search_that_hangs_is_left_to_itself_and_no_other_begins_until_it_ends() {
+        static SEARCH: Search = Search { state: Mutex::new(SearchState::Idle), ended: Condvar::new() };
         let (release, hangs) = mpsc::channel::<()>();
-        let found = found_within(Duration::from_millis(200), move |tell| {
-            tell(1);
-            let _ = hangs.recv();
-            tell(2);
+        let (began, has_begun) = mpsc::channel();
+        let first = thread::spawn(move || {
+            SEARCH.run(Duration::from_secs(5), move |tell| {
+                tell(1);
+                began.send(()).unwrap();
+                let _ = hangs.recv();
+                tell(2);
+            })
         });
-        assert_eq!(found, Err(vec![1]));
+        has_begun.recv_timeout(LONG).unwrap();
+        assert_eq!(first.join().unwrap(), (vec![1], false), "what it found, and that there may be more");
+        for _ in 0..3 {
+            let another = SEARCH.run(LONG, |_: &dyn Fn(i32)| unreachable!("while the first one hangs"));
+            assert_eq!(another, (vec![], false));
+        }
         drop(release);
-        assert_eq!(found_within(Duration::from_secs(60), |tell| tell(7)), Ok(vec![7]));
+        let begun = Instant::now();
+        let mut found = (Vec::new(), false);
+        while !found.1 && begun.elapsed() < LONG {
+            found = SEARCH.run(LONG, |tell| tell(7));
+        }
+        assert_eq!(found, (vec![7], true), "once it has ended");
+    }
+
+    #[test]
+    fn searches_at_the_same_time_wait_for_each_other() {
+        static SEARCH: Search = Search { state: Mutex::new(SearchState::Idle), ended: Condvar::new() };
+        let searches = (0..8).map(|index| thread::spawn(move || SEARCH.run(LONG, move |tell| tell(index))));
+        let found: Vec<_> = searches.collect::<Vec<_>>().into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(found, (0..8).map(|index| (vec![index], true)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn nobody_was_found_means_nobody_only_if_it_was_looked_everywhere() {
+        let users = |is_complete| BlockUsers { found: Vec::new(), is_complete };
+        assert!(users(true).is_nobody() && !users(false).is_nobody());
     }
 }

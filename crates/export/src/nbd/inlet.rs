@@ -106,8 +106,8 @@ impl Inlet {
         }
     }
 
-    /// Fills `buf` entirely: what the read-ahead has is copied, the rest received in place. Told is when a part of that is waited
-    /// for.
+    /// Fills `buf` entirely: what the read-ahead has is copied, the rest received in place. `goes_on` is
+    /// called before each part that has to be waited for.
     pub(crate) async fn read_into(
         &mut self,
         mut buf: IoBuf,

@@ -29,8 +29,8 @@ impl<K> Message<K> {
     }
 }
 
-/// Sends what comes into `mailbox` until it is closed or the connection breaks. Told is when a part of it begins to be sent, and
-/// when all is.
+/// Sends what comes into `mailbox` until it is closed or the connection breaks. Calls `is_sending(true)` before each part and
+/// `is_sending(false)` after the last.
 pub(crate) async fn send_all<K>(
     stream: &Stream,
     mailbox: &Mailbox<Message<K>>,
