@@ -104,6 +104,8 @@ fn stop_by_force_ends_in_bounded_time_where_writing_out_hangs() {
     let file = std::fs::File::options().write(true).open(&node).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &noise(1, 1 << 20), 0).unwrap();
     let closing = thread::spawn(move || drop(file));
+    // A command started before the file is being closed would have it too, and be the one that waits at its last close.
+    thread::sleep(Duration::from_millis(500));
     let (code, took) = timed(&sandbox, "stop a --force", &[]);
     let log = sandbox.log("a");
     drop(halted);
