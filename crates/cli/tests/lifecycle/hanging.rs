@@ -1,14 +1,14 @@
 //! Members that hang, and members that are not there: the operator has an answer in bounded time.
 
 use std::{
-    process::Command,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Client, MIB, Need, Sandbox, can_run, noise, run_bounded};
+use crate::common::{Client, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded};
 
 /// Lets a daemon go on, whatever becomes of the test: what waits for its files could not even be killed.
 struct Halted(Pid);
@@ -100,16 +100,24 @@ fn stop_by_force_ends_in_bounded_time_where_writing_out_hangs() {
     let device = sandbox.done("attach a --method fuse").trim().to_owned();
     let node = std::fs::canonicalize(&device).unwrap();
     let halted = Halted::new(server);
-    // Into the cache alone. It needs every member to be marked as dirty, one of which does not answer.
-    let file = std::fs::File::options().write(true).open(&node).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &noise(1, 1 << 20), 0).unwrap();
-    let closing = thread::spawn(move || drop(file));
-    // A command started before the file is being closed would have it too, and be the one that waits at its last close.
-    thread::sleep(Duration::from_millis(500));
+    // Into the cache alone. It needs every member to be marked as dirty, one of which does not answer. A process of its own writes: a
+    // command that was started while this one has the file open would have it too, and might hang at its last close.
+    let mut writing = Command::new("dd")
+        .args(["if=/dev/zero", "bs=1M", "count=1", "conv=notrunc"])
+        .arg(format!("of={}", node.display()))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let io = format!("/proc/{}/io", writing.id());
+    eventually("it has written", || {
+        let counts = std::fs::read_to_string(&io).unwrap_or_default();
+        let written = counts.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
+        written.is_some_and(|bytes: u64| bytes >= 1 << 20)
+    });
     let (code, took) = timed(&sandbox, "stop a --force", &[]);
     let log = sandbox.log("a");
     drop(halted);
-    let _ = closing.join();
+    let _ = writing.wait();
     // Whether its process is gone by then is the kernel's affair: it waits for what was asked of the member.
     assert!(code.is_some() && took < Duration::from_secs(100), "{code:?} {took:?}\n{log}");
     let told = log.lines().find(|line| line.contains("WARN") && line.contains(node.to_str().unwrap()));
