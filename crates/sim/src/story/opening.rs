@@ -89,7 +89,10 @@ impl Story {
         options.policy = self.shape.level.has_parity().then_some(policy);
         options.measure = self.plan.seed.is_multiple_of(3);
         self.apply_origin(origin, &mut options);
-        self.units.iter_mut().for_each(|unit| unit.has_superblock = false);
+        self.units.iter_mut().for_each(|unit| {
+            unit.has_superblock = false;
+            unit.written_bytes = 0; // a creation counts anew
+        });
         let env = self.world.env();
         self.world.start(async move { Array::create(env, options).await.map_err(|error| error.to_string()) })
     }
