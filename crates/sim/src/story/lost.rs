@@ -74,6 +74,7 @@ impl Story {
         if !self.is_made_whole()? || self.shape.tolerance() == 0 {
             return Ok(());
         }
+        self.flush_all()?;
         let room = self.draw_log_size()?;
         let mut lost = self.draw_lost(room)?;
         self.expect_rest(&lost)?;
@@ -155,11 +156,17 @@ impl Story {
     }
 
     fn crash_flushed(&mut self) -> Result<(), Violation> {
+        self.flush_all()?;
+        self.crash()
+    }
+
+    /// What was written so far outlasts any power failure.
+    fn flush_all(&mut self) -> Result<(), Violation> {
         let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
         let flushed = self.finish(async move { array.flush().await }, "a flush")?;
         flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
         self.desk.sectors.lock().end_flush(begun);
-        self.crash()
+        Ok(())
     }
 
     /// Rows were not being written: nothing is lost by force.
