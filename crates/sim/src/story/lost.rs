@@ -160,15 +160,6 @@ impl Story {
         self.crash()
     }
 
-    /// What was written so far outlasts any power failure.
-    fn flush_all(&mut self) -> Result<(), Violation> {
-        let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
-        let flushed = self.finish(async move { array.flush().await }, "a flush")?;
-        flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
-        self.desk.sectors.lock().end_flush(begun);
-        Ok(())
-    }
-
     /// Rows were not being written: nothing is lost by force.
     fn open_by_force(&mut self) -> Result<(), Violation> {
         let opened = self.open_as(true)?;

@@ -112,7 +112,7 @@ impl Story {
     }
 
     /// What was written so far outlasts a power failure.
-    fn flush_all(&mut self) -> Result<(), Violation> {
+    pub(super) fn flush_all(&mut self) -> Result<(), Violation> {
         let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
         let flushed = self.finish(async move { array.flush().await }, "a flush")?;
         flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
