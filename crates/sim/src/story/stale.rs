@@ -18,6 +18,7 @@ impl Story {
         if !self.is_made_whole()? || !self.shape.level.has_parity() || !can_tell {
             return Ok(());
         }
+        self.flush_all()?;
         let mut serving = self.units_by_role();
         self.rng.shuffle(&mut serving);
         let mut since = Vec::new();
