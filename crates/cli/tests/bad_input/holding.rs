@@ -223,7 +223,7 @@ fn what_is_in_use_through_a_loop_device_is_refused_with_its_holder() {
     }
 }
 
-/// The kernel keeps whoever asks for a whole disk from it while one of its partitions is in use.
+/// The kernel refuses to claim a whole disk while one of its partitions is in use.
 #[test]
 fn a_partition_is_free_while_another_of_its_disk_is_in_use() {
     let needs = [
