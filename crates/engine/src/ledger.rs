@@ -241,9 +241,6 @@ impl Entry {
             }
             // Before the superblock that counts on it: one that says that there are bad blocks, or that more of the member is
             // filled.
-            if lives(Mutant::LogBehindSuperblock) && result.is_ok() {
-                result = write_durably(&member, superblock_offset, &block[..superblock_bytes]).await;
-            }
             for (offset, log) in bad_block_logs {
                 if result.is_ok() {
                     result = write_durably(&member, offset, &log).await;

@@ -154,8 +154,6 @@ pub enum Mutant {
     FailedAnnounces,
     /// Jobs of an array that has failed go on with their next batch.
     FailedJobsGoOn,
-    /// A member's bad-block log is written behind the superblock that counts on it.
-    LogBehindSuperblock,
     /// Chunks of listed blocks are looked for as if the member's data began at its first byte.
     ListedElsewhere,
     /// A member that fails while an array is open read-only is recorded as failed.
@@ -194,7 +192,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 92] = [
+    pub const ALL: [Self; 91] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -269,7 +267,6 @@ impl Mutant {
         Self::FailedRecovers,
         Self::FailedAnnounces,
         Self::FailedJobsGoOn,
-        Self::LogBehindSuperblock,
         Self::ListedElsewhere,
         Self::ReadOnlyRecords,
         Self::MissingInSync,
