@@ -1,22 +1,29 @@
 //! The command line. Words and long options are mdadm's where it has one.
 
+mod create;
+mod exports;
+mod lab;
+
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use stripewise::{geometry::MEMBERS_MAX, locking::Preset, plan::selection::Policy};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use self::{
+    create::{CreateArgs, MapChoice},
+    exports::{AttachArgs, DetachArgs, ServeArgs},
+    lab::{CountersArgs, LabCommand, LabReportArgs, LabRunArgs, ValidateArgs},
+};
 use crate::{
     bench::{EngineBench, LoadArgs, NbdBench, NbdServer},
     commands::{ClassArgs, EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
     habits::explained,
     numbers::{with_negatives, within},
-    policies::{policy_parser, preset_parser},
-    protocol::{AttachChoice, ClassChoice, DiscardChoice, ScrubAction},
+    protocol::{ClassChoice, ScrubAction},
     rundir::parse_name,
-    sizes::parse_size,
+    sizes::{parse_size, parse_speed},
     times::parse_time,
-    words::{parse_bitmap, parse_chunk, parse_class, parse_level, parse_metadata, parse_sector},
+    words::parse_class,
 };
 
 /// Parity arrays in user space: fast and safe small writes on any mix of disks, on-disk compatible with Linux md.
@@ -180,183 +187,11 @@ pub(crate) enum BenchCommand {
     Run(LoadArgs),
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum LabCommand {
-    /// List the experiments.
-    List,
-    /// Run experiments and hold the papers' claims against what comes out.
-    ///
-    /// Results go into a folder: report.html, which needs nothing else, and CSV files. A run that was interrupted is taken up
-    /// again by the same command. On modelled disks the same seed gives the same results on every machine. Experiments in real
-    /// time (`list` marks them) measure this machine: they run last and one by one, and nothing else should run meanwhile.
-    Run(LabRunArgs),
-    /// Make the report anew from a folder's results, complete or not.
-    Report(LabReportArgs),
-    /// Hold the disk models against data sheets, papers and analysis.
-    Validate(ValidateArgs),
-    /// The same writes on member files and on modelled members: what arrays count is equal.
-    ///
-    /// Over levels 4, 5 and 6 and every policy that goes by counts. The exit code is 1 if any counter differs. The files take
-    /// a few hundred megabytes, and are gone afterwards.
-    Counters(CountersArgs),
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct LabRunArgs {
-    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them. `all` is the one over all
-    /// arrays; `every` is every experiment.
-    #[arg(required = true)]
-    pub(crate) experiments: Vec<String>,
-    /// Fewer points and writes: less exact, so that claims that are close stay undecided.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// What everything on modelled disks is drawn from.
-    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
-    pub(crate) seed: u64,
-    /// The folder for results: a new or an empty one, or that of an earlier run.
-    #[arg(long, default_value = "stripewise-lab")]
-    pub(crate) out: PathBuf,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct LabReportArgs {
-    /// The folder.
-    pub(crate) folder: PathBuf,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CountersArgs {
-    /// The folder within which a folder for the member files is made, and removed; that for temporary files, if not given.
-    #[arg(long)]
-    pub(crate) folder: Option<PathBuf>,
-    /// What the writes are drawn from.
-    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
-    pub(crate) seed: u64,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ValidateArgs {
-    /// Write report.html, which needs nothing else, and CSV files into this folder.
-    #[arg(long)]
-    pub(crate) out: Option<PathBuf>,
-    /// Fewer points and requests: seconds, and less exact.
-    #[arg(long)]
-    pub(crate) quick: bool,
-}
-
 #[derive(Debug, Clone, Args)]
 pub(crate) struct NameArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-}
-
-/// What `--bitmap-map` can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MapChoice {
-    /// Neighbouring stripes share a bit, as in md.
-    Linear,
-    /// Neighbouring stripes have different bits.
-    Distributed,
-}
-
-/// What `--consistency-policy` can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConsistencyPolicy {
-    /// After a crash, resync what the write-intent bitmap marks.
-    Bitmap,
-}
-
-/// What `--layout` can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LayoutChoice {
-    /// Linux md's default for levels 5 and 6.
-    #[value(alias = "ls")]
-    LeftSymmetric,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CreateArgs {
-    /// The array's name.
-    #[arg(value_parser = parse_name)]
-    pub(crate) name: String,
-    /// RAID level: 0 (stripe), 1 (mirror), 4, 5 or 6; also as raid0 to raid6, stripe or mirror.
-    #[arg(long, short, value_parser = parse_level)]
-    pub(crate) level: i32,
-    /// Members of the complete array; all devices given, if left out.
-    #[arg(long, short = 'n', value_parser = within(1..=MEMBERS_MAX))]
-    pub(crate) raid_devices: Option<usize>,
-    /// Devices beyond those are spares.
-    #[arg(long, short = 'x', default_value_t = 0, value_parser = within(0..=MEMBERS_MAX))]
-    pub(crate) spare_devices: usize,
-    /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's); 64K, if left out. Ignored for
-    /// level 1.
-    #[arg(long, short, value_parser = parse_chunk)]
-    pub(crate) chunk: Option<u32>,
-    /// Layout of levels 5 and 6.
-    #[arg(long, value_enum)]
-    pub(crate) layout: Option<LayoutChoice>,
-    /// Where the write-intent bitmap lies: `internal`, which is in the extension area of the members.
-    #[arg(long, value_name = "internal", value_parser = parse_bitmap)]
-    pub(crate) bitmap: Option<()>,
-    /// The version of the metadata: 1.2, as there is no other.
-    #[arg(long, short = 'e', value_name = "1.2", value_parser = parse_metadata)]
-    pub(crate) metadata: Option<()>,
-    /// The name that is kept on the members, beside the machine's; that by which the array runs, if left out.
-    #[arg(long = "name", short = 'N', value_name = "KEPT NAME", value_parser = parse_name)]
-    pub(crate) kept_name: Option<String>,
-    /// Bytes of each member that one bit stands for.
-    #[arg(long, value_parser = parse_size)]
-    pub(crate) bitmap_chunk: Option<u64>,
-    /// Which stripes a bit stands for: neighbours, or stripes spread over the array (ScalaRAID's D-Blocks); as the preset
-    /// has it, if left out.
-    #[arg(long, value_enum)]
-    pub(crate) bitmap_map: Option<MapChoice>,
-    /// Who waits for whom when the array is written; the others are there to be compared with.
-    #[arg(long, value_parser = preset_parser(), default_value = "default")]
-    pub(crate) locking: &'static Preset,
-    /// How the array becomes consistent after a crash.
-    #[arg(long, value_enum)]
-    pub(crate) consistency_policy: Option<ConsistencyPolicy>,
-    /// How much of each member to use; all that the smallest offers, if left out.
-    #[arg(long, short = 'z', value_parser = parse_size)]
-    pub(crate) size: Option<u64>,
-    /// The members agree already (all zeroes): no first resync.
-    #[arg(long)]
-    pub(crate) assume_clean: bool,
-    /// The array's identity, if it must be a given one.
-    #[arg(long)]
-    pub(crate) uuid: Option<String>,
-    /// Overwrite what is found on the devices, such as file systems; it is named on standard error.
-    #[arg(long, short)]
-    pub(crate) force: bool,
-    /// Answer yes to the question whether to overwrite what is found: the same as --force, and as mdadm's --run.
-    #[arg(long, short, visible_alias = "run", visible_short_alias = 'R')]
-    pub(crate) yes: bool,
-    /// Say what would be done and do nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Of levels 4, 5 and 6: how partly written rows are written; `stripewise policy --list` tells of each, and which it is
-    /// if left out.
-    #[arg(long, value_parser = policy_parser())]
-    pub(crate) policy: Option<&'static Policy>,
-    /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
-    #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
-    pub(crate) class: Vec<(String, ClassChoice)>,
-    /// Where level 4 keeps its parity: on the `fastest` member if one is faster than the others, which makes a RAID4S;
-    /// on the `last` one given; or on this DEVICE. If left out, on the fastest; with --assume-clean, where members keep
-    /// their places, on the last.
-    #[arg(long, value_name = "fastest|last|DEVICE")]
-    pub(crate) parity: Option<String>,
-    /// Do not measure how long the members' I/O takes. That takes about a second on hard disks, and leaves their contents
-    /// alone.
-    #[arg(long)]
-    pub(crate) no_measure: bool,
-    #[command(flatten)]
-    pub(crate) workers: WorkerArgs,
-    /// Block devices or files, by role; the word `missing` for a member to be added later.
-    #[arg(required = true)]
-    pub(crate) devices: Vec<String>,
 }
 
 /// The workers of an array's daemon, while it runs.
@@ -514,75 +349,12 @@ pub(crate) struct SpeedArgs {
     /// The array.
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
-    /// Bytes a second that jobs may take while clients are busy; 50M until it is set.
-    #[arg(long, value_parser = parse_size)]
+    /// Bytes a second that jobs may take while clients are busy, with a unit; 50M until it is set.
+    #[arg(long, value_parser = parse_speed)]
     pub(crate) min: Option<u64>,
-    /// Bytes a second that jobs may take at most; 0 for no limit, as it is until it is set.
-    #[arg(long, value_parser = parse_size)]
+    /// Bytes a second that jobs may take at most, with a unit; 0 for no limit, as it is until it is set.
+    #[arg(long, value_parser = parse_speed)]
     pub(crate) max: Option<u64>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct AttachArgs {
-    /// The array.
-    #[arg(value_parser = parse_name)]
-    pub(crate) name: String,
-    /// How; the best there is, if left out.
-    #[arg(long, value_enum)]
-    pub(crate) method: Option<AttachChoice>,
-    /// The logical block size of the block device: 512, 1K, 2K or 4K, and no less than the members'; as theirs, if left out.
-    /// With 4096 the kernel never asks for less than a block of 4 KiB, which is what members are written in.
-    #[arg(long, value_name = "BYTES", value_parser = parse_sector)]
-    pub(crate) sector_size: Option<u32>,
-    /// Whether the block device takes discards (TRIM), as mkfs and fstrim send them.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) discard: DiscardChoice,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct DetachArgs {
-    /// The array.
-    #[arg(value_parser = parse_name)]
-    pub(crate) name: String,
-    /// Even if it is in use: what its users have not written out is lost to them.
-    #[arg(long, short)]
-    pub(crate) force: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ServeArgs {
-    /// The array.
-    #[arg(value_parser = parse_name)]
-    pub(crate) name: String,
-    /// Listen on this unix socket.
-    #[arg(long, short = 'U', conflicts_with = "bind")]
-    pub(crate) unix: Option<PathBuf>,
-    /// Listen on this address and port, such as 127.0.0.1:10809.
-    #[arg(long, short)]
-    pub(crate) bind: Option<String>,
-    /// Refuse writes.
-    #[arg(long, short)]
-    pub(crate) read_only: bool,
-    /// Whether clients may discard (TRIM).
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) discard: DiscardChoice,
-    /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything makes room.
-    #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
-    pub(crate) connections: Option<usize>,
-    /// Data that requests of all clients may hold together; 256M, if left out, and 40M at least. Each client has 1M besides, so
-    /// that small requests never wait for large ones. A client that does not go on while others wait for its memory is cut off.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) in_flight: Option<u64>,
-    /// Data that requests of one client may hold; 64M, or what all may, if left out, and 40M at least.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) connection_in_flight: Option<u64>,
-    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m or h; never, if left
-    /// out.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) idle_timeout: Option<Duration>,
-    /// Stop serving there, or everywhere; fails if it is not served.
-    #[arg(long)]
-    pub(crate) stop: bool,
 }
 
 #[derive(Debug, Clone, Args)]

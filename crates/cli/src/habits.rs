@@ -39,20 +39,33 @@ const COMMANDS: [(&str, &str); 18] = [
     ("mount", "`stripewise attach NAME` makes a block device of an array, which `mount` takes"),
 ];
 
-/// Options, each with what there is in its place.
-const OPTIONS: [(&str, &str); 8] = [
+/// Options, those of one meaning together, with what there is in their place.
+const OPTIONS: [(&str, &str); 18] = [
     (
         "--scan",
         "devices are not searched for: name them, in any order; `stripewise examine DEVICE...` tells whose they are, and \
          the unit contrib/stripewise@.service assembles an array at boot",
     ),
-    ("--detail", "`stripewise detail NAME`"),
-    ("--examine", "`stripewise examine DEVICE`"),
+    ("--create -C", "`stripewise create NAME --level LEVEL DEVICE...`"),
+    ("--assemble -A", "`stripewise assemble NAME DEVICE...`"),
+    ("--stop -S", "`stripewise stop NAME`"),
+    ("--detail -D", "`stripewise detail NAME`"),
+    ("--examine -E --query -Q", "`stripewise examine DEVICE`"),
+    ("--add -a", "`stripewise add NAME DEVICE`"),
+    ("--fail -f --set-faulty", "`stripewise fail NAME DEVICE`"),
+    ("--remove -r", "`stripewise remove NAME DEVICE`"),
+    ("--replace", "`stripewise replace NAME DEVICE --with DEVICE`"),
+    ("--manage", "leave it out: `stripewise add`, `fail`, `remove` and `replace` each name the array"),
+    (
+        "--monitor -F --follow",
+        "`stripewise detail --test NAME` tells programs by its exit code how an array is",
+    ),
+    ("--zero-superblock", "`wipefs --all DEVICE` takes away what is on a device"),
     ("--auto", "leave it out: there is one kind of block device"),
     ("--homehost", "leave it out: the name that is kept is the machine's and the array's"),
     ("--write-journal", "arrays have no journal yet"),
     ("--re-add", "`stripewise add` fills a device anew"),
-    ("--backup-file", "arrays cannot be grown yet"),
+    ("--grow -G --backup-file", "arrays cannot be grown yet"),
 ];
 
 /// Says what there is in the place of a word that is not known.
@@ -63,7 +76,8 @@ pub(crate) fn explained(mut error: Error) -> Error {
         _ => return error,
     };
     let Some(ContextValue::String(word)) = error.get(given) else { return error };
-    let known = |(known, _): &&(&str, &str)| word.split(['=', ' ']).next() == Some(known);
+    let given = word.split(['=', ' ']).next();
+    let known = |(words, _): &&(&str, &str)| words.split(' ').any(|known| given == Some(known));
     if let Some((_, instead)) = table.iter().find(known) {
         let instead = StyledStr::from((*instead).to_owned());
         for suggestion in

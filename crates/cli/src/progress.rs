@@ -8,10 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::{
     client,
+    interrupt::Interrupt,
     output::duration,
     protocol::{ArrayStatus, JobStatus},
     sizes::format_size,
@@ -153,11 +155,20 @@ fn target() -> ProgressDrawTarget {
     if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
-/// Waits until an array has no job under way, with a bar, and returns its last status.
+/// Waits until an array has no job under way, with a bar, and returns its last status. Interrupted, it says that the job goes on.
 pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
+    let interrupt = Interrupt::watch()?;
     let mut shown: Option<Shown> = None;
     loop {
         let status = client::status(name)?;
+        if interrupt.is_asked() {
+            drop(shown);
+            let job =
+                status.job.map_or_else(|| "what was asked for".to_owned(), |job| format!("its {}", job.kind));
+            bail!(
+                "{name}: no longer waited for; {job} goes on, and `stripewise wait {name}` waits for it again"
+            );
+        }
         match &status.job {
             Some(job) => show(name, &mut shown, job),
             // A job may be about to start; two quiet looks in a row mean that none is.

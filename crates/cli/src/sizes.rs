@@ -15,6 +15,19 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     })
 }
 
+/// Parses bytes a second. A bare number is refused, but 0: md counts speeds in KiB, and most other programs in bytes.
+///
+/// # Errors
+/// A text for clap's usage error.
+pub(crate) fn parse_speed(text: &str) -> Result<u64, String> {
+    let text = text.trim().trim_end_matches("/s");
+    let has_unit = text.ends_with(|c: char| !c.is_ascii_digit());
+    match parse_size(text)? {
+        speed if speed == 0 || has_unit => Ok(speed),
+        _ => Err(format!("'{text}' says no unit: md would take it for {text}K; write it so, or as 50M")),
+    }
+}
+
 /// Why a text is no size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoSize {
@@ -75,6 +88,18 @@ pub(crate) fn parse_decimal_size(text: &str) -> Result<u64, NoSize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn speeds_have_a_unit() {
+        assert_eq!(parse_speed("50M"), Ok(50 << 20));
+        assert_eq!(parse_speed("50MB/s"), Ok(50 << 20));
+        assert_eq!(parse_speed("0"), Ok(0));
+        assert_eq!(parse_speed("4096B"), Ok(4096));
+        for bare in ["50000", "50/s"] {
+            assert!(parse_speed(bare).unwrap_err().contains("says no unit"), "{bare}");
+        }
+        assert!(parse_speed("fast").is_err());
+    }
 
     #[test]
     fn sizes_are_binary() {

@@ -6,7 +6,8 @@ use futures_executor::block_on;
 use smallvec::smallvec;
 use std::sync::atomic::Ordering::Relaxed;
 use stripewise_device::{
-    Device, IoBuf, IoErrorKind, WriteFlags,
+    Completion, Device, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone,
+    WriteBufs, WriteFlags, ZeroFlags,
     memory::MemoryDevice,
     wrap::{Count, Fault, FaultRule, Operation, Trace, TraceEvent},
 };
@@ -31,6 +32,47 @@ fn layers_stack() {
     assert_eq!(counters.writes.load(Relaxed), 1);
     assert_eq!(counters.read_bytes.load(Relaxed), 4096);
     assert_eq!(log.take()[0], TraceEvent::Write { offset_bytes: 8192, len_bytes: 4096, fua: false });
+}
+
+/// A device all of which is a hole.
+struct Hollow(MemoryDevice);
+
+impl Device for Hollow {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        self.0.read(offset_bytes, into)
+    }
+
+    fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+        self.0.write(offset_bytes, from, flags)
+    }
+
+    fn flush(&self) -> Completion {
+        self.0.flush()
+    }
+
+    fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+        self.0.write_zeroes(offset_bytes, len_bytes, flags)
+    }
+
+    fn extents(&self, _: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        IoFuture::ready(Ok(vec![Extent { len_bytes, is_hole: true }]))
+    }
+}
+
+/// Layers that kept holes to themselves hid a bug from every story.
+#[test]
+fn layers_pass_on_what_is_a_hole() {
+    let (fault, faults) = Fault::new(Hollow(MemoryDevice::new("m", 1 << 20)));
+    let (trace, _) = Trace::new(fault);
+    let (device, _) = Count::new(trace);
+    assert_eq!(block_on(device.extents(0, 4096)).unwrap(), [Extent { len_bytes: 4096, is_hole: true }]);
+    block_on(device.discard(0, 4096)).unwrap();
+    faults.set_gone(true);
+    assert!(block_on(device.extents(0, 4096)).is_err() && block_on(device.discard(0, 4096)).is_err());
 }
 
 #[test]

@@ -188,11 +188,13 @@ pub enum Mutant {
     UsedRegionCleared,
     /// The older copy of a page counts where the newer one cannot be read.
     OlderPageTrusted,
+    /// A resync passes over everything while a member is missing, also where redundancy is left to spare.
+    DegradedResyncSkipped,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 91] = [
+    pub const ALL: [Self; 92] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -284,6 +286,7 @@ impl Mutant {
         Self::ReplacedStaysFaulty,
         Self::UsedRegionCleared,
         Self::OlderPageTrusted,
+        Self::DegradedResyncSkipped,
     ];
 }
 

@@ -186,6 +186,34 @@ fn a_rebuild_survives_power_failures_again_and_again() {
 }
 
 #[test]
+fn a_resync_reads_nothing_where_no_redundancy_is_to_spare() {
+    for (level, lost, reads) in
+        [(Level::Raid5, 1, false), (Level::Raid6, 2, false), (Level::Raid6, 1, true), (Level::Raid6, 0, true)]
+    {
+        let mut lab = Lab::new(6, Shape { level, ..RAID5 });
+        lab.wait_for_jobs();
+        for member in 0..lost {
+            let array = lab.array.clone();
+            lab.world.run(async move { array.fail(&format!("m{member}")).await }).unwrap();
+        }
+        lab.start_clients(2, 1000);
+        lab.world.run_steps(500);
+        lab.crash();
+        let left: Vec<_> = (lost..RAID5.members).collect();
+        lab.assemble(&left, AssembleOptions { force: true, ..Default::default() }).unwrap();
+        lab.wait_for_jobs();
+        let job = lab.array.last_job().unwrap();
+        assert_eq!((job.kind, job.outcome), (JobKind::Resync, Some(JobOutcome::Done)), "{level:?} {lost}");
+        lab.pass(5);
+        let array = lab.array.clone();
+        let report = lab.world.run(async move { array.report().await });
+        let read: u64 = report.members.iter().map(|member| member.stats.read_bytes).sum();
+        assert_eq!(read > 0, reads, "{level:?} without {lost}: {read} bytes read");
+        assert_eq!(report.bitmap.unwrap().marked, 0, "{level:?} {lost}");
+    }
+}
+
+#[test]
 fn a_scrub_that_the_end_of_the_array_interrupts_is_gone_on_with() {
     let mut lab = Lab::new(4, RAID5);
     lab.run_clients(2, 10);

@@ -18,7 +18,7 @@ use std::{
 };
 
 use attach_common::{Attached, MIB, Mounted, assert_io_path_threads, can_run, checksums, noise, runtime};
-use stripewise_device::{Device, WriteFlags, memory::MemoryDevice};
+use stripewise_device::{Device, WriteFlags, memory::MemoryDevice, wrap::Delay};
 use stripewise_export::attach::{
     AttachError, AttachMethod, AttachOptions, BlockUser, DetachMode, attach, best_method, clean_stale,
     users_of,
@@ -312,6 +312,27 @@ fn dropping_an_attachment_detaches_it() {
     let Attached { .. } = &attached;
     drop(attached);
     assert!(!point.exists());
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_and_leaves_nothing() {
+    if !can_run(&[]) {
+        return;
+    }
+    let runtime = runtime();
+    let folder = tempfile::tempdir().unwrap();
+    let memory = MemoryDevice::with_block_bytes("memory", MIB, 512);
+    let hangs = Arc::new(Delay::new(memory, runtime.env(), Duration::from_secs(10_000)));
+    let mut options = AttachOptions::new(folder.path().join("run"), "test");
+    options.method = Some(AttachMethod::FuseLoop);
+    options.answer_wait = Duration::from_secs(1);
+    let started = Instant::now();
+    let error = attach(hangs, &runtime, &options).unwrap_err();
+    assert!(matches!(error, AttachError::Unanswered { waited_s: 1 }), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert!(!options.mount_point().exists(), "the mount point stayed");
+    let answers = Arc::new(MemoryDevice::with_block_bytes("memory", MIB, 512));
+    attach(answers, &runtime, &options).unwrap().detach(DetachMode::Refuse).unwrap();
 }
 
 #[test]

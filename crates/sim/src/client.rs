@@ -62,6 +62,8 @@ impl Desk {
 
 /// Writes of a stream at most: some that are not gathered, and more than one stripe of the rest.
 const STREAM_MAX: usize = 24;
+/// Sectors of a block of 4 KiB.
+const BLOCK_SECTORS: usize = 8;
 /// Sectors of the longest zeroing: 4 MiB.
 const ZEROED_MAX: usize = 8192;
 
@@ -110,6 +112,27 @@ impl Client {
                 Err(error) => {
                     let what =
                         format!("a request failed although the level tolerates what was lost: {error}");
+                    return self.desk.report(Checker::Service.violation(what));
+                }
+            }
+        }
+    }
+
+    /// Writes and reads one block of 4 KiB and parts of it, and nothing else: several that do get in each other's way.
+    pub async fn crowd(mut self, block: usize, requests: usize) {
+        let unit = self.unit();
+        for _ in 0..requests {
+            let (first, count) = match self.rng.bool() {
+                true => (block, BLOCK_SECTORS),
+                false => (block + self.rng.usize(..BLOCK_SECTORS / unit) * unit, unit),
+            };
+            let done =
+                if self.rng.bool() { self.write(first, count).await } else { self.read(first, count).await };
+            match done {
+                Ok(()) => {}
+                Err(ArrayError::Closed) => return,
+                Err(error) => {
+                    let what = format!("a request of many to a block failed: {error}");
                     return self.desk.report(Checker::Service.violation(what));
                 }
             }
@@ -245,8 +268,11 @@ impl Client {
         self.end(ticket, result, false)
     }
 
-    /// Where the array says that nothing is stored, zeroes are read.
-    async fn extents(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
+    /// Asks where something is stored: where the array says that nothing is, zeroes are read.
+    ///
+    /// # Errors
+    /// What the array says.
+    pub async fn extents(&self, first: usize, count: usize) -> Result<(), ArrayError> {
         let ticket = self.desk.sectors.lock().begin_read();
         let (offset, len) = ((first * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
         let extents = told(&self.array, self.array.device().extents(offset, len).await).await?;

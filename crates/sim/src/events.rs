@@ -104,6 +104,7 @@ pub(crate) struct EventCounts {
     logs: AtomicU64,
     flushes: AtomicU64,
     failures: AtomicU64,
+    reads: AtomicU64,
 }
 
 /// What a story may wait for.
@@ -121,12 +122,17 @@ pub enum Sight {
     Flush,
     /// A write is about to fail.
     Failure,
+    /// Something is about to be read.
+    Read,
 }
 
 impl EventCounts {
     pub(crate) fn count(&self, kind: EventKind, offset_bytes: u64) {
         if kind == EventKind::Flush {
             self.flushes.fetch_add(1, Ordering::Relaxed);
+        }
+        if kind == EventKind::Read {
+            self.reads.fetch_add(1, Ordering::Relaxed);
         }
         if !matches!(kind, EventKind::Write | EventKind::WriteFua) {
             return;
@@ -154,6 +160,7 @@ impl EventCounts {
             Sight::Log => &self.logs,
             Sight::Flush => &self.flushes,
             Sight::Failure => &self.failures,
+            Sight::Read => &self.reads,
         };
         count.load(Ordering::Relaxed)
     }

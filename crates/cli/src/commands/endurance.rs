@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::{chosen, print_json};
+use super::{chosen, print_json, say};
 use crate::{
     client,
     dates::{self, now_s, parse_day},
@@ -60,6 +60,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
                 warranty_margin_days: args.margin,
             },
         )?;
+        say(name, json, &kept(device, args));
         let said = args.warranty.and_then(past_warranty).into_iter().chain(spent_rating(name, args));
         client::tell(name, &said.collect::<Vec<_>>());
         return Ok(ExitCode::SUCCESS);
@@ -75,6 +76,21 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
         output::no_forecast_lines(name, members).for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is kept on a member from now on, of what was given.
+fn kept(device: &str, args: &EnduranceArgs) -> String {
+    let rated = args.tbw.map(|rated| match rated {
+        0 => "no rating".to_owned(),
+        rated => format!("rated for {} of writes", format_decimal_size(rated)),
+    });
+    let warranty = args.warranty.map(|end| match end {
+        0 => "no warranty".to_owned(),
+        end => format!("warranty until {}", dates::day(end)),
+    });
+    let margin = args.margin.map(|days| format!("margin of {days} days"));
+    let kept: Vec<_> = rated.into_iter().chain(warranty).chain(margin).collect();
+    format!("kept on {device}: {}", kept.join(", "))
 }
 
 /// What is to be said of a warranty whose last day is over.

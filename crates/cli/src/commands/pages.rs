@@ -90,8 +90,23 @@ const SECTIONS: [Section; 4] = [
 ];
 
 pub(super) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(shell, &mut Cli::command(), "stripewise", &mut std::io::stdout());
+    clap_complete::generate(shell, &mut without_hidden(Cli::command()), "stripewise", &mut std::io::stdout());
     Ok(ExitCode::SUCCESS)
+}
+
+/// A command without the subcommands that only this program calls: completions would offer them.
+fn without_hidden(command: Command) -> Command {
+    let is_shown = |sub: &&Command| !sub.is_hide_set();
+    let shown: Vec<_> = command.get_subcommands().filter(is_shown).cloned().map(without_hidden).collect();
+    // A command takes subcommands, and gives none back.
+    let mut bare = Command::new(command.get_name().to_owned()).args(command.get_arguments().cloned());
+    if let Some(about) = command.get_about() {
+        bare = bare.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        bare = bare.version(version.to_owned());
+    }
+    bare.subcommands(shown)
 }
 
 pub(super) fn man(folder: &Path) -> anyhow::Result<ExitCode> {
@@ -125,4 +140,21 @@ fn sections() -> Roff {
         }
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_offer_what_people_call() {
+        let offered = without_hidden(Cli::command());
+        let names = |command: &Command| {
+            command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect::<Vec<_>>()
+        };
+        let (all, shown) = (names(&Cli::command()), names(&offered));
+        assert!(shown.contains(&"create".to_owned()) && offered.get_version().is_some());
+        let hidden: Vec<_> = all.into_iter().filter(|name| !shown.contains(name)).collect();
+        assert_eq!(hidden, ["daemon", "demo-worker"]);
+    }
 }

@@ -162,7 +162,7 @@ impl Exports {
     ) -> anyhow::Result<String> {
         self.change(deadline, |held, source| {
             allowed()?;
-            held.attach(source, method, sector_bytes, discard)
+            held.attach(source, method, sector_bytes, discard, deadline)
         })
     }
 
@@ -247,6 +247,7 @@ impl Held {
         method: Option<AttachChoice>,
         sector_bytes: Option<u32>,
         discard: DiscardChoice,
+        deadline: Deadline,
     ) -> anyhow::Result<String> {
         self.check_open()?;
         if let Some(attached) = &self.attached {
@@ -256,6 +257,7 @@ impl Held {
         options.method = method.map(method_of);
         options.read_only = source.array.is_read_only();
         options.block_bytes = sector_bytes;
+        options.answer_wait = deadline.within(options.answer_wait);
         let (device, discards) = source.device(discard);
         options.discard = discards;
         options.slow_discard = discard == DiscardChoice::On;

@@ -6,6 +6,9 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use stripewise::export::attach::loop_backing;
@@ -13,13 +16,29 @@ use stripewise::export::attach::loop_backing;
 use super::{is_own, locks::lock_holders_of, of_block, of_process};
 use crate::ground::{Ground, Identity, disk_of, node_of};
 
+/// How long it is looked for loop devices over the same bytes.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+const HANGS: &str = "a loop device of this machine hangs, so that nobody can tell whether one that is in use stands on it; \
+                     `losetup -l` lists them";
+
 /// How far down loop devices that stand on each other are followed.
 const DEPTH_MAX: usize = 8;
 
 /// Who else uses the bytes that an open device stands on, and what frees them. Not this process.
 pub(crate) fn in_other_use(opened: &File) -> Option<String> {
     let layers = layers(opened);
-    below(&layers).or_else(|| over(&Ground::of(opened).ok()?, &layers))
+    below(&layers).or_else(|| {
+        let ground = Ground::of(opened).ok()?;
+        in_time(LOOK_MAX, move || over(&ground, &layers)).unwrap_or_else(|| Some(HANGS.to_owned()))
+    })
+}
+
+/// What a search finds that opens devices of others, each of which may hang. None if it does: then it is left to itself.
+fn in_time<T: Send + 'static>(limit: Duration, search: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::Builder::new().name("stripewise-loops".into());
+    thread.spawn(move || drop(tell.send(search()))).ok()?;
+    told.recv_timeout(limit).ok()
 }
 
 /// A device, and what it stands on if it is a loop device or the partition of one, and so on down. The disk of a partition is none
@@ -105,6 +124,14 @@ fn is_claimed(node: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_that_hangs_is_left_to_itself() {
+        assert_eq!(in_time(Duration::from_secs(100), || 7), Some(7));
+        let (keep, hang) = mpsc::channel::<()>();
+        assert_eq!(in_time(Duration::from_millis(1), move || hang.recv().is_ok()), None);
+        drop(keep);
+    }
 
     #[test]
     fn the_disk_of_a_partition_is_not_asked_for_what_the_partition_is_not() {

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use crate::{
-    Completion, Device, DeviceInfo, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, Extent, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags,
+    ZeroFlags, bufs_len,
 };
 
 /// What has passed a [`Count`] layer.
@@ -65,5 +66,13 @@ impl<D: Device> Device for Count<D> {
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.counters.zeroed_bytes.fetch_add(len_bytes, Relaxed);
         self.inner.write_zeroes(offset_bytes, len_bytes, flags)
+    }
+
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        self.inner.discard(offset_bytes, len_bytes)
+    }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        self.inner.extents(offset_bytes, len_bytes)
     }
 }

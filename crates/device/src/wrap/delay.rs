@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Completion, Device, DeviceInfo, EnvHandle, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
+    Completion, Device, DeviceInfo, EnvHandle, Extent, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs,
+    WriteFlags, ZeroFlags,
 };
 
 /// A layer that delays. Unlike what [`Device`] asks for, a request starts when it is polled and its time has come, and one that
@@ -54,5 +55,13 @@ impl<D: Device> Device for Delay<D> {
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.later(move |inner| inner.write_zeroes(offset_bytes, len_bytes, flags))
+    }
+
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        self.later(move |inner| inner.discard(offset_bytes, len_bytes))
+    }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        self.later(move |inner| inner.extents(offset_bytes, len_bytes))
     }
 }

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use parking_lot::Mutex;
 
 use crate::{
-    Completion, Device, DeviceInfo, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs,
+    Completion, Device, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs,
     WriteFlags, ZeroFlags, bufs_len,
 };
 
@@ -57,6 +57,8 @@ pub struct Faults {
 struct State {
     gone: bool,
     rules: Vec<FaultRule>,
+    /// Requests that failed.
+    failed: u64,
 }
 
 impl Faults {
@@ -86,6 +88,11 @@ impl Faults {
         self.state.lock().rules.iter().any(|rule| rule.applies(operation, &range_bytes))
     }
 
+    /// Requests that a rule has let fail since the faults were last forgotten.
+    pub fn failed(&self) -> u64 {
+        self.state.lock().failed
+    }
+
     /// Forgets all faults; a vanished device is back.
     pub fn clear(&self) {
         *self.state.lock() = State::default();
@@ -100,7 +107,9 @@ impl Faults {
         if let Some(rule) = state.rules.iter_mut().find(|rule| rule.applies(operation, &range_bytes)) {
             rule.times -= u32::from(rule.times != u32::MAX);
             let errno = if rule.kind == IoErrorKind::NoSpace { libc::ENOSPC } else { libc::EIO };
-            return Err(IoError { kind: rule.kind, errno });
+            let error = IoError { kind: rule.kind, errno };
+            state.failed += 1;
+            return Err(error);
         }
         if operation == Operation::Write {
             state.rules.retain(|rule| !(rule.healed_by_write && rule.touches(&range_bytes)));
@@ -153,6 +162,21 @@ impl<D: Device> Device for Fault<D> {
         match self.faults.check(Operation::Write, offset_bytes, len_bytes) {
             Ok(()) => self.inner.write_zeroes(offset_bytes, len_bytes, flags),
             Err(error) => IoFuture::ready(Err(error)),
+        }
+    }
+
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        match self.faults.check(Operation::Write, offset_bytes, len_bytes) {
+            Ok(()) => self.inner.discard(offset_bytes, len_bytes),
+            Err(error) => IoFuture::ready(Err(error)),
+        }
+    }
+
+    /// Fails only where the member is gone: no medium is read for it.
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        match self.faults.is_gone() {
+            false => self.inner.extents(offset_bytes, len_bytes),
+            true => IoFuture::ready(Err(IoError::from_errno(libc::ENODEV))),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Completion, Device, DeviceInfo, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    Completion, Device, DeviceInfo, Extent, IoError, IoFuture, ReadBufs, ReadDone, WriteBufs, WriteFlags,
+    ZeroFlags, bufs_len,
 };
 
 /// One request as it was asked.
@@ -90,5 +91,13 @@ impl<D: Device> Device for Trace<D> {
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
         self.log.add(TraceEvent::Zero { offset_bytes, len_bytes });
         self.inner.write_zeroes(offset_bytes, len_bytes, flags)
+    }
+
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        self.inner.discard(offset_bytes, len_bytes)
+    }
+
+    fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
+        self.inner.extents(offset_bytes, len_bytes)
     }
 }

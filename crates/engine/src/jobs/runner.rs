@@ -243,7 +243,10 @@ impl Shared {
 
     /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever it is.
     fn has_nothing_to_compare(&self) -> bool {
-        self.unfailed_topology().is_ok_and(|topology| self.spare_redundancy(&topology) == 0)
+        self.unfailed_topology().is_ok_and(|topology| {
+            self.spare_redundancy(&topology) == 0
+                || lives(Mutant::DegradedResyncSkipped) && topology.degraded() > 0
+        })
     }
 
     async fn scrub(&self, request: Request) {

@@ -79,6 +79,14 @@ pub enum AttachError {
         /// The block device.
         block: PathBuf,
     },
+    /// The kernel read the device to look for partitions, and got no answer.
+    #[error(
+        "the device did not answer a read in {waited_s} s, so that no block device can be made of it: look for the member that hangs"
+    )]
+    Unanswered {
+        /// How long it was waited for.
+        waited_s: u64,
+    },
     /// The NBD server on the other end of the socket did not offer what we need.
     #[error("the NBD server refused the kernel's connection: {0}")]
     Handshake(String),

@@ -33,7 +33,7 @@ use std::{
     fmt, fs,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -65,6 +65,8 @@ const LAZY_POLL: Duration = Duration::from_secs(1);
 
 /// How long the last requests of an nbd device may take.
 const SERVER_WAIT: Duration = Duration::from_secs(20);
+/// How long the kernel may take to bind a loop device on whose file every request fails.
+const ABORT_WAIT: Duration = Duration::from_secs(10);
 /// How long writing out may take where the caller does not say.
 const WRITE_OUT_WAIT: Duration = Duration::from_secs(600);
 
@@ -136,7 +138,7 @@ fn attach_nbd(
 
 fn attach_loop(
     device: Arc<dyn Device>,
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     block_bytes: u32,
     options: &AttachOptions,
 ) -> Result<Backend, AttachError> {
@@ -145,13 +147,36 @@ fn attach_loop(
     let mut fuse = FuseDisk::mount(file, runtime.env(), &options.mount_point(), options.fuse_threads)?;
     let settings =
         LoopSettings { block_bytes, read_only: options.read_only, partition_scan: options.partition_scan };
-    match LoopDevice::bind(&fuse.file(), &settings) {
+    match bind_in_time(&mut fuse, settings, options.answer_wait, runtime) {
         Ok(device) => Ok(Backend::Loop { device, fuse }),
         Err(error) => {
             let _ = fuse.unmount();
             Err(error)
         }
     }
+}
+
+/// Binds a loop device to the file, on a thread: the kernel looks for partitions before it is done, and hangs where the device does.
+fn bind_in_time(
+    fuse: &mut FuseDisk,
+    settings: LoopSettings,
+    limit: Duration,
+    runtime: &Arc<Runtime>,
+) -> Result<LoopDevice, AttachError> {
+    let file = fuse.file();
+    let (tell, told) = mpsc::channel();
+    let bind = move || drop(tell.send(LoopDevice::bind(&file, &settings)));
+    let thread = thread::Builder::new().name("stripewise-bind".into()).spawn(bind);
+    thread.map_err(AttachError::system("start a thread for", fuse.file()))?;
+    if let Ok(bound) = told.recv_timeout(limit) {
+        return bound;
+    }
+    // Every request fails from now on, and so the kernel comes to an end.
+    serve_to_the_end(fuse.detach(true)?, runtime);
+    if let Ok(Ok(device)) = told.recv_timeout(ABORT_WAIT) {
+        device.release_at_last_close()?;
+    }
+    Err(AttachError::Unanswered { waited_s: limit.as_secs() })
 }
 
 /// What stands behind an attachment. Parts are released one by one, so that a detach that failed half-way can be

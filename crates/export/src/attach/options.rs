@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     thread,
+    time::Duration,
 };
 
 use stripewise_device::DeviceInfo;
@@ -14,6 +15,9 @@ const BLOCK_BYTES_MIN: u32 = 512;
 const BLOCK_BYTES_MAX: u32 = 4096;
 /// More readers than this only fight for one queue.
 const FUSE_THREADS_MAX: usize = 4;
+
+/// A member that has to be read again and again before it is dropped takes less.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 /// Options of [`attach`](super::attach). Start from [`AttachOptions::new`].
 #[derive(Debug, Clone)]
@@ -42,6 +46,8 @@ pub struct AttachOptions {
     pub slow_discard: bool,
     /// Threads that take requests from FUSE.
     pub fuse_threads: usize,
+    /// How long the device may take to answer when the kernel looks for partitions.
+    pub answer_wait: Duration,
     /// Connections of a kernel nbd device.
     pub nbd_connections: usize,
 }
@@ -60,6 +66,7 @@ impl AttachOptions {
             discard: true,
             slow_discard: true,
             fuse_threads: cores.clamp(2, FUSE_THREADS_MAX),
+            answer_wait: ANSWER_WAIT,
             nbd_connections: cores.clamp(1, FUSE_THREADS_MAX),
         }
     }

@@ -329,9 +329,25 @@ impl Story {
         Locking { counter_locks, ..preset }
     }
 
+    /// How partly written rows are written, or what a member may be written, changes.
     fn change_policy(&mut self) {
+        if self.side_rng.u8(..3) == 0 {
+            return self.rate();
+        }
         let (array, policy) = (self.array().clone(), self.any_policy());
         self.command(format!("policy {}", policy.name), async move { array.set_policy(policy).await });
+    }
+
+    fn rate(&mut self) {
+        let (array, unit) = (self.array().clone(), self.any_serving_unit());
+        let (name, rated) = (self.units[unit].name().to_owned(), self.side_rng.u64(1..1 << 40));
+        self.command(format!("{name} is rated for {rated} bytes of writes"), async move {
+            let of_name = array.report().await.members.into_iter().find(|member| member.name == name);
+            let Some(member) = of_name else { return Ok(()) };
+            let mut endurance = member.endurance;
+            endurance.rated_write_bytes = rated;
+            array.set_endurance(&name, endurance).await
+        });
     }
 
     fn slow(&mut self) {

@@ -12,8 +12,8 @@ pub(super) const WAIT_STEPS: u64 = 1000;
 /// How much longer metadata takes than data while a failure is recorded that power is to fail in.
 pub(super) const METADATA_SLOWNESS: u32 = 20;
 
-/// One life in so many ends while a region is forgotten, whatever else is drawn.
-const CLEARING_ONE_IN: u8 = 12;
+/// One life in so many ends while a region is forgotten, and as many while one is marked, whatever else is drawn.
+const REGIONS_ONE_IN: u8 = 12;
 
 /// What a power failure is aimed at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ enum Aim {
     Page,
     /// A region that is forgotten, while a write comes and goes in it.
     Clearing,
+    /// A region that is marked, while others write to it.
+    Marking,
     /// A bad-block log that is being written, as blocks that it lists were healed.
     Log,
     /// A write that fails.
@@ -61,8 +63,12 @@ impl Story {
     /// Runs to the moment at which power fails.
     pub(super) fn run_to_the_end(&mut self) {
         let drawn = AIMS[self.rng.usize(..AIMS.len())];
-        let clears = self.side_rng.u8(..CLEARING_ONE_IN) == 0;
-        self.run_to(if clears { Aim::Clearing } else { drawn });
+        let aim = match self.side_rng.u8(..REGIONS_ONE_IN) {
+            0 => Aim::Clearing,
+            1 => Aim::Marking,
+            _ => drawn,
+        };
+        self.run_to(aim);
     }
 
     /// Where members list bad blocks: runs to a moment at which these are being healed, now and then. False: it does not.
@@ -102,6 +108,7 @@ impl Story {
             Aim::Superblock => self.wait_to_see(Sight::Superblock),
             Aim::Page => self.wait_to_see(Sight::Page),
             Aim::Clearing => self.write_while_clearing(),
+            Aim::Marking => self.write_while_marking(),
             Aim::Log => self.wait_to_see(Sight::Log),
             Aim::Failure => self.wait_to_see(Sight::Failure),
             Aim::Recording => {

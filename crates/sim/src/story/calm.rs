@@ -1,7 +1,9 @@
 //! Calm times: jobs come to an end, and everything must be well.
 
+use std::ops::Range;
+
 use stripewise_device::Device;
-use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
+use stripewise_engine::{ArrayError, ArrayReport, JobKind, JobOutcome, JobReport, MemberState, SpeedLimits};
 
 use super::{Story, Unit};
 use crate::check::{Checker, Violation, image::Image};
@@ -142,13 +144,27 @@ impl Story {
 
     pub(super) fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {
         let array = self.array().clone();
-        self.finish(
-            async move {
-                array.wait_for_jobs().await;
-                array.report().await
-            },
-            "waiting for jobs",
-        )
+        let waited = async move {
+            array.wait_for_jobs().await;
+            array.report().await
+        };
+        let report = self.finish(waited, "waiting for jobs")?;
+        self.check_unfinished_resync()?;
+        Ok(report)
+    }
+
+    /// A resync that could not read all of what is not lost for good has left something to do.
+    fn check_unfinished_resync(&self) -> Result<(), Violation> {
+        let array = self.array();
+        let is_resync = |job: &JobReport| job.kind == JobKind::Resync;
+        let has_failed = |job: &JobReport| matches!(job.outcome, Some(JobOutcome::Failed(_)));
+        let failed = array.last_job().filter(|job| is_resync(job) && has_failed(job));
+        let Some(failed) = failed.filter(|_| self.losses() < self.shape.tolerance()) else { return Ok(()) };
+        let all = 0..array.geometry().stripes();
+        if array.stripes(all).iter().any(|stripe| !stripe.synced) {
+            return Ok(());
+        }
+        Err(Checker::Bitmap.violation(format!("a resync failed, and has left nothing to do: {failed:?}")))
     }
 
     pub(super) fn add_new_unit(&mut self) -> Result<(), Violation> {
@@ -161,13 +177,16 @@ impl Story {
 
     /// Every sector holds what it may.
     pub(super) fn check_content(&mut self) -> Result<(), Violation> {
-        for window in self.desk.windows.clone() {
-            let ticket = self.desk.sectors.lock().begin_read();
-            let content = self.read_window(&window)?;
-            let mut sectors = self.desk.sectors.lock();
-            sectors.end_read(ticket, window.start, &content)?;
-            sectors.settle(window.start, &content);
-        }
+        self.desk.windows.clone().iter().try_for_each(|window| self.check_sectors(window))
+    }
+
+    /// As [`Story::check_content`], of some sectors.
+    pub(super) fn check_sectors(&mut self, sectors: &Range<usize>) -> Result<(), Violation> {
+        let ticket = self.desk.sectors.lock().begin_read();
+        let content = self.read_window(sectors)?;
+        let mut model = self.desk.sectors.lock();
+        model.end_read(ticket, sectors.start, &content)?;
+        model.settle(sectors.start, &content);
         Ok(())
     }
 

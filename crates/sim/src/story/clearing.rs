@@ -3,6 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use stripewise_device::{IoBuf, WriteFlags};
+use stripewise_engine::ArrayError;
 
 use super::Story;
 use crate::{
@@ -59,6 +60,7 @@ impl Story {
             let written = array.write(offset, content.freeze(), WriteFlags { fua }).await;
             desk.sectors.lock().end_write(ticket, written.is_ok(), fua);
             if let Err(error) = written
+                && error != ArrayError::Closed
                 && !desk.is_lenient.load(Ordering::Relaxed)
             {
                 desk.report(Checker::Service.violation(format!("a write of a block: {error}")));

@@ -146,6 +146,11 @@ impl Story {
             return Ok(());
         }
         self.say(|_| "nothing is asked, and house is kept".to_owned());
+        self.expect_unlisted()
+    }
+
+    /// Once house was kept, nothing is listed any more.
+    pub(super) fn expect_unlisted(&mut self) -> Result<(), Violation> {
         match self.keep_house_until(|unit| unit.listed.is_empty()) {
             None => Ok(()),
             Some(unit) => {
@@ -189,7 +194,7 @@ impl Story {
     }
 
     /// Lets time pass until all members in sync are so. Some: one that is not, after a long time.
-    fn keep_house_until(&mut self, is_so: impl Fn(&Unit) -> bool) -> Option<usize> {
+    pub(super) fn keep_house_until(&mut self, is_so: impl Fn(&Unit) -> bool) -> Option<usize> {
         let mut left = None;
         for _ in 0..ROUNDS_MAX {
             self.world.run_for(self.shape.tuning.housekeeping_interval);

@@ -1,13 +1,19 @@
-//! Scrubs beside members that are being filled: one that gives way keeps what it has found, and a repair mends members that are
-//! not yet whole, too.
+//! Scrubs and failures beside members that are being filled: one that gives way keeps what it has found, a repair mends members that
+//! are not yet whole, too, and a member that fails while it is filled takes no role.
 
-use stripewise_engine::{JobKind, SpeedLimits};
+use stripewise_device::{
+    IoErrorKind,
+    wrap::{FaultRule, Operation},
+};
+use stripewise_engine::{JobKind, MemberState, SpeedLimits, geometry::Level};
 
 use super::{Story, operator::CRAWL};
 use crate::check::{Checker, Violation, layout::ROW_BYTES};
 
 /// Stripes at the start of the array, in one of which something is made wrong.
 const FIRST_STRIPES: u64 = 4;
+/// Steps from the first writes to a repair, and from that to a failure, at most.
+const REPAIR_STEPS: u64 = 30;
 /// Steps that a crawling job has until it is so far.
 const STEPS_MAX: u64 = 20_000;
 
@@ -62,6 +68,57 @@ impl Story {
             self.fail_calmly(old)?;
         }
         self.expect_filled(old)
+    }
+
+    /// A member that fails a write or a flush while it is filled is dropped, and the next one takes the role.
+    pub(super) fn fail_while_filling(&mut self) -> Result<(), Violation> {
+        let Some(new) = self.spare_unit()? else { return Ok(()) };
+        let old = self.any_serving();
+        self.array().set_speed_limits(CRAWL);
+        self.begin_replacing(old, new)?;
+        let operation = if self.side_rng.bool() { Operation::Write } else { Operation::Flush };
+        self.units[new].faults.add(FaultRule {
+            operation,
+            range_bytes: self.units[new].data_offset_bytes..u64::MAX,
+            kind: IoErrorKind::Medium,
+            times: 1,
+            healed_by_write: false,
+        });
+        self.say(|story| format!("{} fails its next {operation:?}", story.units[new].name()));
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.wait_for_jobs()?;
+        let has_failed = self.units[new].faults.failed() > 0;
+        let state = self.state_of(new)?;
+        if has_failed && state != Some(MemberState::Faulty) {
+            let what = format!(
+                "{} failed a {operation:?} while it was filled, and is {state:?}",
+                self.units[new].name()
+            );
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_whole("a member failed while it was filled to replace another")
+    }
+
+    /// A member is failed while a repair waits for rows that clients write to: it mends nothing by what that member has.
+    pub(super) fn fail_while_repairing(&mut self) -> Result<(), Violation> {
+        if self.shape.level == Level::Raid1 {
+            return Ok(());
+        }
+        self.flush_all()?;
+        let block = self.any_block();
+        let clients = self.crowd(block.start);
+        let steps = self.side_rng.u64(..REPAIR_STEPS);
+        self.world.run_steps(steps);
+        self.begin_scrub(true)?;
+        let steps = self.side_rng.u64(..REPAIR_STEPS);
+        self.world.run_steps(steps);
+        let old = self.any_serving();
+        self.fail_calmly(old)?;
+        self.wait_for_clients(&clients)?;
+        self.wait_for_jobs()?;
+        self.check_content()?;
+        self.add_again(old)?;
+        self.expect_whole("a member was failed while a repair ran")
     }
 
     /// A role of a stripe that a repair writes: of parity, or of a mirror that is not the first.

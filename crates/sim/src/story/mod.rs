@@ -12,6 +12,7 @@ mod brink;
 mod calm;
 mod clearing;
 mod commands;
+mod crowd;
 mod disagree;
 mod endings;
 mod foreign;
@@ -339,6 +340,7 @@ impl Story {
             self.world.run_for(self.shape.tuning.housekeeping_interval * share / 1000);
         }
         let clients = self.start_clients();
+        self.crowd_at_listed();
         for _ in 0..self.rng.usize(1..=4) {
             let steps = [20, 100, 300, 800][self.rng.usize(..4)];
             let steps = self.rng.u64(..steps);

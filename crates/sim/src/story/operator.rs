@@ -13,7 +13,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 20;
+const TRIALS_ONE_IN: u8 = 24;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -40,6 +40,15 @@ impl Story {
             4 => self.replace_twice(),
             5 => self.find_and_give_way(),
             6 => self.repair_while_filling(),
+            7 => self.write_beside_healing(),
+            8 => self.list_and_crowd(),
+            9 => self.cut_short(),
+            10 | 11 => self.meet_a_bad_block(),
+            12 => self.expect_member_not_added(),
+            13 => self.fail_to_heal(),
+            14 => self.fail_while_filling(),
+            15 | 16 => self.fail_while_repairing(),
+            17 => self.ask_for_holes(),
             _ => Ok(()),
         }
     }
@@ -48,6 +57,9 @@ impl Story {
     fn stop_and_scrub(&mut self) -> Result<(), Violation> {
         self.say(|_| "a scrub is stopped, and the next is not".to_owned());
         self.begin_scrub(self.plan.seed.is_multiple_of(2))?;
+        if self.array().start_scrub(false).is_ok() {
+            return Err(Checker::Service.violation("a second scrub was taken while one is under way"));
+        }
         let steps = self.rng.u64(..STEPS_MAX);
         self.world.run_steps(steps);
         self.array().stop_job();

@@ -1,5 +1,5 @@
-//! What an array must refuse, and is as it was afterwards: requests off its blocks, devices of longer blocks, a second member for a
-//! role that is being filled.
+//! What an array must refuse, and is as it was afterwards: requests off its blocks, devices of longer blocks, a member as a spare, a
+//! second member for a role that is being filled. And what it must not tell: that a block which was written is a hole.
 
 use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
 use stripewise_engine::{ArrayError, SpeedLimits};
@@ -7,11 +7,19 @@ use stripewise_engine::{ArrayError, SpeedLimits};
 use super::{Story, operator::CRAWL};
 use crate::{
     Manners,
-    check::{Checker, Violation},
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
 
 /// Blocks of a device that is too coarse for an array of 512-byte blocks.
 const LONG_BLOCK_BYTES: u32 = 4096;
+
+/// Stripes that are zeroed, at most, and blocks of them that are written then.
+const HOLE_STRIPES: usize = 6;
+const HOLE_WRITES_MAX: usize = 4;
+/// Sectors of a row of a member.
+const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
+/// Rounds of housekeeping after which it has nothing more to do.
+const IDLE_ROUNDS: u32 = 4;
 
 impl Story {
     /// Requests of less than a block, or between blocks, are refused.
@@ -63,6 +71,54 @@ impl Story {
             return Ok(());
         }
         let what = format!("a device of longer blocks than the array's was to be refused: {added:?}");
+        Err(Checker::Service.violation(what))
+    }
+
+    /// Of stripes that hold nothing some blocks are written: the array tells of the rest alone that it is a hole.
+    pub(super) fn ask_for_holes(&mut self) -> Result<(), Violation> {
+        let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
+        let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
+        let first = window.start.next_multiple_of(stripe);
+        let stripes = first..window.end.min(first + HOLE_STRIPES * stripe) / stripe * stripe;
+        if stripes.is_empty() {
+            return Ok(());
+        }
+        let ticket = self.desk.sectors.lock().begin_zeroes(stripes.start, stripes.len());
+        let (offset, len) = ((stripes.start * SECTOR_BYTES) as u64, (stripes.len() * SECTOR_BYTES) as u64);
+        let array = self.array().clone();
+        let flags = ZeroFlags { may_unmap: true, ..ZeroFlags::default() };
+        let zeroed = self.finish(async move { array.write_zeroes(offset, len, flags).await }, "zeroes")?;
+        self.desk.sectors.lock().end_write(ticket, zeroed.is_ok(), false);
+        zeroed.map_err(|error| Checker::Service.violation(format!("zeroes: {error}")))?;
+        for _ in 0..self.side_rng.usize(1..=HOLE_WRITES_MAX) {
+            let block = self.side_rng.usize(stripes.clone()) / ROW_SECTORS * ROW_SECTORS;
+            self.try_write(&(block..(block + ROW_SECTORS).min(stripes.end)))?
+                .map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        }
+        let client = self.crowding_client();
+        let asked = async move { client.extents(stripes.start, stripes.len()).await };
+        let told = self.finish(asked, "extents")?;
+        told.map_err(|error| Checker::Service.violation(format!("extents: {error}")))?;
+        self.desk.check()
+    }
+
+    /// What is a member is not added as a spare, and nothing on it changes.
+    pub(super) fn expect_member_not_added(&mut self) -> Result<(), Violation> {
+        let unit = self.any_serving();
+        self.flush_all()?;
+        self.world.run_for(self.shape.tuning.housekeeping_interval * IDLE_ROUNDS);
+        let (array, device) = (self.array().clone(), self.units[unit].device.clone());
+        let before = self.units[unit].sim.changes();
+        let added = self.finish(async move { array.add(device).await }, "adding")?;
+        let is_as_before = self.units[unit].sim.changes() == before;
+        if added.is_err() && is_as_before && self.report()?.degraded() == 0 {
+            return Ok(());
+        }
+        let what = format!(
+            "{} is a member; adding it: {added:?}, and it was {}",
+            self.units[unit].name(),
+            if is_as_before { "left alone" } else { "changed" }
+        );
         Err(Checker::Service.violation(what))
     }
 

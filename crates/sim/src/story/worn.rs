@@ -1,7 +1,12 @@
-//! A member that cannot read ever more of its data: it is dropped once it has failed more reads than a member may.
+//! Members that read badly: one that cannot read ever more of its data is dropped once it has failed more reads than a member may;
+//! one that has become short, at once; and a bad block that is met only by a write is healed as any.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
+use stripewise_device::{
+    IoErrorKind,
+    wrap::{FaultRule, Operation},
+};
 use stripewise_engine::MemberState;
 
 use super::Story;
@@ -9,6 +14,8 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Failed reads of different chunks that are enough by far. Some may come while their chunk waits to be healed, and do not count.
 const FAILED_READS_MAX: usize = 80;
+/// Rounds of housekeeping in which it tries to heal a block that cannot be healed.
+const HEALING_ROUNDS: u32 = 3;
 /// Steps in which bad blocks are healed, before the chunks go bad again, at most.
 const HEALING_STEPS_MAX: u64 = 20_000;
 /// So long it takes at most until the rest of a chunk was looked at, of which a block was healed.
@@ -40,6 +47,95 @@ impl Story {
         self.units[unit].faults.clear();
         self.add_again(unit)?;
         self.expect_whole("a member that read badly was added again as a new one")
+    }
+
+    /// A member ends before its data does: it is dropped by the first read there, and another one takes its role.
+    pub(super) fn cut_short(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let block = self.any_block();
+        let place = self.layout().place(block.start * SECTOR_BYTES);
+        let unit = self.units_by_role()[place.role];
+        let end = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
+        self.say(|story| format!("{} ends at byte {end} from now on", story.units[unit].name()));
+        for operation in [Operation::Read, Operation::Write] {
+            self.units[unit].faults.add(FaultRule {
+                operation,
+                range_bytes: end..u64::MAX,
+                kind: IoErrorKind::Truncated,
+                times: u32::MAX,
+                healed_by_write: false,
+            });
+        }
+        self.check_sectors(&block)?;
+        if self.state_of(unit)? != Some(MemberState::Faulty) {
+            let what = format!("{} has become short, and is a member still", self.units[unit].name());
+            return Err(Checker::Service.violation(what));
+        }
+        self.add_again(unit)?;
+        self.expect_whole("a member that had become short was added again as a new one")
+    }
+
+    /// A write comes across a block of another column that cannot be read: that is noted, and healed, though nobody reads it.
+    pub(super) fn meet_a_bad_block(&mut self) -> Result<(), Violation> {
+        let block = self.any_block();
+        let (layout, serving) = (self.layout(), self.units_by_role());
+        let place = layout.place(block.start * SECTOR_BYTES);
+        let unit = serving[(place.role + self.side_rng.usize(1..serving.len())) % serving.len()];
+        let start = self.units[unit].data_offset_bytes + (place.offset_bytes / ROW_BYTES * ROW_BYTES) as u64;
+        self.units[unit].bad_sectors.push(start);
+        self.cannot_read(unit, start, u32::MAX);
+        let failed = self.units[unit].faults.failed();
+        let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
+        let written = if self.side_rng.bool() { block } else { block.start..block.start + grain };
+        self.try_write(&written)?
+            .map_err(|error| Checker::Service.violation(format!("a write beside a bad block: {error}")))?;
+        let was_met = self.units[unit].faults.failed() > failed;
+        if was_met && self.keep_house_until(|unit| unit.bad_rows().next().is_none()).is_some() {
+            let what = format!("a write met a bad block of {}, which is not healed", self.units[unit].name());
+            return Err(Checker::Service.violation(what));
+        }
+        self.units[unit].faults.clear();
+        self.expect_whole("a write met a bad block")
+    }
+
+    /// A block that cannot be read stays so although it is written: it does not count as healed.
+    pub(super) fn fail_to_heal(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let block = self.any_block();
+        let place = self.layout().place(block.start * SECTOR_BYTES);
+        let unit = self.units_by_role()[place.role];
+        let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
+        self.say(|story| {
+            format!("{} cannot read byte {start}, whatever is written there", story.units[unit].name())
+        });
+        self.units[unit].faults.add(FaultRule {
+            operation: Operation::Read,
+            range_bytes: start..start + SECTOR_BYTES as u64,
+            kind: IoErrorKind::Medium,
+            times: u32::MAX,
+            healed_by_write: false,
+        });
+        let healed = |story: &Self| story.array().stats().report().healed_blocks;
+        let before = healed(self);
+        self.check_sectors(&block)?;
+        self.world.run_for(self.shape.tuning.housekeeping_interval * HEALING_ROUNDS);
+        let counted = healed(self) - before;
+        self.units[unit].faults.clear();
+        if counted > 0 {
+            let what = format!("a block that still cannot be read counts as healed, {counted} times");
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_whole("a block could not be healed for a while")
+    }
+
+    /// A block that clients use.
+    pub(super) fn any_block(&mut self) -> Range<usize> {
+        let blocks = self.blocks();
+        blocks[self.side_rng.usize(..blocks.len())].clone()
     }
 
     /// Lets all bad blocks of a member be healed.
