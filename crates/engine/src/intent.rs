@@ -83,6 +83,14 @@ impl Pages {
         }
     }
 
+    /// A page lies where a member's copy of another page goes: what is written next is newer, and leaves the newest copy alone.
+    pub(crate) fn outdo(&mut self, dev_number: u32, old: &Page, slot: Slot) {
+        let count = self.pages.len();
+        let index = old.index() as usize;
+        self.newest.entry(dev_number).or_insert_with(|| vec![Slot::B; count])[index] = slot;
+        self.pages[index].follow(old.generation());
+    }
+
     /// Forgets all marks: the array was stopped cleanly.
     pub(crate) fn clear_all(&mut self) {
         self.pages.iter_mut().for_each(|page| page.bits_mut().fill(0));

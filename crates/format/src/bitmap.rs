@@ -222,6 +222,11 @@ impl Page {
         self.generation = self.generation.saturating_add(1);
     }
 
+    /// Counts on from another page's generation, if that is the newer one: what is written next must be newer than it.
+    pub fn follow(&mut self, generation: u64) {
+        self.generation = self.generation.max(generation);
+    }
+
     /// Whether region `region` of this page is set; `None` past the page's end.
     #[must_use]
     pub fn get(&self, region: u32) -> Option<bool> {

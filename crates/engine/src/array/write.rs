@@ -414,11 +414,13 @@ impl Shared {
                         Err(_) if !unreadable.is_empty() && !healed => {
                             healed = true;
                             // Bad blocks of several members in different rows: mended block by block, then tried once
-                            // more.
+                            // more. One that cannot be mended may be none that the write needs.
                             let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
                             // In a box: rarely wanted, and so large that it would make up most of every write.
-                            Box::pin(self.heal_rows(stripe, &unreadable, rows)).await?;
-                            unreadable.clear();
+                            match Box::pin(self.heal_rows(stripe, &unreadable, rows)).await {
+                                Ok(()) | Err(ArrayError::Unreadable { .. }) => unreadable.clear(),
+                                Err(error) => return Err(error),
+                            }
                             continue;
                         }
                         Err(_) => return Err(self.lost(stripe)),

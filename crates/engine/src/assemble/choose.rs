@@ -360,7 +360,8 @@ fn check_split(
 /// of them in the place that they have, nor a witness that went on with them and without it.
 ///
 /// A member that counts such a witness was only about to write down a failure when it was cut off: had its side gone on, it
-/// would have left out all that were not there; and so would theirs. A member that both sides count need not be there now.
+/// would have left out all that were not there; and so would theirs. A member that both sides count need not be there now. So was one
+/// that counts a witness which is behind it: what it was about to write down had not come to that one, and it never went on.
 /// Numbers alone prove nothing: both sides give the next new member the same one.
 fn is_other_side(
     own: &Superblock,
@@ -374,9 +375,9 @@ fn is_other_side(
         && !counts(fresh, own)
         && went_on_without(own, fresh)
         && !witnesses.iter().any(|witness| {
-            counts(own, witness)
-                && !counts(witness, own)
-                && !active.iter().any(|chosen| leaves_out(witness, chosen.dev_number))
+            let went_on_with_theirs =
+                !counts(witness, own) && !active.iter().any(|chosen| leaves_out(witness, chosen.dev_number));
+            counts(own, witness) && (went_on_with_theirs || witness.events < own.events)
         })
 }
 

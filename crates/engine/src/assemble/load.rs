@@ -1,12 +1,13 @@
 //! From the members chosen to the state of an open array: topology, ledger, bitmap.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use stripewise_device::{Device, IoError};
 use stripewise_format::{
     bitmap::{NoPage, Slot, newest, slot_offset_bytes},
     extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
     md::{Features, Role, bitmap::BitmapSuperblock},
-    media::SECTOR_BYTES,
+    media::{BLOCK_LEN, SECTOR_BYTES},
 };
 
 use super::{
@@ -108,11 +109,14 @@ pub(super) async fn load(
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
-    let intent = load_intent(examined, chosen, options, regions, locking, ledger.clean).await?;
-    let first_stale = intent.as_ref().and_then(|intent| Some((intent, intent.stale_regions().next()?)));
+    let intent = load_intent(examined, chosen, options, regions, locking, &ledger).await?;
+    let first_stale =
+        intent.as_ref().and_then(|intent| Some(intent.map.first_stripe(intent.stale_regions().next()?).0));
     let stale = first_stale.is_some();
-    if let Some((intent, region)) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
-        hold_back(&mut topology, &mut ledger, chosen, intent.map.first_stripe(region).0);
+    // Without a bitmap nothing says where a crash has left a member that was being filled behind.
+    let first_stale = if intent.is_none() { Some(0) } else { first_stale };
+    if let Some(stripe) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
+        hold_back(&mut topology, &mut ledger, chosen, stripe);
     }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
     let needs_parity = needs_parity || lives(Mutant::DirtyRefused);
@@ -254,7 +258,7 @@ async fn load_intent(
     options: &AssembleOptions,
     regions: RegionShape,
     locking: Locking,
-    clean: bool,
+    ledger: &Ledger,
 ) -> Result<Option<Intent>, AssembleError> {
     if chosen.geometry.level() == Level::Raid0 {
         return Ok(None);
@@ -262,9 +266,10 @@ async fn load_intent(
     let map =
         RegionMap::new(&chosen.geometry, regions).walked_in(&chosen.geometry, options.tuning.group_bytes);
     let uuid = examined[chosen.freshest].superblock.array_uuid;
-    let mut pages = Pages::new(uuid, map.regions(), !clean);
+    let mut pages = Pages::new(uuid, map.regions(), !ledger.clean);
     let missing = load_pages(examined, chosen, regions, &mut pages).await;
-    if clean {
+    outdo_old_pages(examined, chosen, regions, ledger, &mut pages).await;
+    if ledger.clean {
         pages.clear_all();
         return Ok(Some(Intent::new(map, pages, locking.counter_locks)));
     }
@@ -297,11 +302,7 @@ async fn load_pages(
             if !regions.describes(&header.bitmap, &chosen.geometry) {
                 continue;
             }
-            let read = async |slot| {
-                let offset = header.bitmap.offset_bytes + slot_offset_bytes(index as u32, slot);
-                read_block(&examination.device, offset).await
-            };
-            let (a, b) = (read(Slot::A).await, read(Slot::B).await);
+            let [a, b] = read_slots(&examination.device, header, index).await;
             // A copy that cannot be read may have been the only current one. The other says what the next must be newer than.
             if (a.is_err() || b.is_err()) && !lives(Mutant::OlderPageTrusted) {
                 missing.push(index);
@@ -318,4 +319,45 @@ async fn load_pages(
         }
     }
     missing
+}
+
+/// Where members' bitmaps are made anew, as these are of another shape, old pages may lie where the new ones go: those must be newer,
+/// or the next opening would take the old ones for the bitmap.
+async fn outdo_old_pages(
+    examined: &[Examination],
+    chosen: &Chosen,
+    regions: RegionShape,
+    ledger: &Ledger,
+    pages: &mut Pages,
+) {
+    let is_told = |entry: &Entry| {
+        let same = |(found, header): (&Examination, &Header)| {
+            found.superblock.dev_number == entry.member.dev_number
+                && regions.describes(&header.bitmap, &chosen.geometry)
+        };
+        headers(examined, chosen).any(same)
+    };
+    for entry in ledger.entries.iter().filter(|entry| !is_told(entry)) {
+        let Some(header) = &entry.header else { continue };
+        for index in 0..pages.count().min(header.bitmap.page_count as usize) {
+            let [a, b] = read_slots(&entry.member.device, header, index).await;
+            let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
+            if let Ok(old) = newest(&a, &b, header.array_uuid, index as u32) {
+                pages.outdo(entry.member.dev_number, &old.page, old.slot);
+            }
+        }
+    }
+}
+
+/// Both copies of a page of a member's bitmap.
+async fn read_slots(
+    device: &Arc<dyn Device>,
+    header: &Header,
+    index: usize,
+) -> [Result<[u8; BLOCK_LEN], IoError>; 2] {
+    let read = async |slot| {
+        let offset = header.bitmap.offset_bytes + slot_offset_bytes(index as u32, slot);
+        read_block(device, offset).await
+    };
+    [read(Slot::A).await, read(Slot::B).await]
 }

@@ -243,7 +243,7 @@ impl Story {
             kept_policy: None,
             outcome: Outcome::default(),
         };
-        (0..shape.members).for_each(|_| story.new_unit());
+        (0..shape.members + hardware.spares).for_each(|_| story.new_unit());
         story
     }
 

@@ -10,7 +10,11 @@ use stripewise_engine::{
 };
 
 use super::{Doubt, Slot, Story, Unit, origins::Origin};
-use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
+use crate::check::{
+    Checker, SECTOR_BYTES, Violation,
+    image::{Image, Superblock},
+    layout::ROW_BYTES,
+};
 
 /// Attempts at an opening that power failures may spoil.
 const SPOILED_MAX: u32 = 4;
@@ -74,7 +78,12 @@ impl Story {
         preset: &'static Preset,
         origin: &Origin,
     ) -> Slot<Result<Array, String>> {
-        let mut options = CreateOptions::new("sim:story", self.shape.level, self.devices(|_| true));
+        let members = self.shape.members;
+        let mut options =
+            CreateOptions::new("sim:story", self.shape.level, self.devices(|unit| unit < members));
+        if !origin.is_old {
+            options.spares = self.devices(|unit| unit >= members);
+        }
         options.chunk_bytes = self.shape.chunk_bytes;
         options.tuning = self.shape.tuning;
         // Level 0 has all that there is.
@@ -177,9 +186,26 @@ impl Story {
                     }
                     force = true;
                 }
+                // Whether an old member went on with one that was added anew since, nothing on the devices can tell.
+                Err(AssembleError::SplitBrain { .. }) if !force && self.counts_one_added_anew() => {
+                    force = true
+                }
                 Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
             }
         }
+    }
+
+    /// Whether a superblock counts a member by a number that no device has any more.
+    fn counts_one_added_anew(&mut self) -> bool {
+        let look = |image: &Image<'_>, units: &mut [Unit]| {
+            let superblocks: Vec<_> = (0..units.len()).filter_map(|unit| image.superblock(unit)).collect();
+            let has = |number: u32| superblocks.iter().any(|superblock| superblock.number == number);
+            let numbers = |superblock: &Superblock| 0..superblock.roles.len() as u32;
+            superblocks.iter().any(|superblock| {
+                numbers(superblock).any(|number| superblock.role_of(number).is_some() && !has(number))
+            })
+        };
+        self.with_image(look).unwrap_or(false)
     }
 
     /// Opens the array, of which nothing is lost, from all devices.

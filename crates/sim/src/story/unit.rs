@@ -148,6 +148,8 @@ pub(super) struct Hardware {
     sizes_differ: bool,
     /// The data of some begins elsewhere.
     pub(super) offsets_differ: bool,
+    /// Devices beside the members that the array is made with.
+    pub(super) spares: usize,
 }
 
 /// How far the data of a member can be moved, where offsets differ.
@@ -162,6 +164,7 @@ impl Hardware {
             some_do_not_unmap: rng.u8(..3) == 0,
             sizes_differ: may_differ && rng.u8(..3) == 0,
             offsets_differ: may_differ && rng.u8(..6) == 0,
+            spares: usize::from(rng.u8(..4) == 0),
         }
     }
 }
