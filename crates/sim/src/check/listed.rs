@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     SECTOR_BYTES,
-    image::{SUPERBLOCK_BYTES, u16_at, u32_at},
     layout::ROW_BYTES,
+    superblock::{SUPERBLOCK_BYTES, u16_at, u32_at},
 };
 
 /// The superblock says that the log is to be read.

@@ -3,7 +3,7 @@
 
 use super::{
     Checker, SECTOR_BYTES, Violation,
-    image::{SUPERBLOCK_BYTES, u32_at, u64_at},
+    superblock::{SUPERBLOCK_BYTES, u32_at, u64_at},
 };
 
 /// The superblock says that there is one.

@@ -12,6 +12,7 @@ pub mod layout;
 pub mod listed;
 pub mod md_bitmap;
 mod sectors;
+pub mod superblock;
 
 use std::fmt;
 

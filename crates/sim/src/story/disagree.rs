@@ -4,7 +4,7 @@
 use stripewise_engine::{AssembleError, geometry::Level};
 
 use super::Story;
-use crate::check::{Checker, Violation, image::Rewrite};
+use crate::check::{Checker, Violation, superblock::Rewrite};
 
 impl Story {
     /// Some members of an array that was stopped come to describe another one.

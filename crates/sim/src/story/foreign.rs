@@ -7,8 +7,8 @@ use stripewise_engine::geometry::Level;
 use super::Story;
 use crate::check::{
     SECTOR_BYTES, Violation,
-    image::{Rewrite, SUPERBLOCK_BYTES, Superblock},
     md_bitmap::md_bitmap,
+    superblock::{Rewrite, SUPERBLOCK_BYTES, Superblock},
 };
 
 /// Blocks that another program writes.

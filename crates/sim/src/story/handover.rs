@@ -15,7 +15,7 @@ use crate::{
     Sight,
     check::{
         Violation,
-        image::{SUPERBLOCK_BYTES, Superblock},
+        superblock::{SUPERBLOCK_BYTES, Superblock},
     },
 };
 

@@ -14,9 +14,10 @@ use stripewise_engine::geometry::Level;
 use super::Story;
 use crate::check::{
     SECTOR_BYTES,
-    image::{SUPERBLOCK_BYTES, header_copies, page_slots},
+    image::{header_copies, page_slots},
     layout::ROW_BYTES,
     listed::log_in_use,
+    superblock::SUPERBLOCK_BYTES,
 };
 
 /// One latent error in so many is of metadata.

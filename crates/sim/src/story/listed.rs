@@ -9,9 +9,9 @@ use std::{
 use super::{Doubt, Story, Unit};
 use crate::check::{
     Checker, SECTOR_BYTES, Violation,
-    image::{Rewrite, SUPERBLOCK_BYTES},
     layout::ROW_BYTES,
     listed::{listed_rows, log_listing},
+    superblock::{Rewrite, SUPERBLOCK_BYTES},
 };
 
 /// Members whose log lists something, at most.

@@ -14,8 +14,8 @@ use crate::{
     Sight,
     check::{
         Checker, SECTOR_BYTES, Violation,
-        image::{Rewrite, SUPERBLOCK_BYTES},
         layout::{Layout, ROW_BYTES},
+        superblock::{Rewrite, SUPERBLOCK_BYTES},
     },
 };
 

@@ -11,9 +11,7 @@ use stripewise_engine::{
 
 use super::{Doubt, Slot, Story, Unit, origins::Origin};
 use crate::check::{
-    Checker, SECTOR_BYTES, Violation,
-    image::{Image, Superblock},
-    layout::ROW_BYTES,
+    Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES, superblock::Superblock,
 };
 
 /// Attempts at an opening that power failures may spoil.

@@ -13,9 +13,8 @@ use super::{Shape, Story};
 use crate::{
     Manners, SimMember, Zeroes,
     check::{
-        Checker, SECTOR_BYTES, Violation,
-        image::{SUPERBLOCK_BYTES, header_copies},
-        layout::ROW_BYTES,
+        Checker, SECTOR_BYTES, Violation, image::header_copies, layout::ROW_BYTES,
+        superblock::SUPERBLOCK_BYTES,
     },
 };
 
