@@ -12,12 +12,12 @@ use stripewise_device::{
     wrap::{Count, Fault, FaultRule, Operation, Trace, TraceEvent},
 };
 
-fn write(device: &impl Device, offset_bytes: u64) -> Result<(), stripewise_device::IoError> {
+fn write(device: &impl Device, offset_bytes: u64) -> Result<(), IoError> {
     let block = IoBuf::copy_of(&[1; 4096]).freeze();
     block_on(device.write(offset_bytes, smallvec![block], WriteFlags::default()))
 }
 
-fn read(device: &impl Device, offset_bytes: u64) -> Result<IoBuf, stripewise_device::IoError> {
+fn read(device: &impl Device, offset_bytes: u64) -> Result<IoBuf, IoError> {
     block_on(device.read(offset_bytes, smallvec![IoBuf::with_len(4096)])).into_one()
 }
 

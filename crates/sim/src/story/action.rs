@@ -346,6 +346,8 @@ impl Story {
             let Some(member) = of_name else { return Ok(()) };
             let mut endurance = member.endurance;
             endurance.rated_write_bytes = rated;
+            // Not the caller's to say.
+            endurance.written_bytes = 0;
             array.set_endurance(&name, endurance).await
         });
     }

@@ -64,7 +64,7 @@ impl Story {
     }
 
     /// Brings md's own bitmap on a member up to its superblock, as md does. Where it has none, there is nothing to do.
-    fn renew_md_bitmap(&mut self, unit: usize, marks: bool) {
+    pub(super) fn renew_md_bitmap(&mut self, unit: usize, marks: bool) {
         let sim = self.units[unit].sim.clone();
         let known = Superblock::read(&sim.bytes());
         if let Some((superblock, offset)) = known.and_then(|block| Some((block.clone(), block.md_bitmap?))) {

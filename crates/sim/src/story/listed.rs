@@ -101,7 +101,7 @@ impl Story {
         (!listed.is_empty()).then(|| listed[self.side_rng.usize(..listed.len())])
     }
 
-    fn list_sectors(&mut self, unit: usize, extents: &[Range<u64>]) {
+    pub(super) fn list_sectors(&mut self, unit: usize, extents: &[Range<u64>]) {
         let (sim, data_offset) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
         let data_sector = data_offset / SECTOR_BYTES as u64;
         let on_member: Vec<_> =

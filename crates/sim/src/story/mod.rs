@@ -33,6 +33,7 @@ mod shape;
 mod split;
 mod stale;
 mod unit;
+mod unsynced;
 mod worn;
 
 use std::{

@@ -49,6 +49,7 @@ impl Story {
             14 => self.fail_while_filling(),
             15 | 16 => self.fail_while_repairing(),
             17 => self.ask_for_holes(),
+            18 => self.leave_a_row_unsynced(),
             _ => Ok(()),
         }
     }

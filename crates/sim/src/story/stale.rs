@@ -84,7 +84,7 @@ impl Story {
         Ok(rows)
     }
 
-    /// All is right but for these rows.
+    /// All is right but for these rows, and stays as it is read first.
     fn expect_but(&mut self, rows: &[usize]) -> Result<(), Violation> {
         let layout = self.layout();
         let row = |sector: &usize| layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES;
@@ -95,6 +95,7 @@ impl Story {
             let content = self.read_window(&window)?;
             self.desk.sectors.lock().adopt(window.start, &content)?;
         }
-        Ok(())
+        self.wait_for_jobs()?;
+        self.check_content()
     }
 }

@@ -1,0 +1,70 @@
+//! A row that a resync cannot read just then: it is not forgotten, and is made to agree once it can be read.
+
+use super::Story;
+use crate::check::{SECTOR_BYTES, Violation, layout::ROW_BYTES};
+
+/// Sectors of a row.
+const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
+/// Events that another program has the array for.
+const EVENTS: u64 = 4;
+
+impl Story {
+    /// Another program leaves an array that is not stopped, with a row whose parity is wrong and of which one member's log lists a
+    /// sector. Another member cannot read its block there while the array is resynced.
+    pub(super) fn leave_a_row_unsynced(&mut self) -> Result<(), Violation> {
+        let layout = self.layout();
+        let has_others = self.shape.tolerance() == 1 && self.shape.members > 2;
+        if !self.shape.level.has_parity() || !has_others || self.shape.is_vast {
+            return Ok(());
+        }
+        let row = self.side_rng.usize(..layout.rows());
+        let serving = self.units_by_role();
+        let parity = layout.parity_role(layout.stripe_of_row(row));
+        let mut others: Vec<usize> = (0..serving.len()).filter(|role| *role != parity).collect();
+        self.side_rng.shuffle(&mut others);
+        let (listing, failing) = (serving[others[0]], serving[others[1]]);
+        self.flush_all()?;
+        self.stop()?;
+        let first = (row * ROW_SECTORS) as u64;
+        let grain = u64::from(self.shape.block_bytes) / SECTOR_BYTES as u64;
+        self.list_sectors(listing, std::slice::from_ref(&(first..first + grain)));
+        if self.units[listing].listed.is_empty() || grain as usize >= ROW_SECTORS {
+            return self.open_again();
+        }
+        self.spoil(serving[parity], row);
+        let start = self.units[failing].data_offset_bytes + (row * ROW_BYTES) as u64;
+        self.cannot_read(failing, start, u32::MAX);
+        for unit in serving {
+            self.rewrite_superblock(unit, |block| block.advance(EVENTS, false));
+            self.renew_md_bitmap(unit, true);
+        }
+        self.is_foreign = true;
+        self.say(|_| format!("another program leaves row {row} wrong and does not stop the array"));
+        self.open_plainly()?;
+        self.is_foreign = false;
+        self.wait_for_jobs()?;
+        self.units[failing].faults.clear();
+        // The block that has a listed sector is made anew from parity that may be wrong.
+        self.hole.insert(row);
+        self.forgive_hole(|role, _| role == others[0]);
+        self.hole.clear();
+        self.flush_all()?;
+        self.lose_power()?;
+        self.open_again()
+    }
+
+    fn open_again(&mut self) -> Result<(), Violation> {
+        self.open_plainly()?;
+        self.wait_for_jobs()?;
+        self.expect_unlisted()?;
+        self.expect_whole("a row that could not be resynced was left for later")
+    }
+
+    /// Flips a bit in the last sector of a unit's row.
+    fn spoil(&mut self, unit: usize, row: usize) {
+        let unit = &self.units[unit];
+        let at = unit.data_offset_bytes + ((row + 1) * ROW_BYTES - 1) as u64;
+        let right = unit.sim.bytes()[at as usize];
+        unit.sim.poke(at, &[right ^ 1]);
+    }
+}
