@@ -114,7 +114,8 @@ pub(super) async fn load(
         intent.as_ref().and_then(|intent| Some(intent.map.first_stripe(intent.stale_regions().next()?).0));
     let stale = first_stale.is_some();
     // Without a bitmap nothing says where a crash has left a member that was being filled behind.
-    let first_stale = if intent.is_none() { Some(0) } else { first_stale };
+    let is_unprotected = intent.is_none() && !lives(Mutant::UnprotectedNotHeld);
+    let first_stale = if is_unprotected { Some(0) } else { first_stale };
     if let Some(stripe) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
         hold_back(&mut topology, &mut ledger, chosen, stripe);
     }
