@@ -76,6 +76,12 @@ pub(crate) fn explained(mut error: Error) -> Error {
         _ => return error,
     };
     let Some(ContextValue::String(word)) = error.get(given) else { return error };
+    // Letters mean other things to other commands.
+    let is_letter = |word: &str| word.starts_with('-') && !word.starts_with("--");
+    let comes_first = std::env::args().nth(1).is_some_and(|first| first == *word);
+    if is_letter(word) && !comes_first {
+        return error;
+    }
     let given = word.split(['=', ' ']).next();
     let known = |(words, _): &&(&str, &str)| words.split(' ').any(|known| given == Some(known));
     if let Some((_, instead)) = table.iter().find(known) {

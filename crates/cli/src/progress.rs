@@ -164,10 +164,8 @@ pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
         if interrupt.is_asked() {
             drop(shown);
             let job =
-                status.job.map_or_else(|| "what was asked for".to_owned(), |job| format!("its {}", job.kind));
-            bail!(
-                "{name}: no longer waited for; {job} goes on, and `stripewise wait {name}` waits for it again"
-            );
+                status.job.map_or_else(String::new, |job| format!("its {} is not ended by that; ", job.kind));
+            bail!("{name}: no longer waited for; {job}`stripewise wait {name}` waits again");
         }
         match &status.job {
             Some(job) => show(name, &mut shown, job),

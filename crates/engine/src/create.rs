@@ -127,6 +127,11 @@ pub enum CreateError {
         /// The level's number.
         level: i32,
     },
+    /// Spares of a level that nothing can be rebuilt at.
+    #[error(
+        "level 0 has no redundancy to rebuild a member from, so that a spare is of no use; leave --spare-devices out"
+    )]
+    SparesWithoutRedundancy,
     /// No member at all.
     #[error("every member is missing; give at least one device")]
     NoMember,
@@ -290,6 +295,9 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
         return Err(CreateError::NothingSelected { policy: policy.name, level });
     }
     regions(options, &geometry)?;
+    if geometry.level() == Level::Raid0 && !options.spares.is_empty() {
+        return Err(CreateError::SparesWithoutRedundancy);
+    }
     let (missing, tolerated) = (missing(options), geometry.parity_columns());
     if missing > tolerated {
         return Err(CreateError::TooManyMissing { missing, tolerated, level: geometry.level().number() });

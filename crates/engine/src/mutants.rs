@@ -190,13 +190,11 @@ pub enum Mutant {
     OlderPageTrusted,
     /// A resync passes over everything while a member is missing, also where redundancy is left to spare.
     DegradedResyncSkipped,
-    /// A member of level 0 that is being filled is held back by nothing when the array is opened.
-    UnprotectedNotHeld,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 93] = [
+    pub const ALL: [Self; 92] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -289,7 +287,6 @@ impl Mutant {
         Self::UsedRegionCleared,
         Self::OlderPageTrusted,
         Self::DegradedResyncSkipped,
-        Self::UnprotectedNotHeld,
     ];
 }
 

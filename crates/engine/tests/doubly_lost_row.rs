@@ -36,7 +36,20 @@ fn write_in_parts(part_bytes: usize) -> Vec<Result<(), ArrayError>> {
         let (array, data) = (lab.array.clone(), IoBuf::copy_of(&vec![7; part_bytes]).freeze());
         lab.world.run(async move { array.write(offset as u64, data, WriteFlags::default()).await })
     };
-    (0..3 * ROW_BYTES as usize).step_by(part_bytes).map(write).collect()
+    let written = (0..3 * ROW_BYTES as usize).step_by(part_bytes).map(write).collect();
+    // Rows 0 and 1 are whole: also without the member that has them.
+    for lost in [None, Some("m0")] {
+        let rows = if lost.is_some() { 2 } else { 3 } * ROW_BYTES as usize;
+        let array = lab.array.clone();
+        let read = lab.world.run(async move {
+            if let Some(member) = lost {
+                array.fail(member).await.unwrap();
+            }
+            array.read(0, IoBuf::with_len(rows)).await
+        });
+        assert!(read.unwrap().iter().all(|byte| *byte == 7), "without {lost:?}");
+    }
+    written
 }
 
 #[test]

@@ -43,6 +43,9 @@ const FORCED_WRITE_OUT: Duration = Duration::from_secs(30);
 /// How long nbd devices and FUSE mounts take to go at most, once nothing is to be written out.
 const RELEASE_WAIT: Duration = Duration::from_secs(30);
 
+/// How long an array may take to answer the kernel's first reads at least, also if another command took the time.
+const ANSWER_WAIT_MIN: Duration = Duration::from_secs(5);
+
 /// What is exported now.
 pub(crate) struct Exports {
     source: Source,
@@ -257,7 +260,7 @@ impl Held {
         options.method = method.map(method_of);
         options.read_only = source.array.is_read_only();
         options.block_bytes = sector_bytes;
-        options.answer_wait = deadline.within(options.answer_wait);
+        options.answer_wait = deadline.within(options.answer_wait).max(ANSWER_WAIT_MIN);
         let (device, discards) = source.device(discard);
         options.discard = discards;
         options.slow_discard = discard == DiscardChoice::On;

@@ -69,7 +69,7 @@ fn verify(level: i32, count: usize, data_members: u64) {
     let speed = (member_bytes as f64 / (begin.elapsed().as_secs_f64() * REBUILD_TIMES)) as u64;
     assert_eq!(sandbox.status("a")["state"], "active, degraded");
 
-    sandbox.done(&format!("speed a --min {speed} --max {speed}"));
+    sandbox.done(&format!("speed a --min {speed}B --max {speed}B"));
     sandbox.ok("add a", &[sandbox.member("fresh", member_bytes)]);
     all_patterns(&uri);
     let job = &sandbox.status("a")["job"];

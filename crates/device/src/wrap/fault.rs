@@ -107,9 +107,9 @@ impl Faults {
         if let Some(rule) = state.rules.iter_mut().find(|rule| rule.applies(operation, &range_bytes)) {
             rule.times -= u32::from(rule.times != u32::MAX);
             let errno = if rule.kind == IoErrorKind::NoSpace { libc::ENOSPC } else { libc::EIO };
-            let error = IoError { kind: rule.kind, errno };
+            let kind = rule.kind;
             state.failed += 1;
-            return Err(error);
+            return Err(IoError { kind, errno });
         }
         if operation == Operation::Write {
             state.rules.retain(|rule| !(rule.healed_by_write && rule.touches(&range_bytes)));
@@ -165,10 +165,11 @@ impl<D: Device> Device for Fault<D> {
         }
     }
 
+    /// Fails only where the member is gone: it heals nothing, and no rule is about it.
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
-        match self.faults.check(Operation::Write, offset_bytes, len_bytes) {
-            Ok(()) => self.inner.discard(offset_bytes, len_bytes),
-            Err(error) => IoFuture::ready(Err(error)),
+        match self.faults.is_gone() {
+            false => self.inner.discard(offset_bytes, len_bytes),
+            true => IoFuture::ready(Err(IoError::from_errno(libc::ENODEV))),
         }
     }
 

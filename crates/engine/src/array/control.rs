@@ -341,6 +341,12 @@ impl Shared {
     }
 
     async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {
+        // Nothing would say where a crash has left the new member different from the old one.
+        if self.geometry.level() == Level::Raid0 {
+            let what =
+                "a member of level 0 is not replaced while the array runs: stop it, and copy the member";
+            return Err(ArrayError::Unsupported(what.into()));
+        }
         let (old, new) = (self.find(name).await?, self.find(with).await?);
         if lives(Mutant::ReplaceRefused) {
             return Err(problem(name, "it cannot be replaced"));

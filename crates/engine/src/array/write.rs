@@ -393,7 +393,8 @@ impl Shared {
         mut unreadable: Unreadable,
     ) -> Result<(), ArrayError> {
         let stripe = write.span.stripe;
-        let mut healed = false;
+        // Which block could not be mended, once that was tried.
+        let mut healed: Option<Result<(), ArrayError>> = None;
         loop {
             let (topology, mut begun) = match begun.take() {
                 Some(begun) => begun,
@@ -411,19 +412,21 @@ impl Shared {
                             self.request_reads(&topology, stripe, &planned.plan, reads);
                             (topology, begun)
                         }
-                        Err(_) if !unreadable.is_empty() && !healed => {
-                            healed = true;
+                        Err(_) if !unreadable.is_empty() && healed.is_none() => {
                             // Bad blocks of several members in different rows: mended block by block, then tried once
                             // more. One that cannot be mended may be none that the write needs.
                             let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
                             // In a box: rarely wanted, and so large that it would make up most of every write.
                             match Box::pin(self.heal_rows(stripe, &unreadable, rows)).await {
-                                Ok(()) | Err(ArrayError::Unreadable { .. }) => unreadable.clear(),
+                                mended @ (Ok(()) | Err(ArrayError::Unreadable { .. })) => {
+                                    healed = Some(mended)
+                                }
                                 Err(error) => return Err(error),
                             }
+                            unreadable.clear();
                             continue;
                         }
-                        Err(_) => return Err(self.lost(stripe)),
+                        Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(stripe))),
                     }
                 }
             };

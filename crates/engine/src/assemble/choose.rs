@@ -357,12 +357,13 @@ fn check_split(
 }
 
 /// Whether a member that was left out is of a side that went on without the chosen ones: it is left out by them, and counts none
-/// of them in the place that they have, nor a witness that went on with them and without it.
+/// of them in the place that they have, nor a witness that shows that its side did not go on.
 ///
-/// A member that counts such a witness was only about to write down a failure when it was cut off: had its side gone on, it
-/// would have left out all that were not there; and so would theirs. A member that both sides count need not be there now. So was one
-/// that counts a witness which is behind it: what it was about to write down had not come to that one, and it never went on.
-/// Numbers alone prove nothing: both sides give the next new member the same one.
+/// Such a witness, which the member counts in the role that it has, leaves out none of the chosen. Either it went on with them and
+/// without the member: then the member was only about to write down a failure when it was cut off, for had its side gone on, it
+/// would have left out all that were not there; and so would theirs. Or the witness counts the member and is one event behind it:
+/// then what the member was about to write down had not come to the witness, and their side never went on. A member that both sides
+/// count need not be there now. Numbers alone prove nothing: both sides give the next new member the same one.
 fn is_other_side(
     own: &Superblock,
     fresh: &Superblock,
@@ -371,14 +372,17 @@ fn is_other_side(
 ) -> bool {
     let counts =
         |who: &Superblock, whom: &Superblock| matches!(who.roles.of(whom.dev_number), Some(Role::Active(_)));
+    let shows_that_it_did_not = |witness: &&Superblock| {
+        let is_counted = counts(own, witness) && own.roles.of(witness.dev_number) == Some(witness.role());
+        let is_one_behind = witness.events.checked_add(1) == Some(own.events);
+        is_counted
+            && !active.iter().any(|chosen| leaves_out(witness, chosen.dev_number))
+            && (!counts(witness, own) || is_one_behind)
+    };
     matches!(own.role(), Role::Active(_))
         && !counts(fresh, own)
         && went_on_without(own, fresh)
-        && !witnesses.iter().any(|witness| {
-            let went_on_with_theirs =
-                !counts(witness, own) && !active.iter().any(|chosen| leaves_out(witness, chosen.dev_number));
-            counts(own, witness) && (went_on_with_theirs || witness.events < own.events)
-        })
+        && !witnesses.iter().any(shows_that_it_did_not)
 }
 
 /// Whether a superblock counts none of the members that another one counts, and says that some of them are lost.
@@ -432,4 +436,71 @@ fn check_enough(
         return Err(AssembleError::Absent { roles, given, excluded: chosen.excluded.clone() });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_format::md::{ArrayName, Level as MdLevel, NewArray, NewMember, Timestamp};
+    use uuid::Uuid;
+
+    use super::*;
+
+    const F: Role = Role::Faulty;
+    const S: Role = Role::Spare;
+    const A0: Role = Role::Active(0);
+    const A1: Role = Role::Active(1);
+
+    /// A superblock of a mirror by what decides: number, events and the roles of all numbers.
+    fn superblock(dev_number: u32, events: u64, roles: &[Role]) -> Superblock {
+        let mirror = NewArray {
+            array_uuid: Uuid::nil(),
+            name: ArrayName::new("mirror").unwrap(),
+            created: Timestamp::default(),
+            level: MdLevel::Raid1,
+            layout: 0,
+            chunk_sectors: 0,
+            member_size_sectors: 2048,
+            in_sync: true,
+            roles: roles.to_vec(),
+            raid_disks: 2,
+        };
+        let member = NewMember {
+            dev_number,
+            device_uuid: Uuid::nil(),
+            member_sectors: 8192,
+            data_offset_sectors: 2048,
+        };
+        Superblock { events, ..mirror.superblock(&member).unwrap() }
+    }
+
+    fn is_split(own: &Superblock, fresh: &Superblock, others: &[&Superblock]) -> bool {
+        let witnesses: Vec<_> = [own, fresh].into_iter().chain(others.iter().copied()).collect();
+        is_other_side(own, fresh, &[fresh], &witnesses)
+    }
+
+    #[test]
+    fn a_side_that_served_is_no_leftover_though_a_spare_of_it_is_behind() {
+        // m1 left; m0 went on alone, and took the spare up when power failed; m1 was started alone then.
+        let own = superblock(0, 12, &[A0, F, A1]);
+        let spare = superblock(2, 11, &[A0, F, S]);
+        let fresh = superblock(1, 15, &[F, A1, S]);
+        assert!(is_split(&own, &fresh, &[&spare]));
+        // An old device whose number was given to a new one since.
+        let old = superblock(2, 5, &[A0, A1, S]);
+        assert!(is_split(&own, &fresh, &[&old]));
+        // Both sides have a new member of one number, and only that of the others is there.
+        let theirs = superblock(2, 15, &[F, A1, A0]);
+        assert!(is_split(&own, &superblock(1, 15, &[F, A1, A0]), &[&theirs]));
+    }
+
+    #[test]
+    fn a_member_cut_off_in_a_change_is_no_side() {
+        // m0 wrote down that the new one has m1's role, and nobody else had come to that.
+        let own = superblock(0, 12, &[A0, F, A1]);
+        let new = superblock(2, 11, &[A0, A1, A1]);
+        let fresh = superblock(1, 15, &[F, A1, F]);
+        assert!(!is_split(&own, &fresh, &[&new]));
+        // Two behind: their side may have gone on in between.
+        assert!(is_split(&own, &fresh, &[&superblock(2, 10, &[A0, A1, A1])]));
+    }
 }

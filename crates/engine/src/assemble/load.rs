@@ -113,9 +113,6 @@ pub(super) async fn load(
     let first_stale =
         intent.as_ref().and_then(|intent| Some(intent.map.first_stripe(intent.stale_regions().next()?).0));
     let stale = first_stale.is_some();
-    // Without a bitmap nothing says where a crash has left a member that was being filled behind.
-    let is_unprotected = intent.is_none() && !lives(Mutant::UnprotectedNotHeld);
-    let first_stale = if is_unprotected { Some(0) } else { first_stale };
     if let Some(stripe) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
         hold_back(&mut topology, &mut ledger, chosen, stripe);
     }
@@ -322,8 +319,8 @@ async fn load_pages(
     missing
 }
 
-/// Where members' bitmaps are made anew, as these are of another shape, old pages may lie where the new ones go: those must be newer,
-/// or the next opening would take the old ones for the bitmap.
+/// Where a member's bitmap is made anew, as it was of another shape, old pages may lie where the new ones go: those must be newer, or
+/// the next opening would take the old ones for the bitmap. So on members that are no holders yet, spares too.
 async fn outdo_old_pages(
     examined: &[Examination],
     chosen: &Chosen,

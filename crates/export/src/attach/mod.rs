@@ -33,7 +33,10 @@ use std::{
     fmt, fs,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        mpsc::{self, SendError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -165,7 +168,12 @@ fn bind_in_time(
 ) -> Result<LoopDevice, AttachError> {
     let file = fuse.file();
     let (tell, told) = mpsc::channel();
-    let bind = move || drop(tell.send(LoopDevice::bind(&file, &settings)));
+    let bind = move || {
+        // Nobody waits any more: what is bound all the same goes.
+        if let Err(SendError(Ok(device))) = tell.send(LoopDevice::bind(&file, &settings)) {
+            release_dead(&device);
+        }
+    };
     let thread = thread::Builder::new().name("stripewise-bind".into()).spawn(bind);
     thread.map_err(AttachError::system("start a thread for", fuse.file()))?;
     if let Ok(bound) = told.recv_timeout(limit) {
@@ -174,9 +182,16 @@ fn bind_in_time(
     // Every request fails from now on, and so the kernel comes to an end.
     serve_to_the_end(fuse.detach(true)?, runtime);
     if let Ok(Ok(device)) = told.recv_timeout(ABORT_WAIT) {
-        device.release_at_last_close()?;
+        release_dead(&device);
     }
     Err(AttachError::Unanswered { waited_s: limit.as_secs() })
+}
+
+/// Unbinds a loop device on whose file every request fails.
+fn release_dead(device: &LoopDevice) {
+    if let Err(error) = device.release_at_last_close() {
+        tracing::warn!(device = %device.node().display(), %error, "a loop device that came too late stays");
+    }
 }
 
 /// What stands behind an attachment. Parts are released one by one, so that a detach that failed half-way can be

@@ -16,7 +16,7 @@ const BLOCK_BYTES_MAX: u32 = 4096;
 /// More readers than this only fight for one queue.
 const FUSE_THREADS_MAX: usize = 4;
 
-/// A member that has to be read again and again before it is dropped takes less.
+/// As long as a command waits for its array.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 /// Options of [`attach`](super::attach). Start from [`AttachOptions::new`].

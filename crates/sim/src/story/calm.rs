@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use stripewise_device::Device;
-use stripewise_engine::{
-    ArrayError, ArrayReport, JobKind, JobOutcome, JobReport, MemberState, SpeedLimits, geometry::Level,
-};
+use stripewise_engine::{ArrayError, ArrayReport, JobKind, JobOutcome, JobReport, MemberState, SpeedLimits};
 
 use super::{Story, Unit};
 use crate::check::{Checker, Violation, image::Image};
@@ -65,9 +63,6 @@ impl Story {
             self.heal_all()?;
         }
         let is_whole = report.degraded() == 0 && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
-        if self.shape.level == Level::Raid0 {
-            return self.replace_unprotected();
-        }
         if !is_whole || self.shape.tolerance() == 0 {
             return Ok(());
         }

@@ -155,9 +155,13 @@ impl Story {
         let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
         self.units[unit].bad_sectors.push(start);
         self.cannot_read(unit, start, u32::MAX);
+        let failed = self.units[unit].faults.failed();
         self.check_sectors(&block)?;
-        let reads = self.world.seen(Sight::Read);
-        self.world.run_steps_until(HEALING_STEPS, || self.world.seen(Sight::Read) != reads);
+        if self.units[unit].faults.failed() > failed {
+            // Of mirrors another one may have been read.
+            let reads = self.world.seen(Sight::Read);
+            self.world.run_steps_until(HEALING_STEPS, || self.world.seen(Sight::Read) != reads);
+        }
         let steps = self.side_rng.u64(..AFTER_READ_STEPS);
         self.world.run_steps(steps);
         let clients = self.crowd(block.start);

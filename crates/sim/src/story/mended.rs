@@ -14,9 +14,6 @@ use crate::check::{Checker, Violation, layout::ROW_BYTES};
 const FIRST_STRIPES: u64 = 4;
 /// Steps from the first writes to a repair, and from that to a failure, at most.
 const REPAIR_STEPS: u64 = 30;
-/// Blocks that are written while a member of level 0 is filled, and from how many at the array's start.
-const UNPROTECTED_WRITES: usize = 12;
-const UNPROTECTED_BLOCKS: usize = 24;
 /// Steps that a crawling job has until it is so far.
 const STEPS_MAX: u64 = 20_000;
 
@@ -100,28 +97,6 @@ impl Story {
             return Err(Checker::Service.violation(what));
         }
         self.expect_whole("a member failed while it was filled to replace another")
-    }
-
-    /// A member of level 0 is replaced with a spare, and power fails meanwhile: what is read then stays once the spare takes over.
-    pub(super) fn replace_unprotected(&mut self) -> Result<(), Violation> {
-        let spare = self.report()?.members.into_iter().find(|member| member.state == MemberState::Spare);
-        let unit = spare.and_then(|spare| self.units.iter().position(|unit| unit.name() == spare.name));
-        let Some(new) = unit else { return Ok(()) };
-        self.array().set_speed_limits(CRAWL);
-        let old = self.any_serving();
-        self.begin_replacing(old, new)?;
-        self.wait_for_filling(|job| job.done_stripes > 0);
-        let blocks = self.blocks();
-        for _ in 0..UNPROTECTED_WRITES {
-            let block = blocks[self.side_rng.usize(..blocks.len().min(UNPROTECTED_BLOCKS))].clone();
-            self.try_write(&block)?
-                .map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
-        }
-        self.lose_power()?;
-        self.note_hole();
-        self.open_until_it_serves()?;
-        self.wait_for_jobs()?;
-        self.check_content()
     }
 
     /// A member is failed while a repair waits for rows that clients write to: it mends nothing by what that member has.

@@ -10,9 +10,7 @@ use stripewise_engine::{
 };
 
 use super::{Doubt, Slot, Story, Unit, origins::Origin};
-use crate::check::{
-    Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES, superblock::Superblock,
-};
+use crate::check::{Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES};
 
 /// Attempts at an opening that power failures may spoil.
 const SPOILED_MAX: u32 = 4;
@@ -184,23 +182,27 @@ impl Story {
                     }
                     force = true;
                 }
-                // Whether an old member went on with one that was added anew since, nothing on the devices can tell.
-                Err(AssembleError::SplitBrain { .. }) if !force && self.counts_one_added_anew() => {
-                    force = true
+                // Whether an old member went on with one that was added anew since, nothing on the devices can tell: it is left out.
+                Err(AssembleError::SplitBrain { older, .. }) if self.counts_one_added_anew(&older) => {
+                    self.say(|_| {
+                        format!("{older} may be a half of a split array, and is absent from now on")
+                    });
+                    let unit = self.units.iter().find(|unit| unit.name() == older);
+                    unit.into_iter().for_each(|unit| unit.faults.set_gone(true));
                 }
                 Err(error) => return Err(Checker::Service.violation(format!("assembling: {error}"))),
             }
         }
     }
 
-    /// Whether a superblock counts a member by a number that no device has any more.
-    fn counts_one_added_anew(&mut self) -> bool {
+    /// Whether a unit's superblock counts a member by a number that no device has any more.
+    fn counts_one_added_anew(&mut self, name: &str) -> bool {
         let look = |image: &Image<'_>, units: &mut [Unit]| {
             let superblocks: Vec<_> = (0..units.len()).filter_map(|unit| image.superblock(unit)).collect();
             let has = |number: u32| superblocks.iter().any(|superblock| superblock.number == number);
-            let numbers = |superblock: &Superblock| 0..superblock.roles.len() as u32;
-            superblocks.iter().any(|superblock| {
-                numbers(superblock).any(|number| superblock.role_of(number).is_some() && !has(number))
+            let unit = units.iter().position(|unit| unit.name() == name);
+            unit.and_then(|unit| image.superblock(unit)).is_some_and(|own| {
+                (0..own.roles.len() as u32).any(|number| own.role_of(number).is_some() && !has(number))
             })
         };
         self.with_image(look).unwrap_or(false)

@@ -163,7 +163,7 @@ impl Hardware {
             some_do_not_unmap: rng.u8(..3) == 0,
             sizes_differ: may_differ && rng.u8(..3) == 0,
             offsets_differ: may_differ && rng.u8(..6) == 0,
-            spares: usize::from(rng.u8(..4) == 0),
+            spares: usize::from(shape.level != Level::Raid0 && rng.u8(..4) == 0),
         }
     }
 }

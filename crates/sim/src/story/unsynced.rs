@@ -1,7 +1,7 @@
 //! A row that a resync cannot read just then: it is not forgotten, and is made to agree once it can be read.
 
 use super::Story;
-use crate::check::{SECTOR_BYTES, Violation, layout::ROW_BYTES};
+use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Sectors of a row.
 const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
@@ -50,6 +50,11 @@ impl Story {
         self.hole.clear();
         self.flush_all()?;
         self.lose_power()?;
+        let due = self.with_image(|image, _| image.rows_due()).flatten();
+        if due.is_some_and(|due| !due.contains(&row)) {
+            let what = format!("row {row} could not be read, and no resync is due there any more");
+            return Err(Checker::Bitmap.violation(what));
+        }
         self.open_again()
     }
 

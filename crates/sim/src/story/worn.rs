@@ -79,6 +79,9 @@ impl Story {
 
     /// A write comes across a block of another column that cannot be read: that is noted, and healed, though nobody reads it.
     pub(super) fn meet_a_bad_block(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() {
+            return Ok(()); // a write of mirrors reads nothing
+        }
         let block = self.any_block();
         let (layout, serving) = (self.layout(), self.units_by_role());
         let place = layout.place(block.start * SECTOR_BYTES);
