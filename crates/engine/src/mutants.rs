@@ -190,11 +190,13 @@ pub enum Mutant {
     OlderPageTrusted,
     /// A resync passes over everything while a member is missing, also where redundancy is left to spare.
     DegradedResyncSkipped,
+    /// A bad block where a resync is due is forgotten, and counts anew.
+    UnsyncedForgotten,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 92] = [
+    pub const ALL: [Self; 93] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -287,6 +289,7 @@ impl Mutant {
         Self::UsedRegionCleared,
         Self::OlderPageTrusted,
         Self::DegradedResyncSkipped,
+        Self::UnsyncedForgotten,
     ];
 }
 

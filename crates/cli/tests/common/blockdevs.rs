@@ -23,16 +23,25 @@ impl Loop {
         // As the kernel may not know any kind of partition table, it is told of them.
         let sectors = part_bytes / 512;
         let starts = [("1", 2048), ("2", 2048 + sectors)];
+        disk.without_partitions();
         for (number, start) in starts {
             tool("addpart", &[&disk.0, number, &start.to_string(), &sectors.to_string()]);
         }
         let parts = starts.map(|(number, _)| format!("{}p{number}", disk.0));
         (disk, parts)
     }
+
+    /// Takes partitions away that the kernel was told of: they would outlive the loop device, in its number's next user too.
+    fn without_partitions(&self) {
+        for number in ["1", "2"] {
+            let _ = Command::new("delpart").args([&self.0, number]).stderr(Stdio::null()).status();
+        }
+    }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        self.without_partitions();
         let _ = Command::new("losetup").args(["--detach", &self.0]).stderr(Stdio::null()).status();
     }
 }

@@ -12,7 +12,7 @@ use super::{
     recover::Recovery,
 };
 use crate::{
-    error::ArrayError,
+    error::{ArrayError, is_member_gone},
     geometry::{Level, StripeIndex},
     meter::IoClass,
     topology::{Member, Topology},
@@ -237,9 +237,12 @@ impl Shared {
         for (read, io) in started {
             let ReadDone { result, bufs } = io.await;
             if let Err(error) = result {
-                let piece = &pieces[read.pieces[0]];
-                let column = self.geometry.column_of(piece.stripe, self.index_of(read.member, piece));
-                self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
+                // Of several pieces nobody can tell which it is; each is read alone, and says so then.
+                if read.pieces.len() == 1 || is_member_gone(&error) {
+                    let piece = &pieces[read.pieces[0]];
+                    let column = self.geometry.column_of(piece.stripe, self.index_of(read.member, piece));
+                    self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
+                }
                 lost.extend(read.pieces.into_iter().zip(bufs));
             } else {
                 read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));

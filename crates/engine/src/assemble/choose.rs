@@ -84,7 +84,9 @@ pub fn choose(
         member: name(&examined[freshest]),
         reason: reason.to_string(),
     })?;
-    let geometry = geometry(examined, freshest)?;
+    // What was made at another time has no say in it. A member that is stale has: its blocks are to fit when it is added again.
+    let is_alike = |index: usize| shape_difference(superblock, &examined[index].superblock).is_none();
+    let geometry = geometry(examined, freshest, is_alike)?;
     let mut chosen =
         Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new(), forced: Vec::new() };
     let left_out =
@@ -134,17 +136,24 @@ fn check_identities(examined: &[Examination]) -> Result<(), AssembleError> {
     Ok(())
 }
 
-fn geometry(examined: &[Examination], freshest: usize) -> Result<Geometry, AssembleError> {
+/// The shape of the array that some of the devices make.
+fn geometry(
+    examined: &[Examination],
+    freshest: usize,
+    counts: impl Fn(usize) -> bool,
+) -> Result<Geometry, AssembleError> {
     let fresh = &examined[freshest].superblock;
     let level = Level::from_number(fresh.level.number()).ok_or_else(|| AssembleError::Unsupported {
         member: name(&examined[freshest]),
         reason: format!("level {} is not one of 0, 1, 4, 5, 6", fresh.level.number()),
     })?;
-    let block = examined.iter().map(|e| e.device.info().logical_block_bytes).max().unwrap_or(512);
+    let counted: Vec<_> =
+        (0..examined.len()).filter(|index| counts(*index)).map(|index| &examined[index]).collect();
+    let block = counted.iter().map(|e| e.device.info().logical_block_bytes).max().unwrap_or(512);
     let block = block.max(fresh.logical_block_bytes);
     let chunk_bytes = fresh.chunk_sectors.saturating_mul(SECTOR_BYTES as u32);
     let member_sectors = match level {
-        Level::Raid0 => striped_sectors(examined, freshest)?,
+        Level::Raid0 => striped_sectors(&counted, &examined[freshest])?,
         _ => fresh.member_size_sectors,
     };
     let member_bytes = member_sectors.saturating_mul(SECTOR_BYTES);
@@ -175,11 +184,11 @@ pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'stati
 }
 
 /// Level 0 stripes over all that its members have: equal, or md makes zones that we do not know.
-fn striped_sectors(examined: &[Examination], freshest: usize) -> Result<u64, AssembleError> {
-    let chunk = u64::from(examined[freshest].superblock.chunk_sectors.max(1));
+fn striped_sectors(counted: &[&Examination], freshest: &Examination) -> Result<u64, AssembleError> {
+    let chunk = u64::from(freshest.superblock.chunk_sectors.max(1));
     let whole = |e: &Examination| e.superblock.data_size_sectors / chunk;
-    let first = whole(&examined[freshest]);
-    match examined.iter().find(|e| whole(e) != first) {
+    let first = whole(freshest);
+    match counted.iter().find(|e| whole(e) != first) {
         None => Ok(first * chunk),
         Some(other) => Err(AssembleError::Unsupported {
             member: name(other),

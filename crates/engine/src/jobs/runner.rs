@@ -238,6 +238,8 @@ impl Shared {
             }
         }
         self.end_job(result);
+        // Bad blocks waited for it.
+        self.healing.lock().retry();
         true
     }
 

@@ -1,5 +1,6 @@
 //! An operator's commands in calm times, each waited for; and what the array says then.
 
+use stripewise_device::Device;
 use stripewise_engine::{ArrayError, ArrayReport, MemberState};
 
 use super::{Story, operator::SPARE_UNITS_MAX};
@@ -35,7 +36,9 @@ impl Story {
 
     /// Adds a spare: a unit that is idle, or a new one. None: there are enough.
     pub(super) fn spare_unit(&mut self) -> Result<Option<usize>, Violation> {
-        if let Some(idle) = self.idle_units().first().copied() {
+        let block_bytes = self.array().geometry().logical_block_bytes();
+        let fits = |unit: &usize| self.units[*unit].device.info().logical_block_bytes <= block_bytes;
+        if let Some(idle) = self.idle_units().into_iter().find(fits) {
             return self.add_again(idle).map(|()| Some(idle));
         }
         if self.units.len() >= self.shape.members + SPARE_UNITS_MAX {

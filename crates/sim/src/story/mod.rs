@@ -67,6 +67,8 @@ const PAGED_LIVES: u32 = 4;
 /// Stripes that fill a page of the bitmap.
 const PAGED_STRIPES: u64 = 32_448;
 
+/// One life in so many begins with a bad block where a resync is due.
+const UNSYNCED_ONE_IN: u8 = 16;
 /// Clients come to their end in one busy time of so many; in the others power fails before.
 const CLIENTS_END_ONE_IN: u8 = 6;
 
@@ -306,6 +308,9 @@ impl Story {
             return self.lose_power();
         }
         self.leave_to_housekeeping()?;
+        if self.shape.tolerance() > 0 && self.side_rng.u8(..UNSYNCED_ONE_IN) == 0 {
+            self.read_a_bad_block_unsynced()?;
+        }
         match self.rng.u8(..10) {
             ..4 => self.settle()?,
             4..6 => self.pass_resync()?,

@@ -1,10 +1,12 @@
 //! What an operator does in calm times, and what must come of it: jobs that are stopped, paused and resumed, members that are not
 //! to be removed, members that take over from others.
 
+use std::ops::Range;
+
 use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
 
-use super::Story;
-use crate::check::{Checker, SECTOR_BYTES, Violation};
+use super::{Story, Unit};
+use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Units beside the members of the array, at most.
 pub(super) const SPARE_UNITS_MAX: usize = 8;
@@ -156,22 +158,62 @@ impl Story {
     fn read_a_bad_block(&mut self) -> Result<(), Violation> {
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
         let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
-        let first = self.rng.usize(window) / grain * grain;
+        let first = self.rng.usize(window.clone()) / grain * grain;
         let place = self.layout().place(first * SECTOR_BYTES);
         let unit = self.units_by_role()[place.role];
         let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
         self.units[unit].bad_sectors.push(start);
         self.cannot_read(unit, start, u32::MAX);
+        let from_elsewhere = self.side_rng.bool();
         for _ in 0..READS_OF_BAD_BLOCK {
-            let ticket = self.desk.sectors.lock().begin_read();
-            let content = self.read_window(&(first..first + grain))?;
-            self.desk.sectors.lock().end_read(ticket, first, &content)?;
+            // Together with what lies before it, now and then: the block counts once, wherever a read begins.
+            let start = if from_elsewhere {
+                self.side_rng.usize(window.start..=first) / grain * grain
+            } else {
+                first
+            };
+            self.check_sectors(&(start.max(window.start)..first + grain))?;
         }
         let report = self.wait_for_jobs()?;
         if report.degraded() > 0 {
             return Err(Checker::Service.violation("one bad block has cost a member"));
         }
         self.heal_all()
+    }
+
+    /// Where a resync is due and waits, a block that cannot be read costs no member either, however often it is asked for.
+    pub(super) fn read_a_bad_block_unsynced(&mut self) -> Result<(), Violation> {
+        let array = self.array().clone();
+        array.pause_jobs();
+        let stripes = array.stripes(0..array.geometry().stripes());
+        let (layout, hole) = (self.layout(), &self.hole);
+        let is_meant = |block: &Range<usize>| {
+            let place = layout.place(block.start * SECTOR_BYTES);
+            let row = place.offset_bytes / ROW_BYTES;
+            // Where parity may be wrong, what a bad block held is not promised.
+            !hole.contains(&row) && !stripes[layout.stripe_of_row(row)].synced
+        };
+        let blocks: Vec<_> = self.blocks().into_iter().filter(is_meant).collect();
+        let is_sound = self.losses() == 0 && self.units.iter().all(Unit::is_sound);
+        if !blocks.is_empty() && is_sound && self.report()?.degraded() == 0 {
+            let block = blocks[self.side_rng.usize(..blocks.len())].clone();
+            let place = self.layout().place(block.start * SECTOR_BYTES);
+            let unit = self.units_by_role()[place.role];
+            let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
+            self.units[unit].bad_sectors.push(start);
+            self.cannot_read(unit, start, u32::MAX);
+            for _ in 0..READS_OF_BAD_BLOCK {
+                self.check_sectors(&block)?;
+                self.world.run_for(self.shape.tuning.housekeeping_interval * 3 / 2);
+            }
+            if self.report()?.degraded() > 0 {
+                return Err(
+                    Checker::Service.violation("one bad block where a resync is due has cost a member")
+                );
+            }
+        }
+        array.resume_jobs();
+        Ok(())
     }
 
     pub(super) fn begin_scrub(&mut self, mend: bool) -> Result<(), Violation> {
