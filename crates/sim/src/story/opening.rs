@@ -104,10 +104,9 @@ impl Story {
 
     /// Whether a creation that was cut short can be opened.
     fn open_if_created(&mut self) -> Result<bool, Violation> {
-        let devices = self.devices(|_| true);
-        let env = self.world.env();
-        let opened = self
-            .finish(async move { assemble(env, devices, &AssembleOptions::default()).await }, "assembling")?;
+        let (devices, env) = (self.devices(|_| true), self.world.env());
+        let options = AssembleOptions { tuning: self.shape.tuning, ..AssembleOptions::default() };
+        let opened = self.finish(async move { assemble(env, devices, &options).await }, "assembling")?;
         self.array = opened.ok();
         self.was_open = self.array.is_some();
         Ok(self.was_open)
