@@ -103,8 +103,7 @@ impl Story {
         self.open_plainly()?;
         self.check_content()?;
         self.units[unit].renew(&self.shape);
-        self.add_new_unit()?;
-        Ok(())
+        self.add_new_unit()
     }
 
     /// Whether a block of 4 KiB that clients use begins at a sector.
@@ -150,11 +149,7 @@ impl Story {
     }
 
     fn write_while_healed(&mut self, block: Range<usize>) -> Result<(), Violation> {
-        let place = self.layout().place(block.start * SECTOR_BYTES);
-        let unit = self.units_by_role()[place.role];
-        let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
-        self.units[unit].bad_sectors.push(start);
-        self.cannot_read(unit, start, u32::MAX);
+        let unit = self.lose_sector(block.start);
         let failed = self.units[unit].faults.failed();
         self.check_sectors(&block)?;
         if self.units[unit].faults.failed() > failed {

@@ -108,6 +108,16 @@ impl Story {
         if self.side_rng.bool() { 1 } else { u32::MAX }
     }
 
+    /// The member in sync that has a sector of the array cannot read it until it is written. Returns the member.
+    pub(super) fn lose_sector(&mut self, sector: usize) -> usize {
+        let place = self.layout().place(sector * SECTOR_BYTES);
+        let unit = self.units_by_role()[place.role];
+        let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
+        self.units[unit].bad_sectors.push(start);
+        self.cannot_read(unit, start, u32::MAX);
+        unit
+    }
+
     /// A sector of a member fails so many reads, or until it is written.
     pub(super) fn cannot_read(&mut self, unit: usize, start: u64, times: u32) {
         self.units[unit].faults.add(FaultRule {

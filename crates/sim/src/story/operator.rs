@@ -159,11 +159,7 @@ impl Story {
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
         let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
         let first = self.rng.usize(window.clone()) / grain * grain;
-        let place = self.layout().place(first * SECTOR_BYTES);
-        let unit = self.units_by_role()[place.role];
-        let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
-        self.units[unit].bad_sectors.push(start);
-        self.cannot_read(unit, start, u32::MAX);
+        self.lose_sector(first);
         let from_elsewhere = self.side_rng.bool();
         for _ in 0..READS_OF_BAD_BLOCK {
             // Together with what lies before it, now and then: the block counts once, wherever a read begins.
@@ -197,11 +193,7 @@ impl Story {
         let is_sound = self.losses() == 0 && self.units.iter().all(Unit::is_sound);
         if !blocks.is_empty() && is_sound && self.report()?.degraded() == 0 {
             let block = blocks[self.side_rng.usize(..blocks.len())].clone();
-            let place = self.layout().place(block.start * SECTOR_BYTES);
-            let unit = self.units_by_role()[place.role];
-            let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
-            self.units[unit].bad_sectors.push(start);
-            self.cannot_read(unit, start, u32::MAX);
+            self.lose_sector(block.start);
             for _ in 0..READS_OF_BAD_BLOCK {
                 self.check_sectors(&block)?;
                 self.world.run_for(self.shape.tuning.housekeeping_interval * 3 / 2);
