@@ -126,8 +126,12 @@ impl Client {
                 true => (block, BLOCK_SECTORS),
                 false => (block + self.rng.usize(..BLOCK_SECTORS / unit) * unit, unit),
             };
-            let done =
-                if self.rng.bool() { self.write(first, count).await } else { self.read(first, count).await };
+            let done = match self.rng.u8(..16) {
+                0 => self.zero_stripe_of(block).await,
+                1 => self.extents(first, count).await,
+                2..9 => self.write(first, count).await,
+                _ => self.read(first, count).await,
+            };
             match done {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => return,
@@ -266,6 +270,14 @@ impl Client {
             self.array.write_zeroes(offset, len, flags).await
         };
         self.end(ticket, result, false)
+    }
+
+    /// Zeroes the whole stripe that a sector is in, if clients may use all of it.
+    async fn zero_stripe_of(&mut self, sector: usize) -> Result<(), ArrayError> {
+        let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
+        let first = sector / stripe * stripe;
+        let is_used = |window: &Range<usize>| window.start <= first && first + stripe <= window.end;
+        if self.desk.windows.iter().any(is_used) { self.zero(first, stripe).await } else { Ok(()) }
     }
 
     /// Asks where something is stored: where the array says that nothing is, zeroes are read.

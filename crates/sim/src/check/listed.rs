@@ -27,6 +27,11 @@ fn superblock(member: &[u8]) -> Option<&[u8]> {
     member.get(SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize)
 }
 
+/// Whether a member has a log.
+pub fn has_log(member: &[u8]) -> bool {
+    superblock(member).and_then(place).is_some()
+}
+
 /// Where the log of a member lies that lists something.
 pub fn log_in_use(member: &[u8]) -> Option<Range<u64>> {
     let place = place(superblock(member)?).filter(|_| !listed_bytes(member).is_empty())?;

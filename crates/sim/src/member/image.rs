@@ -94,6 +94,12 @@ impl Image {
         self.blocks().map(|(block, bytes)| digest(block as u64, bytes)).fold(0, u64::wrapping_add)
     }
 
+    /// Zeroes a block, to which nothing was ever written then.
+    pub(super) fn punch(&mut self, block: usize) {
+        self.put(block * BLOCK_BYTES, &[0; BLOCK_BYTES]);
+        self.memory.written.remove(block);
+    }
+
     /// Puts bytes at a place.
     pub(super) fn put(&mut self, offset: usize, bytes: &[u8]) {
         let Memory { bytes: all, written } = &mut self.memory;

@@ -5,7 +5,10 @@
 //! only in the cache is a candidate for the sectors where it is newer. A power loss lets chance decide for each such
 //! sector which of the candidates, if any, had arrived: that is loss, tearing and reordering in one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use stripewise_device::{WriteBufs, bufs_len};
 
@@ -228,6 +231,16 @@ impl Media {
         self.version += 1;
         for (index, sector) in sectors.chunks_exact(SECTOR_BYTES).enumerate() {
             self.harden(first / SECTOR_BYTES + index, self.version, sector);
+        }
+    }
+
+    /// Forgets the blocks that lie in a range as a whole, of which nothing is in the cache.
+    pub(super) fn punch(&mut self, range: Range<usize>) {
+        self.version += 1;
+        for block in range.start.div_ceil(BLOCK_BYTES)..range.end / BLOCK_BYTES {
+            self.stable.punch(block);
+            let sectors = block * BLOCK_BYTES / SECTOR_BYTES..(block + 1) * BLOCK_BYTES / SECTOR_BYTES;
+            self.stable_version[sectors].fill(self.version);
         }
     }
 

@@ -6,7 +6,11 @@
 mod image;
 mod media;
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{
+    ops::{Deref, Range},
+    sync::Arc,
+    time::Duration,
+};
 
 use fixedbitset::FixedBitSet;
 use image::{BLOCK_BYTES, Image};
@@ -248,6 +252,11 @@ impl SimMember {
     /// Changes bytes behind everybody's back: a bit flip, a foreign write.
     pub fn poke(&self, offset_bytes: u64, bytes: &[u8]) {
         self.state.media.lock().poke(offset_bytes as usize, bytes);
+    }
+
+    /// Forgets the blocks of 4 KiB that lie in a range as a whole, of which nothing is in the cache: they are holes.
+    pub fn punch(&self, range_bytes: Range<u64>) {
+        self.state.media.lock().punch(range_bytes.start as usize..range_bytes.end as usize);
     }
 
     /// From now on requests take so many times as long.

@@ -12,6 +12,9 @@ pub(super) const WAIT_STEPS: u64 = 1000;
 /// How much longer metadata takes than data while a failure is recorded that power is to fail in.
 pub(super) const METADATA_SLOWNESS: u32 = 20;
 
+/// Writes that are to be durable, while a failure is recorded.
+const WRITES_FOR_GOOD: usize = 12;
+
 /// One life in so many ends while a region is forgotten, and as many while one is marked, whatever else is drawn.
 const REGIONS_ONE_IN: u8 = 12;
 
@@ -114,7 +117,11 @@ impl Story {
             Aim::Recording => {
                 // Others are to have the time to be acknowledged, should they be.
                 self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(METADATA_SLOWNESS));
-                self.fail_a_write() && self.wait_to_see(Sight::Header)
+                let has_come = self.fail_a_write() && self.wait_to_see(Sight::Header);
+                if has_come && self.side_rng.bool() {
+                    self.write_for_good();
+                }
+                has_come
             }
             Aim::Filling => self.wait_for_filling(|job| job.done_stripes > 0),
             Aim::Promotion => self.wait_for_filling(|job| job.done_stripes == job.total_stripes),
@@ -127,6 +134,14 @@ impl Story {
         self.units[unit].sim.fail_once();
         self.say(|story| format!("{} fails its next write", story.units[unit].name()));
         self.wait_to_see(Sight::Failure)
+    }
+
+    /// Blocks are written that are to be durable once they are acknowledged.
+    fn write_for_good(&mut self) {
+        for _ in 0..WRITES_FOR_GOOD {
+            let block = self.any_block();
+            self.start_write(block.start, true);
+        }
     }
 
     pub(super) fn wait_to_see(&self, sight: Sight) -> bool {

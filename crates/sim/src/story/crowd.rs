@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::{Slot, Story};
 use crate::{
     Sight,
-    check::{SECTOR_BYTES, Violation, layout::ROW_BYTES, listed::log_in_use},
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES, listed::log_in_use},
     client::Client,
 };
 
@@ -66,9 +66,10 @@ impl Story {
         let serving = self.units_by_role();
         self.stop()?;
         self.list_as_another(&serving);
-        match self.side_rng.u8(..4) {
+        match self.side_rng.u8(..5) {
             0 => self.open_without_log()?,
             1 => self.lose_power_at_log()?,
+            2 => self.write_listed_and_stop()?,
             _ => {
                 self.open_plainly()?;
                 let clients = self.crowd_at_listed();
@@ -92,6 +93,27 @@ impl Story {
         self.lose_power()?;
         self.note_hole();
         self.open_until_it_serves()
+    }
+
+    /// A block that is listed is written, and the array stopped at once: it is listed no more.
+    fn write_listed_and_stop(&mut self) -> Result<(), Violation> {
+        self.open_plainly()?;
+        let listed = self.listed_sector().filter(|sector| self.is_whole_block(*sector));
+        let Some(sector) = listed else { return Ok(()) };
+        let place = self.layout().place(sector * SECTOR_BYTES);
+        let unit = self.units_by_role()[place.role];
+        let written = self.try_write(&(sector..sector + ROW_BYTES / SECTOR_BYTES))?;
+        written.map_err(|error| Checker::Service.violation(format!("writing what is listed: {error}")))?;
+        self.stop()?;
+        self.look_at_log(unit);
+        if self.units[unit].listed.contains(&(place.offset_bytes / ROW_BYTES)) {
+            let what = format!(
+                "sector {sector} was written, the array stopped, and {} lists it",
+                self.units[unit].name()
+            );
+            return Err(Checker::Service.violation(what));
+        }
+        self.open_plainly()
     }
 
     /// Where one member lists sectors, and its log cannot be read, the others have all of its data; a new one takes its role.

@@ -116,7 +116,11 @@ impl Story {
         sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(block).with_bad_blocks().done());
         for sectors in &on_member {
             let len = (sectors.end - sectors.start) as usize * SECTOR_BYTES;
-            sim.poke(sectors.start * SECTOR_BYTES as u64, &vec![USELESS; len]);
+            let start = sectors.start * SECTOR_BYTES as u64;
+            sim.poke(start, &vec![USELESS; len]);
+            if self.side_rng.bool() {
+                sim.punch(start..start + len as u64);
+            }
         }
         self.look_at_log(unit);
         self.say(|story| {

@@ -39,12 +39,12 @@ const WRITES_MAX: usize = 12;
 const ROUNDS: u32 = 4;
 
 /// What is lost.
-struct Lost {
-    layout: Layout,
+pub(super) struct Lost {
+    pub(super) layout: Layout,
     /// Roles without a member.
     roles: BTreeSet<usize>,
     /// Roles that have a bad block in a row.
-    bad: BTreeMap<usize, BTreeSet<usize>>,
+    pub(super) bad: BTreeMap<usize, BTreeSet<usize>>,
     /// A member has so many that it may be dropped for them, once others make up for it.
     may_be_dropped: bool,
     /// Entries for which every log has room.
@@ -98,6 +98,7 @@ impl Story {
         if lost.may_be_dropped || lost.may_stay_unfilled() {
             return self.crash_and_expect_rest(&lost);
         }
+        self.heal_beside_lost(&lost)?;
         self.reopen()?;
         self.expect_rest(&lost)?;
         if self.shape.is_vast {
@@ -294,7 +295,9 @@ impl Story {
         stripes.sort_unstable_by_key(|stripe| stripe.start);
         stripes.dedup();
         for stripe in stripes {
-            self.try_write(&stripe)?.map_err(|error| {
+            let zeroes = self.side_rng.bool();
+            let written = if zeroes { self.try_zero(&stripe)? } else { self.try_write(&stripe)? };
+            written.map_err(|error| {
                 Checker::Service.violation(format!("whole stripes written anew, {stripe:?}: {error}"))
             })?;
         }
@@ -304,6 +307,7 @@ impl Story {
     /// The array is stopped, or power fails once everything was flushed; and it is opened again.
     fn reopen(&mut self) -> Result<(), Violation> {
         self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS);
+        self.expect_logs_agree()?;
         if self.rng.bool() {
             self.stop()?;
         } else {

@@ -7,6 +7,7 @@
 
 mod action;
 mod aim;
+mod beside_lost;
 mod beyond;
 mod brink;
 mod calm;
@@ -24,9 +25,11 @@ mod listed;
 mod look;
 mod lost;
 mod mended;
+mod metadata;
 mod opening;
 mod operator;
 mod origins;
+mod refill;
 mod refused;
 mod scrub;
 mod shape;

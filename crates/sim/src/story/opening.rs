@@ -223,8 +223,18 @@ impl Story {
         force: bool,
         is_given: impl Fn(usize) -> bool,
     ) -> Slot<Result<Array, AssembleError>> {
+        self.start_opening_as(true, force, is_given)
+    }
+
+    /// As [`Story::start_opening`], and whether it may be opened although members are absent.
+    pub(super) fn start_opening_as(
+        &mut self,
+        run: bool,
+        force: bool,
+        is_given: impl Fn(usize) -> bool,
+    ) -> Slot<Result<Array, AssembleError>> {
         let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
-        let options = AssembleOptions { run: true, force, read_only: false, locking, tuning };
+        let options = AssembleOptions { run, force, read_only: false, locking, tuning };
         let (mut devices, env) = (self.devices(is_given), self.world.env());
         self.rng.shuffle(&mut devices);
         self.world.start(async move { assemble(env, devices, &options).await })
@@ -348,7 +358,7 @@ impl Story {
     }
 
     /// What an operator chose lasts.
-    fn expect_policy(&mut self) -> Result<(), Violation> {
+    pub(super) fn expect_policy(&mut self) -> Result<(), Violation> {
         let now = self.array().policy().name;
         match self.kept_policy.take() {
             Some(kept) if kept != now => {

@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 24;
+const TRIALS_ONE_IN: u8 = 28;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -52,6 +52,10 @@ impl Story {
             15 | 16 => self.fail_while_repairing(),
             17 => self.ask_for_holes(),
             18 => self.leave_a_row_unsynced(),
+            19 => self.fail_a_metadata_write(),
+            20 => self.rebuild_in_two_openings(),
+            21 => self.read_across_bad_blocks(),
+            22 => self.heal_while_degraded(),
             _ => Ok(()),
         }
     }

@@ -83,12 +83,7 @@ impl Story {
         if stripes.is_empty() {
             return Ok(());
         }
-        let ticket = self.desk.sectors.lock().begin_zeroes(stripes.start, stripes.len());
-        let (offset, len) = ((stripes.start * SECTOR_BYTES) as u64, (stripes.len() * SECTOR_BYTES) as u64);
-        let array = self.array().clone();
-        let flags = ZeroFlags { may_unmap: true, ..ZeroFlags::default() };
-        let zeroed = self.finish(async move { array.write_zeroes(offset, len, flags).await }, "zeroes")?;
-        self.desk.sectors.lock().end_write(ticket, zeroed.is_ok(), false);
+        let zeroed = self.try_zero(&stripes)?;
         zeroed.map_err(|error| Checker::Service.violation(format!("zeroes: {error}")))?;
         for _ in 0..self.side_rng.usize(1..=HOLE_WRITES_MAX) {
             let block = self.side_rng.usize(stripes.clone()) / ROW_SECTORS * ROW_SECTORS;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stripewise_device::{IoBuf, WriteFlags};
+use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
 use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport};
 
 use super::Story;
@@ -146,6 +146,17 @@ impl Story {
         let written = self.finish(write, "a write")?;
         self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
         Ok(written)
+    }
+
+    /// Zeroes sectors.
+    pub(super) fn try_zero(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
+        let ticket = self.desk.sectors.lock().begin_zeroes(sectors.start, sectors.len());
+        let (offset, len) = ((sectors.start * SECTOR_BYTES) as u64, (sectors.len() * SECTOR_BYTES) as u64);
+        let flags = ZeroFlags { may_unmap: self.side_rng.bool(), ..ZeroFlags::default() };
+        let array = self.array().clone();
+        let zeroed = self.finish(async move { array.write_zeroes(offset, len, flags).await }, "zeroes")?;
+        self.desk.sectors.lock().end_write(ticket, zeroed.is_ok(), false);
+        Ok(zeroed)
     }
 
     fn disagreeing_rows(&mut self) -> Vec<usize> {

@@ -14,6 +14,8 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Failed reads of different chunks that are enough by far. Some may come while their chunk waits to be healed, and do not count.
 const FAILED_READS_MAX: usize = 80;
+/// Failed reads that cost a member nothing yet: one more does.
+const READ_ERRORS_MAX: u32 = 20;
 /// Rounds of housekeeping in which it tries to heal a block that cannot be healed.
 const HEALING_ROUNDS: u32 = 3;
 /// Steps in which bad blocks are healed, before the chunks go bad again, at most.
@@ -35,7 +37,7 @@ impl Story {
             if count > 0 && count.is_multiple_of(blocks.len()) {
                 self.let_heal(unit);
             }
-            if self.state_of(unit)? != Some(MemberState::InSync) {
+            if !self.expect_in_sync_while_few(unit)? {
                 break;
             }
             if count == FAILED_READS_MAX {
@@ -47,6 +49,19 @@ impl Story {
         self.units[unit].faults.clear();
         self.add_again(unit)?;
         self.expect_whole("a member that read badly was added again as a new one")
+    }
+
+    /// Whether a member is in sync, which it is until it has failed more reads than a member may.
+    fn expect_in_sync_while_few(&self, unit: usize) -> Result<bool, Violation> {
+        let (report, name) = (self.report()?, self.units[unit].name());
+        let Some(member) = report.members.iter().find(|member| member.name == name) else { return Ok(false) };
+        let is_in_sync = member.state == MemberState::InSync;
+        if is_in_sync == (member.read_errors <= READ_ERRORS_MAX) {
+            return Ok(is_in_sync);
+        }
+        let what =
+            format!("{name} failed {} reads that count, and is {:?}", member.read_errors, member.state);
+        Err(Checker::Service.violation(what))
     }
 
     /// A member ends before its data does: it is dropped by the first read there, and another one takes its role.
@@ -101,6 +116,80 @@ impl Story {
         }
         self.units[unit].faults.clear();
         self.expect_whole("a write met a bad block")
+    }
+
+    /// A bad block is healed although a member is missing, where the others make up for both.
+    pub(super) fn heal_while_degraded(&mut self) -> Result<(), Violation> {
+        if self.shape.tolerance() < 2 {
+            return Ok(());
+        }
+        self.array().pause_jobs();
+        let missing = self.any_serving();
+        self.fail_calmly(missing)?;
+        let block = self.any_block();
+        let role = self.layout().place(block.start * SECTOR_BYTES).role;
+        if let Some(unit) = self.unit_of_role(role) {
+            let start = self.start_on(unit, &block);
+            let failed = self.units[unit].faults.failed();
+            self.cannot_read(unit, start, u32::MAX);
+            self.units[unit].bad_sectors.push(start);
+            self.check_sectors(&block)?;
+            // Of mirrors another one may have been read.
+            let was_met = self.units[unit].faults.failed() > failed;
+            if was_met && self.keep_house_until(|unit| unit.bad_rows().next().is_none()).is_some() {
+                let what = format!(
+                    "a block of {} is not healed while {} is missing",
+                    self.units[unit].name(),
+                    self.units[missing].name()
+                );
+                return Err(Checker::Service.violation(what));
+            }
+            self.units[unit].faults.clear();
+        }
+        self.add_again(missing)?;
+        self.array().resume_jobs();
+        self.expect_whole("a bad block was read while a member was missing")
+    }
+
+    fn unit_of_role(&mut self, role: usize) -> Option<usize> {
+        self.with_image(|image, _| image.in_sync()[role]).flatten()
+    }
+
+    /// Where a block of the array begins on a member that has it.
+    fn start_on(&self, unit: usize, block: &Range<usize>) -> u64 {
+        let place = self.layout().place(block.start * SECTOR_BYTES);
+        self.units[unit].data_offset_bytes + place.offset_bytes as u64
+    }
+
+    /// Two neighbouring blocks of a chunk cannot be had, one for its member and the other for another one: what lies across both is
+    /// read all the same.
+    pub(super) fn read_across_bad_blocks(&mut self) -> Result<(), Violation> {
+        let (block, layout) = (self.any_block(), self.layout());
+        let (first, second) =
+            (layout.place(block.start * SECTOR_BYTES), layout.place(block.end * SECTOR_BYTES));
+        let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
+        let (row, len) = (ROW_BYTES / SECTOR_BYTES, ROW_BYTES as u64);
+        let is_used =
+            self.desk.windows.iter().any(|w| w.start <= block.start && block.start + 2 * row <= w.end);
+        let is_one_chunk = first.role == second.role && first.offset_bytes + ROW_BYTES == second.offset_bytes;
+        if !self.shape.level.has_parity() || !is_used || !is_one_chunk || !block.start.is_multiple_of(row) {
+            return Ok(());
+        }
+        let serving = self.units_by_role();
+        let other = serving[(first.role + self.side_rng.usize(1..serving.len())) % serving.len()];
+        let last_of_first = (first.offset_bytes as u64 + len) - (grain * SECTOR_BYTES) as u64;
+        let bad = [(serving[first.role], last_of_first), (other, first.offset_bytes as u64 + len)];
+        for (unit, at) in bad {
+            let start = self.units[unit].data_offset_bytes + at;
+            self.units[unit].bad_sectors.push(start);
+            self.cannot_read(unit, start, u32::MAX);
+        }
+        let start = block.start + self.side_rng.usize(..row / grain) * grain;
+        let end = block.end + self.side_rng.usize(1..=row / grain) * grain;
+        self.check_sectors(&(start..end))?;
+        self.heal_all()?;
+        bad.iter().for_each(|(unit, _)| self.units[*unit].faults.clear());
+        self.expect_whole("what lies across bad blocks of two members was read")
     }
 
     /// A block that cannot be read stays so although it is written: it does not count as healed.

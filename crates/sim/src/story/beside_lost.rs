@@ -1,0 +1,75 @@
+//! What lies beside rows that are lost: a block that the others make up for is healed although its chunk has one that is not, and
+//! the logs of bad blocks list what the array calls unreadable, and nothing else.
+
+use std::ops::Range;
+
+use stripewise_engine::{ArrayReport, MemberState};
+
+use super::{Story, lost::Lost};
+use crate::check::{
+    Checker, SECTOR_BYTES, Violation,
+    layout::ROW_BYTES,
+    listed::{has_log, listed_bytes},
+};
+
+/// Rounds of housekeeping after which it tries again to heal what could not be healed.
+const RETRY_ROUNDS: u32 = 600;
+
+impl Story {
+    /// One more block goes bad, in a chunk that has a block which is lost, and is read.
+    pub(super) fn heal_beside_lost(&mut self, lost: &Lost) -> Result<(), Violation> {
+        let array = self.array().clone();
+        let stripes = array.stripes(0..array.geometry().stripes());
+        // A stripe that a resync could not make agree waits for the next one.
+        let is_synced = |block: &Range<usize>| {
+            let row = lost.layout.place(block.start * SECTOR_BYTES).offset_bytes / ROW_BYTES;
+            stripes[lost.layout.stripe_of_row(row)].synced
+        };
+        let is_meant = |block: &Range<usize>| is_beside_lost(lost, block.start) && is_synced(block);
+        let blocks: Vec<_> = self.blocks().into_iter().filter(is_meant).collect();
+        if blocks.is_empty() || !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let block = blocks[self.side_rng.usize(..blocks.len())].clone();
+        let unit = self.lose_sector(block.start);
+        self.check_sectors(&block)?;
+        let row = lost.layout.place(block.start * SECTOR_BYTES).offset_bytes / ROW_BYTES;
+        // The chunk has waited since its other row could not be healed.
+        self.world.run_for(self.shape.tuning.housekeeping_interval * RETRY_ROUNDS);
+        match self.keep_house_until(|unit| unit.bad_rows().all(|bad| bad != row)) {
+            None => Ok(()),
+            Some(_) => {
+                let what = format!(
+                    "the block of {} in row {row} is not healed, which only another row of its chunk lacks",
+                    self.units[unit].name()
+                );
+                Err(Checker::Service.violation(what))
+            }
+        }
+    }
+
+    /// Once house was kept, the log of each member lists as many bytes as the array does not read of it.
+    pub(super) fn expect_logs_agree(&mut self) -> Result<(), Violation> {
+        let report: ArrayReport = self.report()?;
+        for member in report.members.iter().filter(|member| member.state != MemberState::Faulty) {
+            let Some(unit) = self.units.iter().find(|unit| unit.name() == member.name) else { continue };
+            let bytes = unit.sim.bytes();
+            let listed: usize = listed_bytes(&bytes).iter().map(|bytes| bytes.len()).sum();
+            if has_log(&bytes) && listed as u64 != member.bad_block_bytes {
+                let (name, unread) = (&member.name, member.bad_block_bytes);
+                let what = format!("{name}'s log lists {listed} bytes, and {unread} are not read of it");
+                return Err(Checker::Metadata.violation(what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the row of a sector is whole, and another one is lost on the same member's chunk.
+fn is_beside_lost(lost: &Lost, sector: usize) -> bool {
+    let place = lost.layout.place(sector * SECTOR_BYTES);
+    let rows = lost.layout.chunk_bytes / ROW_BYTES;
+    let (row, chunk) = (place.offset_bytes / ROW_BYTES, place.offset_bytes / lost.layout.chunk_bytes);
+    let mut lost_here = lost.bad.range(chunk * rows..(chunk + 1) * rows);
+    !lost.bad.contains_key(&row) && lost_here.any(|(_, roles)| roles.contains(&place.role))
+}

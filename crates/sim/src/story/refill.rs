@@ -1,0 +1,70 @@
+//! A rebuild that is cut short where it has listed a block which can be read again: the next opening asks for no permission, fills
+//! the member to its end, and writes back what was listed.
+
+use stripewise_engine::SpeedLimits;
+
+use super::{Story, operator::CRAWL};
+use crate::{
+    Sight,
+    check::{Checker, Violation, layout::ROW_BYTES},
+};
+
+/// Stripes at the start of the array, in one of which a block is bad.
+const FIRST_STRIPES: u64 = 4;
+/// Steps in which a rebuild that crawls gets there.
+const STEPS_MAX: u64 = 20_000;
+/// Steps from a log's write on until the array is stopped, at most.
+const LOG_STEPS: u64 = 60;
+
+impl Story {
+    /// A member is rebuilt while another one has a bad block, which it has no longer when the array is opened again.
+    pub(super) fn rebuild_in_two_openings(&mut self) -> Result<(), Violation> {
+        if self.shape.tolerance() != 1 || self.spare_unit()?.is_none() {
+            return Ok(());
+        }
+        let serving = self.units_by_role();
+        let (lost, bad) = self.two_of(&serving);
+        let chunk_rows = u64::from(self.shape.chunk_bytes).div_ceil(ROW_BYTES as u64);
+        let rows = (self.shape.data_bytes / ROW_BYTES as u64).min(FIRST_STRIPES * chunk_rows);
+        let start = self.units[bad].data_offset_bytes + self.side_rng.u64(..rows) * ROW_BYTES as u64;
+        self.cannot_read(bad, start, u32::MAX);
+        self.array().set_speed_limits(CRAWL);
+        let logs = self.world.seen(Sight::Log);
+        self.lost.insert(lost);
+        self.fail_calmly(lost)?;
+        self.world.run_steps_until(STEPS_MAX, || self.world.seen(Sight::Log) != logs);
+        let steps = self.side_rng.u64(..LOG_STEPS);
+        self.world.run_steps(steps);
+        self.stop()?;
+        self.units[bad].faults.clear();
+        self.say(|story| format!("{} can read its block again", story.units[bad].name()));
+        self.open_unasked()?;
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.wait_for_jobs()?;
+        self.flush_all()?;
+        self.lost.remove(&lost);
+        self.units_by_role().into_iter().for_each(|unit| self.look_at_log(unit));
+        self.expect_unlisted()?;
+        self.expect_whole("a rebuild went on at the next opening")
+    }
+
+    fn two_of(&mut self, serving: &[usize]) -> (usize, usize) {
+        let first = self.side_rng.usize(..serving.len());
+        let second = (first + self.side_rng.usize(1..serving.len())) % serving.len();
+        (serving[first], serving[second])
+    }
+
+    /// No member is absent: the array is opened without permission to run degraded.
+    fn open_unasked(&mut self) -> Result<(), Violation> {
+        let opening = self.start_opening_as(false, false, |_| true);
+        match self.wait_for(opening, "assembling")? {
+            Ok(array) => self.array = Some(array),
+            Err(error) => {
+                let what =
+                    format!("a role was being filled, no member is absent, and it is refused: {error}");
+                return Err(Checker::Service.violation(what));
+            }
+        }
+        self.expect_policy()
+    }
+}
