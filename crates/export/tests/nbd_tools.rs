@@ -147,18 +147,30 @@ fn fio_verifies_what_it_wrote() {
 
 #[test]
 fn nbdsh_meets_the_corners() {
-    if !can_run(&[Need::Extra("nbdsh")]) {
+    if !can_run(&[Need::Tool("nbdsh")]) {
         return;
     }
     let mut nbdsh = Command::new("nbdsh");
     let fixture = Fixture::unix(vec![export("disk", MIB)]);
     let script = "\
+import errno
 h.pwrite(b'x' * 1024, 512, nbd.CMD_FLAG_FUA)
-assert h.pread(1024, 512, nbd.CMD_FLAG_DF) == b'x' * 1024
+assert h.can_df()
+assert h.pread_structured(1024, 512, lambda *chunk: 0, nbd.CMD_FLAG_DF) == b'x' * 1024
+h.set_strict_mode(h.get_strict_mode() & ~nbd.STRICT_ALIGN)
 assert h.pread(10, 1020) == b'x' * 10
+try:
+    h.pwrite(b'y' * 10, 1020)
+    refused = 0
+except nbd.Error as error:
+    refused = error.errnum
+assert refused == errno.EINVAL
+assert h.pread(512, 1024) == b'x' * 512
 h.zero(512, 512, nbd.CMD_FLAG_NO_HOLE)
 h.trim(4096, 0)
 h.flush()
 ";
+    // The system's Python has its module; another one that comes first may not.
+    nbdsh.env("PATH", "/usr/bin:/bin");
     succeed(nbdsh.args(["-u", &fixture.uri("disk"), "-c", script]));
 }

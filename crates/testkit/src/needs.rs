@@ -16,8 +16,6 @@ const REQUIRE: &str = "STRIPEWISE_REQUIRE_TOOLS";
 pub enum Need<'a> {
     /// A program in the path.
     Tool(&'a str),
-    /// A program that few machines have, and that is never demanded.
-    Extra(&'a str),
     /// The superuser's rights.
     Root,
     /// A device file of the kernel, such as `/dev/fuse`.
@@ -57,9 +55,6 @@ pub fn lacks(needs: &[Need<'_>]) -> Vec<Lack> {
 fn lacks_of(need: Need<'_>) -> Vec<Lack> {
     match need {
         Need::Tool(name) if which(name).is_none() => vec![Lack::tool(name)],
-        Need::Extra(name) if which(name).is_none() => {
-            vec![Lack { is_demanded: false, ..Lack::tool(name) }]
-        }
         Need::Root if !rustix::process::geteuid().is_root() => {
             vec![Lack { what: "not root".to_owned(), is_demanded: true }]
         }
@@ -68,7 +63,7 @@ fn lacks_of(need: Need<'_>) -> Vec<Lack> {
         }
         Need::FileSystem(name) => lack_of_file_system(name).into_iter().collect(),
         Need::Guest => guest::lacks(),
-        Need::Tool(_) | Need::Extra(_) | Need::Root | Need::Device(_) => Vec::new(),
+        Need::Tool(_) | Need::Root | Need::Device(_) => Vec::new(),
     }
 }
 
