@@ -66,6 +66,16 @@ pub enum Mutant {
     EventsNotRaised,
     /// Members that a crash left an event behind are not brought level.
     NoCatchUp,
+    /// At an opening superblocks may be ours before the pages of the bitmap are.
+    SuperblocksBeforePages,
+    /// A scrub that is stopped while it gives way goes on at the next opening.
+    StoppedScrubNoted,
+    /// A resync that could not read all is not tried again.
+    ResyncGivenUp,
+    /// A spare that comes during a scrub waits for its end.
+    SpareComesUnseen,
+    /// A device that a failed array refuses is blanked before.
+    FailedBlanks,
     /// Writes pass by a member that is being filled.
     WritesPassIncoming,
     /// A member that is being filled is read everywhere.
@@ -196,7 +206,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 93] = [
+    pub const ALL: [Self; 98] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -227,6 +237,11 @@ impl Mutant {
         Self::UseStaleMember,
         Self::EventsNotRaised,
         Self::NoCatchUp,
+        Self::SuperblocksBeforePages,
+        Self::StoppedScrubNoted,
+        Self::ResyncGivenUp,
+        Self::SpareComesUnseen,
+        Self::FailedBlanks,
         Self::WritesPassIncoming,
         Self::ReadIncompleteMember,
         Self::ResumeRebuildAhead,

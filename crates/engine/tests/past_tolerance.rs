@@ -215,3 +215,17 @@ fn a_failed_array_announces_nothing_in_the_bitmap() {
         assert_eq!(bench.sims[0].changes(), changes, "{shape:?}");
     }
 }
+
+#[test]
+fn a_failed_array_takes_no_scrub_and_leaves_what_is_to_be_added_as_it_is() {
+    let mut bench = filled(12, RAID5);
+    bench.faults[0].set_gone(true);
+    bench.faults[1].set_gone(true);
+    bench.write(0, NEW, 12 * BLOCK).unwrap_err();
+    assert_eq!(bench.array.start_scrub(false), Err(ArrayError::Failed));
+    let device = bench.world.add_member("back", MEMBER_BYTES);
+    device.poke(8192, &[0x77; 512 << 10]);
+    let (array, given, before) = (bench.array.clone(), device.clone(), device.bytes().to_vec());
+    assert_eq!(bench.world.run(async move { array.add(given).await }), Err(ArrayError::Failed));
+    assert!(device.bytes()[..] == before[..], "it was refused, and written to all the same");
+}

@@ -19,7 +19,7 @@ use crate::{
     ledger::{Ledger, Standing},
     measure::{ServiceTimes, Touch, measure_or_not},
     mutants::{Mutant, lives},
-    topology::{Incoming, Member, Place},
+    topology::{Incoming, Member, Place, SlotState},
 };
 
 /// How often stopping looks whether the last request has ended.
@@ -68,6 +68,7 @@ impl Array {
         }
         let shared = self.shared.clone();
         self.run(async move { shared.enroll(device, class).await }).await?;
+        self.shared.members_changed.store(!lives(Mutant::SpareComesUnseen), Ordering::Release);
         self.shared.jobs.poke();
         Ok(())
     }
@@ -102,14 +103,17 @@ impl Array {
     ///
     /// # Errors
     /// [`ArrayError::Busy`] if a job is under way or a scrub was asked for; [`ArrayError::Unsupported`] where there is no redundancy to check: at
-    /// level 0, or with as many members lost as the level tolerates; [`ArrayError::ReadOnly`], since also a check writes
-    /// down where it stands.
+    /// level 0, or with as many members lost as the level tolerates; [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], since also a
+    /// check writes down where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
         if self.shared.geometry.parity_columns() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
         }
         if self.shared.read_only {
             return Err(ArrayError::ReadOnly);
+        }
+        if self.shared.topology.load().failed {
+            return Err(ArrayError::Failed);
         }
         self.shared.check_redundancy_left()?;
         let kind = if mend { JobKind::Repair } else { JobKind::Check };
@@ -127,7 +131,8 @@ impl Array {
         self.shared.jobs.set_paused(false);
     }
 
-    /// Ends the current job. A stopped rebuild keeps what it has and goes on when the array is next opened or changed.
+    /// Ends the current job, and forgets a scrub that waits. A stopped rebuild keeps what it has; like a stopped resync it goes on
+    /// when the array is next opened, or when its members change after that. A scrub that is asked for lets a resync go on, too.
     pub fn stop_job(&self) {
         self.shared.jobs.stop();
     }
@@ -303,6 +308,10 @@ impl Shared {
         }
         // Until it is attached, nobody else may measure, blank or write it.
         let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
+        // The device may be what is left of a member that `--force` needs.
+        if self.topology.load().failed && !lives(Mutant::FailedBlanks) {
+            return Err(ArrayError::Failed);
+        }
         let tentative = {
             let ledger = self.ledger.lock().await;
             not_attached(&ledger, &device.info().name)?;
@@ -378,25 +387,21 @@ impl Shared {
 
     /// Gives vacant roles to spares.
     pub(crate) async fn take_up_spares(&self) {
-        loop {
-            let vacant = self
-                .topology
-                .load()
-                .slots
-                .iter()
-                .position(|slot| slot.primary.is_none() && slot.incoming.is_none());
-            let Some(slot) = vacant else { return };
-            let spare = {
-                let ledger = self.ledger.lock().await;
-                let entry = ledger.entries.iter().find(|entry| entry.standing == Standing::Spare);
-                entry.map(|entry| entry.member.clone())
-            };
-            let Some(spare) = spare else { return };
-            if let Err(error) = self.begin_filling(MemberIndex(slot), &spare).await {
+        while let Some((slot, spare)) = self.next_spare().await {
+            if let Err(error) = self.begin_filling(slot, &spare).await {
                 tracing::warn!(%error, "a spare could not be taken up");
                 return;
             }
         }
+    }
+
+    /// A vacant role, and a spare that can take it.
+    pub(crate) async fn next_spare(&self) -> Option<(MemberIndex, Arc<Member>)> {
+        let is_vacant = |slot: &SlotState| slot.primary.is_none() && slot.incoming.is_none();
+        let vacant = self.topology.load().slots.iter().position(is_vacant)?;
+        let ledger = self.ledger.lock().await;
+        let entry = ledger.entries.iter().find(|entry| entry.standing == Standing::Spare)?;
+        Some((MemberIndex(vacant), entry.member.clone()))
     }
 
     /// Sectors of each member below a stripe.

@@ -216,7 +216,7 @@ impl Shared {
         self.topology.store(Arc::new(next));
         self.holders_changed.store(true, Ordering::Release);
         // A spare may take the vacant role.
-        self.member_dropped.store(true, Ordering::Release);
+        self.members_changed.store(true, Ordering::Release);
         self.jobs.poke();
         Ok(true)
     }

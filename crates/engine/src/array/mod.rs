@@ -115,8 +115,8 @@ pub(crate) struct Shared {
     pub(crate) handing_over: Mutex<Option<(Arc<Member>, Arc<Member>)>>,
     /// A member that may have held bitmap pages was dropped: they are due to be written to others.
     pub(crate) holders_changed: AtomicBool,
-    /// A member was dropped since the last job began: a rebuild may be due.
-    pub(crate) member_dropped: AtomicBool,
+    /// A member was dropped, or a spare came, since the last job began: a rebuild may be due.
+    pub(crate) members_changed: AtomicBool,
     /// Chunks some of which failed to be read and that wait to be healed.
     pub(crate) healing: Mutex<Healing>,
 }

@@ -30,6 +30,7 @@ use crate::{
     jobs::{self, Found, JobBoard, JobKind, Request, Tuning},
     locking::{Locking, Preset},
     locks::RowLocks,
+    mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
     stats::Stats,
     trace::Tracer,
@@ -254,7 +255,7 @@ async fn open(
         background: Readers::default(),
         handing_over: Mutex::new(None),
         holders_changed: AtomicBool::new(false),
-        member_dropped: AtomicBool::new(false),
+        members_changed: AtomicBool::new(false),
         healing: Mutex::default(),
     });
     let array = Array { shared: shared.clone() };
@@ -262,14 +263,17 @@ async fn open(
     if options.read_only {
         return Ok(array);
     }
-    shared.catch_up().await?;
-    // Pages first: once the superblocks are ours, the pages count. Then who is left out, and that we are here, before
-    // anything is served.
+    // Pages first: once a superblock is ours, the pages count. Then members that are an event behind; then who is left out, and that
+    // we are here, before anything is served.
+    if lives(Mutant::SuperblocksBeforePages) {
+        shared.catch_up().await?;
+    }
     if let Some(intent) = &shared.intent
         && !intent.rewrite(&*shared).await
     {
         return Err(ArrayError::Failed.into());
     }
+    shared.catch_up().await?;
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
     shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
     shared.record(|_| ()).await?;

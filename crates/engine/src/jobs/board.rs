@@ -11,7 +11,10 @@ use stripewise_device::{
     sync::{WaitList, wake_all},
 };
 
-use crate::geometry::MemberIndex;
+use crate::{
+    geometry::MemberIndex,
+    mutants::{Mutant, lives},
+};
 
 /// The kinds of background job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +184,36 @@ pub(crate) struct Found {
     pub(crate) unreadable: Option<u64>,
 }
 
+/// What becomes of stripes that a resync is due in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Resync {
+    /// They are resynced before anything else is done.
+    #[default]
+    Tried,
+    /// The last resync could not read all: it is tried again after another job, or some time later, and keeps no rebuild waiting.
+    Failed,
+    /// An operator has stopped it: it is tried again when members change, or a scrub is asked for.
+    Stopped,
+}
+
+impl Resync {
+    /// What the end of a job makes of it.
+    fn after(self, job: JobKind, outcome: &JobOutcome) -> Self {
+        match (job, outcome) {
+            (JobKind::Resync, JobOutcome::Done) => Self::Tried,
+            (JobKind::Resync, JobOutcome::Failed(_)) => Self::Failed,
+            (JobKind::Resync, JobOutcome::Stopped) => Self::Stopped,
+            _ if self == Self::Failed => Self::Tried,
+            _ => self,
+        }
+    }
+
+    /// What a change of members, or the wish for a scrub, makes of it.
+    fn after_wish(self) -> Self {
+        if self == Self::Stopped { Self::Tried } else { self }
+    }
+}
+
 #[derive(Default)]
 struct State {
     current: Option<JobReport>,
@@ -203,6 +236,7 @@ struct State {
     /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it again, a change
     /// of members is.
     unfilled: Vec<u32>,
+    resync: Resync,
     /// Grows when members change.
     pokes: u64,
     limits: SpeedLimits,
@@ -230,6 +264,7 @@ impl JobBoard {
         self.change(|state| {
             state.wishes += 1;
             state.unfilled.clear();
+            state.resync = state.resync.after_wish();
             state.pokes += 1;
         });
     }
@@ -300,11 +335,27 @@ impl JobBoard {
         });
     }
 
-    /// Asks for the rest of a job that gave way, unless an operator has stopped it meanwhile.
-    pub(crate) fn request_rest(&self, request: Request) {
+    /// Asks for the rest of a job that gave way. False: an operator has stopped it meanwhile.
+    pub(crate) fn request_rest(&self, request: Request) -> bool {
         self.change(|state| {
             if !state.stop {
                 state.requests.push_front(request);
+                state.wishes += 1;
+            }
+            !state.stop
+        })
+    }
+
+    /// Whether a resync may begin where one is due.
+    pub(crate) fn may_resync(&self) -> bool {
+        self.0.lock().resync == Resync::Tried
+    }
+
+    /// A resync that failed may be tried again.
+    pub(crate) fn retry_resync(&self) {
+        self.change(|state| {
+            if state.resync == Resync::Failed && !lives(Mutant::ResyncGivenUp) {
+                state.resync = Resync::Tried;
                 state.wishes += 1;
             }
         });
@@ -324,6 +375,7 @@ impl JobBoard {
                 return Err(kind);
             }
             state.requests.push_back(request);
+            state.resync = state.resync.after_wish();
             state.wishes += 1;
             Ok(())
         })
@@ -392,6 +444,7 @@ impl JobBoard {
         self.change(|state| {
             state.stop = false;
             let Some(mut job) = state.current.take() else { return };
+            state.resync = state.resync.after(job.kind, &outcome);
             job.outcome = Some(outcome);
             if matches!(job.kind, JobKind::Check | JobKind::Repair) {
                 state.last_scrub = Some(job.clone());

@@ -35,7 +35,8 @@ use crate::{
 /// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is noted.
 const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S;
 
-/// Rounds of housekeeping after which blocks that could not be healed are tried again: ten minutes.
+/// Rounds of housekeeping after which blocks that could not be healed are tried again, and a resync that could not read all: ten
+/// minutes.
 const HEAL_RETRY_ROUNDS: u64 = 600;
 
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
@@ -88,12 +89,21 @@ impl From<ArrayError> for Ended {
 /// rows: it is halted, and drained.
 struct Walk {
     halted: AtomicBool,
-    /// Whether it gives way to a rebuild.
-    yields: bool,
+    yields: Yields,
+}
+
+/// What a walk gives way to.
+#[derive(Clone, Copy)]
+enum Yields {
+    Never,
+    /// A change of members, or one that is to be filled.
+    ToFilling,
+    /// The rebuild of a vacant role, other than this one: the walk fills a member that is to replace one which serves.
+    ToRebuild(MemberIndex),
 }
 
 impl Walk {
-    fn new(yields: bool) -> Self {
+    fn new(yields: Yields) -> Self {
         Self { halted: AtomicBool::new(false), yields }
     }
 
@@ -130,6 +140,7 @@ impl Shared {
         self.note_written(unnoted_max).await;
         if round.is_multiple_of(HEAL_RETRY_ROUNDS) {
             self.healing.lock().retry();
+            self.jobs.retry_resync();
         }
         if round.is_multiple_of(READ_ERROR_HALF_LIFE_ROUNDS) {
             for member in self.topology.load().members() {
@@ -141,10 +152,14 @@ impl Shared {
 
     /// Runs the most urgent job. False if there was nothing to do, or the job ended before it was done.
     async fn run_next_job(self: &Arc<Self>) -> bool {
-        self.member_dropped.store(false, Ordering::Release);
+        self.members_changed.store(false, Ordering::Release);
+        if self.jobs.take_forgotten() {
+            self.note_scrub(None).await;
+        }
         let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
-        if stale && !self.last_resync_failed() {
-            return self.resync().await;
+        if stale && self.jobs.may_resync() {
+            self.resync().await;
+            return true;
         }
         self.take_up_spares().await;
         if let Some((slot, incoming)) = self.next_incoming() {
@@ -156,19 +171,8 @@ impl Shared {
                 self.scrub(request).await;
                 true
             }
-            None => {
-                if self.jobs.take_forgotten() {
-                    self.note_scrub(None).await;
-                }
-                false
-            }
+            None => false,
         }
-    }
-
-    /// A resync that could not read everything is not tried again at once, and does not keep a rebuild waiting.
-    fn last_resync_failed(&self) -> bool {
-        let failed = |job: JobReport| matches!(job.outcome, Some(JobOutcome::Failed(_)));
-        self.jobs.last().is_some_and(|job| job.kind == JobKind::Resync && failed(job))
     }
 
     /// The member to be filled next.
@@ -203,7 +207,7 @@ impl Shared {
         self.jobs.finish(outcome);
     }
 
-    async fn resync(&self) -> bool {
+    async fn resync(&self) {
         let intent = self.intent.as_ref().expect("only levels with a bitmap resync");
         let regions: Vec<usize> = intent.stale_regions().collect();
         let total = regions.iter().map(|region| intent.map.stripes_in(*region)).sum();
@@ -230,17 +234,12 @@ impl Shared {
                     group.iter().filter(|region| !stale.contains(region)).for_each(|r| intent.resynced(*r));
                     result = result.and(walked.result);
                 }
-                Err(ended) => {
-                    let stopped = matches!(ended, Ended::Stopped);
-                    self.end_job(Err(ended));
-                    return !stopped;
-                }
+                Err(ended) => return self.end_job(Err(ended)),
             }
         }
         self.end_job(result);
         // Bad blocks waited for it.
         self.healing.lock().retry();
-        true
     }
 
     /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever it is.
@@ -264,13 +263,11 @@ impl Shared {
         };
         let Some(job) = self.jobs.current() else { return };
         let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
-        if matches!(result, Err(Ended::Yielded)) {
-            self.jobs.request_rest(rest);
-        }
-        // A scrub that the array's end interrupts, or that gave way, is gone on with at the next opening.
+        // A scrub that the array's end interrupts, or that gave way and was not stopped meanwhile, is gone on with at the next
+        // opening.
         let unfinished = match result {
             Err(Ended::Stopped) => self.closing.load(Ordering::Acquire),
-            Err(Ended::Yielded) => true,
+            Err(Ended::Yielded) => self.jobs.request_rest(rest) || lives(Mutant::StoppedScrubNoted),
             _ => false,
         };
         let (start_stripe, found) = job.before_unreadable(self.geometry.stripe_bytes());
@@ -356,7 +353,7 @@ impl Shared {
             if self.closing.load(Ordering::Acquire) || self.jobs.stop_requested() {
                 return Err(Ended::Stopped);
             }
-            if walk.yields && self.redundancy_waits() {
+            if self.gives_way(walk).await {
                 return Err(Ended::Yielded);
             }
             if self.jobs.is_paused() {
@@ -386,7 +383,7 @@ impl Shared {
             let batch = batch?;
             Ok::<_, Ended>((batch.clone(), self.verify(batch, mend).await))
         };
-        let walk = Walk::new(is_scrub);
+        let walk = Walk::new(if is_scrub { Yields::ToFilling } else { Yields::Never });
         let mut result = Ok(());
         let mut unverified = Vec::new();
         let batching = Batching::of(&self.tuning, &self.topology.load(), self.geometry.chunk_bytes());
@@ -417,9 +414,18 @@ impl Shared {
         Verified { result, unverified }
     }
 
-    /// Whether a rebuild could start.
-    fn redundancy_waits(&self) -> bool {
-        self.member_dropped.load(Ordering::Acquire) || self.next_incoming().is_some()
+    /// Whether something more urgent than a walk could start.
+    async fn gives_way(&self, walk: &Walk) -> bool {
+        let have_changed = self.members_changed.load(Ordering::Acquire);
+        match walk.yields {
+            Yields::Never => false,
+            Yields::ToFilling => have_changed || self.next_incoming().is_some(),
+            Yields::ToRebuild(own) => {
+                let is_vacant = |slot: MemberIndex| self.topology.load().slots[slot.0].primary.is_none();
+                let waits = self.next_incoming().is_some_and(|(slot, _)| slot != own && is_vacant(slot));
+                waits || have_changed && self.next_spare().await.is_some()
+            }
+        }
     }
 
     async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) {
@@ -427,9 +433,14 @@ impl Shared {
         let kind = if replacing { JobKind::Replace } else { JobKind::Rebuild };
         let (done, total, pokes) = (incoming.done_stripes(), self.geometry.stripes(), self.jobs.pokes());
         self.start_job(kind, Some(slot), total, done);
-        let result = self.fill_range(slot, &incoming, done..total).await;
-        if result.is_err() {
-            self.jobs.leave_unfilled(incoming.member.dev_number, pokes);
+        let yields = if replacing { Yields::ToRebuild(slot) } else { Yields::Never };
+        let result = self.fill_range(slot, &incoming, done..total, Walk::new(yields)).await;
+        let dev_number = incoming.member.dev_number;
+        match &result {
+            Ok(()) | Err(Ended::Yielded) => {}
+            // An operator knows of what has changed until then.
+            Err(Ended::Stopped) => self.jobs.leave_unfilled(dev_number, self.jobs.pokes()),
+            Err(Ended::Failed(_)) => self.jobs.leave_unfilled(dev_number, pokes),
         }
         self.end_job(result);
     }
@@ -439,10 +450,10 @@ impl Shared {
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
         stripes: Range<u64>,
+        walk: Walk,
     ) -> Result<(), Ended> {
         let mut pace = self.pace();
         let mut next_checkpoint = self.env.now();
-        let walk = Walk::new(false);
         let mut result = Ok(());
         {
             let fill = async |batch: Result<Range<u64>, Ended>| {

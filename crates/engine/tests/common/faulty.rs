@@ -17,6 +17,8 @@ use super::{MEMBER_BYTES, Shape, devices, preset_of};
 pub struct Bench {
     pub world: World,
     pub sims: Vec<Arc<SimMember>>,
+    /// What the array is made of: each member of `sims`, with its faults.
+    pub members: Vec<Arc<dyn Device>>,
     pub faults: Vec<Arc<Faults>>,
     pub logs: Vec<Arc<TraceLog>>,
     pub array: Array,
@@ -45,13 +47,13 @@ pub fn bench_with(seed: u64, shape: Shape, preset: &'static Preset) -> Bench {
         faults.push(handle);
         logs.push(log);
     }
-    let mut options = CreateOptions::new("sim:faults", shape.level, members);
+    let mut options = CreateOptions::new("sim:faults", shape.level, members.clone());
     options.chunk_bytes = shape.chunk_bytes;
     options.assume_clean = true;
     options.preset = preset;
     let env = world.env();
     let array = world.run(async move { Array::create(env, options).await }).unwrap();
-    Bench { world, sims, faults, logs, array }
+    Bench { world, sims, members, faults, logs, array }
 }
 
 impl Bench {

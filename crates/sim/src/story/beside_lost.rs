@@ -1,7 +1,7 @@
 //! What lies beside rows that are lost: a block that the others make up for is healed although its chunk has one that is not, and
 //! the logs of bad blocks list what the array calls unreadable, and nothing else.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use stripewise_engine::{ArrayReport, MemberState};
 
@@ -54,7 +54,10 @@ impl Story {
         for member in report.members.iter().filter(|member| member.state != MemberState::Faulty) {
             let Some(unit) = self.units.iter().find(|unit| unit.name() == member.name) else { continue };
             let bytes = unit.sim.bytes();
-            let listed: usize = listed_bytes(&bytes).iter().map(|bytes| bytes.len()).sum();
+            // An entry may stand there more than once.
+            let entries: BTreeSet<_> =
+                listed_bytes(&bytes).into_iter().map(|bytes| (bytes.start, bytes.end)).collect();
+            let listed: usize = entries.iter().map(|(start, end)| end - start).sum();
             if has_log(&bytes) && listed as u64 != member.bad_block_bytes {
                 let (name, unread) = (&member.name, member.bad_block_bytes);
                 let what = format!("{name}'s log lists {listed} bytes, and {unread} are not read of it");
