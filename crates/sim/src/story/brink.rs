@@ -1,22 +1,32 @@
-//! An array that has lost as many members as its level tolerates: it does not let go of one more, has no redundancy to scrub, and
-//! works on, also if the member that is being filled fails.
+//! An array that has lost as many members as its level tolerates: it does not let go of one more, has no redundancy to scrub, calls
+//! no scrub done that was under way by then, and works on, also if the member that is being filled fails.
 
-use stripewise_engine::ArrayError;
+use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport, MemberState};
 
-use super::Story;
+use super::{Slot, Story};
 use crate::check::{Checker, Violation};
+
+/// Steps that a scrub has until it is so far, at most.
+const SCRUB_STEPS_MAX: u64 = 50_000;
+/// A member fails when a scrub has so many stripes to do, at most.
+const LAST_STRIPES: u64 = 8;
+/// So many times as long a member takes that a scrub waits for meanwhile.
+const SLOWNESS: u32 = 20;
 
 impl Story {
     /// Loses as much of an array that is whole as its level tolerates, and brings it back.
     pub(super) fn go_to_the_brink(&mut self) -> Result<(), Violation> {
         self.say(|_| "an operator fails as many members as the level tolerates".to_owned());
-        // Spares that wait already are not to be filled meanwhile.
-        self.array().pause_jobs();
         let mut serving = self.units_by_role();
         self.side_rng.shuffle(&mut serving);
         let left = serving.split_off(self.shape.tolerance());
-        for unit in &serving {
-            self.fail_calmly(*unit)?;
+        if self.side_rng.bool() && !self.has_spares()? {
+            self.fail_while_scrubbing(&serving, left[0])?;
+            self.array().pause_jobs();
+        } else {
+            // Spares that wait already are not to be filled meanwhile.
+            self.array().pause_jobs();
+            self.fail_all_of(&serving)?;
         }
         self.expect_kept(left[0])?;
         self.expect_no_scrub()?;
@@ -27,6 +37,69 @@ impl Story {
             self.come_back(unit)?;
         }
         self.expect_whole("members that had failed were added again")
+    }
+
+    /// An operator fails these members, one after the other.
+    fn fail_all_of(&mut self, units: &[usize]) -> Result<(), Violation> {
+        units.iter().try_for_each(|unit| self.fail_calmly(*unit))
+    }
+
+    /// Whether a spare waits.
+    fn has_spares(&self) -> Result<bool, Violation> {
+        Ok(self.report()?.members.iter().any(|member| member.state == MemberState::Spare))
+    }
+
+    /// The last of these members fails while a scrub has some of its last stripes to do: from then on it has nothing to compare, and it
+    /// is not done.
+    fn fail_while_scrubbing(&mut self, units: &[usize], slow: usize) -> Result<(), Violation> {
+        let (last, before) = units.split_last().expect("a level that tolerates a loss");
+        self.fail_all_of(before)?;
+        // Reads that are under way are to take longer than the failure.
+        self.units[slow].sim.set_slowness(SLOWNESS);
+        let mend = self.side_rng.bool();
+        self.begin_scrub(mend)?;
+        let left = self.side_rng.u64(1..=LAST_STRIPES);
+        self.run_to_stripe(self.shape.stripes().saturating_sub(left));
+        let failing = self.start_failing(*last);
+        let is_cut_short = self.loses_redundancy_in_scrub();
+        self.wait_for(failing, "failing a member")?
+            .map_err(|error| Checker::Service.violation(format!("failing a member: {error}")))?;
+        self.units[slow].sim.set_slowness(1);
+        self.wait_for_jobs()?;
+        let is_done = |scrub: &JobReport| scrub.outcome == Some(JobOutcome::Done);
+        match self.array().last_scrub().filter(is_done) {
+            Some(scrub) if is_cut_short => {
+                let what = format!("redundancy was lost during a scrub, which is called done: {scrub:?}");
+                Err(Checker::Scrub.violation(what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The check or repair under way.
+    fn scrub_under_way(&self) -> Option<JobReport> {
+        self.array().job().filter(|job| matches!(job.kind, JobKind::Check | JobKind::Repair))
+    }
+
+    /// Runs until a scrub has done so many stripes.
+    fn run_to_stripe(&self, stripes: u64) {
+        let is_so_far = || self.scrub_under_way().is_some_and(|job| job.done_stripes >= stripes);
+        self.world.run_steps_until(SCRUB_STEPS_MAX, is_so_far);
+    }
+
+    /// An operator begins to fail a member.
+    fn start_failing(&mut self, unit: usize) -> Slot<Result<(), ArrayError>> {
+        let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
+        self.say(|_| format!("fail {name} during a scrub"));
+        self.world.start(async move { array.fail(&name).await })
+    }
+
+    /// Runs until no redundancy is left, or the scrub under way is over. True: the scrub has stripes to do yet.
+    fn loses_redundancy_in_scrub(&self) -> bool {
+        let (array, last) = (self.array(), self.shape.stripes() - 1);
+        let is_lost = || array.stripes(last..last + 1)[0].missing.len() == self.shape.tolerance();
+        self.world.run_steps_until(SCRUB_STEPS_MAX, || is_lost() || self.scrub_under_way().is_none());
+        is_lost() && self.scrub_under_way().is_some_and(|job| job.done_stripes < job.total_stripes)
     }
 
     /// An operator cannot fail a member that the array cannot do without.
