@@ -1,5 +1,6 @@
 //! More members are lost at once than the level tolerates, while clients write. From then on there are errors or what is right,
-//! and nothing moves on the members that are left; when all are back, the array is there.
+//! and nothing moves on the members that are left, whatever an operator asks and whichever member vanishes next; when all are back, the
+//! array is there.
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
@@ -171,12 +172,42 @@ impl Story {
                 Checker::Service.violation("zeroes are acknowledged, and too many members are gone for them")
             );
         }
+        self.expect_commands_refused()?;
+        if !left.is_empty() && self.side_rng.bool() {
+            self.lose_one_more(left)?;
+        }
         self.world.run_for(2 * self.shape.tuning.housekeeping_interval);
         if before == changes(self) {
             return Ok(());
         }
         Err(Checker::Metadata
             .violation("the array has failed, and something is written to the members that are left"))
+    }
+
+    /// No member can be failed or removed any more by an operator.
+    fn expect_commands_refused(&mut self) -> Result<(), Violation> {
+        let array = self.array().clone();
+        for member in self.report()?.members {
+            let (array, name) = (array.clone(), member.name.clone());
+            let asked = async move { [array.fail(&name).await, array.remove(&name).await] };
+            let [failed, removed] = self.finish(asked, "commands beyond the level's tolerance")?;
+            if failed.is_ok() || removed.is_ok() {
+                let (name, state) = (member.name, member.state.name());
+                let what = format!(
+                    "the array has failed, and takes commands: failing {name}, {state}: {failed:?}; removing it: {removed:?}"
+                );
+                return Err(Checker::Service.violation(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// One more of the members that are left vanishes: a read finds out, and nothing is recorded.
+    fn lose_one_more(&mut self, left: &[usize]) -> Result<(), Violation> {
+        let unit = left[self.side_rng.usize(..left.len())];
+        self.say(|story| format!("{} vanishes, too", story.units[unit].name()));
+        self.units[unit].faults.set_gone(true);
+        self.expect_right_or_errors()
     }
 
     /// All members are back: the array is opened, by force if need be, and has what it must.
