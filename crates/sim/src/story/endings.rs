@@ -30,7 +30,7 @@ const ENDINGS: [Ending; 12] = [
     Ending::Lost,
     Ending::Lost,
     Ending::Stale,
-    Ending::Plain,
+    Ending::Stale,
     Ending::Plain,
     Ending::Plain,
     Ending::Plain,

@@ -1,11 +1,11 @@
 //! Too few members are left that are current: the array is refused, and with `--force` the one that is the least behind is taken.
-//! What was written since it left may be lost; nothing else.
+//! What was written since it left may be lost; nothing else. A member that was never filled as a whole is not taken, not even by force.
 
 use stripewise_device::{IoBuf, WriteFlags};
-use stripewise_engine::{AssembleError, SpeedLimits};
+use stripewise_engine::AssembleError;
 
-use super::Story;
-use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
+use super::{Story, operator::CRAWL};
+use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES, superblock::Superblock};
 
 /// Blocks that are written between two members' leaving.
 const WRITES_MAX: usize = 8;
@@ -29,35 +29,82 @@ impl Story {
         }
         if self.rng.bool() {
             // A member that is half filled is no better than none.
-            self.array().set_speed_limits(SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 });
-            self.add_new_unit()?;
-            self.wait_for_filling(|job| job.done_stripes > 0);
+            self.half_fill_one()?;
+            if let Some(filled) = self.unit_being_filled()?.filter(|_| self.side_rng.bool()) {
+                return self.take_none_half_filled(filled, &serving);
+            }
         }
-        let absent = serving[0];
         self.crash()?;
-        // What is filled by now is a member as good as any; else one too many is gone.
-        if self.with_image(|image, _| image.as_good_as_in_sync().len()) != Some(serving.len()) {
+        if !self.are_just_current(&serving) {
             return Ok(());
         }
-        self.units[absent].faults.set_gone(true);
-        self.lost.insert(absent);
-        self.say(|story| format!("{} is absent, and one too many", story.units[absent].name()));
-        match self.open_as(false)? {
-            Err(AssembleError::TooFew { .. }) => {}
-            Err(error) => {
-                return Err(
-                    Checker::Service.violation(format!("too few members, and not called so: {error}"))
-                );
-            }
-            Ok(()) => {
-                return Err(Checker::Currency.violation("too few members are current, and the array is open"));
-            }
-        }
+        self.leave_out_one_too_many(serving[0]);
+        self.expect_too_few(false)?;
         if let Err(error) = self.open_as(true)? {
             return Err(Checker::Service
                 .violation(format!("members that are behind are refused with force: {error}")));
         }
         self.expect_but(&since)
+    }
+
+    /// A new member is filled in part.
+    fn half_fill_one(&mut self) -> Result<(), Violation> {
+        self.array().set_speed_limits(CRAWL);
+        self.add_new_unit()?;
+        self.wait_for_filling(|job| job.done_stripes > 0);
+        Ok(())
+    }
+
+    /// Whether no unit but these is current: what is filled by now is a member as good as any.
+    fn are_just_current(&mut self, units: &[usize]) -> bool {
+        self.with_image(|image, _| image.as_good_as_in_sync().len()) == Some(units.len())
+    }
+
+    fn leave_out_one_too_many(&mut self, absent: usize) {
+        self.units[absent].faults.set_gone(true);
+        self.lost.insert(absent);
+        self.say(|story| format!("{} is absent, and one too many", story.units[absent].name()));
+    }
+
+    /// The array is refused, as too few members are there for it.
+    fn expect_too_few(&mut self, force: bool) -> Result<(), Violation> {
+        match self.open_as(force)? {
+            Err(AssembleError::TooFew { .. }) => Ok(()),
+            Err(error) => {
+                Err(Checker::Service.violation(format!("too few members, and not called so: {error}")))
+            }
+            Ok(()) => Err(Checker::Currency
+                .violation(format!("too few members are there, and the array is open; by force: {force}"))),
+        }
+    }
+
+    /// A member that is being filled vanishes, and the array goes on without it. It comes back when it alone could make up for a member
+    /// that is absent: it is not taken. With the absent one the array is there, and has all.
+    fn take_none_half_filled(&mut self, filled: usize, serving: &[usize]) -> Result<(), Violation> {
+        self.say(|story| format!("{}, which is half filled, vanishes", story.units[filled].name()));
+        self.units[filled].faults.set_gone(true);
+        self.write_durably()?;
+        self.crash()?;
+        let superblock = Superblock::read(&self.units[filled].sim.bytes());
+        let is_half_filled = superblock.is_some_and(|superblock| superblock.filled.is_some());
+        if !is_half_filled || !self.are_just_current(serving) {
+            return Ok(());
+        }
+        // A unit that had a role once, as a whole, and has left might be taken by force.
+        for unit in 0..self.units.len() {
+            self.units[unit].faults.set_gone(unit != filled && !serving.contains(&unit));
+        }
+        self.leave_out_one_too_many(serving[0]);
+        self.expect_too_few(false)?;
+        self.expect_too_few(true)?;
+        self.units[serving[0]].faults.set_gone(false);
+        self.lost.remove(&serving[0]);
+        if let Err(error) = self.open_as(true)? {
+            let what = format!("no more members are absent than the level tolerates: {error}");
+            return Err(Checker::Service.violation(what));
+        }
+        self.wait_for_jobs()?;
+        self.check_content()
     }
 
     /// Writes some blocks for good. Returns their rows.
