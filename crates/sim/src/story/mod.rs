@@ -19,6 +19,7 @@ mod endings;
 mod foreign;
 mod handover;
 mod hidden_pages;
+mod jobs;
 mod latent;
 mod leader;
 mod listed;

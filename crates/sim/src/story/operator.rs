@@ -56,11 +56,12 @@ impl Story {
             20 => self.rebuild_in_two_openings(),
             21 => self.read_across_bad_blocks(),
             22 => self.heal_while_degraded(),
+            23 => self.stop_a_resync(),
             _ => Ok(()),
         }
     }
 
-    /// A scrub that comes after one that was stopped is carried to its end.
+    /// A scrub that is stopped is not gone on with at the next opening, and one that comes after it is carried to its end.
     fn stop_and_scrub(&mut self) -> Result<(), Violation> {
         self.say(|_| "a scrub is stopped, and the next is not".to_owned());
         self.begin_scrub(self.plan.seed.is_multiple_of(2))?;
@@ -76,6 +77,7 @@ impl Story {
             self.array().stop_job();
         }
         self.wait_for_jobs()?;
+        self.expect_no_scrub_goes_on("an operator stopped a scrub")?;
         self.run_scrub(false).map(drop)
     }
 

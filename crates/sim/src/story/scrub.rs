@@ -164,7 +164,7 @@ impl Story {
     }
 
     /// A check or repair that the array's end cuts short goes on at the next opening, and looks at every stripe; a repair mends what
-    /// has become wrong where it had not been.
+    /// has become wrong where it had not been. At the opening after that, none goes on.
     pub(super) fn interrupt_scrub(&mut self) -> Result<(), Violation> {
         let mend = self.side_rng.bool();
         let units = self.units_by_role();
@@ -189,7 +189,8 @@ impl Story {
         self.open_plainly()?;
         self.wait_for_jobs()?;
         self.check_redundancy()?;
-        self.expect_all_seen(&units)
+        self.expect_all_seen(&units)?;
+        self.expect_no_scrub_goes_on("a scrub that was cut short was gone on with, and is over")
     }
 
     /// Since reads are watched, each row was read of the role that has its first parity, or is its first mirror.

@@ -1,0 +1,98 @@
+//! Jobs that an operator stopped, or that are done: none of them begins again by itself, neither at once nor at the next opening. What a
+//! resync had not passed when it was stopped, the next one passes.
+
+use stripewise_engine::{JobKind, JobReport, SpeedLimits};
+
+use super::{Story, operator::CRAWL};
+use crate::check::{Checker, Violation};
+
+/// Blocks that are written before power fails, so that a resync is due.
+const WRITES: usize = 4;
+/// Steps from an opening until its resync has begun, at most.
+const BEGIN_STEPS_MAX: u64 = 20_000;
+/// Steps that a resync has until it is stopped, at most.
+const STOP_STEPS_MAX: u64 = 60;
+/// Rounds of housekeeping in which a job that was stopped may not come back.
+const IDLE_ROUNDS: u32 = 4;
+
+impl Story {
+    /// A resync that an operator stops stays stopped until the array is opened again, and is carried to its end then.
+    pub(super) fn stop_a_resync(&mut self) -> Result<(), Violation> {
+        for _ in 0..WRITES {
+            self.write_any_block()?;
+        }
+        // What was flushed is certain, and its regions are marked still.
+        self.flush_all()?;
+        self.lose_power()?;
+        self.open_plainly()?;
+        if self.side_rng.bool() {
+            self.array().pause_jobs();
+        }
+        self.array().set_speed_limits(CRAWL);
+        if self.has_resync_begun() {
+            self.say(|_| "a resync is stopped".to_owned());
+            let steps = self.side_rng.u64(..STOP_STEPS_MAX);
+            self.world.run_steps(steps);
+            self.array().stop_job();
+            self.expect_no_job()?;
+        }
+        self.array().set_speed_limits(SpeedLimits::default());
+        self.array().resume_jobs();
+        self.wait_for_jobs()?;
+        self.open_anew()?;
+        self.wait_for_jobs()?;
+        let all = 0..self.array().geometry().stripes();
+        if self.array().stripes(all).iter().any(|stripe| !stripe.synced) {
+            let what = "a resync was stopped, and the next opening does not carry it to its end";
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_whole("a resync was stopped, and gone on with at the next opening")
+    }
+
+    /// Waits until the resync of an opening has begun. False: none is under way.
+    fn has_resync_begun(&self) -> bool {
+        let array = self.array();
+        let is_resync = |job: JobReport| job.kind == JobKind::Resync;
+        let has_begun = || array.job().is_some_and(is_resync);
+        self.world.run_steps_until(BEGIN_STEPS_MAX, || has_begun() || array.last_job().is_some())
+            && has_begun()
+    }
+
+    /// The job under way was asked to stop: soon no job is under way, and none begins.
+    fn expect_no_job(&self) -> Result<(), Violation> {
+        // A job that began would wait, and be seen.
+        self.array().pause_jobs();
+        self.world.run_for(self.shape.tuning.housekeeping_interval * IDLE_ROUNDS);
+        match self.array().job() {
+            None => Ok(()),
+            Some(job) => {
+                let what = format!("an operator stopped the job under way, and a job is under way: {job:?}");
+                Err(Checker::Service.violation(what))
+            }
+        }
+    }
+
+    /// The array is opened anew: no scrub goes on, as the last one was stopped by an operator, or is done.
+    pub(super) fn expect_no_scrub_goes_on(&mut self, why: &str) -> Result<(), Violation> {
+        self.open_anew()?;
+        self.wait_for_jobs()?;
+        match self.array().last_scrub() {
+            None => Ok(()),
+            Some(scrub) => {
+                let what = format!("{why}, and at the next opening a scrub went on: {scrub:?}");
+                Err(Checker::Scrub.violation(what))
+            }
+        }
+    }
+
+    /// The array is stopped, or power fails; then it is opened with all devices.
+    pub(super) fn open_anew(&mut self) -> Result<(), Violation> {
+        if self.side_rng.bool() {
+            self.stop()?;
+        } else {
+            self.flush_all()?;
+            self.lose_power()?;
+        }
+        self.open_plainly()
+    }
+}
