@@ -20,6 +20,7 @@ mod foreign;
 mod handover;
 mod hidden_pages;
 mod jobs;
+mod lasting;
 mod latent;
 mod leader;
 mod listed;

@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 28;
+const TRIALS_ONE_IN: u8 = 32;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -57,6 +57,8 @@ impl Story {
             21 => self.read_across_bad_blocks(),
             22 => self.heal_while_degraded(),
             23 => self.stop_a_resync(),
+            24 => self.remove_a_spare(),
+            25 => self.tell_of_a_member(),
             _ => Ok(()),
         }
     }
