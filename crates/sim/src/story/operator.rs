@@ -125,16 +125,18 @@ impl Story {
         self.expect_filled(old)
     }
 
-    /// Filling is stopped, and a spare comes just before or after that.
+    /// Filling is stopped, and goes on as a spare comes after that; one that came before is no reason to.
     fn stop_and_add(&mut self) -> Result<(), Violation> {
-        if self.side_rng.bool() {
-            // What began before members changed is no reason to leave a member as it is.
+        if self.side_rng.bool() && self.units.len() + 2 <= self.shape.members + SPARE_UNITS_MAX {
             self.add_new_unit()?;
-            self.array().stop_job();
-            return Ok(());
         }
+        let stopped = self.world.now();
         self.array().stop_job();
         self.wait_for_jobs()?;
+        if let Some(job) = self.array().last_job().filter(|job| job.started > stopped) {
+            let what = format!("an operator stopped the filling of a member, and a job began: {job:?}");
+            return Err(Checker::Service.violation(what));
+        }
         self.add_new_unit()
     }
 
