@@ -173,6 +173,7 @@ impl Story {
             );
         }
         self.expect_commands_refused()?;
+        self.expect_left_as_it_is()?;
         if !left.is_empty() && self.side_rng.bool() {
             self.lose_one_more(left)?;
         }
@@ -200,6 +201,20 @@ impl Story {
             }
         }
         Ok(())
+    }
+
+    /// A device that is to be added is refused, and is not written to: it may be a member that was lost, under another name.
+    fn expect_left_as_it_is(&mut self) -> Result<(), Violation> {
+        self.new_unit();
+        let unit = self.units.last().expect("one was just made");
+        let (array, device, sim) = (self.array().clone(), unit.device.clone(), unit.sim.clone());
+        let before = sim.changes();
+        let added = self.finish(async move { array.add(device).await }, "adding a device")?;
+        if added.is_err() && sim.changes() == before {
+            return Ok(());
+        }
+        let what = format!("the array has failed, and a device was added to it or written to: {added:?}");
+        Err(Checker::Service.violation(what))
     }
 
     /// One more of the members that are left vanishes: a read finds out, and nothing is recorded.

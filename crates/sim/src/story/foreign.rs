@@ -2,6 +2,10 @@
 //! which knows nothing of our header and bitmap, writes an array and leaves it as it is.
 
 use fastrand::Rng;
+use stripewise_device::{
+    IoErrorKind,
+    wrap::{FaultRule, Operation},
+};
 use stripewise_engine::geometry::Level;
 
 use super::Story;
@@ -17,6 +21,8 @@ const FOREIGN_WRITES_MAX: usize = 4;
 const MD_BITMAP_ONE_IN: u8 = 2;
 /// Smaller members have no room for one.
 const MD_BITMAP_DATA_MIN: u64 = 64 << 10;
+/// One array in so many that another program does not stop has a member that it left an event behind.
+const BEHIND_ONE_IN: u8 = 3;
 /// Sectors of such a block: a row.
 const BLOCK_SECTORS: usize = 8;
 
@@ -99,17 +105,36 @@ impl Story {
             self.list_as_another(&serving);
         }
         let events = self.rng.u64(2..=9);
+        let behind = (!stops_cleanly && self.side_rng.u8(..BEHIND_ONE_IN) == 0)
+            .then(|| serving[self.side_rng.usize(..serving.len())]);
         let belonging = self.with_image(|image, units| {
             (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>()
         });
         for unit in belonging.into_iter().flatten() {
+            let events = events - u64::from(behind == Some(unit));
             self.rewrite_superblock(unit, |block| block.advance(events, stops_cleanly));
             self.renew_md_bitmap(unit, !stops_cleanly);
         }
+        behind.into_iter().for_each(|unit| self.break_superblock(unit));
         self.is_foreign = true;
         self.say(|_| {
             let how = if stops_cleanly { "stops it cleanly" } else { "does not stop it" };
             format!("another program has the array for {events} events, and {how}")
+        });
+    }
+
+    /// A member that another program has left an event behind takes no superblock any more.
+    fn break_superblock(&mut self, unit: usize) {
+        self.say(|story| {
+            format!("{} is left an event behind, and takes no superblock", story.units[unit].name())
+        });
+        self.lost.insert(unit);
+        self.units[unit].faults.add(FaultRule {
+            operation: Operation::Write,
+            range_bytes: SUPERBLOCK_BYTES,
+            kind: IoErrorKind::Medium,
+            times: u32::MAX,
+            healed_by_write: false,
         });
     }
 

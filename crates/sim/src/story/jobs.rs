@@ -1,7 +1,7 @@
 //! Jobs that an operator stopped, or that are done: none of them begins again by itself, neither at once nor at the next opening. What a
 //! resync had not passed when it was stopped, the next one passes.
 
-use stripewise_engine::{JobKind, JobReport, SpeedLimits};
+use stripewise_engine::{JobKind, JobReport, MemberState, SpeedLimits};
 
 use super::{Story, operator::CRAWL};
 use crate::check::{Checker, Violation};
@@ -12,6 +12,8 @@ const WRITES: usize = 4;
 const BEGIN_STEPS_MAX: u64 = 20_000;
 /// Steps that a resync has until it is stopped, at most.
 const STOP_STEPS_MAX: u64 = 60;
+/// Steps from the change of members that a check gives way to until it is stopped, at most.
+const GIVING_WAY_STEPS_MAX: u64 = 120;
 /// Rounds of housekeeping in which a job that was stopped may not come back.
 const IDLE_ROUNDS: u32 = 4;
 
@@ -47,6 +49,57 @@ impl Story {
             return Err(Checker::Service.violation(what));
         }
         self.expect_whole("a resync was stopped, and gone on with at the next opening")
+    }
+
+    /// A check gives way to the filling of another member and is stopped in that moment: it does not come back, at the next opening
+    /// either.
+    pub(super) fn stop_a_check_that_gives_way(&mut self) -> Result<(), Violation> {
+        let Some(new) = self.spare_unit()? else { return Ok(()) };
+        self.flush_all()?;
+        let old = self.any_serving();
+        self.array().set_speed_limits(CRAWL);
+        self.begin_scrub(false)?;
+        let array = self.array().clone();
+        self.world.run_steps_until(BEGIN_STEPS_MAX, || array.job().is_some_and(|job| job.done_stripes > 0));
+        let (from, to) = (self.units[old].name().to_owned(), self.units[new].name().to_owned());
+        self.say(|_| format!("a check gives way as {to} is to replace {from}, and is stopped"));
+        let replacer = array.clone();
+        self.world.env().spawn(Box::pin(async move { _ = replacer.replace(&from, &to).await }));
+        let steps = self.side_rng.u64(..GIVING_WAY_STEPS_MAX);
+        self.world.run_steps(steps);
+        array.stop_job();
+        array.set_speed_limits(SpeedLimits::default());
+        drop(array);
+        self.wait_for_jobs()?;
+        self.expect_no_scrub_goes_on("a check gave way, and was stopped")?;
+        self.expect_whole("a check that gave way was stopped")
+    }
+
+    /// A spare that comes while a check runs takes a vacant role at once.
+    pub(super) fn add_during_a_check(&mut self) -> Result<(), Violation> {
+        let has_spares = self.report()?.members.iter().any(|member| member.state == MemberState::Spare);
+        if self.shape.tolerance() < 2 || has_spares {
+            return Ok(());
+        }
+        let old = self.any_serving();
+        self.fail_calmly(old)?;
+        self.array().set_speed_limits(CRAWL);
+        self.begin_scrub(false)?;
+        let array = self.array().clone();
+        let is_under_way = || array.job().is_some_and(|job| job.kind == JobKind::Check);
+        if self.world.run_steps_until(BEGIN_STEPS_MAX, is_under_way) {
+            self.add_again(old)?;
+            self.world.run_for(self.shape.tuning.housekeeping_interval);
+            if is_under_way() && self.report()?.degraded() > 0 {
+                let what = "a spare came for a vacant role, and a check goes on all the same";
+                return Err(Checker::Service.violation(what));
+            }
+        } else {
+            self.add_again(old)?;
+        }
+        array.set_speed_limits(SpeedLimits::default());
+        drop(array);
+        self.expect_whole("a spare came while a check ran")
     }
 
     /// Waits until the resync of an opening has begun. False: none is under way.

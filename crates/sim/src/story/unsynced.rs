@@ -5,6 +5,8 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Sectors of a row.
 const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
+/// Rounds of housekeeping after which a resync that could not read all is tried again.
+const RETRY_ROUNDS: u32 = 620;
 /// Events that another program has the array for.
 const EVENTS: u64 = 4;
 
@@ -56,6 +58,35 @@ impl Story {
             return Err(Checker::Bitmap.violation(what));
         }
         self.open_again()
+    }
+
+    /// Power fails, and more members than the level tolerates cannot read a row that is to be resynced, for a while: it is resynced
+    /// some time after they can.
+    pub(super) fn leave_a_row_for_later(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let block = self.any_block();
+        self.try_write(&block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        self.flush_all()?;
+        let failing = self.units_by_role();
+        self.lose_power()?;
+        let row = self.layout().place(block.start * SECTOR_BYTES).offset_bytes;
+        for unit in failing.iter().take(self.shape.tolerance() + 1) {
+            let start = self.units[*unit].data_offset_bytes + row as u64;
+            self.cannot_read(*unit, start, u32::MAX);
+        }
+        self.open_plainly()?;
+        self.wait_for_jobs()?;
+        failing.iter().for_each(|unit| self.units[*unit].faults.clear());
+        self.world.run_for(self.shape.tuning.housekeeping_interval * RETRY_ROUNDS);
+        self.wait_for_jobs()?;
+        let all = 0..self.array().geometry().stripes();
+        if self.array().stripes(all).iter().any(|stripe| !stripe.synced) {
+            let what = "what a resync could not read can be read again, and is not resynced";
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_whole("a row that could not be resynced could be read again")
     }
 
     fn open_again(&mut self) -> Result<(), Violation> {
