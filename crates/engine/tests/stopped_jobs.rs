@@ -179,21 +179,21 @@ fn a_resync_that_could_not_read_all_is_tried_again_some_time_later() {
     assert_eq!((report.bitmap.unwrap().marked, report.dirty), (0, false));
 }
 
-/// Moments, in steps of the scheduler, from the change of members on which a check gives way to.
+/// Moments, in steps of the scheduler, from the change of members that a repair gives way to.
 const MOMENTS: u64 = 120;
 
 #[test]
-fn a_check_that_is_stopped_while_it_gives_way_does_not_come_back() {
+fn a_repair_that_is_stopped_while_it_gives_way_does_not_come_back() {
     let mut stopped = 0;
     for moment in 0..MOMENTS {
         let mut lab = slow_lab(3, RAID5);
         add(&mut lab, "spare");
-        lab.array.start_scrub(false).unwrap();
+        lab.array.start_scrub(true).unwrap();
         lab.world.run_for(Duration::from_millis(700));
         let array = lab.array.clone();
         lab.world.env().spawn(Box::pin(async move { _ = array.replace("m2", "spare").await }));
         lab.world.run_steps(moment);
-        if job(&lab) != Some(JobKind::Check) {
+        if job(&lab) != Some(JobKind::Repair) {
             continue;
         }
         lab.array.stop_job();

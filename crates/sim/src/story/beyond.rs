@@ -24,6 +24,8 @@ use crate::{
 
 /// Steps of a failure's recording after which the next member is lost, at most.
 const RECORDING_STEPS: u64 = 60;
+/// Rounds of housekeeping after which no region is marked that nobody writes to.
+const IDLE_ROUNDS: u32 = 4;
 /// Writes that are started meanwhile.
 const WAITING_WRITES: usize = 4;
 
@@ -36,9 +38,14 @@ impl Story {
         }
         let before = self.units_by_role();
         self.desk.is_lenient.store(true, Ordering::Relaxed);
-        self.start_clients();
-        let steps = self.rng.u64(..400);
-        self.world.run_steps(steps);
+        if self.side_rng.bool() {
+            self.start_clients();
+            let steps = self.rng.u64(..400);
+            self.world.run_steps(steps);
+        } else {
+            // No region is marked, and whatever is asked for would have to be announced.
+            self.world.run_for(self.shape.tuning.housekeeping_interval * IDLE_ROUNDS);
+        }
         let mut serving = before.clone();
         self.rng.shuffle(&mut serving);
         let too_many: BTreeSet<usize> = serving.drain(..=self.shape.tolerance()).collect();

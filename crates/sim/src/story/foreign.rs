@@ -9,10 +9,13 @@ use stripewise_device::{
 use stripewise_engine::geometry::Level;
 
 use super::Story;
-use crate::check::{
-    SECTOR_BYTES, Violation,
-    md_bitmap::md_bitmap,
-    superblock::{Rewrite, SUPERBLOCK_BYTES, Superblock},
+use crate::{
+    Sight,
+    check::{
+        SECTOR_BYTES, Violation,
+        md_bitmap::md_bitmap,
+        superblock::{Rewrite, SUPERBLOCK_BYTES, Superblock},
+    },
 };
 
 /// Blocks that another program writes.
@@ -23,6 +26,10 @@ const MD_BITMAP_ONE_IN: u8 = 2;
 const MD_BITMAP_DATA_MIN: u64 = 64 << 10;
 /// One array in so many that another program does not stop has a member that it left an event behind.
 const BEHIND_ONE_IN: u8 = 3;
+/// Events that another program has an array for.
+const EVENTS: u64 = 4;
+/// Steps from the first superblock that an opening writes until power fails, at most.
+const OPENING_STEPS_MAX: u64 = 60;
 /// Sectors of such a block: a row.
 const BLOCK_SECTORS: usize = 8;
 
@@ -105,8 +112,19 @@ impl Story {
             self.list_as_another(&serving);
         }
         let events = self.rng.u64(2..=9);
-        let behind = (!stops_cleanly && self.side_rng.u8(..BEHIND_ONE_IN) == 0)
-            .then(|| serving[self.side_rng.usize(..serving.len())]);
+        let is_one_behind = !stops_cleanly && self.side_rng.u8(..BEHIND_ONE_IN) == 0;
+        let behind = is_one_behind.then(|| serving[self.side_rng.usize(..serving.len())]);
+        self.advance_all(events, stops_cleanly, behind);
+        self.is_foreign = true;
+        self.say(|_| {
+            let how = if stops_cleanly { "stops it cleanly" } else { "does not stop it" };
+            format!("another program has the array for {events} events, and {how}")
+        });
+    }
+
+    /// Superblocks, and bitmaps of md's own, are as another program leaves them after some events. One member is an event behind, and
+    /// takes no superblock any more.
+    fn advance_all(&mut self, events: u64, stops_cleanly: bool, behind: Option<usize>) {
         let belonging = self.with_image(|image, units| {
             (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>()
         });
@@ -116,11 +134,39 @@ impl Story {
             self.renew_md_bitmap(unit, !stops_cleanly);
         }
         behind.into_iter().for_each(|unit| self.break_superblock(unit));
+    }
+
+    /// Power fails while an array is opened that another program did not stop, and of which a member takes no superblock: it is
+    /// resynced all the same.
+    pub(super) fn lose_power_opening_a_foreign_array(&mut self) -> Result<(), Violation> {
+        if self.shape.tolerance() < 2 {
+            return Ok(());
+        }
+        self.flush_all()?;
+        self.stop()?;
+        let serving = self.units_by_role();
+        self.say(|_| "another program has the array, and does not stop it".to_owned());
+        self.write_without_parity(&serving);
+        let behind = serving[self.side_rng.usize(..serving.len())];
+        self.advance_all(EVENTS, false, Some(behind));
         self.is_foreign = true;
-        self.say(|_| {
-            let how = if stops_cleanly { "stops it cleanly" } else { "does not stop it" };
-            format!("another program has the array for {events} events, and {how}")
-        });
+        let opening = self.start_opening(false, |_| true);
+        self.wait_to_see(Sight::Superblock);
+        let steps = self.side_rng.u64(..OPENING_STEPS_MAX);
+        self.world.run_steps(steps);
+        drop(opening);
+        self.lose_power()?;
+        self.note_hole();
+        self.open_until_it_serves()?;
+        self.wait_for_jobs()?;
+        self.hole.clear();
+        if self.report()?.degraded() > 0 {
+            self.add_new_unit()?;
+        }
+        self.wait_for_jobs()?;
+        self.lost.remove(&behind);
+        self.units[behind].faults.clear();
+        self.expect_whole("another program had left the array as it was")
     }
 
     /// A member that another program has left an event behind takes no superblock any more.

@@ -4,7 +4,10 @@
 use stripewise_engine::{JobKind, JobReport, MemberState, SpeedLimits};
 
 use super::{Story, operator::CRAWL};
-use crate::check::{Checker, Violation};
+use crate::{
+    Sight,
+    check::{Checker, Violation},
+};
 
 /// Blocks that are written before power fails, so that a resync is due.
 const WRITES: usize = 4;
@@ -12,8 +15,8 @@ const WRITES: usize = 4;
 const BEGIN_STEPS_MAX: u64 = 20_000;
 /// Steps that a resync has until it is stopped, at most.
 const STOP_STEPS_MAX: u64 = 60;
-/// Steps from the change of members that a check gives way to until it is stopped, at most.
-const GIVING_WAY_STEPS_MAX: u64 = 120;
+/// Steps from when a scrub gives way until it is stopped, at most.
+const GIVING_WAY_STEPS_MAX: u64 = 12;
 /// Rounds of housekeeping in which a job that was stopped may not come back.
 const IDLE_ROUNDS: u32 = 4;
 
@@ -51,28 +54,33 @@ impl Story {
         self.expect_whole("a resync was stopped, and gone on with at the next opening")
     }
 
-    /// A check gives way to the filling of another member and is stopped in that moment: it does not come back, at the next opening
+    /// A scrub gives way to the filling of another member and is stopped in that moment: it does not come back, at the next opening
     /// either.
-    pub(super) fn stop_a_check_that_gives_way(&mut self) -> Result<(), Violation> {
+    pub(super) fn stop_a_scrub_that_gives_way(&mut self) -> Result<(), Violation> {
         let Some(new) = self.spare_unit()? else { return Ok(()) };
         self.flush_all()?;
         let old = self.any_serving();
         self.array().set_speed_limits(CRAWL);
-        self.begin_scrub(false)?;
+        let mends = self.side_rng.u8(..4) != 0;
+        self.begin_scrub(mends)?;
         let array = self.array().clone();
         self.world.run_steps_until(BEGIN_STEPS_MAX, || array.job().is_some_and(|job| job.done_stripes > 0));
         let (from, to) = (self.units[old].name().to_owned(), self.units[new].name().to_owned());
-        self.say(|_| format!("a check gives way as {to} is to replace {from}, and is stopped"));
+        self.say(|_| format!("a scrub gives way as {to} is to replace {from}, and is stopped"));
         let replacer = array.clone();
         self.world.env().spawn(Box::pin(async move { _ = replacer.replace(&from, &to).await }));
+        if mends {
+            // What it has mended is flushed before it gives way.
+            self.wait_to_see(Sight::Flush);
+        }
         let steps = self.side_rng.u64(..GIVING_WAY_STEPS_MAX);
         self.world.run_steps(steps);
         array.stop_job();
         array.set_speed_limits(SpeedLimits::default());
         drop(array);
         self.wait_for_jobs()?;
-        self.expect_no_scrub_goes_on("a check gave way, and was stopped")?;
-        self.expect_whole("a check that gave way was stopped")
+        self.expect_no_scrub_goes_on("a scrub gave way, and was stopped")?;
+        self.expect_whole("a scrub that gave way was stopped")
     }
 
     /// A spare that comes while a check runs takes a vacant role at once.

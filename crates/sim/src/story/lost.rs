@@ -114,7 +114,7 @@ impl Story {
 
     /// Members have logs as mdadm makes them, smaller ones, or none. Returns for how many entries each has room.
     fn draw_log_size(&mut self) -> Result<usize, Violation> {
-        let sectors = [LOG_SECTORS, LOG_SECTORS, 1, 0][self.rng.usize(..4)];
+        let sectors = [LOG_SECTORS, LOG_SECTORS, 1, 0, 0][self.rng.usize(..5)];
         if sectors == LOG_SECTORS {
             return Ok(usize::from(sectors) * ENTRIES_OF_SECTOR);
         }

@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 34;
+const TRIALS_ONE_IN: u8 = 35;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -59,9 +59,10 @@ impl Story {
             23 => self.stop_a_resync(),
             24 => self.remove_a_spare(),
             25 => self.tell_of_a_member(),
-            26 => self.stop_a_check_that_gives_way(),
+            26 => self.stop_a_scrub_that_gives_way(),
             27 => self.add_during_a_check(),
             28 => self.leave_a_row_for_later(),
+            29 | 30 => self.lose_power_opening_a_foreign_array(),
             _ => Ok(()),
         }
     }
