@@ -1,7 +1,7 @@
 //! An array that has lost as many members as its level tolerates: it does not let go of one more, has no redundancy to scrub, calls
 //! no scrub done that was under way by then, and works on, also if the member that is being filled fails.
 
-use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport, MemberState};
+use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport, MemberState, geometry::MemberIndex};
 
 use super::{Slot, Story};
 use crate::check::{Checker, Violation};
@@ -132,7 +132,15 @@ impl Story {
         }
         let Some(unit) = self.unit_being_filled()? else { return Ok(()) };
         if self.side_rng.bool() {
+            let role = self.role_of(unit)?;
             self.fail_calmly(unit)?;
+            if self.role_of(unit)? != role {
+                let what = format!(
+                    "{} was being filled for {role:?} and failed, and has another role",
+                    self.units[unit].name()
+                );
+                return Err(Checker::Service.violation(what));
+            }
         } else {
             self.units[unit].faults.set_gone(true);
             self.say(|story| format!("{}, which is being filled, vanishes", story.units[unit].name()));
@@ -141,6 +149,12 @@ impl Story {
         }
         self.write_any_block()?;
         self.come_back(unit)
+    }
+
+    /// The role that the array says a unit has, or had.
+    fn role_of(&self, unit: usize) -> Result<Option<MemberIndex>, Violation> {
+        let (report, name) = (self.report()?, self.units[unit].name());
+        Ok(report.members.iter().find(|member| member.name == name).and_then(|member| member.slot))
     }
 
     /// A unit that failed is added again; one that serves, waits or is being filled stays.

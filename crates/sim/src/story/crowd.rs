@@ -102,8 +102,15 @@ impl Story {
         let Some(sector) = listed else { return Ok(()) };
         let place = self.layout().place(sector * SECTOR_BYTES);
         let unit = self.units_by_role()[place.role];
-        let written = self.try_write(&(sector..sector + ROW_BYTES / SECTOR_BYTES))?;
-        written.map_err(|error| Checker::Service.violation(format!("writing what is listed: {error}")))?;
+        let block = sector..sector + ROW_BYTES / SECTOR_BYTES;
+        let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
+        let part = sector + self.side_rng.usize(..block.len() / grain) * grain;
+        for sectors in [part..part + grain, block.clone()] {
+            let written = self.try_write(&sectors)?;
+            written
+                .map_err(|error| Checker::Service.violation(format!("writing what is listed: {error}")))?;
+            self.check_sectors(&block)?;
+        }
         self.stop()?;
         self.look_at_log(unit);
         if self.units[unit].listed.contains(&(place.offset_bytes / ROW_BYTES)) {
@@ -129,7 +136,7 @@ impl Story {
     }
 
     /// Whether a block of 4 KiB that clients use begins at a sector.
-    fn is_whole_block(&self, sector: usize) -> bool {
+    pub(super) fn is_whole_block(&self, sector: usize) -> bool {
         let block = ROW_BYTES / SECTOR_BYTES;
         let holds = |window: &Range<usize>| window.start <= sector && sector + block <= window.end;
         sector.is_multiple_of(block) && self.desk.windows.iter().any(holds)

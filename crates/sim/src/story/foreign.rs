@@ -159,6 +159,8 @@ impl Story {
         self.note_hole();
         self.open_until_it_serves()?;
         self.wait_for_jobs()?;
+        // What the resync wrote is as volatile as anything.
+        self.flush_all()?;
         self.hole.clear();
         if self.report()?.degraded() > 0 {
             self.add_new_unit()?;
@@ -175,6 +177,10 @@ impl Story {
             format!("{} is left an event behind, and takes no superblock", story.units[unit].name())
         });
         self.lost.insert(unit);
+        // It will be dropped, and what rows have there that were written without parity is lost.
+        self.note_hole();
+        let role = self.with_image(|image, _| image.standing(unit)).flatten().map(|(role, _)| role);
+        self.forgive_hole(|lost, _| Some(lost) == role);
         self.units[unit].faults.add(FaultRule {
             operation: Operation::Write,
             range_bytes: SUPERBLOCK_BYTES,

@@ -76,9 +76,14 @@ impl Story {
         let steps = self.side_rng.u64(..GIVING_WAY_STEPS_MAX);
         self.world.run_steps(steps);
         array.stop_job();
+        let stopped = self.world.now();
         array.set_speed_limits(SpeedLimits::default());
-        drop(array);
         self.wait_for_jobs()?;
+        if let Some(scrub) = array.last_scrub().filter(|scrub| scrub.started > stopped) {
+            let what = format!("a scrub gave way and was stopped, and came back: {scrub:?}");
+            return Err(Checker::Scrub.violation(what));
+        }
+        drop(array);
         self.expect_no_scrub_goes_on("a scrub gave way, and was stopped")?;
         self.expect_whole("a scrub that gave way was stopped")
     }

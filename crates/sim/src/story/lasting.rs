@@ -34,7 +34,9 @@ impl Story {
         let told = if self.side_rng.bool() {
             said.endurance.rated_write_bytes = self.side_rng.u64(1..1 << 40);
             said.endurance.warranty_margin_days = self.side_rng.u32(..1000);
-            let endurance = said.endurance;
+            // Since when its writes are counted is not the caller's to say.
+            let mut endurance = said.endurance;
+            endurance.written_since_s = 0;
             self.say(|_| format!("{name} may be written {} bytes", endurance.rated_write_bytes));
             self.finish(async move { array.set_endurance(&name, endurance).await }, "rating a member")?
         } else {
@@ -71,10 +73,11 @@ impl Story {
 fn what_was_said(member: &MemberReport) -> String {
     let endurance = &member.endurance;
     format!(
-        "class {:?}, given: {}, rated for {} bytes, warranty until {} s and {} days",
+        "class {:?}, given: {}, rated for {} bytes, counted since {} s, warranty until {} s and {} days",
         member.class,
         member.class_given,
         endurance.rated_write_bytes,
+        endurance.written_since_s,
         endurance.warranty_end_s,
         endurance.warranty_margin_days
     )

@@ -7,6 +7,7 @@
 
 mod action;
 mod aim;
+mod beside_jobs;
 mod beside_lost;
 mod beyond;
 mod brink;
@@ -37,6 +38,7 @@ mod scrub;
 mod shape;
 mod split;
 mod stale;
+mod unhealable;
 mod unit;
 mod unsynced;
 mod worn;

@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 35;
+const TRIALS_ONE_IN: u8 = 42;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -63,6 +63,13 @@ impl Story {
             27 => self.add_during_a_check(),
             28 => self.leave_a_row_for_later(),
             29 | 30 => self.lose_power_opening_a_foreign_array(),
+            31 | 32 => self.fill_beside_a_crowd(),
+            33 => self.stop_a_rebuild(),
+            34 => self.release_a_job(),
+            35 => self.keep_to_the_limit(),
+            36 => self.keep_what_cannot_be_healed(),
+            37 => self.tell_again_of_the_unreadable(),
+            38 => self.heal_what_is_read(),
             _ => Ok(()),
         }
     }
@@ -98,6 +105,11 @@ impl Story {
         self.begin_scrub(false)?;
         let steps = self.rng.u64(..STEPS_MAX);
         self.world.run_steps(steps);
+        let job = self.array().job();
+        if let Some(job) = job.filter(|job| is_paused_first && !job.paused) {
+            let what = format!("jobs were paused before one began, and it does not say so: {job:?}");
+            return Err(Checker::Service.violation(what));
+        }
         self.array().pause_jobs();
         self.world.run_for(self.shape.tuning.housekeeping_interval);
         let is_over = self.array().last_scrub().is_some_and(|scrub| scrub.started >= asked);

@@ -7,13 +7,15 @@ use stripewise_device::{
     IoErrorKind,
     wrap::{FaultRule, Operation},
 };
-use stripewise_engine::MemberState;
+use stripewise_engine::{MemberState, geometry::Level};
 
 use super::Story;
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Failed reads of different chunks that are enough by far. Some may come while their chunk waits to be healed, and do not count.
 const FAILED_READS_MAX: usize = 80;
+/// Reads of a block after which each mirror was asked, as a rule.
+const READS_OF_MIRRORS: usize = 12;
 /// Failed reads that cost a member nothing yet: one more does.
 const READ_ERRORS_MAX: u32 = 20;
 /// Rounds of housekeeping in which it tries to heal a block that cannot be healed.
@@ -149,6 +151,32 @@ impl Story {
         self.add_again(missing)?;
         self.array().resume_jobs();
         self.expect_whole("a bad block was read while a member was missing")
+    }
+
+    /// A bad block that a read has met is healed, of whichever mirror it is.
+    pub(super) fn heal_what_is_read(&mut self) -> Result<(), Violation> {
+        if self.shape.tolerance() == 0 {
+            return Ok(());
+        }
+        let block = self.any_block();
+        let role = match self.shape.level {
+            Level::Raid1 => self.side_rng.usize(..self.shape.members),
+            _ => self.layout().place(block.start * SECTOR_BYTES).role,
+        };
+        let unit = self.units_by_role()[role];
+        let (start, failed) = (self.start_on(unit, &block), self.units[unit].faults.failed());
+        self.cannot_read(unit, start, u32::MAX);
+        self.units[unit].bad_sectors.push(start);
+        for _ in 0..READS_OF_MIRRORS {
+            self.check_sectors(&block)?;
+        }
+        let was_met = self.units[unit].faults.failed() > failed;
+        if was_met && self.keep_house_until(|unit| unit.bad_rows().next().is_none()).is_some() {
+            let what = format!("a block of {} could not be read, and is not healed", self.units[unit].name());
+            return Err(Checker::Service.violation(what));
+        }
+        self.units[unit].faults.clear();
+        self.expect_whole("a bad block was read")
     }
 
     fn unit_of_role(&mut self, role: usize) -> Option<usize> {

@@ -1,0 +1,97 @@
+//! Rows of which more cannot be read than redundancy makes up for, of an array that is whole: they are told, they cost no member, and
+//! once they can be read again all is there.
+
+use std::ops::Range;
+
+use stripewise_engine::{JobOutcome, JobReport};
+
+use super::Story;
+use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
+
+/// Chunks that have such a row, at most: fewer than reads that may fail before a member is dropped.
+const CHUNKS_MAX: usize = 15;
+/// And at least: healing them twice makes more.
+const CHUNKS_MIN: usize = 8;
+/// Rounds of housekeeping in which it tries to heal them twice or more.
+const ROUNDS: u32 = 1300;
+/// Steps that a scrub has until it is cut short, at most.
+const SCRUB_STEPS: u64 = 400;
+
+impl Story {
+    /// Blocks are read that cannot be healed: each read costs what it costs, and that healing is tried costs nothing more.
+    pub(super) fn keep_what_cannot_be_healed(&mut self) -> Result<(), Violation> {
+        let blocks = self.blocks_of_chunks();
+        if !self.shape.level.has_parity() || blocks.len() < CHUNKS_MIN {
+            return Ok(());
+        }
+        for block in &blocks {
+            self.lose_block(block);
+            if self.try_read(block)?.is_ok() {
+                let what = format!("sectors {block:?} are lost, and can be read");
+                return Err(Checker::Service.violation(what));
+            }
+        }
+        self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS);
+        let report = self.report()?;
+        if report.degraded() > 0 {
+            return Err(Checker::Service.violation("blocks that could not be healed have cost a member"));
+        }
+        self.find_again("blocks could not be read for a while")
+    }
+
+    /// A scrub passes over what cannot be read, is cut short by the end of the array, and tells of it all the same once it has gone on.
+    pub(super) fn tell_again_of_the_unreadable(&mut self) -> Result<(), Violation> {
+        let blocks = self.blocks_of_chunks();
+        if !self.shape.level.has_parity() || blocks.is_empty() {
+            return Ok(());
+        }
+        self.lose_block(&blocks[0]);
+        self.begin_scrub(self.plan.seed.is_multiple_of(2))?;
+        let steps = self.side_rng.u64(..SCRUB_STEPS);
+        self.world.run_steps(steps);
+        let array = self.array().clone();
+        self.stop()?;
+        let is_cut_short = array.last_scrub().is_some_and(|scrub| scrub.outcome == Some(JobOutcome::Stopped));
+        drop(array);
+        self.open_plainly()?;
+        self.wait_for_jobs()?;
+        let last = self.array().last_scrub();
+        let has_told = |scrub: &JobReport| matches!(scrub.outcome, Some(JobOutcome::Failed(_)));
+        if is_cut_short && !last.as_ref().is_some_and(has_told) {
+            let what = format!(
+                "a scrub was cut short and gone on with, and does not tell what it could not read: {last:?}"
+            );
+            return Err(Checker::Scrub.violation(what));
+        }
+        self.find_again("a scrub could not read a block")
+    }
+
+    /// What could not be read can be, and everything is there.
+    fn find_again(&mut self, why: &str) -> Result<(), Violation> {
+        self.units.iter().for_each(|unit| unit.faults.clear());
+        self.expect_whole(why)
+    }
+
+    /// A block of each of some chunks that clients use, in different stripes.
+    fn blocks_of_chunks(&self) -> Vec<Range<usize>> {
+        let layout = self.layout();
+        let stripe = |block: &Range<usize>| {
+            layout.stripe_of_row(layout.place(block.start * SECTOR_BYTES).offset_bytes / ROW_BYTES)
+        };
+        let mut blocks = self.blocks();
+        blocks.dedup_by_key(|block| stripe(block));
+        blocks.truncate(CHUNKS_MAX);
+        blocks
+    }
+
+    /// One member more than the level tolerates cannot read its block in the row of a block.
+    fn lose_block(&mut self, block: &Range<usize>) {
+        let place = self.layout().place(block.start * SECTOR_BYTES);
+        let serving = self.units_by_role();
+        for next in 0..=self.shape.tolerance() {
+            let unit = serving[(place.role + next) % serving.len()];
+            let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
+            self.cannot_read(unit, start, u32::MAX);
+        }
+    }
+}
