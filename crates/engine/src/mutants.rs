@@ -202,11 +202,13 @@ pub enum Mutant {
     DegradedResyncSkipped,
     /// A bad block where a resync is due is forgotten, and counts anew.
     UnsyncedForgotten,
+    /// A block that goes bad in a chunk that is being healed, behind where that is, is forgotten.
+    HealingForgets,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 98] = [
+    pub const ALL: [Self; 99] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -305,6 +307,7 @@ impl Mutant {
         Self::OlderPageTrusted,
         Self::DegradedResyncSkipped,
         Self::UnsyncedForgotten,
+        Self::HealingForgets,
     ];
 }
 

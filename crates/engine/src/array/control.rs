@@ -387,7 +387,9 @@ impl Shared {
 
     /// Gives vacant roles to spares.
     pub(crate) async fn take_up_spares(&self) {
-        while let Some((slot, spare)) = self.next_spare().await {
+        loop {
+            let next = self.next_spare(&*self.ledger.lock().await);
+            let Some((slot, spare)) = next else { return };
             if let Err(error) = self.begin_filling(slot, &spare).await {
                 tracing::warn!(%error, "a spare could not be taken up");
                 return;
@@ -396,10 +398,9 @@ impl Shared {
     }
 
     /// A vacant role, and a spare that can take it.
-    pub(crate) async fn next_spare(&self) -> Option<(MemberIndex, Arc<Member>)> {
+    pub(crate) fn next_spare(&self, ledger: &Ledger) -> Option<(MemberIndex, Arc<Member>)> {
         let is_vacant = |slot: &SlotState| slot.primary.is_none() && slot.incoming.is_none();
         let vacant = self.topology.load().slots.iter().position(is_vacant)?;
-        let ledger = self.ledger.lock().await;
         let entry = ledger.entries.iter().find(|entry| entry.standing == Standing::Spare)?;
         Some((MemberIndex(vacant), entry.member.clone()))
     }

@@ -241,10 +241,13 @@ impl Shared {
         asks: Asks,
     ) {
         let chunk = (stripe.0, column);
+        let note = || match asks {
+            _ if self.read_only => true,
+            Asks::Healing => self.healing.lock().note_own(chunk),
+            _ => self.healing.lock().note(chunk),
+        };
         if error.kind == IoErrorKind::BadBlock {
-            if !self.read_only {
-                self.healing.lock().note(chunk);
-            }
+            note();
             return; // the member was not asked
         }
         self.stats.count_read_error();
@@ -254,11 +257,10 @@ impl Shared {
         }
         if !is_member_gone(&error) {
             // A chunk that waits to be healed counts once, however many want it meanwhile.
-            let waits = !self.read_only && !self.healing.lock().note(chunk);
-            if waits || asks == Asks::Healing || !is_one_too_many(member) {
+            if !note() || asks == Asks::Healing || !is_one_too_many(member) {
                 return;
             }
-            self.healing.lock().healed(chunk);
+            self.healing.lock().forget(chunk);
         }
         self.drop_if_possible(member, error).await;
     }

@@ -298,11 +298,13 @@ impl Shared {
             }
             // It waits for the resync, which goes over it, and counts no more meanwhile.
             if !self.is_trusted(StripeIndex(chunk.0)) && !lives(Mutant::UnsyncedForgotten) {
+                self.healing.lock().failed(chunk);
                 continue;
             }
             match self.heal(StripeIndex(chunk.0), chunk.1).await {
                 Ok(()) => self.healing.lock().healed(chunk),
                 Err(error) => {
+                    self.healing.lock().failed(chunk);
                     failures += 1;
                     first.get_or_insert((chunk, error));
                 }

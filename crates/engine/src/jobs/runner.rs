@@ -353,7 +353,7 @@ impl Shared {
             if self.closing.load(Ordering::Acquire) || self.jobs.stop_requested() {
                 return Err(Ended::Stopped);
             }
-            if self.gives_way(walk).await {
+            if self.gives_way(walk) {
                 return Err(Ended::Yielded);
             }
             if self.jobs.is_paused() {
@@ -414,8 +414,9 @@ impl Shared {
         Verified { result, unverified }
     }
 
-    /// Whether something more urgent than a walk could start.
-    async fn gives_way(&self, walk: &Walk) -> bool {
+    /// Whether something more urgent than a walk could start. It must not wait: nobody polls the batches while a checkpoint is
+    /// written, and others would wait behind it for ever.
+    fn gives_way(&self, walk: &Walk) -> bool {
         let have_changed = self.members_changed.load(Ordering::Acquire);
         match walk.yields {
             Yields::Never => false,
@@ -423,7 +424,10 @@ impl Shared {
             Yields::ToRebuild(own) => {
                 let is_vacant = |slot: MemberIndex| self.topology.load().slots[slot.0].primary.is_none();
                 let waits = self.next_incoming().is_some_and(|(slot, _)| slot != own && is_vacant(slot));
-                waits || have_changed && self.next_spare().await.is_some()
+                // A change under way is no reason to wait here: the gate of the next batch looks again.
+                waits
+                    || have_changed
+                        && self.ledger.try_lock().is_some_and(|ledger| self.next_spare(&ledger).is_some())
             }
         }
     }

@@ -12,6 +12,8 @@ use crate::check::{
     listed::{has_log, listed_bytes},
 };
 
+/// Stripes of a long write: more than the engine writes at once.
+const LONG_STRIPES: usize = 20;
 /// Rounds of housekeeping after which it tries again to heal what could not be healed.
 const RETRY_ROUNDS: u32 = 600;
 
@@ -46,6 +48,26 @@ impl Story {
                 Err(Checker::Service.violation(what))
             }
         }
+    }
+
+    /// A write over many stripes that begins in the middle of a block which is lost: that cannot be written, and if it could all the
+    /// same, it can be read.
+    pub(super) fn write_far_from_lost(&mut self, lost: &Lost) -> Result<(), Violation> {
+        let window = self.desk.windows[0].clone();
+        let length = LONG_STRIPES * lost.layout.stripe_bytes() / SECTOR_BYTES;
+        let is_meant =
+            |block: &Range<usize>| lost.may_fail(block.start) && block.start + length <= window.end;
+        let block = self.blocks().into_iter().find(is_meant);
+        let Some(block) = block.filter(|_| self.shape.block_bytes as usize == SECTOR_BYTES) else {
+            return Ok(());
+        };
+        let written = self.try_write(&(block.start + 1..block.start + length))?;
+        if written.is_ok() && self.read_right(&(block.start + 1..block.end))?.is_err() {
+            let what =
+                format!("a write from sector {} on is acknowledged, and cannot be read", block.start + 1);
+            return Err(Checker::Service.violation(what));
+        }
+        Ok(())
     }
 
     /// Once house was kept, the log of each member lists as many bytes as the array does not read of it.

@@ -135,6 +135,15 @@ impl Story {
         self.add_new_unit()
     }
 
+    /// The block in the same row that the next column has, if clients use it: it changes what a block is recovered from.
+    fn beside(&self, sector: usize) -> usize {
+        let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
+        let chunk = self.shape.chunk_bytes as usize / SECTOR_BYTES;
+        let first = sector / stripe * stripe;
+        let next = first + (sector - first + chunk) % stripe;
+        if self.shape.level.has_parity() && self.is_whole_block(next) { next } else { sector }
+    }
+
     /// Whether a block of 4 KiB that clients use begins at a sector.
     pub(super) fn is_whole_block(&self, sector: usize) -> bool {
         let block = ROW_BYTES / SECTOR_BYTES;
@@ -183,12 +192,17 @@ impl Story {
         self.check_sectors(&block)?;
         if self.units[unit].faults.failed() > failed {
             // Of mirrors another one may have been read.
-            let reads = self.world.seen(Sight::Read);
-            self.world.run_steps_until(HEALING_STEPS, || self.world.seen(Sight::Read) != reads);
+            let (failed, reads) = (self.units[unit].faults.failed(), self.world.seen(Sight::Read));
+            let is_early = self.side_rng.bool();
+            self.world.run_steps_until(HEALING_STEPS, || match is_early {
+                true => self.world.seen(Sight::Read) != reads,
+                false => self.units[unit].faults.failed() != failed,
+            });
         }
         let steps = self.side_rng.u64(..AFTER_READ_STEPS);
         self.world.run_steps(steps);
-        let clients = self.crowd(block.start);
+        let crowded = if self.side_rng.bool() { self.beside(block.start) } else { block.start };
+        let clients = self.crowd(crowded);
         self.wait_for_clients(&clients)?;
         self.world.run_for(2 * self.shape.tuning.housekeeping_interval);
         self.desk.check()

@@ -108,10 +108,14 @@ impl Story {
         if self.side_rng.bool() { 1 } else { u32::MAX }
     }
 
-    /// The member in sync that has a sector of the array cannot read it until it is written. Returns the member.
+    /// The member in sync that a sector of the array is read from cannot read it until it is written. Returns the member.
     pub(super) fn lose_sector(&mut self, sector: usize) -> usize {
         let place = self.layout().place(sector * SECTOR_BYTES);
-        let unit = self.units_by_role()[place.role];
+        let role = match self.shape.level {
+            Level::Raid1 => self.layout().stripe_of_row(place.offset_bytes / ROW_BYTES) % self.shape.members,
+            _ => place.role,
+        };
+        let unit = self.units_by_role()[role];
         let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
         self.units[unit].bad_sectors.push(start);
         self.cannot_read(unit, start, u32::MAX);

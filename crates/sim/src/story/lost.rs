@@ -58,7 +58,7 @@ impl Lost {
     }
 
     /// Whether a sector of the array may be an error.
-    fn may_fail(&self, sector: usize) -> bool {
+    pub(super) fn may_fail(&self, sector: usize) -> bool {
         let place = self.layout.place(sector * SECTOR_BYTES);
         let Some(bad) = self.bad.get(&(place.offset_bytes / ROW_BYTES)) else { return false };
         self.layout.level == 1
@@ -104,6 +104,7 @@ impl Story {
         if self.shape.is_vast {
             return Ok(());
         }
+        self.write_far_from_lost(&lost)?;
         self.write_rows_anew(&lost)?;
         lost.bad.clear();
         self.expect_rest(&lost)?;
@@ -222,7 +223,7 @@ impl Story {
     }
 
     /// Reads sectors, which are right if they can be read.
-    fn read_right(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
+    pub(super) fn read_right(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
         let ticket = self.desk.sectors.lock().begin_read();
         let read = self.try_read(sectors)?;
         let mut model = self.desk.sectors.lock();

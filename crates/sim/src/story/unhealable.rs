@@ -6,7 +6,10 @@ use std::ops::Range;
 use stripewise_engine::{JobOutcome, JobReport};
 
 use super::Story;
-use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
+use crate::{
+    Sight,
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
+};
 
 /// Chunks that have such a row, at most: fewer than reads that may fail before a member is dropped.
 const CHUNKS_MAX: usize = 15;
@@ -14,6 +17,11 @@ const CHUNKS_MAX: usize = 15;
 const CHUNKS_MIN: usize = 8;
 /// Rounds of housekeeping in which it tries to heal them twice or more.
 const ROUNDS: u32 = 1300;
+/// Rounds in which it has tried once.
+const ROUNDS_FEW: u32 = 4;
+/// Steps in which housekeeping begins to heal, and in which it reads some blocks.
+const HEALING_STEPS: u64 = 20_000;
+const HEALING_STEPS_FEW: u64 = 40;
 /// Steps that a scrub has until it is cut short, at most.
 const SCRUB_STEPS: u64 = 400;
 
@@ -37,6 +45,71 @@ impl Story {
             return Err(Checker::Service.violation("blocks that could not be healed have cost a member"));
         }
         self.find_again("blocks could not be read for a while")
+    }
+
+    /// A block that a log lists cannot be recovered, since another member cannot read its own there: healing finds that out, and it
+    /// does not count against that member.
+    pub(super) fn meet_a_bad_block_in_healing(&mut self) -> Result<(), Violation> {
+        let block = self.any_block();
+        let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
+        if !self.shape.level.has_parity() || self.shape.tolerance() != 1 || grain * SECTOR_BYTES >= ROW_BYTES
+        {
+            return Ok(());
+        }
+        self.flush_all()?;
+        self.stop()?;
+        let place = self.layout().place(block.start * SECTOR_BYTES);
+        let serving = self.units_by_role();
+        let (listing, failing) = (serving[place.role], serving[(place.role + 1) % serving.len()]);
+        let first = (place.offset_bytes / ROW_BYTES * ROW_BYTES) as u64;
+        let sector = first / SECTOR_BYTES as u64;
+        self.list_sectors(listing, std::slice::from_ref(&(sector..sector + grain as u64)));
+        self.cannot_read(failing, self.units[failing].data_offset_bytes + first, u32::MAX);
+        self.open_plainly()?;
+        self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS_FEW);
+        let (report, name) = (self.report()?, self.units[failing].name().to_owned());
+        let errors =
+            report.members.iter().find(|member| member.name == name).map(|member| member.read_errors);
+        self.units[failing].faults.clear();
+        if errors.is_some_and(|errors| errors > 0) {
+            let what = format!("only healing has read the bad block of {name}, which counts: {errors:?}");
+            return Err(Checker::Service.violation(what));
+        }
+        self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS);
+        self.expect_unlisted()?;
+        self.expect_whole("healing met a bad block of another member")
+    }
+
+    /// A block is healed while one before it in the same chunk goes bad, and is read: that is healed, too.
+    pub(super) fn go_bad_behind_healing(&mut self) -> Result<(), Violation> {
+        let (second, layout) = (self.any_block(), self.layout());
+        let place = layout.place(second.start * SECTOR_BYTES);
+        let in_chunk = place.offset_bytes % layout.chunk_bytes / ROW_BYTES;
+        if !self.shape.level.has_parity() || in_chunk == 0 || !self.is_whole_block(second.start) {
+            return Ok(());
+        }
+        let back = self.side_rng.usize(1..=in_chunk) * second.len();
+        let first = second.start.saturating_sub(back)..second.end.saturating_sub(back);
+        if !self.is_whole_block(first.start) {
+            return Ok(());
+        }
+        let unit = self.lose_sector(second.start);
+        self.check_sectors(&second)?;
+        let reads = self.world.seen(Sight::Read);
+        self.world.run_steps_until(HEALING_STEPS, || self.world.seen(Sight::Read) != reads);
+        let steps = self.side_rng.u64(..HEALING_STEPS_FEW);
+        self.world.run_steps(steps);
+        self.lose_sector(first.start);
+        self.check_sectors(&first)?;
+        if self.keep_house_until(|unit| unit.bad_rows().next().is_none()).is_some() {
+            let what = format!(
+                "two blocks of a chunk of {} went bad, and one is not healed",
+                self.units[unit].name()
+            );
+            return Err(Checker::Service.violation(what));
+        }
+        self.units[unit].faults.clear();
+        self.expect_whole("blocks of one chunk went bad one after the other")
     }
 
     /// A scrub passes over what cannot be read, is cut short by the end of the array, and tells of it all the same once it has gone on.
