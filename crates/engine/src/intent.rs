@@ -49,6 +49,9 @@ pub(crate) struct Holder {
     pub(crate) bitmap_offset_bytes: u64,
 }
 
+/// More generations than the newest copy of a page can be ahead of those that can be read: pages written while a member holds none.
+const UNREAD_GENERATIONS: u64 = 1 << 40;
+
 /// What is known of the pages on disk. Changed only by whoever holds the lock around it.
 pub(crate) struct Pages {
     pages: Vec<Page>,
@@ -81,6 +84,12 @@ impl Pages {
             std::cmp::Ordering::Equal => known.merge(page),
             std::cmp::Ordering::Less => {}
         }
+    }
+
+    /// A copy of a page could not be read: what is written next is newer than that, too.
+    pub(crate) fn pass_over_unread(&mut self, page: usize) {
+        let known = self.pages[page].generation();
+        self.pages[page].follow(known + UNREAD_GENERATIONS);
     }
 
     /// A page lies where a member's copy of another page goes: what is written next is newer, and leaves the newest copy alone.

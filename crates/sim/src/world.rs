@@ -83,6 +83,11 @@ impl World {
         self.keep_member(|number, executor, noted| SimMember::holding(info, number, executor, noted, bytes))
     }
 
+    /// How many members were added, of all sorts but modelled disks.
+    pub fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
     fn member_info(&self, name: impl Into<String>, size_bytes: u64, manners: Manners) -> DeviceInfo {
         let (name, media, logical_block_bytes) = (name.into(), self.media, manners.block_bytes);
         let unmaps = manners.tells.then_some(manners.zeroes == Zeroes::Unmap);

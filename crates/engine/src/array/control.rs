@@ -364,12 +364,22 @@ impl Shared {
         let Some(Place::Primary(slot)) = place else {
             return Err(problem(name, "it is not an active member"));
         };
-        self.begin_filling(slot, &new).await
+        self.begin_filling(slot, &new, Some(&old)).await
     }
 
-    /// Makes a spare the incoming member of a slot.
-    async fn begin_filling(&self, slot: MemberIndex, member: &Arc<Member>) -> Result<(), ArrayError> {
+    /// Makes a spare the incoming member of a slot, to replace the member that is to be there if one is.
+    async fn begin_filling(
+        &self,
+        slot: MemberIndex,
+        member: &Arc<Member>,
+        replaced: Option<&Arc<Member>>,
+    ) -> Result<(), ArrayError> {
         self.change_state(|ledger, topology| {
+            // Another may have taken its place while this change waited for its turn.
+            let has_left = |old: &&Arc<Member>| topology.place_of(old) != Some(Place::Primary(slot));
+            if let Some(old) = replaced.filter(has_left) {
+                return Err(problem(old.name(), "it is not an active member"));
+            }
             let is_spare = ledger.entry_mut(member).is_some_and(|entry| entry.standing == Standing::Spare);
             let is_filled = topology.slots[slot.0].incoming.is_some() && !lives(Mutant::RoleGivenTwice);
             if !is_spare || is_filled {
@@ -390,7 +400,7 @@ impl Shared {
         loop {
             let next = self.next_spare(&*self.ledger.lock().await);
             let Some((slot, spare)) = next else { return };
-            if let Err(error) = self.begin_filling(slot, &spare).await {
+            if let Err(error) = self.begin_filling(slot, &spare, None).await {
                 tracing::warn!(%error, "a spare could not be taken up");
                 return;
             }

@@ -294,26 +294,36 @@ async fn load_pages(
 ) -> Vec<usize> {
     let mut missing = Vec::new();
     for index in 0..pages.count() {
-        let mut found = false;
+        let (mut found, mut is_unread) = (false, false);
         for (examination, header) in headers(examined, chosen) {
             // Bits of other regions stand for other stripes.
             if !regions.describes(&header.bitmap, &chosen.geometry) {
                 continue;
             }
             let [a, b] = read_slots(&examination.device, header, index).await;
-            // A copy that cannot be read may have been the only current one. The other says what the next must be newer than.
-            if (a.is_err() || b.is_err()) && !lives(Mutant::OlderPageTrusted) {
+            // A copy that cannot be read may have been the only current one, and newer than all that can be.
+            let unread = match (&a, &b) {
+                (Err(_), _) => Some(Slot::A),
+                (_, Err(_)) => Some(Slot::B),
+                _ => None,
+            };
+            if unread.is_some() && !lives(Mutant::OlderPageTrusted) {
                 missing.push(index);
             }
+            is_unread |= unread.is_some();
             let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
             let page: Result<_, NoPage> = newest(&a, &b, header.array_uuid, index as u32);
             if let Ok(page) = page {
-                pages.load(examination.superblock.dev_number, &page.page, page.slot);
+                // Nor is it written over first: were that write torn, the older copy would count.
+                pages.load(examination.superblock.dev_number, &page.page, unread.unwrap_or(page.slot));
                 found = true;
             }
         }
         if !found {
             missing.push(index);
+        }
+        if is_unread {
+            pages.pass_over_unread(index);
         }
     }
     missing

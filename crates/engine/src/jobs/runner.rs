@@ -222,6 +222,7 @@ impl Shared {
                 continue;
             }
             if self.has_nothing_to_compare() {
+                intent.map.runs(group).for_each(|run| self.count_done(&run));
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
@@ -234,7 +235,10 @@ impl Shared {
                     group.iter().filter(|region| !stale.contains(region)).for_each(|r| intent.resynced(*r));
                     result = result.and(walked.result);
                 }
-                Err(ended) => return self.end_job(Err(ended)),
+                Err(ended) => {
+                    result = Err(ended);
+                    break;
+                }
             }
         }
         self.end_job(result);
@@ -345,8 +349,9 @@ impl Shared {
     /// Waits until a batch may start.
     async fn gate(&self, batch: &Range<u64>, walk: &Walk, pace: &mut Speed) -> Result<(), Ended> {
         let range = self.member_range(batch);
-        let (now, served) = (self.env.now(), self.requests.served());
-        let mut rest = pace.after_batch(now, range.end - range.start, served, self.jobs.limits());
+        let (now, served, limits) = (self.env.now(), self.requests.served(), self.jobs.limits());
+        let rest = pace.after_batch(now, range.end - range.start, served, limits).unwrap_or_default();
+        let rested = Timestamp(now.0 + rest.as_nanos() as u64);
         self.jobs.update(|job| job.bytes_per_s = pace.bytes_per_s);
         loop {
             let seen = self.jobs.changes();
@@ -360,9 +365,12 @@ impl Shared {
                 self.jobs.changed(seen).await;
                 continue;
             }
-            let Some(duration) = rest.take() else { return Ok(()) };
-            // Until the time is over, or something is asked of the job: a stop, a pause, another limit.
-            select(self.env.sleep(duration), pin!(self.jobs.changed(seen))).await;
+            let now = self.env.now();
+            if now >= rested || self.jobs.limits() != limits {
+                return Ok(());
+            }
+            // Until the time is over, or something is asked of the job: a stop, a pause, another limit. What else changes ends no rest.
+            select(self.env.sleep(rested.since(now)), pin!(self.jobs.changed(seen))).await;
         }
     }
 

@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 44;
+const TRIALS_ONE_IN: u8 = 45;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -72,6 +72,7 @@ impl Story {
             38 => self.heal_what_is_read(),
             39 => self.meet_a_bad_block_in_healing(),
             40 => self.go_bad_behind_healing(),
+            41 => self.replace_what_leaves(),
             _ => Ok(()),
         }
     }

@@ -16,6 +16,8 @@ const LONG_BLOCK_BYTES: u32 = 4096;
 /// Stripes that are zeroed, at most, and blocks of them that are written then.
 const HOLE_STRIPES: usize = 6;
 const HOLE_WRITES_MAX: usize = 4;
+/// Steps in which a member that is filled takes over, at most.
+const HAND_OVER_STEPS_MAX: u64 = 200;
 /// Sectors of a row of a member.
 const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 /// Rounds of housekeeping after which it has nothing more to do.
@@ -115,6 +117,23 @@ impl Story {
             if is_as_before { "left alone" } else { "changed" }
         );
         Err(Checker::Service.violation(what))
+    }
+
+    /// A member that is to be replaced a second time, just when the first one takes over, has left or is replaced already: another
+    /// one, which took its place, is not.
+    pub(super) fn replace_what_leaves(&mut self) -> Result<(), Violation> {
+        let (Some(first), Some(second)) = (self.spare_unit()?, self.spare_unit()?) else { return Ok(()) };
+        let old = self.any_serving();
+        self.begin_replacing(old, first)?;
+        self.wait_for_filling(|job| job.done_stripes == job.total_stripes);
+        let steps = self.side_rng.u64(..HAND_OVER_STEPS_MAX);
+        self.world.run_steps(steps);
+        let again = self.replace_with(old, second)?;
+        if again.is_ok() {
+            let what = format!("{} was replaced, and is to be replaced again", self.units[old].name());
+            return Err(Checker::Service.violation(what));
+        }
+        self.expect_filled(old)
     }
 
     /// A role that is being filled is given to no second spare.

@@ -188,7 +188,9 @@ impl Story {
         let spare_bytes = if hardware.sizes_differ { self.hardware_rng.u64(..16) * 4096 } else { 0 };
         let shift_bytes = if hardware.offsets_differ { SHIFT_BYTES_MAX } else { 0 };
         let size_bytes = self.shape.member_bytes() + spare_bytes + shift_bytes;
-        let sim = self.world.add_member_with(format!("m{number}"), size_bytes, manners);
+        // As the events of the world call it.
+        let name = format!("m{}", self.world.member_count());
+        let sim = self.world.add_member_with(name, size_bytes, manners);
         let (device, faults) = Fault::new(sim.clone());
         self.units.push(Unit {
             sim,
