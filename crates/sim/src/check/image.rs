@@ -223,7 +223,7 @@ impl<'a> Image<'a> {
             && self.superblock(member).is_some_and(|own| {
                 let is_spare =
                     |superblock: &Superblock| superblock.roles.get(own.number as usize) == Some(&ROLE_SPARE);
-                is_spare(own) && is_spare(fresh)
+                is_spare(own) && (is_spare(fresh) || fresh.role_of(own.number).is_some())
             })
     }
 

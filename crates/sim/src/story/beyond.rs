@@ -234,7 +234,10 @@ impl Story {
 
     /// All members are back: the array is opened, by force if need be, and has what it must.
     fn bring_back(&mut self, before: &[usize]) -> Result<(), Violation> {
-        self.units.iter().for_each(|unit| unit.faults.clear());
+        self.units.iter().for_each(|unit| {
+            unit.faults.clear();
+            unit.sim.calm_down();
+        });
         self.note_hole();
         let mut spoiled = 0;
         loop {

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use stripewise_device::{Device, IoBuf};
 use stripewise_engine::{
-    Array, ArrayError, ArrayReport, AssembleError, AssembleOptions, CreateOptions, MemberState, assemble,
+    Array, ArrayError, ArrayReport, AssembleError, AssembleOptions, CreateOptions, JobKind, MemberState,
+    assemble,
     geometry::{Level, MemberIndex},
     locking::{PRESETS, Preset},
 };
@@ -303,6 +304,7 @@ impl Story {
             return Err(Checker::Currency.violation(what));
         }
         self.check_due(before)?;
+        self.check_held_back(before)?;
         // A role that another member holds by now was filled from what the hole left.
         let holds = |role: usize, name: &String| {
             let mut members = report.members.iter();
@@ -382,6 +384,32 @@ impl Story {
                     format!("a resync is due in stripe {}, which the bitmap does not mark", stripe.stripe.0);
                 Err(Checker::Bitmap.violation(what))
             }
+        }
+    }
+
+    /// No superblock says that a member is filled beyond the first row in which a resync is due.
+    fn check_held_back(&mut self, before: &Standings) -> Result<(), Violation> {
+        let Some(first) = before.marked.as_ref().and_then(|rows| rows.first().copied()) else {
+            return Ok(());
+        };
+        let array = self.array().clone();
+        let is_resync = array.job().is_none_or(|job| job.kind == JobKind::Resync);
+        if self.is_foreign || !is_resync || array.last_job().is_some() {
+            return Ok(());
+        }
+        let over = self.with_image(|image, units| {
+            (0..units.len()).find_map(|unit| {
+                let (_, filled) = image.standing(unit)?;
+                filled
+                    .filter(|(bytes, _)| *bytes > first * ROW_BYTES)
+                    .map(|(bytes, _)| (units[unit].name().to_owned(), bytes))
+            })
+        });
+        match over.flatten() {
+            None => Ok(()),
+            Some((name, bytes)) => Err(Checker::Metadata.violation(format!(
+                "{name} is on record as filled up to {bytes}, and a resync is due in row {first}"
+            ))),
         }
     }
 
