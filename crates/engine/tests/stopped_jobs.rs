@@ -127,7 +127,7 @@ fn a_resync_is_stopped_although_a_scrub_waits_behind_it() {
         lab.array.stop_job();
         lab.pass(3);
         assert_eq!(job(&lab), None, "a scrub waited: {has_scrub}");
-        // Whoever asks for a check wants it to be resynced first.
+        // A check begins with the resync that is due.
         lab.array.start_scrub(false).unwrap();
         lab.world.run_for(Duration::from_millis(300));
         assert_eq!(job(&lab), Some(JobKind::Resync));

@@ -267,8 +267,8 @@ impl Shared {
         };
         let Some(job) = self.jobs.current() else { return };
         let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
-        // A scrub that the array's end interrupts, or that gave way and was not stopped meanwhile, is gone on with at the next
-        // opening.
+        // The next opening resumes a scrub that the array's end interrupts, and one that gave way, unless an operator stopped it
+        // meanwhile.
         let unfinished = match result {
             Err(Ended::Stopped) => self.closing.load(Ordering::Acquire),
             Err(Ended::Yielded) => self.jobs.request_rest(rest) || lives(Mutant::StoppedScrubNoted),

@@ -51,7 +51,7 @@ impl Story {
             let what = "a resync was stopped, and the next opening does not carry it to its end";
             return Err(Checker::Service.violation(what));
         }
-        self.expect_whole("a resync was stopped, and gone on with at the next opening")
+        self.expect_whole("a resync was stopped, and the next opening resumed it")
     }
 
     /// A scrub gives way to the filling of another member and is stopped in that moment: it does not come back, at the next opening

@@ -77,7 +77,7 @@ impl Story {
         }
     }
 
-    /// A scrub that is stopped is not gone on with at the next opening, and one that comes after it is carried to its end.
+    /// The next opening does not resume a scrub that was stopped, and a scrub that is started after that runs to its end.
     fn stop_and_scrub(&mut self) -> Result<(), Violation> {
         self.say(|_| "a scrub is stopped, and the next is not".to_owned());
         self.begin_scrub(self.plan.seed.is_multiple_of(2))?;

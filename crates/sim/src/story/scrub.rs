@@ -190,7 +190,7 @@ impl Story {
         self.wait_for_jobs()?;
         self.check_redundancy()?;
         self.expect_all_seen(&units)?;
-        self.expect_no_scrub_goes_on("a scrub that was cut short was gone on with, and is over")
+        self.expect_no_scrub_goes_on("a scrub was cut short, resumed, and finished")
     }
 
     /// Since reads are watched, each row was read of the role that has its first parity, or is its first mirror.

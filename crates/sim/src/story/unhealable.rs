@@ -132,7 +132,7 @@ impl Story {
         let has_told = |scrub: &JobReport| matches!(scrub.outcome, Some(JobOutcome::Failed(_)));
         if is_cut_short && !last.as_ref().is_some_and(has_told) {
             let what = format!(
-                "a scrub was cut short and gone on with, and does not tell what it could not read: {last:?}"
+                "a scrub was cut short and resumed, and does not tell what it could not read: {last:?}"
             );
             return Err(Checker::Scrub.violation(what));
         }
