@@ -89,7 +89,7 @@ impl Pages {
     /// A copy of a page could not be read: what is written next is newer than that, too.
     pub(crate) fn pass_over_unread(&mut self, page: usize) {
         let known = self.pages[page].generation();
-        self.pages[page].follow(known + UNREAD_GENERATIONS);
+        self.pages[page].follow(known.saturating_add(UNREAD_GENERATIONS));
     }
 
     /// A page lies where a member's copy of another page goes: what is written next is newer, and leaves the newest copy alone.
