@@ -24,6 +24,8 @@ use crate::mutants::{Mutant, lives};
 pub(crate) struct BadBlocks {
     /// Whether any sector must not be read: all that most requests look at.
     any: AtomicBool,
+    /// Whether the log lists any sector: all that a flush looks at of most members.
+    any_logged: AtomicBool,
     listed: Mutex<Listed>,
 }
 
@@ -45,11 +47,12 @@ impl BadBlocks {
     pub(crate) fn of_log(log: Option<&BadBlockLog>) -> Self {
         let extents = log.into_iter().flat_map(BadBlockLog::extents).map(sectors_of);
         let unreadable: RangeSet<u64> = extents.filter(|sectors| !sectors.is_empty()).collect();
-        let any = AtomicBool::new(!unreadable.is_empty());
+        let (any, any_logged) = (!unreadable.is_empty(), !unreadable.is_empty());
         let room = log.map_or(0, BadBlockLog::room);
         let listed_since = RangeSet::new();
         Self {
-            any,
+            any: AtomicBool::new(any),
+            any_logged: AtomicBool::new(any_logged),
             listed: Mutex::new(Listed { logged: unreadable.clone(), unreadable, listed_since, room }),
         }
     }
@@ -76,12 +79,19 @@ impl BadBlocks {
             return false;
         }
         listed.logged = logged;
+        self.any_logged.store(true, Ordering::Release);
         for sectors in bytes.iter().cloned().map(whole_sectors) {
             listed.unreadable.insert(sectors.clone());
             listed.listed_since.insert(sectors);
         }
         self.any.store(!listed.unreadable.is_empty(), Ordering::Release);
         true
+    }
+
+    /// Whether the log lists sectors that were written since.
+    pub(crate) fn are_behind(&self) -> bool {
+        let is_behind = |listed: &Listed| listed.logged != listed.unreadable;
+        self.any_logged.load(Ordering::Acquire) && is_behind(&self.listed.lock())
     }
 
     /// Sectors that are in the log and were written since: a flush that begins now makes them good. One flush at a time.
@@ -99,6 +109,7 @@ impl BadBlocks {
         flushed.iter().for_each(|sectors| listed.logged.remove(sectors.clone()));
         let again: Vec<_> = listed.listed_since.iter().cloned().collect();
         listed.logged.extend(again);
+        self.any_logged.store(!listed.logged.is_empty(), Ordering::Release);
     }
 
     /// What the log on the member must list.

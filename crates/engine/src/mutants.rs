@@ -156,6 +156,10 @@ pub enum Mutant {
     ListedRead,
     /// What was written is taken off the bad-block log before a flush.
     UnlistedBeforeFlush,
+    /// A flush leaves what was written on the bad-block log.
+    ListedAfterFlush,
+    /// A write with FUA leaves what it wrote on the bad-block log.
+    ListedAfterFua,
     /// What a rebuild cannot recover is not listed.
     LostNotListed,
     /// An array that has failed recovers what it can still read the others of.
@@ -208,7 +212,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 99] = [
+    pub const ALL: [Self; 101] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -284,6 +288,8 @@ impl Mutant {
         Self::OptionsApart,
         Self::ListedRead,
         Self::UnlistedBeforeFlush,
+        Self::ListedAfterFlush,
+        Self::ListedAfterFua,
         Self::LostNotListed,
         Self::FailedRecovers,
         Self::FailedAnnounces,

@@ -103,6 +103,12 @@ impl Member {
         before.saturating_add(self.stats.report().wearing_bytes())
     }
 
+    /// Whether its log lists some of these bytes of its data, so that they must not be read.
+    pub(crate) fn lists(&self, in_data: Range<u64>) -> bool {
+        let start = self.data_offset_bytes;
+        self.bad_blocks.touch(start + in_data.start..start + in_data.end)
+    }
+
     /// Reads at an offset of the member's data.
     pub(crate) fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
         self.read_as(IoClass::Read, offset_bytes, into)
@@ -113,7 +119,7 @@ impl Member {
         let _part = within(Part::Submit);
         let bytes = bufs_len(&into);
         let at = self.data_offset_bytes + offset_bytes;
-        if self.bad_blocks.touch(at..at + bytes as u64) {
+        if self.lists(offset_bytes..offset_bytes + bytes as u64) {
             let result = Err(IoError::new(IoErrorKind::BadBlock));
             return IoFuture::ready(ReadDone { result, bufs: into });
         }
@@ -170,11 +176,15 @@ impl Member {
 
     /// Zeroes a range of the member's data.
     pub(crate) fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        if !self.unmaps {
-            self.stats.count_write(Cause::Client, len_bytes);
-        }
         let at = self.data_offset_bytes + offset_bytes;
         self.make_good(at..at + len_bytes, self.device.write_zeroes(at, len_bytes, flags))
+    }
+
+    /// Counts zeroes that it has taken: as written, unless it has unmapped them.
+    pub(crate) fn count_zeroed(&self, len_bytes: u64, flags: ZeroFlags) {
+        if !(self.unmaps && flags.may_unmap) {
+            self.stats.count_write(Cause::Client, len_bytes);
+        }
     }
 }
 

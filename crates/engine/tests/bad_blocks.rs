@@ -11,7 +11,7 @@ use common::{
     faulty::{bench, latent_error},
 };
 use stripewise_device::Device;
-use stripewise_engine::{AssembleError, AssembleOptions, JobOutcome, assemble, geometry::Level};
+use stripewise_engine::{AssembleError, AssembleOptions, JobOutcome, SpeedLimits, assemble, geometry::Level};
 use stripewise_format::md::{BadBlockArea, BadBlockLog, Features, SectorExtent, Superblock};
 use stripewise_sim::SimMember;
 
@@ -186,6 +186,36 @@ fn without_redundancy_a_listed_block_is_an_error_until_it_is_written() {
     assert!(read(&lab, 8192).is_err());
 }
 
+/// More of a row is listed than redundancy makes up for, and the row is written anew. The flush that follows, or FUA, takes it off
+/// the logs: once it stayed there for up to a second, and after a crash it could not be read.
+#[test]
+fn what_was_written_durably_is_off_the_logs_at_once() {
+    for (shape, fua) in SHAPES.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+        let mut lab = stopped(33, shape);
+        for member in &lab.members {
+            list(member, &[4096..8192]);
+        }
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        let array = lab.array.clone();
+        let len = array.geometry().stripe_bytes() as usize;
+        let stripe = stripewise_device::IoBuf::zeroed(len).freeze();
+        lab.world.run(async move {
+            array
+                .write(0, stripe, stripewise_device::WriteFlags { fua, ..Default::default() })
+                .await
+                .unwrap();
+            if !fua {
+                array.flush().await.unwrap();
+            }
+        });
+        lab.world.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        let array = lab.array.clone();
+        let read = lab.world.run(async move { array.read(0, stripewise_device::IoBuf::with_len(len)).await });
+        assert!(read.unwrap().iter().all(|byte| *byte == 0), "{shape:?}, FUA: {fua}");
+    }
+}
+
 /// Another data member's sector cannot be read while a member is rebuilt: both blocks of that row are lost, and nothing else is.
 #[test]
 fn what_a_rebuild_cannot_recover_is_listed_and_stays_so() {
@@ -253,6 +283,32 @@ fn what_cannot_be_healed_costs_no_member() {
     let array = bench.array.clone();
     let report = bench.world.run(async move { array.report().await });
     assert_eq!(report.degraded(), 0, "{:?}", report.members);
+}
+
+/// A block that nobody could read for a while is listed on the member that is to take over. Once the member that leaves reads it
+/// again, it is written to the one that comes.
+#[test]
+fn what_a_new_member_lists_is_healed_before_it_takes_over() {
+    let mut bench = bench(46, RAID5);
+    bench.fill(8);
+    let bad = DATA_OFFSET + 2 * 16384 + 4096;
+    [1, 2].into_iter().for_each(|member| bench.faults[member].add(latent_error(bad..bad + 512)));
+    let (spare, sim, _) = bench.spare("spare");
+    let array = bench.array.clone();
+    array.set_speed_limits(SpeedLimits { min_bytes_per_s: 100 << 10, max_bytes_per_s: 100 << 10 });
+    bench.world.run(async move {
+        array.add(spare).await.unwrap();
+        array.replace("m1", "spare").await.unwrap();
+    });
+    let array = bench.array.clone();
+    bench.world.run_steps_until(100_000, || array.job().is_some_and(|job| job.done_stripes > 4));
+    array.pause_jobs();
+    bench.world.run_for(Duration::from_secs(2));
+    assert!(!listed(&sim).is_empty());
+    bench.faults.iter().for_each(|faults| faults.clear());
+    bench.world.run_for(Duration::from_secs(700));
+    assert!(array.job().is_some(), "it is not filled yet");
+    assert!(listed(&sim).is_empty());
 }
 
 /// A resync passes over a row that is on record as lost, and makes all others agree: the array is clean then. Once the whole stripe

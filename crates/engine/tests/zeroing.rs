@@ -8,7 +8,10 @@ use stripewise_device::{
     Completion, Device, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, WriteBufs,
     WriteFlags, ZeroFlags, memory::MemoryDevice,
 };
-use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_engine::{
+    Array, CreateOptions,
+    geometry::{Level, StripeIndex},
+};
 use stripewise_sim::{World, check::layout::Layout};
 
 /// A member that refuses zero-writes, as a block device without them does.
@@ -118,6 +121,13 @@ impl Rig {
 
 const LEVELS: [Level; 5] = [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6];
 
+/// Data bytes that each member was written.
+fn written_bytes(rig: &Rig) -> Vec<u64> {
+    let array = rig.array.clone();
+    let report = rig.world.run(async move { array.report().await });
+    report.members.iter().map(|member| member.stats.written_bytes).collect()
+}
+
 #[test]
 fn members_that_refuse_zero_writes_get_zeroes_written() {
     let all = |_| true;
@@ -127,7 +137,13 @@ fn members_that_refuse_zero_writes_get_zeroes_written() {
         let mut rig = rig(level, 4, 16384, refuses);
         let stripe = rig.array.geometry().stripe_bytes() as usize;
         // A whole stripe; two and parts on either side; parts alone.
+        let before = written_bytes(&rig);
         rig.zero(stripe, stripe);
+        let (after, chunk_bytes) =
+            (written_bytes(&rig), rig.array.geometry().chunk_len(StripeIndex(1)) as u64);
+        for index in (0..after.len()).filter(|index| refuses(*index)) {
+            assert_eq!(after[index] - before[index], chunk_bytes, "what was refused is not counted as well");
+        }
         rig.zero(3 * stripe - 512, 2 * stripe + 4096);
         rig.zero(6 * stripe + 512, 1024);
         let array = rig.array.clone();

@@ -229,8 +229,7 @@ impl Shared {
         if self.read_only {
             return Ok(());
         }
-        self.clear_bad_blocks().await?;
-        self.flush().await?;
+        self.flush_and_unlist().await?;
         if let Some(intent) = &self.intent {
             intent.clear_all(self).await;
         }

@@ -80,7 +80,9 @@ impl Shared {
             self.locks.take_gather(stripe, |bytes| touched_rows(&span(bytes), chunk_bytes));
         self.stats.count_gathered(parts.len() as u64);
         let (write, promises) = as_one(span(bytes), parts);
-        let result = self.finish_stripe(Rest::Region(write, rows.await.keep())).await;
+        let flags = write.flags;
+        let written = self.finish_stripe(Rest::Region(write, rows.await.keep())).await;
+        let result = self.as_durable(flags, written).await;
         promises.into_iter().for_each(|promise| promise.keep(result.clone()));
     }
 }

@@ -117,6 +117,8 @@ pub(crate) struct Shared {
     pub(crate) holders_changed: AtomicBool,
     /// A member was dropped, or a spare came, since the last job began: a rebuild may be due.
     pub(crate) members_changed: AtomicBool,
+    /// Held while sectors are taken off members' bad-block logs.
+    pub(crate) unlisting: AsyncMutex<()>,
     /// Chunks some of which failed to be read and that wait to be healed.
     pub(crate) healing: Mutex<Healing>,
 }

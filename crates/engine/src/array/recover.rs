@@ -345,22 +345,30 @@ impl Shared {
         (first..end).map(move |stripe| (stripe, geometry.column_of(StripeIndex(stripe), slot)))
     }
 
-    /// Takes blocks off members' logs that were written since, once that is on the medium.
-    pub(crate) async fn clear_bad_blocks(&self) -> Result<(), ArrayError> {
-        let topology = self.topology.load();
-        let written: Vec<_> = topology
-            .members()
-            .map(|member| (member.clone(), member.bad_blocks.written_since()))
-            .filter(|(_, written)| !written.is_empty())
-            .collect();
-        if written.is_empty() {
-            return Ok(());
-        }
-        if !lives(Mutant::UnlistedBeforeFlush) {
-            self.flush().await?;
-        }
-        written.iter().for_each(|(member, written)| member.bad_blocks.settle(written));
-        self.record(|_| ()).await
+    /// Whether the log of a member that writes of this column go to lists some of it: of one that is to take over, too.
+    fn is_listed(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: &Range<usize>,
+    ) -> bool {
+        let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
+        let mut writers = topology.writers(&self.geometry, stripe, column);
+        writers.any(|member| member.lists(at..at + bytes.len() as u64))
+    }
+
+    /// A block that its own member cannot read, from the others.
+    async fn recovered_for_healing(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: &Range<usize>,
+    ) -> Result<IoBuf, ArrayError> {
+        let mut content = IoBuf::with_len(bytes.len());
+        let piece = Piece { stripe, column, bytes: bytes.clone() };
+        self.recover_from(&piece, None, Asks::Healing, &mut content).await?;
+        Ok(content)
     }
 
     /// Mends a chunk whose member failed to read some of it.
@@ -393,16 +401,18 @@ impl Shared {
             let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
             // A member may have been dropped for the block before.
             let topology = self.topology.load();
-            let Some(Err(_)) = self.own(&topology, stripe, column, &bytes).await else { continue };
-            let mut content = IoBuf::with_len(bytes.len());
-            let piece = Piece { stripe, column, bytes: bytes.clone() };
-            match self.recover_from(&piece, None, Asks::Healing, &mut content).await {
+            let content = match self.own(&topology, stripe, column, &bytes).await {
+                Some(Ok(content)) if self.is_listed(&topology, stripe, column, &bytes) => Ok(content),
+                Some(Ok(_)) | None => continue,
+                Some(Err(_)) => self.recovered_for_healing(stripe, column, &bytes).await,
+            };
+            let mut content = match content {
                 Err(error @ ArrayError::Unreadable { .. }) => {
                     lost = lost.and(Err(error));
                     continue;
                 }
-                recovered => recovered?,
-            }
+                content => content?,
+            };
             if lives(Mutant::HealWithZeroes) {
                 content.fill(0);
             }

@@ -141,6 +141,8 @@ pub(super) enum Begun {
 
 /// What is left of a request.
 enum Left {
+    /// Its one stripe was written, and has to be taken off a bad-block log.
+    Listed,
     /// Its one stripe was begun.
     Stripe(Rest),
     /// It has several, and none was.
@@ -198,6 +200,7 @@ impl Shared {
             Left::All(data)
         } else {
             match self.start_stripe(&request, StripeWrite { span, data, flags }, true) {
+                Progress::Done(Ok(())) if self.must_unlist(flags) => Left::Listed,
                 Progress::Done(result) => return Detached::done(result),
                 Progress::Waits(Rest::Gathered(outcome)) => return outcome,
                 Progress::Waits(rest) => Left::Stripe(rest),
@@ -207,20 +210,25 @@ impl Shared {
         match left {
             // By far the commonest, and less to move than all that might have been begun. Its guards go before the request.
             Left::Stripe(Rest::Begun(held, Begun::Formed(formed))) => Detached::go_on(env, async move {
-                let (_request, _guards) = (shared.requests.resume(kept), shared.resume(held));
-                shared.finish_formed(formed).await
+                let (_request, guards) = (shared.requests.resume(kept), shared.resume(held));
+                let written = shared.finish_formed(formed).await;
+                drop(guards);
+                shared.as_durable(flags, written).await
             }),
             Left::Stripe(Rest::Begun(held, begun)) => Detached::go_on(env, async move {
                 let _request = shared.requests.resume(kept);
-                shared.finish_begun(held, begun).await
+                let written = shared.finish_begun(held, begun).await;
+                shared.as_durable(flags, written).await
             }),
             // Its place among those that wait is taken by the first step.
             left => Detached::start(env, async move {
                 let _request = shared.requests.resume(kept);
-                match left {
+                let written = match left {
+                    Left::Listed => Ok(()),
                     Left::Stripe(rest) => shared.finish_stripe(rest).await,
                     Left::All(data) => shared.write_spans(offset_bytes, &data, flags).await,
-                }
+                };
+                shared.as_durable(flags, written).await
             }),
         }
     }

@@ -83,8 +83,9 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
         self.check_change(offset_bytes, len_bytes)?;
-        if flags.fast_only && !self.unmaps() {
-            return Err(ArrayError::Unsupported("zeroes cost as much as data: not all members unmap".into()));
+        if flags.fast_only && !(flags.may_unmap && self.unmaps()) {
+            let why = "zeroes cost as much as data: not all members unmap, or the request forbids it";
+            return Err(ArrayError::Unsupported(why.into()));
         }
         let (head, whole, tail) = self.cut_at_stripes(&(offset_bytes..offset_bytes + len_bytes));
         self.write_zero_bytes(head).await?;
@@ -141,7 +142,7 @@ impl Shared {
 
     /// Zeroes stripes in runs, each with one request to each member.
     async fn zero_stripes(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
-        let run_bytes = if self.unmaps() { UNMAPPED_RUN_BYTES } else { WRITTEN_RUN_BYTES };
+        let run_bytes = if flags.may_unmap && self.unmaps() { UNMAPPED_RUN_BYTES } else { WRITTEN_RUN_BYTES };
         let step = (run_bytes / self.geometry.chunk_bytes() as u64).clamp(1, RUN_STRIPES_MAX);
         let end = stripes.end;
         let runs = stripes.step_by(step as usize).map(|start| start..end.min(start + step));
@@ -193,7 +194,11 @@ impl Shared {
         }
         let mut failed = Vec::new();
         for Zeroing { member, bytes, zeroing } in started {
-            if let Err(error) = or_write_zeroes(member, bytes, zeroing.await).await {
+            let zeroed = zeroing.await;
+            if zeroed.is_ok() {
+                member.count_zeroed(bytes.end - bytes.start, flags);
+            }
+            if let Err(error) = or_write_zeroes(member, bytes, zeroed).await {
                 failed.push((member.clone(), error));
             }
         }

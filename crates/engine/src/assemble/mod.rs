@@ -256,6 +256,7 @@ async fn open(
         handing_over: Mutex::new(None),
         holders_changed: AtomicBool::new(false),
         members_changed: AtomicBool::new(false),
+        unlisting: AsyncMutex::new(()),
         healing: Mutex::default(),
     });
     let array = Array { shared: shared.clone() };

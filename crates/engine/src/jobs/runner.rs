@@ -124,7 +124,9 @@ struct Verified {
 impl Shared {
     async fn keep_house(&self, round: u64) {
         self.heal_noted().await;
-        if let Err(error) = self.clear_bad_blocks().await {
+        if self.logs_are_behind()
+            && let Err(error) = self.flush_and_unlist().await
+        {
             tracing::warn!(%error, "bad blocks that were written back could not be taken off their member's log");
         }
         self.topology.reclaim();

@@ -73,6 +73,7 @@ impl Story {
             39 => self.meet_a_bad_block_in_healing(),
             40 => self.go_bad_behind_healing(),
             41 => self.replace_what_leaves(),
+            42 => self.write_again_what_is_lost(),
             _ => Ok(()),
         }
     }

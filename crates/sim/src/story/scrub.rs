@@ -75,6 +75,8 @@ impl Story {
         let unit = units[layout.place(first * SECTOR_BYTES).role];
         // Twice: the first makes superblocks and bitmap say what they must, so that the lie hits data.
         self.write_block(first)?;
+        // Of what a log lists on the medium no row tells whether it agrees.
+        self.flush_all()?;
         let data_offset = self.units[unit].data_offset_bytes;
         let elsewhere = self.rng.u64(..self.shape.data_bytes / ROW_BYTES as u64) * ROW_BYTES as u64;
         let lie = if self.rng.bool() { Lie::Lost } else { Lie::Misdirected(data_offset + elsewhere) };
@@ -134,6 +136,15 @@ impl Story {
 
     /// Writes sectors with new content.
     pub(super) fn try_write(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
+        self.try_write_as(sectors, WriteFlags::default())
+    }
+
+    /// As [`Story::try_write`], with flags.
+    pub(super) fn try_write_as(
+        &mut self,
+        sectors: &Range<usize>,
+        flags: WriteFlags,
+    ) -> Result<Result<(), ArrayError>, Violation> {
         let mut content = IoBuf::with_len(sectors.len() * SECTOR_BYTES);
         let ticket = {
             let mut model = self.desk.sectors.lock();
@@ -142,9 +153,9 @@ impl Story {
         };
         let array = self.array().clone();
         let offset = (sectors.start * SECTOR_BYTES) as u64;
-        let write = async move { array.write(offset, content.freeze(), WriteFlags::default()).await };
+        let write = async move { array.write(offset, content.freeze(), flags).await };
         let written = self.finish(write, "a write")?;
-        self.desk.sectors.lock().end_write(ticket, written.is_ok(), false);
+        self.desk.sectors.lock().end_write(ticket, written.is_ok(), flags.fua);
         Ok(written)
     }
 

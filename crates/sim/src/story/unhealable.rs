@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use stripewise_device::WriteFlags;
 use stripewise_engine::{JobOutcome, JobReport};
 
 use super::Story;
@@ -22,6 +23,8 @@ const ROUNDS_FEW: u32 = 4;
 /// Steps in which housekeeping begins to heal, and in which it reads some blocks.
 const HEALING_STEPS: u64 = 20_000;
 const HEALING_STEPS_FEW: u64 = 40;
+/// Sectors of a row.
+const ROW_SECTORS: u64 = (ROW_BYTES / SECTOR_BYTES) as u64;
 /// Steps that a scrub has until it is cut short, at most.
 const SCRUB_STEPS: u64 = 400;
 
@@ -78,6 +81,52 @@ impl Story {
         self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS);
         self.expect_unlisted()?;
         self.expect_whole("healing met a bad block of another member")
+    }
+
+    /// More of a row is listed than redundancy makes up for. Once its stripe is written as a whole, durably, it can be read, also
+    /// where power fails at once.
+    pub(super) fn write_again_what_is_lost(&mut self) -> Result<(), Violation> {
+        if self.shape.tolerance() == 0 || self.shape.is_vast {
+            return Ok(());
+        }
+        let stripe = self.list_a_row_everywhere()?;
+        let is_fua = self.side_rng.bool();
+        self.say(|_| format!("{stripe:?} is written, durably (FUA: {is_fua}), and power fails"));
+        let flags = WriteFlags { fua: is_fua, ..WriteFlags::default() };
+        if let Err(error) = self.try_write_as(&stripe, flags)? {
+            return Err(Checker::Service.violation(format!("a whole stripe is not written: {error}")));
+        }
+        if !is_fua {
+            self.flush_all()?;
+        }
+        self.crash()?;
+        self.open_plainly()?;
+        if let Err(error) = self.try_read(&stripe)? {
+            let what = format!("a stripe was written durably, and after a crash it cannot be read: {error}");
+            return Err(Checker::Service.violation(what));
+        }
+        self.wait_for_jobs()?;
+        self.expect_unlisted()
+    }
+
+    /// Opens the array anew with the row of a block listed on one member more than the level tolerates. Returns the stripe's sectors.
+    fn list_a_row_everywhere(&mut self) -> Result<Range<usize>, Violation> {
+        let block = self.any_block();
+        self.flush_all()?;
+        self.stop()?;
+        let (layout, serving) = (self.layout(), self.units_by_role());
+        let place = layout.place(block.start * SECTOR_BYTES);
+        let first = (place.offset_bytes / ROW_BYTES * ROW_BYTES / SECTOR_BYTES) as u64;
+        let row = first..(first + ROW_SECTORS).min(self.shape.data_bytes / SECTOR_BYTES as u64);
+        for next in 0..=self.shape.tolerance() {
+            let unit = serving[(place.role + next) % serving.len()];
+            self.list_sectors(unit, std::slice::from_ref(&row));
+        }
+        self.open_plainly()?;
+        let len = layout.stripe_bytes() / SECTOR_BYTES;
+        let start = block.start / len * len;
+        let capacity = self.array().geometry().capacity_bytes() as usize / SECTOR_BYTES;
+        Ok(start..capacity.min(start + len))
     }
 
     /// A block is healed while one before it in the same chunk goes bad, and is read: that is healed, too.
