@@ -40,6 +40,11 @@ impl Story {
             flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
             report = self.wait_for_jobs()?;
         }
+        if self.units.iter().any(|unit| unit.faults.failed() > 0) {
+            // A request has failed: its member is dropped only once those beside it are done.
+            self.world.run_for(self.shape.tuning.housekeeping_interval);
+            report = self.wait_for_jobs()?;
+        }
         self.hole.clear();
         if report.degraded() == 0 {
             self.check_complete()?;
