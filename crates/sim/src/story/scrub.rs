@@ -1,6 +1,6 @@
 //! Checks and repairs in calm times: they find what is wrong and nothing else, mend it, and look at every stripe.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
 use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport};
@@ -180,9 +180,11 @@ impl Story {
         let mend = self.side_rng.bool();
         let units = self.units_by_role();
         units.iter().for_each(|unit| self.units[*unit].sim.watch_reads());
+        // Later than any scrub of before has begun.
+        self.world.run_for(Duration::from_micros(1));
+        let (steps, asked) = (super::STEPS_MAX, self.world.now());
         self.begin_scrub(mend)?;
         let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
-        let (steps, asked) = (super::STEPS_MAX, self.world.now());
         // Not another job, nor a scrub of before: this one must have begun, or its end is not what cuts it short.
         self.world.run_steps_until(steps, || {
             let is_scrub = |job: &JobReport| matches!(job.kind, JobKind::Check | JobKind::Repair);
