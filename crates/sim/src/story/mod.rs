@@ -7,6 +7,7 @@
 
 mod action;
 mod aim;
+mod around;
 mod beside_jobs;
 mod beside_lost;
 mod beyond;
@@ -32,6 +33,7 @@ mod metadata;
 mod opening;
 mod operator;
 mod origins;
+mod queueing;
 mod refill;
 mod refused;
 mod scrub;
@@ -40,6 +42,7 @@ mod split;
 mod stale;
 mod unhealable;
 mod unit;
+mod unkept;
 mod unsynced;
 mod worn;
 
