@@ -78,6 +78,7 @@ impl Story {
             44 => self.keep_nothing(),
             45 => self.scrub_beside_busy_rows(),
             46 => self.give_up_reading(),
+            47 => self.add_a_member_without_room(),
             _ => Ok(()),
         }
     }

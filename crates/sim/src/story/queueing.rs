@@ -6,6 +6,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use stripewise_device::Timestamp;
+use stripewise_engine::JobReport;
+
 use super::{Slot, Story};
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
@@ -22,7 +25,7 @@ impl Story {
     /// Clients write rows of one stripe, each its own, one write after the other: a scrub gets the stripe all the same.
     pub(super) fn scrub_beside_busy_rows(&mut self) -> Result<(), Violation> {
         let block = self.any_block();
-        let blocks = self.rows_of_chunk(block.start);
+        let blocks = self.rows_of_stripe(block.start);
         if self.shape.tolerance() == 0 || self.shape.is_vast || blocks.len() < 2 {
             return Ok(());
         }
@@ -33,9 +36,9 @@ impl Story {
             writers.push(self.world.start(writing));
         }
         self.say(|_| format!("{} clients write rows of one stripe without a pause", writers.len()));
-        let mend = self.side_rng.bool();
+        let (mend, asked) = (self.side_rng.bool(), self.world.now());
         self.begin_scrub(mend)?;
-        let has_ended = self.scrub_ends_before(&writers)?;
+        let has_ended = self.scrub_ends_before(asked, &writers)?;
         is_enough.store(true, Ordering::Relaxed);
         self.wait_for_clients(&writers)?;
         self.wait_for_jobs()?;
@@ -47,10 +50,11 @@ impl Story {
         self.expect_whole("a scrub ran beside clients that wrote without a pause")
     }
 
-    /// Runs until the scrub is over, or all clients have ended before.
-    fn scrub_ends_before(&self, clients: &[Slot<()>]) -> Result<bool, Violation> {
+    /// Runs until the scrub that was just asked for is over, or all clients have ended before.
+    fn scrub_ends_before(&self, asked: Timestamp, clients: &[Slot<()>]) -> Result<bool, Violation> {
         let array = self.array();
-        let is_over = || array.job().is_none();
+        let has_ended = |scrub: JobReport| scrub.started >= asked && scrub.outcome.is_some();
+        let is_over = || array.last_scrub().is_some_and(has_ended);
         let have_ended = || clients.iter().all(|client| client.lock().is_some());
         if self.world.run_steps_until(super::STEPS_MAX, || is_over() || have_ended()) {
             return Ok(is_over());
@@ -58,12 +62,15 @@ impl Story {
         Err(Checker::Engine.violation("neither a scrub nor the clients beside it come to an end"))
     }
 
-    /// The blocks of the chunk that a sector is in, from that sector's on and as far as clients use them, some at most.
-    fn rows_of_chunk(&self, sector: usize) -> Vec<usize> {
+    /// Blocks of the stripe that a sector is in, each of another row, of which none lies behind another one: these would be written as
+    /// one.
+    fn rows_of_stripe(&self, sector: usize) -> Vec<usize> {
+        let (stripe, columns) = (self.layout().stripe_bytes() / SECTOR_BYTES, self.shape.data_columns());
         let (row, chunk) = (ROW_BYTES / SECTOR_BYTES, self.shape.chunk_bytes as usize / SECTOR_BYTES);
-        let first = sector / chunk * chunk;
-        let blocks = (first..first + chunk).step_by(row).filter(|block| self.is_whole_block(*block));
-        blocks.take(WRITERS_MAX).collect()
+        let first = sector / stripe * stripe;
+        let rows = (0..chunk / row).step_by(if columns == 1 { 2 } else { 1 });
+        let blocks = rows.map(|number| first + number % columns * chunk + number * row);
+        blocks.filter(|block| self.is_whole_block(*block)).take(WRITERS_MAX).collect()
     }
 
     /// Clients read a block that is recovered from the others, and give up before it is there, while others write it: nobody waits

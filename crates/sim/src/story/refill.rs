@@ -1,5 +1,5 @@
-//! A rebuild that is cut short where it has listed a block which can be read again: the next opening asks for no permission, fills
-//! the member to its end, and writes back what was listed.
+//! A rebuild that is cut short where it has listed a block which can be read again, by a stop or by a power failure: the next opening
+//! fills the member to its end, and writes back what was listed. After a stop it asks for no permission.
 
 use stripewise_engine::SpeedLimits;
 
@@ -15,6 +15,8 @@ const FIRST_STRIPES: u64 = 4;
 const STEPS_MAX: u64 = 20_000;
 /// Steps from a log's write on until the array is stopped, at most.
 const LOG_STEPS: u64 = 60;
+/// And until power fails, at most.
+const POWER_STEPS: u64 = 12;
 
 impl Story {
     /// A member is rebuilt while another one has a bad block, which it has no longer when the array is opened again.
@@ -33,12 +35,21 @@ impl Story {
         self.lost.insert(lost);
         self.fail_calmly(lost)?;
         self.world.run_steps_until(STEPS_MAX, || self.world.seen(Sight::Log) != logs);
-        let steps = self.side_rng.u64(..LOG_STEPS);
+        let power_fails = self.side_rng.bool();
+        let steps = self.side_rng.u64(..if power_fails { POWER_STEPS } else { LOG_STEPS });
         self.world.run_steps(steps);
-        self.stop()?;
+        if power_fails {
+            self.lose_power()?
+        } else {
+            self.stop()?
+        }
         self.units[bad].faults.clear();
         self.say(|story| format!("{} can read its block again", story.units[bad].name()));
-        self.open_unasked()?;
+        if power_fails {
+            self.open_until_it_serves()?
+        } else {
+            self.open_unasked()?
+        }
         self.array().set_speed_limits(SpeedLimits::default());
         self.wait_for_jobs()?;
         self.flush_all()?;

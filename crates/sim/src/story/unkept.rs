@@ -40,7 +40,9 @@ impl Story {
 
     /// No read of a member's data succeeds from now on.
     fn read_nothing_of(&mut self, unit: usize) {
-        self.say(|story| format!("{} cannot read its data, nor keep what is written", story.units[unit].name()));
+        self.say(|story| {
+            format!("{} cannot read its data, nor keep what is written", story.units[unit].name())
+        });
         let start = self.units[unit].data_offset_bytes;
         self.units[unit].faults.add(FaultRule {
             operation: Operation::Read,
