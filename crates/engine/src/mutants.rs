@@ -204,11 +204,17 @@ pub enum Mutant {
     UnsyncedForgotten,
     /// A block that goes bad in a chunk that is being healed, behind where that is, is forgotten.
     HealingForgets,
+    /// A write across bad blocks of several members, each in a row of its own, is refused.
+    BadRowsNotMended,
+    /// Blocks that a member did not keep do not count against it.
+    UnkeptUncounted,
+    /// Rows for which somebody waits are taken by who comes later.
+    WaitersPassed,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 99] = [
+    pub const ALL: [Self; 102] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -308,6 +314,9 @@ impl Mutant {
         Self::DegradedResyncSkipped,
         Self::UnsyncedForgotten,
         Self::HealingForgets,
+        Self::BadRowsNotMended,
+        Self::UnkeptUncounted,
+        Self::WaitersPassed,
     ];
 }
 

@@ -39,7 +39,7 @@ impl Story {
             self.crowd_before_filling(block.start)
         };
         self.pass_steps(MEETING_STEPS);
-        let other = self.any_serving();
+        let other = self.source_beside(old, block.start);
         let may_fail = !is_vacant || self.shape.tolerance() > 1;
         let fails_one = may_fail && self.side_rng.bool() && self.fail_if_there(other)?;
         self.wait_for_clients(&clients)?;
@@ -49,6 +49,18 @@ impl Story {
             self.add_again(other)?;
         }
         self.expect_whole("clients crowded while a member was filled")
+    }
+
+    /// A member that another one is filled from, beside a crowd: the one that is replaced, the one that has what is crowded, or any.
+    fn source_beside(&mut self, old: usize, sector: usize) -> usize {
+        let any = self.any_serving();
+        let serving = self.units_by_role();
+        let role = self.layout().place(sector * SECTOR_BYTES).role;
+        match self.side_rng.u8(..3) {
+            0 if serving.contains(&old) => old,
+            1 => self.unit_of_role(role).unwrap_or(any),
+            _ => any,
+        }
     }
 
     /// An operator fails a member, which may just have left for the one that replaces it. False: it has.

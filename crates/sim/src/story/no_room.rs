@@ -62,6 +62,7 @@ impl Story {
             (belonging, image.freshest().numbers_used())
         });
         let Some((belonging, count)) = used else { return };
+        self.reuses_numbers = true;
         for unit in belonging {
             self.rewrite_superblock(unit, |superblock| superblock.with_numbers(count));
         }

@@ -53,7 +53,7 @@ impl Story {
             17 => self.ask_for_holes(),
             18 => self.leave_a_row_unsynced(),
             19 => self.fail_a_metadata_write(),
-            20 => self.rebuild_in_two_openings(),
+            20 | 48 => self.rebuild_in_two_openings(),
             21 => self.read_across_bad_blocks(),
             22 => self.heal_while_degraded(),
             23 => self.stop_a_resync(),

@@ -6,7 +6,7 @@ use stripewise_engine::SpeedLimits;
 use super::{Story, operator::CRAWL};
 use crate::{
     Sight,
-    check::{Checker, Violation, layout::ROW_BYTES},
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
 
 /// Stripes at the start of the array, in one of which a block is bad.
@@ -28,7 +28,9 @@ impl Story {
         let (lost, bad) = self.two_of(&serving);
         let chunk_rows = u64::from(self.shape.chunk_bytes).div_ceil(ROW_BYTES as u64);
         let rows = (self.shape.data_bytes / ROW_BYTES as u64).min(FIRST_STRIPES * chunk_rows);
-        let start = self.units[bad].data_offset_bytes + self.side_rng.u64(..rows) * ROW_BYTES as u64;
+        let row = self.side_rng.u64(..rows);
+        self.write_stripe_of(row)?;
+        let start = self.units[bad].data_offset_bytes + row * ROW_BYTES as u64;
         self.cannot_read(bad, start, u32::MAX);
         self.array().set_speed_limits(CRAWL);
         let logs = self.world.seen(Sight::Log);
@@ -57,6 +59,19 @@ impl Story {
         self.units_by_role().into_iter().for_each(|unit| self.look_at_log(unit));
         self.expect_unlisted()?;
         self.expect_whole("a rebuild went on at the next opening")
+    }
+
+    /// All of the stripe that a row is in is written, if clients use it: what is lost of it is something.
+    fn write_stripe_of(&mut self, row: u64) -> Result<(), Violation> {
+        let (layout, window) = (self.layout(), self.desk.windows[0].clone());
+        let stripe = layout.stripe_bytes() / SECTOR_BYTES;
+        let start = layout.stripe_of_row(row as usize) * stripe;
+        let sectors = start..(start + stripe).min(window.end);
+        if !self.shape.is_vast {
+            self.try_write(&sectors)?
+                .map_err(|error| Checker::Service.violation(format!("a write of a stripe: {error}")))?;
+        }
+        self.flush_all()
     }
 
     fn two_of(&mut self, serving: &[usize]) -> (usize, usize) {

@@ -4,7 +4,6 @@ use stripewise_device::{
     IoErrorKind,
     wrap::{FaultRule, Operation},
 };
-use stripewise_engine::MemberState;
 
 use super::{
     Story,
@@ -23,7 +22,8 @@ impl Story {
         }
         let unit = self.units_by_role()[role];
         self.read_nothing_of(unit);
-        let mut counted = 0;
+        // Reads that failed since the opening count, too.
+        let mut counted = self.report_of(unit)?.read_errors;
         for first in blocks.into_iter().cycle() {
             self.check_sectors(&(first..first + ROW_BYTES / SECTOR_BYTES))?;
             // The read, and then each block of the chunk.
@@ -53,17 +53,17 @@ impl Story {
         });
     }
 
-    /// Whether a member is in sync, which it is as long as no more than so many failures count.
+    /// Whether a member is in sync, which it is until more failures count than a member may have. So many count at least: blocks that
+    /// had gone bad before may add to them.
     fn expect_dropped_if(&self, unit: usize, counted: u32) -> Result<bool, Violation> {
-        let state = self.state_of(unit)?;
-        let is_in_sync = state == Some(MemberState::InSync);
-        if is_in_sync == (counted <= READ_ERRORS_MAX) {
-            return Ok(is_in_sync);
+        let is_in_sync = self.expect_in_sync_while_few(unit)?;
+        if is_in_sync && counted > READ_ERRORS_MAX {
+            let what = format!(
+                "{} failed reads, or did not keep blocks, {counted} times, and is in sync",
+                self.units[unit].name()
+            );
+            return Err(Checker::Service.violation(what));
         }
-        let what = format!(
-            "{} failed reads, or did not keep blocks, {counted} times, and is {state:?}",
-            self.units[unit].name()
-        );
-        Err(Checker::Service.violation(what))
+        Ok(is_in_sync)
     }
 }

@@ -54,7 +54,7 @@ impl Story {
     }
 
     /// Whether a member is in sync, which it is until it has failed more reads than a member may.
-    fn expect_in_sync_while_few(&self, unit: usize) -> Result<bool, Violation> {
+    pub(super) fn expect_in_sync_while_few(&self, unit: usize) -> Result<bool, Violation> {
         let (report, name) = (self.report()?, self.units[unit].name());
         let Some(member) = report.members.iter().find(|member| member.name == name) else { return Ok(false) };
         let is_in_sync = member.state == MemberState::InSync;
@@ -179,7 +179,7 @@ impl Story {
         self.expect_whole("a bad block was read")
     }
 
-    fn unit_of_role(&mut self, role: usize) -> Option<usize> {
+    pub(super) fn unit_of_role(&mut self, role: usize) -> Option<usize> {
         self.with_image(|image, _| image.in_sync()[role]).flatten()
     }
 
