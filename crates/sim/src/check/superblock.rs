@@ -100,8 +100,8 @@ impl Superblock {
     }
 
     /// Device numbers up to the last one that a device has or had.
-    pub fn numbers_used(&self) -> u32 {
-        self.roles.iter().rposition(|role| *role != ROLE_SPARE).map_or(0, |last| last as u32 + 1)
+    pub fn numbers_used(&self) -> usize {
+        self.roles.iter().rposition(|role| *role != ROLE_SPARE).map_or(0, |last| last + 1)
     }
 
     /// Whether this superblock calls a device number faulty.
@@ -143,9 +143,14 @@ impl Rewrite {
         self
     }
 
-    /// The table of roles has so many entries.
-    pub fn with_numbers(mut self, count: u32) -> Self {
-        self.0[220..224].copy_from_slice(&count.to_le_bytes());
+    /// The table of roles has so many entries: new ones are of numbers that nobody has.
+    pub fn with_numbers(mut self, count: usize) -> Self {
+        let entry = |number: usize| 256 + 2 * number;
+        let before = u32_at(&self.0, 220) as usize;
+        if count > before {
+            self.0[entry(before)..entry(count)].fill(0xff);
+        }
+        self.0[220..224].copy_from_slice(&(count as u32).to_le_bytes());
         self
     }
 

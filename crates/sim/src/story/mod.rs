@@ -214,8 +214,6 @@ struct Story {
     hole: BTreeSet<usize>,
     /// Another program wrote the members last: nothing is to be believed of the bitmap.
     is_foreign: bool,
-    /// Numbers of members that left are given to others: what a member that comes back says of numbers is of no use.
-    reuses_numbers: bool,
     /// The array was open at least once: its members have all that they must have.
     was_open: bool,
     /// The policy that the array had when it was stopped.
@@ -255,7 +253,6 @@ impl Story {
             was_whole: false,
             hole: BTreeSet::new(),
             is_foreign: false,
-            reuses_numbers: false,
             was_open: false,
             kept_policy: None,
             outcome: Outcome::default(),

@@ -4,9 +4,10 @@
 use stripewise_device::Device;
 use stripewise_engine::MemberState;
 
-use super::Story;
+use super::{Story, Unit};
 use crate::check::{
     Checker, Violation,
+    image::Image,
     superblock::{SUPERBLOCK_BYTES, Superblock},
 };
 
@@ -33,14 +34,16 @@ impl Story {
         self.stop()?;
         let start = self.side_rng.u64(START_MIN / 4096..=START_MAX / 4096) * 4096;
         self.take_room_of(early, start);
-        self.crop_tables();
+        self.forget_strangers(&serving);
+        let numbers = self.crop_tables();
         self.open_plainly()?;
         self.fail_calmly(left)?;
         self.remove_calmly(left)?
             .map_err(|error| Checker::Service.violation(format!("removing a failed member: {error}")))?;
         let small = self.add_small_unit(start)?;
         self.expect_serving(small)?;
-        self.leave_to_full_members(small, early, left)
+        self.leave_to_full_members(small, early, left)?;
+        self.restore_tables(numbers)
     }
 
     /// The data of a member is moved to where the superblock says that nothing but md's metadata lies before it.
@@ -55,16 +58,45 @@ impl Story {
         self.units[unit].pages = 0;
     }
 
-    /// Superblocks have no entry for a number that no device had: the next device gets one that another had.
-    fn crop_tables(&mut self) {
-        let used = self.with_image(|image, units| {
-            let belonging = (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>();
-            (belonging, image.freshest().numbers_used())
+    /// Devices that are no members any more hold nothing: one that came back would take a number that another device was given for the
+    /// one that it knew.
+    fn forget_strangers(&mut self, serving: &[usize]) {
+        for (index, unit) in self.units.iter_mut().enumerate() {
+            if !serving.contains(&index) {
+                let len = (SUPERBLOCK_BYTES.end - SUPERBLOCK_BYTES.start) as usize;
+                unit.sim.poke(SUPERBLOCK_BYTES.start, &vec![0; len]);
+                unit.renew(&self.shape);
+            }
+        }
+    }
+
+    /// Superblocks have no entry for a number that no device had: the next device gets one that another had. Returns how many entries
+    /// they had before.
+    fn crop_tables(&mut self) -> usize {
+        let numbers = self.with_image(|image, _| {
+            let freshest = image.freshest();
+            (freshest.roles.len(), freshest.numbers_used())
         });
-        let Some((belonging, count)) = used else { return };
-        self.reuses_numbers = true;
-        for unit in belonging {
-            self.rewrite_superblock(unit, |superblock| superblock.with_numbers(count));
+        let (before, used) = numbers.unwrap_or_default();
+        self.resize_tables(used);
+        before
+    }
+
+    /// No number is given to another device from now on.
+    fn restore_tables(&mut self, numbers: usize) -> Result<(), Violation> {
+        self.stop()?;
+        let now = self.with_image(|image, _| image.freshest().roles.len()).unwrap_or_default();
+        self.resize_tables(numbers.max(now));
+        self.open_plainly()?;
+        self.expect_whole("tables of roles were restored")
+    }
+
+    fn resize_tables(&mut self, numbers: usize) {
+        let belonging = |image: &Image<'_>, units: &mut [Unit]| {
+            (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>()
+        };
+        for unit in self.with_image(belonging).into_iter().flatten() {
+            self.rewrite_superblock(unit, |superblock| superblock.with_numbers(numbers));
         }
     }
 

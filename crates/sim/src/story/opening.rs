@@ -183,9 +183,7 @@ impl Story {
                     force = true;
                 }
                 // Whether an old member went on with one that was added anew since, nothing on the devices can tell: it is left out.
-                Err(AssembleError::SplitBrain { older, .. })
-                    if self.reuses_numbers || self.counts_one_added_anew(&older) =>
-                {
+                Err(AssembleError::SplitBrain { older, .. }) if self.counts_one_added_anew(&older) => {
                     self.say(|_| {
                         format!("{older} may be a half of a split array, and is absent from now on")
                     });
