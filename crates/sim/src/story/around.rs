@@ -59,17 +59,30 @@ impl Story {
         let missing = self.side_rng.usize(..serving.len());
         self.fail_calmly(serving[missing])?;
         for _ in 0..DEGRADED_WRITES {
-            let other = (missing + self.side_rng.usize(1..serving.len())) % serving.len();
-            self.write_around(serving[other])?;
+            let (block, other) = if self.side_rng.bool() {
+                // Where parity is missing, the other parity cannot be read.
+                (self.block_with_parity_on(missing), 1)
+            } else {
+                (self.any_block(), self.side_rng.usize(1..serving.len()))
+            };
+            self.write_around(block, serving[(missing + other) % serving.len()])?;
         }
         self.add_again(serving[missing])?;
         self.array().resume_jobs();
         self.expect_whole("blocks were written around bad ones while a member was missing")
     }
 
-    /// Writes some block in whose row a member cannot read its own.
-    fn write_around(&mut self, unit: usize) -> Result<(), Violation> {
-        let block = self.any_block();
+    /// A block of a stripe whose first parity a role has, if there is one.
+    fn block_with_parity_on(&mut self, role: usize) -> Range<usize> {
+        let layout = self.layout();
+        let stripe = |block: &Range<usize>| block.start * SECTOR_BYTES / layout.stripe_bytes();
+        let is_meant = |block: &Range<usize>| layout.parity_role(stripe(block)) == role;
+        let blocks: Vec<_> = self.blocks().into_iter().filter(is_meant).collect();
+        if blocks.is_empty() { self.any_block() } else { blocks[self.side_rng.usize(..blocks.len())].clone() }
+    }
+
+    /// Writes a block in whose row a member cannot read its own.
+    fn write_around(&mut self, block: Range<usize>, unit: usize) -> Result<(), Violation> {
         let place = self.layout().place(block.start * SECTOR_BYTES);
         self.lose_block_of(unit, place.offset_bytes / ROW_BYTES * ROW_BYTES);
         let written = if self.side_rng.bool() { self.across(&block) } else { block.clone() };
