@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::future::join_all;
 use stripewise_device::{Device, EnvHandle};
 use stripewise_format::{
-    extension::{MapKind, MemberClass},
+    extension::{ArrayOptions, MapKind, MemberClass},
     md::{
         ArrayName, ArrayNameError, CreateError as FormatError, Level as MdLevel, NewArray, Role, Timestamp,
     },
@@ -22,7 +22,7 @@ use crate::{
     error::ArrayError,
     geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
     jobs::Tuning,
-    ledger::{Entry, Ledger, Standing},
+    ledger::{Common, Entry, Ledger, Standing},
     locking::{PRESETS, Preset},
     measure::{ServiceTimes, Touch, measure_or_not},
     mutants::{Mutant, lives},
@@ -422,7 +422,8 @@ fn new_ledger(
             last_slot: None,
         });
     }
-    let mut ledger = Ledger { entries, events: 0, clean: in_sync };
+    let common = Common { options: ArrayOptions::default(), regions };
+    let mut ledger = Ledger { entries, events: 0, clean: in_sync, common };
     let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);
     ledger.set_preset(options.preset);
     ledger.set_policy(options.policy.unwrap_or_else(|| policy_for(classes)));

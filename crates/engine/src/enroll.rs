@@ -23,8 +23,9 @@ use crate::{
     error::is_member_gone,
     examine::{examine, read_block},
     geometry::{Geometry, Level},
-    ledger::{Entry, Ledger, Standing, write_durably},
+    ledger::{Common, Entry, Ledger, Standing, write_durably},
     measure::{ServiceTimes, class_of},
+    mutants::{Mutant, lives},
     regions::RegionShape,
     topology::Member,
 };
@@ -226,12 +227,13 @@ pub(crate) fn spare(
     if superblock.bad_block_place(info.logical_block_bytes).is_none() {
         superblock.bad_blocks = BadBlockArea::default();
     }
-    let regions = kept_regions(ledger.entries.iter().filter_map(|entry| entry.header.as_ref()), geometry);
-    let mut header = header_for(&superblock, geometry, regions, traits);
-    let options = ledger.entries.iter().find_map(|entry| entry.header.as_ref()).map(|header| header.options);
-    if let (Some(header), Some(options)) = (&mut header, options) {
-        header.options = options;
+    let Common { mut options, regions } = ledger.common;
+    if lives(Mutant::OptionsOfNobody) {
+        let headers = ledger.entries.iter().filter_map(|entry| entry.header.as_ref());
+        options = headers.map(|header| header.options).next().unwrap_or_default();
     }
+    let header =
+        header_for(&superblock, geometry, regions, traits).map(|header| Header { options, ..header });
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
     let bitmap_offset_bytes = bitmap_offset(&header);
     let bad_block_log = empty_bad_block_log(&superblock, &device);

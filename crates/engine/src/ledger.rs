@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, WriteFlags};
 use stripewise_format::{
-    extension::{ExtensionLayout, Header, HeaderCopy},
+    extension::{ArrayOptions, ExtensionLayout, Header, HeaderCopy},
     md::{BadBlockLog, Features, IN_SYNC, Role, Roles, Superblock, Timestamp, bitmap::BitmapSuperblock},
     media::{BLOCK_LEN, Block, SECTOR_BYTES},
 };
@@ -20,6 +20,7 @@ use crate::{
     locking::Preset,
     mutants::{Mutant, lives},
     plan::selection::Policy,
+    regions::RegionShape,
     topology::Member,
 };
 
@@ -66,6 +67,17 @@ pub(crate) struct Ledger {
     pub(crate) events: u64,
     /// Whether members agree everywhere and nothing is being written.
     pub(crate) clean: bool,
+    /// What the array's headers have in common. A member that comes gets it from here: none that is left may have a header.
+    pub(crate) common: Common,
+}
+
+/// What all extension headers of an array say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Common {
+    /// What an operator chose.
+    pub(crate) options: ArrayOptions,
+    /// The regions of the bitmap.
+    pub(crate) regions: RegionShape,
 }
 
 /// A member whose metadata could not be written.
@@ -110,14 +122,24 @@ impl Ledger {
 
     /// Writes down on every member how partly written rows are written. False: no member has room for it.
     pub(crate) fn set_policy(&mut self, policy: &Policy) -> bool {
+        if self.entries.iter().all(|entry| entry.header.is_none()) {
+            return false;
+        }
+        self.common.options.selection_policy = policy.number;
+        self.spread_options();
+        true
+    }
+
+    fn spread_options(&mut self) {
+        let options = self.common.options;
         let headers = self.entries.iter_mut().filter_map(|entry| entry.header.as_mut());
-        headers.map(|header| header.options.selection_policy = policy.number).count() > 0
+        headers.for_each(|header| header.options = options);
     }
 
     /// Notes the named setting of locks that the array was made with.
     pub(crate) fn set_preset(&mut self, preset: &Preset) {
-        let headers = self.entries.iter_mut().filter_map(|entry| entry.header.as_mut());
-        headers.for_each(|header| header.options.locking_policy = preset.number);
+        self.common.options.locking_policy = preset.number;
+        self.spread_options();
     }
 
     /// A device number for a new member: one that no member has, present or absent, as long as the table has such;

@@ -152,6 +152,10 @@ pub enum Mutant {
     ZeroesStuck,
     /// At an opening each member keeps the options that its own header has.
     OptionsApart,
+    /// An array that is read-only reconstructs what a crash may have left half written.
+    ReadOnlyRecovers,
+    /// A member that comes where no member has a header gets default options.
+    OptionsOfNobody,
     /// What a member's bad-block log lists is read as if it were good.
     ListedRead,
     /// What was written is taken off the bad-block log before a flush.
@@ -208,11 +212,17 @@ pub enum Mutant {
     UnsyncedForgotten,
     /// A block that goes bad in a chunk that is being healed, behind where that is, is forgotten.
     HealingForgets,
+    /// A write across bad blocks of several members, each in a row of its own, is refused.
+    BadRowsNotMended,
+    /// Blocks that a member did not keep do not count against it.
+    UnkeptUncounted,
+    /// Rows for which somebody waits are taken by who comes later.
+    WaitersPassed,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 101] = [
+    pub const ALL: [Self; 106] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -286,6 +296,8 @@ impl Mutant {
         Self::ShortSuperblockWrite,
         Self::ZeroesStuck,
         Self::OptionsApart,
+        Self::ReadOnlyRecovers,
+        Self::OptionsOfNobody,
         Self::ListedRead,
         Self::UnlistedBeforeFlush,
         Self::ListedAfterFlush,
@@ -314,6 +326,9 @@ impl Mutant {
         Self::DegradedResyncSkipped,
         Self::UnsyncedForgotten,
         Self::HealingForgets,
+        Self::BadRowsNotMended,
+        Self::UnkeptUncounted,
+        Self::WaitersPassed,
     ];
 }
 

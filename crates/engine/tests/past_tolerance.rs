@@ -14,7 +14,7 @@ use stripewise_device::{
     ZeroFlags,
     wrap::{Fault, FaultRule},
 };
-use stripewise_engine::{ArrayError, SpeedLimits, geometry::Level};
+use stripewise_engine::{ArrayError, AssembleOptions, SpeedLimits, geometry::Level};
 
 const RAID1: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
 const RAID4: Shape = Shape { level: Level::Raid4, members: 4, chunk_bytes: 16384 };
@@ -101,6 +101,41 @@ fn what_a_failed_array_cannot_tell_is_an_error_at_level_5() {
 #[test]
 fn what_a_failed_array_cannot_tell_is_an_error_at_level_6() {
     fails_at_a_write_of_one_block(RAID6);
+}
+
+/// Lets go of an array, which may have failed.
+fn stop(bench: &Bench) {
+    let array = bench.array.clone();
+    let _ = bench.world.run(async move { array.stop().await });
+}
+
+/// Opened read-only, such an array is not resynced: what would have to be reconstructed where it was being written is an error, and
+/// all else is read. With force it is reconstructed.
+#[test]
+fn a_failed_array_that_is_opened_read_only_returns_nothing_wrong() {
+    for (shape, block) in [RAID4, RAID5, RAID6].into_iter().flat_map(|shape| (0..12).map(move |b| (shape, b)))
+    {
+        let mut bench = filled(block as u64, shape);
+        let (array, other) = (bench.array.clone(), 1 + block % (shape.members - 1));
+        bench.world.run(async move { array.fail("m0").await }).unwrap();
+        if shape.level == Level::Raid6 {
+            let (array, name) = (bench.array.clone(), format!("m{}", 1 + other % (shape.members - 1)));
+            bench.world.run(async move { array.fail(&name).await }).unwrap();
+        }
+        bench.faults[other].add(write_error());
+        if bench.write((block * BLOCK) as u64, NEW, BLOCK).is_ok() {
+            continue;
+        }
+        stop(&bench);
+        let options = AssembleOptions { run: true, read_only: true, ..Default::default() };
+        bench.array = bench.assemble(0..shape.members, options.clone()).unwrap();
+        let readable = only_right_data_or_errors(&bench, block..block + 1);
+        stop(&bench);
+        bench.array = bench.assemble(0..shape.members, AssembleOptions { force: true, ..options }).unwrap();
+        let end = STRIPES_READ * bench.array.geometry().stripe_bytes();
+        assert!((0..end).step_by(BLOCK).all(|at| bench.read(at, BLOCK).is_ok()));
+        assert!(readable < (end as usize) / BLOCK, "{shape:?}, block {block}");
+    }
 }
 
 #[test]

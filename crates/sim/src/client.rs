@@ -1,11 +1,13 @@
 //! Clients of an array: they write, flush, zero, discard and read anywhere, and check what they read.
 
 use std::{
+    future::poll_fn,
     ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
 };
 
 use fastrand::Rng;
@@ -64,6 +66,8 @@ impl Desk {
 const STREAM_MAX: usize = 24;
 /// Sectors of a block of 4 KiB.
 const BLOCK_SECTORS: usize = 8;
+/// How often a request that is given up has been polled by then, at most.
+const POLLS_MAX: u8 = 3;
 /// Sectors of the longest zeroing: 4 MiB.
 const ZEROED_MAX: usize = 8192;
 
@@ -85,6 +89,19 @@ async fn told<T>(array: &Array, result: Result<T, IoError>) -> Result<T, ArrayEr
             _ => Err(ArrayError::Io { member: array.name(), error }),
         },
     }
+}
+
+/// Polls a future so many times at most, each time that it is woken, and drops it when it is woken once more.
+async fn polled<F: Future>(times: u8, future: F) -> Option<F::Output> {
+    let (mut future, mut left) = (Box::pin(future), times);
+    poll_fn(move |context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
 }
 
 /// A client at work.
@@ -137,6 +154,39 @@ impl Client {
                 Err(ArrayError::Closed) => return,
                 Err(error) => {
                     let what = format!("a request of many to a block failed: {error}");
+                    return self.desk.report(Checker::Service.violation(what));
+                }
+            }
+        }
+    }
+
+    /// Writes one block of 4 KiB over and over, without a pause, so many times or until that is enough.
+    pub async fn keep_writing(mut self, block: usize, requests: usize, is_enough: Arc<AtomicBool>) {
+        for _ in 0..requests {
+            if is_enough.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Err(error) = self.write(block, BLOCK_SECTORS).await {
+                let what = format!("a write of many to a row failed: {error}");
+                return self.desk.report(Checker::Service.violation(what));
+            }
+        }
+    }
+
+    /// Reads one block of 4 KiB so many times, and gives up as a rule before it has been read.
+    pub async fn give_up(mut self, block: usize, requests: usize) {
+        for _ in 0..requests {
+            let ticket = self.desk.sectors.lock().begin_read();
+            let content = IoBuf::with_len(BLOCK_SECTORS * SECTOR_BYTES);
+            let reading = self.array.read((block * SECTOR_BYTES) as u64, content);
+            match polled(self.rng.u8(1..=POLLS_MAX), reading).await {
+                None => self.desk.sectors.lock().give_up_read(ticket),
+                Some(Ok(content)) => {
+                    let checked = self.desk.sectors.lock().end_read(ticket, block, &content);
+                    checked.err().into_iter().for_each(|violation| self.desk.report(violation));
+                }
+                Some(Err(error)) => {
+                    let what = format!("a read of many that are given up failed: {error}");
                     return self.desk.report(Checker::Service.violation(what));
                 }
             }

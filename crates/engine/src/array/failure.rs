@@ -269,7 +269,7 @@ impl Shared {
     /// has happened too often.
     pub(crate) async fn note_unhealed(&self, member: &Arc<Member>, stripe: StripeIndex, error: IoError) {
         tracing::warn!(member = member.name(), stripe = stripe.0, "a block was rewritten and cannot be read");
-        if is_one_too_many(member) {
+        if !lives(Mutant::UnkeptUncounted) && is_one_too_many(member) {
             self.drop_if_possible(member, error).await;
         }
     }

@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) closing: AtomicBool,
     pub(crate) read_only: bool,
+    /// Nothing is reconstructed where a resync is due: the array is read-only, and nobody has forced it.
+    pub(crate) doubts_stale: bool,
     /// Devices that were given and take no part, for people.
     pub(crate) excluded: Vec<Excluded>,
     /// Members that were taken by force although they are not current, for people.

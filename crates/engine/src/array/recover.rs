@@ -229,6 +229,11 @@ impl Shared {
         if topology.failed && self.geometry.has_parity() && !lives(Mutant::FailedRecovers) {
             return None;
         }
+        // So may they be where a crash was, and an array that is read-only is not resynced.
+        let is_in_doubt = self.doubts_stale && self.geometry.has_parity() && !self.is_trusted(*stripe);
+        if is_in_doubt && !lives(Mutant::ReadOnlyRecovers) {
+            return None;
+        }
         let reader = |column| topology.reader(&self.geometry, *stripe, column);
         let is_readable = |column: usize| !unreadable.contains(&column) && reader(column).is_some();
         let sources = Sources::choose(&self.geometry, *column, is_readable)?;

@@ -420,7 +420,11 @@ impl Shared {
                             self.request_reads(&topology, stripe, &planned.plan, reads);
                             (topology, begun)
                         }
-                        Err(_) if !unreadable.is_empty() && healed.is_none() => {
+                        Err(_)
+                            if !unreadable.is_empty()
+                                && healed.is_none()
+                                && !lives(Mutant::BadRowsNotMended) =>
+                        {
                             // Bad blocks of several members in different rows: mended block by block, then tried once
                             // more. One that cannot be mended may be none that the write needs.
                             let rows = touched_rows(&write.span, self.geometry.chunk_bytes());

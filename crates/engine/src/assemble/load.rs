@@ -20,7 +20,7 @@ use crate::{
     examine::{Examination, UNREAD, read_block},
     geometry::{Geometry, Level, MemberIndex},
     intent::{Intent, Pages},
-    ledger::{Entry, Ledger, Standing, role_of},
+    ledger::{Common, Entry, Ledger, Standing, role_of},
     locking::Locking,
     measure::ServiceTimes,
     mutants::{Mutant, lives},
@@ -105,7 +105,8 @@ pub(super) async fn load(
         entries.push(entry);
     }
     share_md_bitmap(&mut entries);
-    let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync() };
+    let common = Common { options: kept_options(examined, chosen), regions };
+    let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync(), common };
     let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
@@ -120,6 +121,11 @@ pub(super) async fn load(
     let needs_parity = needs_parity || lives(Mutant::DirtyRefused);
     if stale && needs_parity && !options.force && !options.read_only {
         return Err(AssembleError::DirtyDegraded);
+    }
+    if stale && needs_parity && !options.force {
+        tracing::warn!(
+            "degraded, and not stopped cleanly: what would have to be reconstructed where a resync is due is not read"
+        );
     }
     Ok(Loaded { topology, ledger, intent, bitmap_offsets })
 }

@@ -248,6 +248,7 @@ async fn open(
         stats: Stats::default(),
         closing: AtomicBool::new(false),
         read_only: options.read_only,
+        doubts_stale: options.read_only && !options.force,
         tuning: options.tuning,
         excluded: chosen.excluded,
         forced: chosen.forced,

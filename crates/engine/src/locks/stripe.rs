@@ -3,7 +3,11 @@
 use std::{collections::VecDeque, task::Waker};
 
 use super::{Claim, Wanted, gather::Gather};
-use crate::{geometry::StripeIndex, rows::RowSet};
+use crate::{
+    geometry::StripeIndex,
+    mutants::{Mutant, lives},
+    rows::RowSet,
+};
 
 /// A stripe that somebody works on.
 pub(super) struct ActiveStripe {
@@ -75,7 +79,8 @@ impl ActiveStripe {
 
     fn is_free(&self, rows: &RowSet) -> bool {
         let is_wanted = |waiting: &Waiting| waiting.queue.iter().any(|w| w.claim.rows.intersects(rows));
-        !self.held.intersects(rows) && !self.waiting().is_some_and(is_wanted)
+        let waits = self.waiting().is_some_and(is_wanted) && !lives(Mutant::WaitersPassed);
+        !self.held.intersects(rows) && !waits
     }
 
     /// Takes rows if they are free.

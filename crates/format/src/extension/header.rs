@@ -43,9 +43,7 @@ pub enum HeaderError {
         computed: u32,
     },
     /// A version that this one cannot read.
-    #[error(
-        "extension header version {found} is newer than {HEADER_VERSION}; use the Stripewise that wrote it"
-    )]
+    #[error("extension header version {found} is not {HEADER_VERSION}; use the Stripewise that wrote it")]
     Version {
         /// The version found.
         found: u16,

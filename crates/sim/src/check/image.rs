@@ -14,6 +14,8 @@ use super::{
 };
 
 const HEADER_A_AT: usize = 262_144;
+/// A member whose data begins earlier has no header.
+const DATA_BEHIND_HEADER: usize = 524_288;
 const BLOCK: usize = 4096;
 const BITS_PER_PAGE: usize = 32_448;
 
@@ -66,7 +68,10 @@ struct Header {
 
 impl Header {
     fn newest(member: &[u8], data_offset: usize) -> Option<Self> {
-        let copies = [HEADER_A_AT, data_offset.checked_sub(BLOCK)?];
+        if data_offset < DATA_BEHIND_HEADER {
+            return None;
+        }
+        let copies = [HEADER_A_AT, data_offset - BLOCK];
         copies.into_iter().filter_map(|at| Self::read(&member[at..at + BLOCK])).max_by_key(|h| h.generation)
     }
 

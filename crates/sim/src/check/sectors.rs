@@ -298,12 +298,10 @@ impl Sectors {
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
     pub fn adopt(&mut self, first: usize, content: &[u8]) -> Result<(), Violation> {
+        self.check_left(first, content)?;
         for (sector, found) in (first..).zip(content.chunks(SECTOR_BYTES)) {
             let value = tag(found);
-            let allowed = self.sectors[sector].iter().any(|version| version.value == value);
-            if !allowed && !self.may_be(sector, value) {
-                return Err(self.wrong(sector, value, "after the crash"));
-            }
+            let allowed = self.is_version(sector, value);
             if self.open.contains(sector) || !allowed {
                 let older = self.sectors[sector].iter().map(|version| version.value);
                 self.ghosts.entry(sector).or_default().extend(older);
@@ -311,6 +309,24 @@ impl Sectors {
             }
         }
         Ok(())
+    }
+
+    /// After a crash: what is found must be allowed. It may be something else the next time.
+    ///
+    /// # Errors
+    /// A [`Violation`] names the first sector that holds what it may not.
+    pub fn check_left(&self, first: usize, content: &[u8]) -> Result<(), Violation> {
+        for (sector, found) in (first..).zip(content.chunks(SECTOR_BYTES)) {
+            let value = tag(found);
+            if !self.is_version(sector, value) && !self.may_be(sector, value) {
+                return Err(self.wrong(sector, value, "after the crash"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_version(&self, sector: usize, value: u64) -> bool {
+        self.sectors[sector].iter().any(|version| version.value == value)
     }
 
     /// Everything agrees, and the array was read: what was found, in sectors that nothing was promised of too, is what is there

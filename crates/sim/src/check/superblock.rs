@@ -99,6 +99,11 @@ impl Superblock {
         (usize::from(role) < self.layout.members).then_some(usize::from(role))
     }
 
+    /// Device numbers up to the last one that a device has or had.
+    pub fn numbers_used(&self) -> usize {
+        self.roles.iter().rposition(|role| *role != ROLE_SPARE).map_or(0, |last| last + 1)
+    }
+
     /// Whether this superblock calls a device number faulty.
     pub fn calls_faulty(&self, number: u32) -> bool {
         self.roles.get(number as usize) == Some(&ROLE_FAULTY)
@@ -120,9 +125,9 @@ impl Rewrite {
         self
     }
 
-    /// The data begins so many bytes later, and has as many less.
-    pub fn shift(self, bytes: u64) -> Self {
-        let sectors = bytes / SECTOR as u64;
+    /// The data begins at this byte, and ends where it did.
+    pub fn data_from(self, start_bytes: u64) -> Self {
+        let sectors = (start_bytes / SECTOR as u64).wrapping_sub(u64_at(&self.0, 128));
         self.add(128, sectors).add(136, sectors.wrapping_neg())
     }
 
@@ -135,6 +140,17 @@ impl Rewrite {
     /// The bad-block log has room for so many sectors.
     pub fn log_of(mut self, sectors: u16) -> Self {
         self.0[186..188].copy_from_slice(&sectors.to_le_bytes());
+        self
+    }
+
+    /// The table of roles has so many entries: new ones are of numbers that nobody has.
+    pub fn with_numbers(mut self, count: usize) -> Self {
+        let entry = |number: usize| 256 + 2 * number;
+        let before = u32_at(&self.0, 220) as usize;
+        if count > before {
+            self.0[entry(before)..entry(count)].fill(0xff);
+        }
+        self.0[220..224].copy_from_slice(&(count as u32).to_le_bytes());
         self
     }
 

@@ -15,7 +15,8 @@ pub(super) const METADATA_SLOWNESS: u32 = 20;
 /// Writes that are to be durable, while a failure is recorded.
 const WRITES_FOR_GOOD: usize = 12;
 
-/// One life in so many ends while a region is forgotten, and as many while one is marked, whatever else is drawn.
+/// One life in so many ends while a region is forgotten, as many while one is marked, and while a page of the bitmap is written,
+/// whatever else is drawn.
 const REGIONS_ONE_IN: u8 = 12;
 
 /// What a power failure is aimed at.
@@ -69,6 +70,7 @@ impl Story {
         let aim = match self.side_rng.u8(..REGIONS_ONE_IN) {
             0 => Aim::Clearing,
             1 => Aim::Marking,
+            2 => Aim::Page,
             _ => drawn,
         };
         self.run_to(aim);

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use stripewise_engine::{JobKind, SpeedLimits};
+use stripewise_engine::{JobKind, MemberState, SpeedLimits};
 
-use super::{Story, operator::CRAWL};
-use crate::check::{Checker, Violation, layout::ROW_BYTES, superblock::Superblock};
+use super::{Slot, Story, operator::CRAWL};
+use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES, superblock::Superblock};
 
 /// Steps from one thing to the next, where several are to meet.
 const MEETING_STEPS: u64 = 40;
@@ -18,8 +18,8 @@ const RELEASED: Duration = Duration::from_millis(400);
 const MEASURED: Duration = Duration::from_secs(20);
 
 impl Story {
-    /// Clients write, read and zero one stripe while a member is filled to replace another, and a third one may be failed: all that
-    /// is read is right, and so is what the new member got.
+    /// Clients write, read and zero one stripe while a member is filled, to replace another or in a role that is vacant, and one that it
+    /// is filled from may be failed: all that is read is right, and so is what the new member got.
     pub(super) fn fill_beside_a_crowd(&mut self) -> Result<(), Violation> {
         let block = self.any_block();
         if !self.is_whole_block(block.start) {
@@ -27,16 +27,21 @@ impl Story {
         }
         let Some(new) = self.spare_unit()? else { return Ok(()) };
         self.flush_all()?;
-        let old = self.any_serving();
-        let clients = self.crowd(block.start);
+        let (old, is_vacant) = (self.any_serving(), self.side_rng.bool());
+        let clients = if self.side_rng.bool() {
+            let clients = self.crowd(block.start);
+            self.pass_steps(MEETING_STEPS);
+            self.begin_filling(old, new, is_vacant)?;
+            clients
+        } else {
+            self.array().set_speed_limits(CRAWL);
+            self.begin_filling(old, new, is_vacant)?;
+            self.crowd_before_filling(block.start)
+        };
         self.pass_steps(MEETING_STEPS);
-        self.begin_replacing(old, new)?;
-        self.pass_steps(MEETING_STEPS);
-        let other = self.any_serving();
-        let fails_one = other != old && self.side_rng.bool();
-        if fails_one {
-            self.fail_calmly(other)?;
-        }
+        let other = self.source_beside(old, block.start);
+        let may_fail = !is_vacant || self.shape.tolerance() > 1;
+        let fails_one = may_fail && self.side_rng.bool() && self.fail_if_there(other)?;
         self.wait_for_clients(&clients)?;
         self.wait_for_jobs()?;
         self.check_content()?;
@@ -44,6 +49,46 @@ impl Story {
             self.add_again(other)?;
         }
         self.expect_whole("clients crowded while a member was filled")
+    }
+
+    /// A member that another one is filled from, beside a crowd: the one that is replaced, the one that has what is crowded, or any.
+    fn source_beside(&mut self, old: usize, sector: usize) -> usize {
+        let any = self.any_serving();
+        let serving = self.units_by_role();
+        let role = self.layout().place(sector * SECTOR_BYTES).role;
+        match self.side_rng.u8(..3) {
+            0 if serving.contains(&old) => old,
+            1 => self.unit_of_role(role).unwrap_or(any),
+            _ => any,
+        }
+    }
+
+    /// An operator fails a member, which may just have left for the one that replaces it. False: it has.
+    fn fail_if_there(&mut self, unit: usize) -> Result<bool, Violation> {
+        let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
+        self.say(|_| format!("fail {name}"));
+        let failed = self.finish(async move { array.fail(&name).await }, "failing a member")?;
+        match failed {
+            Ok(()) => Ok(true),
+            Err(_) if self.state_of(unit)? == Some(MemberState::Faulty) => Ok(false),
+            Err(error) => Err(Checker::Service.violation(format!("failing a member: {error}"))),
+        }
+    }
+
+    /// A member is filled in the role of another one, which is there still or has failed.
+    fn begin_filling(&mut self, old: usize, new: usize, is_vacant: bool) -> Result<(), Violation> {
+        if is_vacant { self.fail_calmly(old) } else { self.begin_replacing(old, new) }
+    }
+
+    /// A member is filled as far as the stripe of a sector, slowly; then many clients crowd there, and filling goes on.
+    fn crowd_before_filling(&mut self, sector: usize) -> Vec<Slot<()>> {
+        let stripe = (sector * SECTOR_BYTES / self.layout().stripe_bytes()) as u64;
+        self.wait_for_filling(|job| job.done_stripes >= stripe.min(job.total_stripes - 1));
+        let mut clients = self.crowd(sector);
+        clients.extend(self.crowd(sector));
+        self.pass_steps(MEETING_STEPS);
+        self.array().set_speed_limits(SpeedLimits::default());
+        clients
     }
 
     /// A rebuild that is stopped has written down how far it is.

@@ -45,7 +45,7 @@ impl Story {
     }
 
     /// Whether a spare waits.
-    fn has_spares(&self) -> Result<bool, Violation> {
+    pub(super) fn has_spares(&self) -> Result<bool, Violation> {
         Ok(self.report()?.members.iter().any(|member| member.state == MemberState::Spare))
     }
 

@@ -43,7 +43,7 @@ impl Story {
         for unit in 0..self.units.len() {
             if self.hardware_rng.bool() {
                 let blocks = self.hardware_rng.u64(1..=super::unit::SHIFT_BYTES_MAX / 4096);
-                self.shift_data(unit, blocks * 4096);
+                self.move_data(unit, self.units[unit].data_offset_bytes + blocks * 4096);
             }
         }
         self.is_foreign = true;
@@ -86,17 +86,16 @@ impl Story {
         }
     }
 
-    fn shift_data(&mut self, unit: usize, bytes: u64) {
-        let (sim, start) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
-        let (data, superblock) = {
-            let all = sim.bytes();
-            let data = &all[start as usize..(start + self.shape.data_bytes) as usize];
-            (data.to_vec(), all[SUPERBLOCK_BYTES.start as usize..SUPERBLOCK_BYTES.end as usize].to_vec())
-        };
-        sim.poke(start + bytes, &data);
-        sim.poke(SUPERBLOCK_BYTES.start, &Rewrite::of(superblock).shift(bytes).done());
-        self.units[unit].data_offset_bytes += bytes;
-        self.say(|story| format!("the data of {} begins {bytes} bytes later", story.units[unit].name()));
+    /// Another program lets a member's data begin at this byte.
+    pub(super) fn move_data(&mut self, unit: usize, to: u64) {
+        let (sim, from) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
+        let data = sim.bytes()[from as usize..(from + self.shape.data_bytes) as usize].to_vec();
+        sim.poke(to, &data);
+        self.rewrite_superblock(unit, |superblock| superblock.data_from(to));
+        self.units[unit].data_offset_bytes = to;
+        self.say(|story| {
+            format!("the data of {} is moved from byte {from} to {to}", story.units[unit].name())
+        });
     }
 
     /// Another program opens the array, which was stopped cleanly and is whole, writes to it, and stops cleanly or does not.

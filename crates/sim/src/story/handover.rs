@@ -1,5 +1,6 @@
-//! A member that is to take over from a living one fails in the very change that hands over: the old one stays, whatever a power
-//! failure leaves of it.
+//! Power failures around the moment at which a member has been filled. One that is to take over from a living one fails in the very
+//! change that hands over: the old one stays, whatever a power failure leaves of it. One that lacks the last of its stripes takes no
+//! role.
 
 use stripewise_device::{
     Device, IoErrorKind,
@@ -10,6 +11,7 @@ use stripewise_engine::ArrayError;
 use super::{
     Story, Unit,
     aim::{METADATA_SLOWNESS, WAIT_STEPS},
+    operator::CRAWL,
 };
 use crate::{
     Sight,
@@ -21,6 +23,14 @@ use crate::{
 
 /// One life in so many, of those that could, ends in such a change.
 const ONE_IN: u8 = 6;
+/// And so many, before a member has been filled to its end.
+const SHORT_ONE_IN: u8 = 12;
+/// Stripes that it lacks then, at most.
+const STRIPES_LACKING: u64 = 2;
+/// Steps in which a job that crawls gets there.
+const CRAWL_STEPS: u64 = 20_000;
+/// Steps from there until power fails, at most.
+const SHORT_STEPS: u64 = 40;
 /// Steps in which the members that are left are written, at most.
 const STEPS_MAX: u64 = 250;
 /// Steps in which they are written once more, as a rule.
@@ -29,15 +39,45 @@ const STEPS_FEW: u64 = 60;
 impl Story {
     /// Replaces a member by one that fails when it is to take over. False: the array is not whole, or it is not drawn.
     pub(super) fn hands_over_in_vain(&mut self) -> Result<bool, Violation> {
-        let is_whole = self.was_whole && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
-        let can_add = self.units.len() < self.shape.members + 5;
-        if !is_whole || !can_add || self.shape.tolerance() == 0 || self.side_rng.u8(..ONE_IN) != 0 {
+        if !self.can_fill_another() || self.side_rng.u8(..ONE_IN) != 0 {
             return Ok(false);
         }
         let new = self.start_replacing()?;
         if self.runs_to_last_checkpoint(new) {
             self.fail_to_take_over(new);
         }
+        Ok(true)
+    }
+
+    /// Whether the array is whole, and there may be one more device.
+    fn can_fill_another(&self) -> bool {
+        let is_whole = self.was_whole && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
+        is_whole && self.units.len() < self.shape.members + 5 && self.shape.tolerance() > 0
+    }
+
+    /// Fails a member, and fills another one in its role to all but the last stripes. False: the array is not whole, or it is not
+    /// drawn.
+    pub(super) fn fills_all_but_the_end(&mut self) -> Result<bool, Violation> {
+        if !self.can_fill_another() || self.shape.is_vast || self.side_rng.u8(..SHORT_ONE_IN) != 0 {
+            return Ok(false);
+        }
+        let serving = self.units_by_role();
+        let old = serving[self.side_rng.usize(..serving.len())];
+        let Some(old) = self.take_victim(old) else { return Ok(false) };
+        self.array().set_speed_limits(CRAWL);
+        self.fail_calmly(old)?;
+        self.add_new_unit()?;
+        let (world, array) = (&self.world, self.array());
+        let lacking = |unit: &Unit| Some(self.shape.data_bytes - filled_bytes(unit)? as u64);
+        let most = STRIPES_LACKING * u64::from(self.shape.chunk_bytes);
+        let is_short = |unit: &Unit| lacking(unit).is_some_and(|bytes| (1..=most).contains(&bytes));
+        let mut seen = None;
+        world.run_steps_until(CRAWL_STEPS, || {
+            let is_news = seen.replace(world.seen(Sight::Superblock)) != Some(world.seen(Sight::Superblock));
+            is_news && (self.units.iter().any(is_short) || array.job().is_none())
+        });
+        let steps = self.side_rng.u64(..SHORT_STEPS);
+        self.world.run_steps(steps);
         Ok(true)
     }
 

@@ -62,7 +62,7 @@ impl Story {
     }
 
     /// What the array reports of a unit, which is attached.
-    fn report_of(&self, unit: usize) -> Result<MemberReport, Violation> {
+    pub(super) fn report_of(&self, unit: usize) -> Result<MemberReport, Violation> {
         let (report, name) = (self.report()?, self.units[unit].name());
         let member = report.members.into_iter().find(|member| member.name == name);
         member.ok_or_else(|| Checker::Service.violation(format!("{name} is not attached")))

@@ -1,5 +1,6 @@
 //! Looks at an array that is not open, as an operator does before deciding anything: read-only, which changes no member.
 
+use stripewise_device::IoBuf;
 use stripewise_engine::{AssembleOptions, assemble};
 
 use super::{Story, Unit};
@@ -58,7 +59,27 @@ impl Story {
             return read;
         }
         // Without a bitmap a superblock that says clean says nothing of what was flushed.
-        if is_sound && self.shape.tolerance() > 0 { self.read_all_right() } else { Ok(()) }
+        match self.shape.tolerance() {
+            0 => Ok(()),
+            _ if is_sound => self.read_all_right(),
+            _ => self.read_nothing_wrong(),
+        }
+    }
+
+    /// Of an array that a crash has left, with members missing: what can be read is right, and the rest is an error.
+    fn read_nothing_wrong(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() || self.losses() > self.shape.tolerance() {
+            return Ok(());
+        }
+        for block in self.blocks() {
+            let (array, offset) = (self.array().clone(), (block.start * SECTOR_BYTES) as u64);
+            let into = IoBuf::with_len(block.len() * SECTOR_BYTES);
+            let read = self.finish(async move { array.read(offset, into).await }, "a read")?;
+            if let Ok(content) = read {
+                self.desk.sectors.lock().check_left(block.start, &content)?;
+            }
+        }
+        Ok(())
     }
 
     fn read_all_right(&mut self) -> Result<(), Violation> {

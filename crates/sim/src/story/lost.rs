@@ -35,6 +35,8 @@ const FILLING_STEPS_MAX: u64 = 20_000;
 const CRASH_STEPS_MAX: u64 = 60;
 /// Blocks that are written while members are filled.
 const WRITES_MAX: usize = 12;
+/// Steps from one of these writes to the next, at most.
+const STEPS_BETWEEN_WRITES: u64 = 100;
 /// Rounds of housekeeping after which what was written is listed no more.
 const ROUNDS: u32 = 4;
 
@@ -142,7 +144,8 @@ impl Story {
     fn crash_while_filling(&mut self) -> Result<(), Violation> {
         let at_log = self.rng.bool();
         let sight = if at_log { Sight::Log } else { Sight::Superblock };
-        let awaited = self.world.seen(sight) + self.rng.u64(1..=4);
+        // A log is written for rows that are lost alone, of which there are few.
+        let awaited = self.world.seen(sight) + self.rng.u64(1..=if at_log { 2 } else { 4 });
         self.world.run_steps_until(FILLING_STEPS_MAX, || self.world.seen(sight) >= awaited);
         let steps = self.rng.u64(..if at_log { 8 } else { CRASH_STEPS_MAX });
         self.world.run_steps(steps);
@@ -260,22 +263,35 @@ impl Story {
         (0..self.shape.tolerance()).try_for_each(|_| self.add_new_unit())
     }
 
-    /// Some blocks are written while members are filled; where rows are lost, that may fail.
+    /// Some blocks, and stripes of which something is lost, are written while members are filled; where rows are lost, that may fail.
     fn write_some(&mut self, lost: &Lost) -> Result<(), Violation> {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         for _ in 0..self.rng.usize(..=WRITES_MAX) {
             let blocks = self.blocks();
             let block = blocks[self.rng.usize(..blocks.len())].clone();
-            let stripe = block.start / stripe * stripe..(block.start / stripe + 1) * stripe;
-            let written = self.try_write(&block)?;
-            if let Err(error) = written
+            let written = self.lost_stripe(lost).unwrap_or(block);
+            let stripe = written.start / stripe * stripe..(written.start / stripe + 1) * stripe;
+            if let Err(error) = self.try_write(&written)?
                 && !stripe.clone().any(|sector| lost.may_fail(sector))
             {
-                let what = format!("a write to {block:?}, where nothing is lost: {error}");
+                let what = format!("a write to {written:?}, where nothing is lost: {error}");
                 return Err(Checker::Service.violation(what));
             }
+            let steps = self.side_rng.u64(..STEPS_BETWEEN_WRITES);
+            self.world.run_steps(steps);
         }
         Ok(())
+    }
+
+    /// A stripe of which something is lost, half of the time: while it is written anew, others may be found to be lost.
+    fn lost_stripe(&mut self, lost: &Lost) -> Option<Range<usize>> {
+        if self.shape.is_vast || lost.bad.is_empty() || self.side_rng.bool() {
+            return None;
+        }
+        let row = *lost.bad.keys().nth(self.side_rng.usize(..lost.bad.len()))?;
+        let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
+        let start = lost.layout.stripe_of_row(row) * stripe;
+        Some(start..(start + stripe).min(self.desk.windows[0].end))
     }
 
     /// Each stripe of which something is lost is written as a whole.

@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 45;
+const TRIALS_ONE_IN: u8 = 50;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -53,7 +53,7 @@ impl Story {
             17 => self.ask_for_holes(),
             18 => self.leave_a_row_unsynced(),
             19 => self.fail_a_metadata_write(),
-            20 => self.rebuild_in_two_openings(),
+            20 | 48 => self.rebuild_in_two_openings(),
             21 => self.read_across_bad_blocks(),
             22 => self.heal_while_degraded(),
             23 => self.stop_a_resync(),
@@ -73,7 +73,13 @@ impl Story {
             39 => self.meet_a_bad_block_in_healing(),
             40 => self.go_bad_behind_healing(),
             41 => self.replace_what_leaves(),
-            42 => self.write_again_what_is_lost(),
+            42 => self.write_across_bad_blocks(),
+            43 => self.write_around_while_degraded(),
+            44 => self.keep_nothing(),
+            45 => self.scrub_beside_busy_rows(),
+            46 => self.give_up_reading(),
+            47 => self.add_a_member_without_room(),
+            49 => self.write_again_what_is_lost(),
             _ => Ok(()),
         }
     }

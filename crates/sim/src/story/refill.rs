@@ -1,12 +1,12 @@
-//! A rebuild that is cut short where it has listed a block which can be read again: the next opening asks for no permission, fills
-//! the member to its end, and writes back what was listed.
+//! A rebuild that is cut short where it has listed a block which can be read again, by a stop or by a power failure: the next opening
+//! fills the member to its end, and writes back what was listed. After a stop it asks for no permission.
 
 use stripewise_engine::SpeedLimits;
 
 use super::{Story, operator::CRAWL};
 use crate::{
     Sight,
-    check::{Checker, Violation, layout::ROW_BYTES},
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
 
 /// Stripes at the start of the array, in one of which a block is bad.
@@ -15,6 +15,8 @@ const FIRST_STRIPES: u64 = 4;
 const STEPS_MAX: u64 = 20_000;
 /// Steps from a log's write on until the array is stopped, at most.
 const LOG_STEPS: u64 = 60;
+/// And until power fails, at most.
+const POWER_STEPS: u64 = 12;
 
 impl Story {
     /// A member is rebuilt while another one has a bad block, which it has no longer when the array is opened again.
@@ -26,19 +28,30 @@ impl Story {
         let (lost, bad) = self.two_of(&serving);
         let chunk_rows = u64::from(self.shape.chunk_bytes).div_ceil(ROW_BYTES as u64);
         let rows = (self.shape.data_bytes / ROW_BYTES as u64).min(FIRST_STRIPES * chunk_rows);
-        let start = self.units[bad].data_offset_bytes + self.side_rng.u64(..rows) * ROW_BYTES as u64;
+        let row = self.side_rng.u64(..rows);
+        self.write_stripe_of(row)?;
+        let start = self.units[bad].data_offset_bytes + row * ROW_BYTES as u64;
         self.cannot_read(bad, start, u32::MAX);
         self.array().set_speed_limits(CRAWL);
         let logs = self.world.seen(Sight::Log);
         self.lost.insert(lost);
         self.fail_calmly(lost)?;
         self.world.run_steps_until(STEPS_MAX, || self.world.seen(Sight::Log) != logs);
-        let steps = self.side_rng.u64(..LOG_STEPS);
+        let power_fails = self.side_rng.bool();
+        let steps = self.side_rng.u64(..if power_fails { POWER_STEPS } else { LOG_STEPS });
         self.world.run_steps(steps);
-        self.stop()?;
+        if power_fails {
+            self.lose_power()?
+        } else {
+            self.stop()?
+        }
         self.units[bad].faults.clear();
         self.say(|story| format!("{} can read its block again", story.units[bad].name()));
-        self.open_unasked()?;
+        if power_fails {
+            self.open_until_it_serves()?
+        } else {
+            self.open_unasked()?
+        }
         self.array().set_speed_limits(SpeedLimits::default());
         self.wait_for_jobs()?;
         self.flush_all()?;
@@ -46,6 +59,19 @@ impl Story {
         self.units_by_role().into_iter().for_each(|unit| self.look_at_log(unit));
         self.expect_unlisted()?;
         self.expect_whole("a rebuild went on at the next opening")
+    }
+
+    /// All of the stripe that a row is in is written, if clients use it: what is lost of it is something.
+    fn write_stripe_of(&mut self, row: u64) -> Result<(), Violation> {
+        let (layout, window) = (self.layout(), self.desk.windows[0].clone());
+        let stripe = layout.stripe_bytes() / SECTOR_BYTES;
+        let start = layout.stripe_of_row(row as usize) * stripe;
+        let sectors = start..(start + stripe).min(window.end);
+        if !self.shape.is_vast {
+            self.try_write(&sectors)?
+                .map_err(|error| Checker::Service.violation(format!("a write of a stripe: {error}")))?;
+        }
+        self.flush_all()
     }
 
     fn two_of(&mut self, serving: &[usize]) -> (usize, usize) {

@@ -175,19 +175,33 @@ impl Story {
 
     /// One more device.
     pub(super) fn new_unit(&mut self) {
+        let (manners, hardware) = (self.draw_manners(), self.hardware);
+        let spare_bytes = if hardware.sizes_differ { self.hardware_rng.u64(..16) * 4096 } else { 0 };
+        let shift_bytes = if hardware.offsets_differ { SHIFT_BYTES_MAX } else { 0 };
+        self.push_unit(self.shape.member_bytes() + spare_bytes + shift_bytes, manners);
+    }
+
+    /// One more device, of this size. Returns which unit it is.
+    pub(super) fn new_unit_of(&mut self, size_bytes: u64) -> usize {
+        let manners = self.draw_manners();
+        self.push_unit(size_bytes, manners);
+        self.units.len() - 1
+    }
+
+    fn draw_manners(&mut self) -> Manners {
         let (number, hardware) = (self.units.len(), self.hardware);
         let is_new = number >= self.shape.members;
         // Of the first members one has the longest blocks, and what is added later has no longer ones.
         let long_blocks = number == 0 || !is_new && self.hardware_rng.bool();
-        let manners = Manners {
+        Manners {
             at_once: hardware.at_once,
             zeroes: if hardware.some_do_not_unmap { self.any_zeroes() } else { Zeroes::Unmap },
             tells: self.hardware_rng.u8(..4) != 0,
             block_bytes: if long_blocks { self.shape.block_bytes } else { SECTOR_BYTES as u32 },
-        };
-        let spare_bytes = if hardware.sizes_differ { self.hardware_rng.u64(..16) * 4096 } else { 0 };
-        let shift_bytes = if hardware.offsets_differ { SHIFT_BYTES_MAX } else { 0 };
-        let size_bytes = self.shape.member_bytes() + spare_bytes + shift_bytes;
+        }
+    }
+
+    fn push_unit(&mut self, size_bytes: u64, manners: Manners) {
         // As the events of the world call it.
         let name = format!("m{}", self.world.member_count());
         let sim = self.world.add_member_with(name, size_bytes, manners);

@@ -17,13 +17,13 @@ const FAILED_READS_MAX: usize = 80;
 /// Reads of a block after which each mirror was asked, as a rule.
 const READS_OF_MIRRORS: usize = 12;
 /// Failed reads that cost a member nothing yet: one more does.
-const READ_ERRORS_MAX: u32 = 20;
+pub(super) const READ_ERRORS_MAX: u32 = 20;
 /// Rounds of housekeeping in which it tries to heal a block that cannot be healed.
-const HEALING_ROUNDS: u32 = 3;
+pub(super) const HEALING_ROUNDS: u32 = 3;
 /// Steps in which bad blocks are healed, before the chunks go bad again, at most.
 const HEALING_STEPS_MAX: u64 = 20_000;
 /// So long it takes at most until the rest of a chunk was looked at, of which a block was healed.
-const HEALING_TIME: Duration = Duration::from_millis(100);
+pub(super) const HEALING_TIME: Duration = Duration::from_millis(100);
 
 impl Story {
     /// A member of an array that is whole fails so many reads that another one takes its role.
@@ -54,7 +54,7 @@ impl Story {
     }
 
     /// Whether a member is in sync, which it is until it has failed more reads than a member may.
-    fn expect_in_sync_while_few(&self, unit: usize) -> Result<bool, Violation> {
+    pub(super) fn expect_in_sync_while_few(&self, unit: usize) -> Result<bool, Violation> {
         let (report, name) = (self.report()?, self.units[unit].name());
         let Some(member) = report.members.iter().find(|member| member.name == name) else { return Ok(false) };
         let is_in_sync = member.state == MemberState::InSync;
@@ -179,7 +179,7 @@ impl Story {
         self.expect_whole("a bad block was read")
     }
 
-    fn unit_of_role(&mut self, role: usize) -> Option<usize> {
+    pub(super) fn unit_of_role(&mut self, role: usize) -> Option<usize> {
         self.with_image(|image, _| image.in_sync()[role]).flatten()
     }
 
@@ -266,7 +266,7 @@ impl Story {
     }
 
     /// The first sector of a block in each chunk of a role that has data which is used.
-    fn block_of_each_chunk(&self, role: usize) -> Vec<usize> {
+    pub(super) fn block_of_each_chunk(&self, role: usize) -> Vec<usize> {
         let layout = self.layout();
         let block = ROW_BYTES / SECTOR_BYTES;
         let blocks = self.desk.windows.iter().flat_map(|window| {
