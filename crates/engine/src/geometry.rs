@@ -248,6 +248,12 @@ impl Geometry {
         (self.member_bytes - self.chunk_start(stripe)).min(u64::from(self.chunk_bytes)) as usize
     }
 
+    /// How many stripes lie wholly in so many bytes of a member's data.
+    pub fn stripes_in(&self, bytes: u64) -> u64 {
+        // The last one of level 1 may be short.
+        if bytes >= self.member_bytes { self.stripes() } else { bytes / u64::from(self.chunk_bytes) }
+    }
+
     /// The member that holds a column of a stripe.
     pub fn member_of(&self, stripe: StripeIndex, column: usize) -> MemberIndex {
         debug_assert!(column < self.members);
@@ -334,6 +340,16 @@ mod tests {
 
     fn geometry(level: Level, members: usize) -> Geometry {
         Geometry::new(level, members, 64 << 10, 16 << 20, 512).unwrap()
+    }
+
+    /// A mirror that is filled to its end is filled with its short last stripe, too.
+    #[test]
+    fn a_short_last_stripe_is_in_all_of_the_bytes() {
+        let mirror = Geometry::new(Level::Raid1, 2, 0, (128 << 10) + 4096, 512).unwrap();
+        assert_eq!(mirror.stripes(), 3);
+        let stripes = [0, 65535, 65536, 128 << 10, (128 << 10) + 4095, (128 << 10) + 4096];
+        assert_eq!(stripes.map(|bytes| mirror.stripes_in(bytes)), [0, 0, 1, 2, 2, 3]);
+        assert_eq!(geometry(Level::Raid5, 5).stripes_in(16 << 20), 256);
     }
 
     /// md(4)'s left-symmetric table for 4+1: the member of D0..D3 and P in the first five stripes.

@@ -96,7 +96,7 @@ pub(super) async fn load(
         match entry.standing {
             Standing::Active(slot) => slots[slot.0].primary = Some(entry.member.clone()),
             Standing::Incoming { slot, done_sectors, .. } => {
-                let done = done_sectors * SECTOR_BYTES / chosen.geometry.chunk_bytes() as u64
+                let done = chosen.geometry.stripes_in(done_sectors * SECTOR_BYTES)
                     + 2 * u64::from(lives(Mutant::ResumeRebuildAhead));
                 slots[slot.0].incoming = Some(Incoming::new(entry.member.clone(), done));
             }
