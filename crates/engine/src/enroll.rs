@@ -25,7 +25,6 @@ use crate::{
     geometry::{Geometry, Level},
     ledger::{Common, Entry, Ledger, Standing, write_durably},
     measure::{ServiceTimes, class_of},
-    mutants::{Mutant, lives},
     regions::RegionShape,
     topology::Member,
 };
@@ -227,11 +226,7 @@ pub(crate) fn spare(
     if superblock.bad_block_place(info.logical_block_bytes).is_none() {
         superblock.bad_blocks = BadBlockArea::default();
     }
-    let Common { mut options, regions } = ledger.common;
-    if lives(Mutant::OptionsOfNobody) {
-        let headers = ledger.entries.iter().filter_map(|entry| entry.header.as_ref());
-        options = headers.map(|header| header.options).next().unwrap_or_default();
-    }
+    let Common { options, regions } = ledger.common;
     let header =
         header_for(&superblock, geometry, regions, traits).map(|header| Header { options, ..header });
     let data_offset_bytes = new.data_offset_sectors * SECTOR_BYTES;
@@ -299,7 +294,11 @@ async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_device::memory::MemoryDevice;
+    use stripewise_sim::World;
+
     use super::*;
+    use crate::{Array, CreateOptions, geometry::Level, plan::selection::policy};
 
     const MIB: u64 = (1 << 20) / SECTOR_BYTES;
 
@@ -313,5 +312,26 @@ mod tests {
         assert_eq!((begins(MIB / 2, MIB), begins(MIB / 2 - 1, MIB)), (Some(MIB / 2), None));
         assert_eq!(begins(64, 64), Some(64), "an equal disk of members with still less");
         assert_eq!(data_offset_sectors(5, 6, 1, 1), None);
+    }
+    /// No member need have an extension header any more: what the array's headers said is known all the same.
+    #[test]
+    fn a_member_gets_the_array_s_options_though_no_other_has_a_header() {
+        let world = World::new(1);
+        let memory = |name: &str| Arc::new(MemoryDevice::new(name, 3 << 20)) as Arc<dyn Device>;
+        let mut options = CreateOptions::new("host:array", Level::Raid5, ["a", "b", "c"].map(memory).into());
+        options.policy = Some(policy("cost").unwrap());
+        options.region_bytes = Some(256 << 10);
+        let env = world.env();
+        let array = world.run(async move { Array::create(env, options).await }).unwrap();
+        let header = world.run(async move {
+            let mut ledger = array.shared.ledger.lock().await;
+            ledger.entries.iter_mut().for_each(|entry| entry.header = None);
+            let device = memory("d");
+            let traits = Traits::of(&device, ServiceTimes::default(), None);
+            let env = array.shared.env.clone();
+            spare(array.geometry(), &ledger, device, &traits, &*env).unwrap().entry.header.unwrap()
+        });
+        assert_eq!(header.options.selection_policy, policy("cost").unwrap().number);
+        assert_eq!(header.bitmap.region_bytes, 256 << 10);
     }
 }

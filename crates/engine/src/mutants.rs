@@ -154,8 +154,6 @@ pub enum Mutant {
     OptionsApart,
     /// An array that is read-only reconstructs what a crash may have left half written.
     ReadOnlyRecovers,
-    /// A member that comes where no member has a header gets default options.
-    OptionsOfNobody,
     /// What a member's bad-block log lists is read as if it were good.
     ListedRead,
     /// What was written is taken off the bad-block log before a flush.
@@ -222,7 +220,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 106] = [
+    pub const ALL: [Self; 105] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -297,7 +295,6 @@ impl Mutant {
         Self::ZeroesStuck,
         Self::OptionsApart,
         Self::ReadOnlyRecovers,
-        Self::OptionsOfNobody,
         Self::ListedRead,
         Self::UnlistedBeforeFlush,
         Self::ListedAfterFlush,

@@ -134,12 +134,26 @@ fn absent_roles(status: &ArrayStatus) -> Vec<String> {
         |role| status.members.iter().find(|member| member.role == Some(role) && member.state != "faulty");
     let told = absent.map(|role| match filled(role) {
         Some(member) => format!("role {role} is being filled: {}", member.device),
+        None if status.read_only => format!("the member of role {role} is absent"),
         None => format!(
             "the member of role {role} is absent: `stripewise add {} DEVICE` fills another",
             status.name
         ),
     });
-    told.collect()
+    told.chain(in_doubt(status)).collect()
+}
+
+/// What of an array that is read-only is not read, as a crash may have left it half written. `--force` reads it.
+fn in_doubt(status: &ArrayStatus) -> Option<String> {
+    let lacks_member = status.in_sync.iter().any(|in_sync| !in_sync);
+    let marked = status.bitmap.as_ref().map_or(0, |bitmap| bitmap.marked);
+    let is_in_doubt = status.read_only && status.parity_devices > 0 && lacks_member && marked > 0;
+    is_in_doubt.then(|| {
+        format!(
+            "it was not stopped cleanly, and members are absent: what they had in {marked} regions of the bitmap may be \
+             half written, and is an error unless the array is assembled with --force"
+        )
+    })
 }
 
 fn stop(args: &StopArgs, json: bool) -> anyhow::Result<ExitCode> {

@@ -111,7 +111,7 @@ impl Story {
         if is_paused_first {
             self.array().pause_jobs();
         }
-        let asked = self.world.now();
+        let asked = self.later();
         self.begin_scrub(false)?;
         let steps = self.rng.u64(..STEPS_MAX);
         self.world.run_steps(steps);

@@ -36,7 +36,7 @@ impl Story {
             writers.push(self.world.start(writing));
         }
         self.say(|_| format!("{} clients write rows of one stripe without a pause", writers.len()));
-        let (mend, asked) = (self.side_rng.bool(), self.world.now());
+        let (mend, asked) = (self.side_rng.bool(), self.later());
         self.begin_scrub(mend)?;
         let has_ended = self.scrub_ends_before(asked, &writers)?;
         is_enough.store(true, Ordering::Relaxed);

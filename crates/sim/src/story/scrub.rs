@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
+use stripewise_device::{IoBuf, Timestamp, WriteFlags, ZeroFlags};
 use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport};
 
 use super::Story;
@@ -20,6 +20,12 @@ impl Story {
             2 => self.lie_and_repair(),
             _ => Ok(()),
         }
+    }
+
+    /// A moment that is later than any at which something has begun.
+    pub(super) fn later(&mut self) -> Timestamp {
+        self.world.run_for(Duration::from_micros(1));
+        self.world.now()
     }
 
     /// Runs a check: it must find exactly these rows.
@@ -180,9 +186,7 @@ impl Story {
         let mend = self.side_rng.bool();
         let units = self.units_by_role();
         units.iter().for_each(|unit| self.units[*unit].sim.watch_reads());
-        // Later than any scrub of before has begun.
-        self.world.run_for(Duration::from_micros(1));
-        let (steps, asked) = (super::STEPS_MAX, self.world.now());
+        let (steps, asked) = (super::STEPS_MAX, self.later());
         self.begin_scrub(mend)?;
         let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
         // Not another job, nor a scrub of before: this one must have begun, or its end is not what cuts it short.

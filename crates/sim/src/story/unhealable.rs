@@ -92,7 +92,7 @@ impl Story {
         let stripe = self.list_a_row_everywhere()?;
         let is_fua = self.side_rng.bool();
         self.say(|_| format!("{stripe:?} is written, durably (FUA: {is_fua}), and power fails"));
-        let flags = WriteFlags { fua: is_fua, ..WriteFlags::default() };
+        let flags = WriteFlags { fua: is_fua };
         if let Err(error) = self.try_write_as(&stripe, flags)? {
             return Err(Checker::Service.violation(format!("a whole stripe is not written: {error}")));
         }

@@ -208,7 +208,7 @@ pub(crate) struct StressArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MutantsArgs {
     /// Seeds within which a mutant must be found.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 1000)]
     pub(crate) seeds: u64,
     /// Threads; as many as there are cores, if left out.
     #[arg(long, value_parser = parse_threads)]
