@@ -200,10 +200,7 @@ fn what_was_written_durably_is_off_the_logs_at_once() {
         let len = array.geometry().stripe_bytes() as usize;
         let stripe = stripewise_device::IoBuf::zeroed(len).freeze();
         lab.world.run(async move {
-            array
-                .write(0, stripe, stripewise_device::WriteFlags { fua, ..Default::default() })
-                .await
-                .unwrap();
+            array.write(0, stripe, stripewise_device::WriteFlags { fua }).await.unwrap();
             if !fua {
                 array.flush().await.unwrap();
             }
