@@ -128,7 +128,7 @@ fn a_failed_array_that_is_opened_read_only_returns_nothing_wrong() {
         }
         stop(&bench);
         let options = AssembleOptions { run: true, read_only: true, ..Default::default() };
-        bench.array = bench.assemble(0..shape.members, options.clone()).unwrap();
+        bench.array = bench.assemble(0..shape.members, options).unwrap();
         let readable = only_right_data_or_errors(&bench, block..block + 1);
         stop(&bench);
         bench.array = bench.assemble(0..shape.members, AssembleOptions { force: true, ..options }).unwrap();
