@@ -38,6 +38,8 @@ struct Listed {
     logged: RangeSet<u64>,
     /// Were listed since a flush was last asked for: it covers no later write of them.
     listed_since: RangeSet<u64>,
+    /// Some were settled, and the log on the member may list them still.
+    is_leaving: bool,
     /// Entries that the log on the member has room for.
     room: usize,
 }
@@ -53,7 +55,13 @@ impl BadBlocks {
         Self {
             any: AtomicBool::new(any),
             any_logged: AtomicBool::new(any_logged),
-            listed: Mutex::new(Listed { logged: unreadable.clone(), unreadable, listed_since, room }),
+            listed: Mutex::new(Listed {
+                logged: unreadable.clone(),
+                unreadable,
+                listed_since,
+                is_leaving: false,
+                room,
+            }),
         }
     }
 
@@ -88,9 +96,9 @@ impl BadBlocks {
         true
     }
 
-    /// Whether the log lists sectors that were written since.
+    /// Whether the log on the member may list sectors that were written since.
     pub(crate) fn are_behind(&self) -> bool {
-        let is_behind = |listed: &Listed| listed.logged != listed.unreadable;
+        let is_behind = |listed: &Listed| listed.is_leaving || listed.logged != listed.unreadable;
         self.any_logged.load(Ordering::Acquire) && is_behind(&self.listed.lock())
     }
 
@@ -109,6 +117,13 @@ impl BadBlocks {
         flushed.iter().for_each(|sectors| listed.logged.remove(sectors.clone()));
         let again: Vec<_> = listed.listed_since.iter().cloned().collect();
         listed.logged.extend(again);
+        listed.is_leaving = true;
+    }
+
+    /// The log on the member lists no more than it must: what was [settled](Self::settle) was written down.
+    pub(crate) fn settled(&self) {
+        let mut listed = self.listed.lock();
+        listed.is_leaving = false;
         self.any_logged.store(!listed.logged.is_empty(), Ordering::Release);
     }
 
@@ -200,6 +215,7 @@ mod tests {
                     Step::EndFlush => {
                         let Some((ours, covered)) = flushing.take() else { continue };
                         bad.settle(&ours);
+                        bad.settled();
                         unflushed.retain(|sector| !covered.contains(sector));
                     }
                 }
@@ -208,6 +224,7 @@ mod tests {
                 }
                 let logged: BTreeSet<u64> = bad.logged().into_iter().flat_map(sectors_of).collect();
                 prop_assert!(logged.is_superset(&unreadable) && logged.is_superset(&unflushed));
+                prop_assert_eq!(bad.are_behind(), logged != unreadable);
             }
         }
     }

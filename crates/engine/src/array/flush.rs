@@ -52,11 +52,9 @@ impl Shared {
         self.settle(&topology, failed).await
     }
 
-    /// Whether a member's log lists sectors that were written since, or is just being written.
+    /// Whether a member's log may list sectors that were written since.
     pub(crate) fn logs_are_behind(&self) -> bool {
-        // In this order: what is no longer behind, as it is being written, is seen by the lock.
         self.topology.look(|topology| topology.members().any(|member| member.bad_blocks.are_behind()))
-            || self.unlisting.try_lock().is_none()
     }
 
     /// Flushes all members, and takes the sectors off their logs that were written before.
@@ -75,7 +73,9 @@ impl Shared {
             return Ok(());
         }
         written.iter().for_each(|(member, written)| member.bad_blocks.settle(written));
-        self.record(|_| ()).await
+        self.record(|_| ()).await?;
+        written.iter().for_each(|(member, _)| member.bad_blocks.settled());
+        Ok(())
     }
 
     /// Whether a write must not be acknowledged as it is: it is to be durable, and a log may list what it has written.
