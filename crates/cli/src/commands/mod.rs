@@ -150,8 +150,8 @@ fn in_doubt(status: &ArrayStatus) -> Option<String> {
     let is_in_doubt = status.read_only && status.parity_devices > 0 && lacks_member && marked > 0;
     is_in_doubt.then(|| {
         format!(
-            "it was not stopped cleanly, and members are absent: what they had in {marked} regions of the bitmap may be \
-             half written, and is an error unless the array is assembled with --force"
+            "it was not stopped cleanly, and members are absent: what they had in the bitmap's marked regions ({marked}) \
+             may be half written, and is an error unless the array is assembled with --force"
         )
     })
 }
