@@ -214,7 +214,7 @@ pub enum Mutant {
     BadRowsNotMended,
     /// Blocks that a member did not keep do not count against it.
     UnkeptUncounted,
-    /// Rows for which somebody waits are taken by who comes later.
+    /// A later writer takes rows for which another one waits.
     WaitersPassed,
 }
 

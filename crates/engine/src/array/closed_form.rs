@@ -17,8 +17,9 @@ use stripewise_parity as parity;
 use super::{
     Shared,
     selection::StripeCosts,
+    settle::Writes,
     wait::{Few, Requested, failures, wait_all},
-    write::{StripeWrite, Unreadable, Writes},
+    write::{StripeWrite, Unreadable},
 };
 use crate::{
     error::ArrayError,

@@ -21,6 +21,7 @@ mod read;
 mod recover;
 mod report;
 mod selection;
+mod settle;
 mod wait;
 mod whole_stripe;
 mod write;

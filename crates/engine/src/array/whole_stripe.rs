@@ -6,11 +6,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, WriteFlags};
 
-use super::{
-    Shared,
-    closed_form::generate_parity,
-    write::{StripeWrite, Writes},
-};
+use super::{Shared, closed_form::generate_parity, settle::Writes, write::StripeWrite};
 use crate::{
     geometry::StripeSpan,
     meter::IoClass,

@@ -16,7 +16,7 @@ const START_MIN: u64 = 128 << 10;
 const START_MAX: u64 = 256 << 10;
 /// Blocks that are written then.
 const WRITES: usize = 6;
-/// Rounds of housekeeping after which pages of the bitmap have been written, to whoever holds them.
+/// Rounds of housekeeping after which every member that holds the bitmap has its pages.
 const ROUNDS: u32 = 4;
 
 impl Story {
