@@ -32,8 +32,8 @@ const MD_BITMAP_BYTES_MAX: usize = 128 << 10;
 pub(crate) enum Standing {
     /// In sync.
     Active(MemberIndex),
-    /// Being filled, up to `done_sectors`; `replacing` if the slot's present member lives.
-    Incoming { slot: MemberIndex, done_sectors: u64, replacing: bool },
+    /// Being filled, up to `done_sectors`.
+    Incoming { slot: MemberIndex, done_sectors: u64 },
     /// Waiting to be used.
     Spare,
     /// Failed; its superblock is never written again.
@@ -331,20 +331,31 @@ impl Entry {
     }
 
     fn update(&mut self, events: u64, clean: bool, wall_clock_us: u64) {
+        let is_replacing = self.is_replacing();
         let superblock = &mut self.superblock;
         superblock.events = events;
         superblock.updated = Timestamp::new(wall_clock_us / 1_000_000, (wall_clock_us % 1_000_000) as u32);
         superblock.resync_offset_sectors = if clean { IN_SYNC } else { 0 };
-        let own = Features::RECOVERY_OFFSET.with(Features::REPLACEMENT);
-        superblock.features = superblock.features.without(own);
+        superblock.features = superblock.features.without(Features::RECOVERY_OFFSET);
         superblock.recovery_offset_sectors = 0;
-        if let Standing::Incoming { done_sectors, replacing, .. } = self.standing {
+        if let Standing::Incoming { done_sectors, .. } = self.standing {
             superblock.features = superblock.features.with(Features::RECOVERY_OFFSET);
             superblock.recovery_offset_sectors = done_sectors;
-            if replacing {
-                superblock.features = superblock.features.with(Features::REPLACEMENT);
-            }
         }
+        superblock.features = match is_replacing {
+            true => superblock.features.with(Features::REPLACEMENT),
+            false if lives(Mutant::ReplacementFlagKept) => superblock.features,
+            false => superblock.features.without(Features::REPLACEMENT),
+        };
+    }
+
+    /// Whether the member is being filled for a role that another member has. The table of roles that goes to disk with it
+    /// decides: the other member may be absent, and the table may still name it.
+    pub(crate) fn is_replacing(&self) -> bool {
+        let Standing::Incoming { slot, .. } = self.standing else { return false };
+        let roles = &self.superblock.roles;
+        let mut others = (0..roles.max_dev()).filter(|number| *number != self.superblock.dev_number);
+        others.any(|number| roles.of(number) == Some(Role::Active(slot.0 as u16)))
     }
 }
 

@@ -798,6 +798,12 @@ fn replaces(sim: &SimMember) -> bool {
     sim.bytes()[4104] & REPLACEMENT != 0
 }
 
+/// Whether a member's table of roles says that m1 has its role.
+fn names_m1(sim: &SimMember) -> bool {
+    let role_of_m1 = 4096 + 256 + 2;
+    sim.bytes()[role_of_m1..role_of_m1 + 2] == [1, 0]
+}
+
 /// The member that is being replaced is absent when the array is opened. Once the new member went on saying that it replaces
 /// another one until its first checkpoint, which no md implementation expects of a role that no member holds.
 #[test]
@@ -816,4 +822,32 @@ fn a_new_member_replaces_no_absent_one() {
     array.pause_jobs();
     assert!(!replaces(&bench.sims[4]), "nothing is there to be replaced");
     assert_eq!(events(&bench)[4], events(&bench)[0], "it is up to date");
+}
+
+/// A crash left the new member an event behind, and at the next opening the old one is absent. Once the new member was brought up to
+/// date with a table of roles that still named the old one, and did not say that it replaces it.
+#[test]
+fn a_new_member_that_was_behind_replaces_as_its_table_says() {
+    let mut were_behind = 0;
+    for steps in 0..300 {
+        let (bench, _) = replacing(&PRESETS[0]);
+        assert!(bench.world.run_steps_until(4000, || replaces(&bench.sims[4])), "it is being filled");
+        bench.world.run_steps(steps);
+        bench.world.crash();
+        if events(&bench)[4] == events(&bench)[0] {
+            continue;
+        }
+        were_behind += 1;
+        let options = AssembleOptions { run: true, force: true, ..Default::default() };
+        let (env, mut left) = (bench.world.env(), devices(&bench.sims[..]));
+        left.remove(1);
+        bench.world.env().spawn(Box::pin(async move {
+            let _ = assemble(env, left, &options).await;
+        }));
+        for _ in 0..400 {
+            bench.world.run_steps(1);
+            assert_eq!(replaces(&bench.sims[4]), names_m1(&bench.sims[4]), "after {steps} steps");
+        }
+    }
+    assert!(were_behind > 0, "none was behind");
 }

@@ -385,8 +385,7 @@ impl Shared {
                 let what = "it is not a spare, or the role is being filled already";
                 return Err(problem(member.name(), what));
             }
-            let replacing = topology.slots[slot.0].primary.is_some();
-            ledger.set_standing(member, Standing::Incoming { slot, done_sectors: 0, replacing });
+            ledger.set_standing(member, Standing::Incoming { slot, done_sectors: 0 });
             let mut next = topology.clone();
             next.slots[slot.0].incoming = Some(Incoming::new(member.clone(), 0));
             Ok(Some(next))

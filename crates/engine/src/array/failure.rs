@@ -286,8 +286,7 @@ fn is_one_too_many(member: &Member) -> bool {
         && !lives(Mutant::ReadErrorsUncounted)
 }
 
-/// A member that left changes what the other of its slot is: one whose replacement failed stays, and one that is
-/// being filled replaces nobody any more.
+/// A member that left changes what the other of its slot is: one whose replacement failed stays.
 fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
     let (Place::Primary(index) | Place::Incoming(index)) = left;
     let slot = &topology.slots[index.0];
@@ -295,10 +294,6 @@ fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
         && !lives(Mutant::ReplacedStaysFaulty)
     {
         ledger.set_standing(primary, Standing::Active(index));
-    }
-    let Some(incoming) = slot.incoming.as_ref().and_then(|i| ledger.entry_mut(&i.member)) else { return };
-    if let Standing::Incoming { replacing, .. } = &mut incoming.standing {
-        *replacing = slot.primary.is_some() || *replacing && lives(Mutant::ReplacementFlagKept);
     }
 }
 

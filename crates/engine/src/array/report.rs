@@ -155,10 +155,10 @@ impl Array {
             .map(|entry| {
                 let (state, slot) = match entry.standing {
                     Standing::Active(slot) => (MemberState::InSync, Some(slot)),
-                    Standing::Incoming { slot, replacing: false, .. } => {
-                        (MemberState::Rebuilding, Some(slot))
+                    Standing::Incoming { slot, .. } if entry.is_replacing() => {
+                        (MemberState::Replacing, Some(slot))
                     }
-                    Standing::Incoming { slot, .. } => (MemberState::Replacing, Some(slot)),
+                    Standing::Incoming { slot, .. } => (MemberState::Rebuilding, Some(slot)),
                     Standing::Spare => (MemberState::Spare, None),
                     Standing::Faulty => (MemberState::Faulty, entry.last_slot),
                 };

@@ -137,11 +137,7 @@ fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, firs
         let Some(incoming) = slot.incoming.clone().filter(|i| i.done_stripes() > first_stale_stripe) else {
             continue;
         };
-        let standing = Standing::Incoming {
-            slot: MemberIndex(index),
-            done_sectors: limit,
-            replacing: slot.primary.is_some(),
-        };
+        let standing = Standing::Incoming { slot: MemberIndex(index), done_sectors: limit };
         ledger.set_standing(&incoming.member, standing);
         slot.incoming = Some(Incoming::new(incoming.member.clone(), first_stale_stripe));
     }
@@ -163,9 +159,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         Part::Active { slot, index } => (index, Standing::Active(slot)),
         Part::Spare { index } => (index, Standing::Spare),
         Part::Incoming { slot, index, done_sectors, .. } => {
-            // Whatever it says of itself: the member that it was to replace may be absent, or back.
-            let replacing = chosen.active(slot.0).is_some();
-            (index, Standing::Incoming { slot, done_sectors, replacing })
+            (index, Standing::Incoming { slot, done_sectors })
         }
     };
     let Examination { device, superblock, extension, bad_blocks: bad_block_log, .. } = &examined[index];

@@ -218,8 +218,7 @@ impl Shared {
             if !topology.is_incoming(slot, incoming) {
                 return Err(gone(incoming));
             }
-            let replacing = topology.slots[slot.0].primary.is_some();
-            ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors, replacing });
+            ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors });
             Ok(None)
         })
         .await?;
