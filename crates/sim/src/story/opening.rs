@@ -182,8 +182,9 @@ impl Story {
                     }
                     force = true;
                 }
-                // Whether an old member went on with one that was added anew since, nothing on the devices can tell: it is left out.
-                Err(AssembleError::SplitBrain { older, .. }) if self.counts_one_added_anew(&older) => {
+                // Whether an old member went on with one that was added anew since, or that is absent, nothing on the devices that
+                // are there can tell: the old member is left out.
+                Err(AssembleError::SplitBrain { older, .. }) if self.counts_one_not_there(&older) => {
                     self.say(|_| {
                         format!("{older} may be a half of a split array, and is absent from now on")
                     });
@@ -195,10 +196,11 @@ impl Story {
         }
     }
 
-    /// Whether a unit's superblock counts a member by a number that no device has any more.
-    fn counts_one_added_anew(&mut self, name: &str) -> bool {
+    /// Whether a unit's superblock counts a member by a number that no device has that is there.
+    fn counts_one_not_there(&mut self, name: &str) -> bool {
         let look = |image: &Image<'_>, units: &mut [Unit]| {
-            let superblocks: Vec<_> = (0..units.len()).filter_map(|unit| image.superblock(unit)).collect();
+            let there = (0..units.len()).filter(|unit| !units[*unit].faults.is_gone());
+            let superblocks: Vec<_> = there.filter_map(|unit| image.superblock(unit)).collect();
             let has = |number: u32| superblocks.iter().any(|superblock| superblock.number == number);
             let unit = units.iter().position(|unit| unit.name() == name);
             unit.and_then(|unit| image.superblock(unit)).is_some_and(|own| {
