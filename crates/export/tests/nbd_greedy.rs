@@ -97,6 +97,24 @@ fn a_large_request_gets_the_memory_of_those_who_do_not_go_on() {
     assert!(client.is_connected());
 }
 
+/// Once each of them got its turn to keep the others waiting.
+#[test]
+fn clients_that_stop_in_the_middle_of_a_write_take_no_turn_to_hold_memory() {
+    let limits = Limits { in_flight_bytes: 64 * MIB, stall: Duration::from_millis(500), ..Limits::default() };
+    let fixture = Fixture::with_limits(exports(), limits);
+    let mut stopped: Vec<_> = (0..40).map(|_| fixture.transmitting()).collect();
+    for socket in &mut stopped {
+        ask(socket, Command::Write, 32 * MIB as u32);
+        socket.write_all(&[7; 100_000]).unwrap();
+    }
+    eventually("two of them have the memory", || fixture.server.stats().in_flight_bytes > 60 * MIB);
+    read_large(&fixture).join().unwrap();
+    let patience = Some(Duration::from_millis(1));
+    stopped.iter_mut().for_each(|socket| socket.set_read_timeout(patience).unwrap());
+    let closed = stopped.iter_mut().filter_map(|socket| is_hung_up(socket).then_some(())).count();
+    assert!(closed <= 2, "{closed} of 40 had the memory in turn");
+}
+
 /// The largest request, and how it is moved here: slower than it would have to be done within the time that a client may stand
 /// still, and without ever standing still so long.
 const LARGE: usize = 32 << 20;

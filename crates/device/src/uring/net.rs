@@ -47,6 +47,11 @@ impl Stream {
         self.receive_as(Command::Receive { all: true }, buf)
     }
 
+    /// How much has arrived and was not received yet.
+    pub fn arrived_bytes(&self) -> usize {
+        rustix::io::ioctl_fionread(&self.fd).map_or(0, |bytes| bytes as usize)
+    }
+
     /// Takes at once what is there; only what must be waited for goes through the ring.
     fn receive_as(&self, command: Command, mut buf: IoBuf) -> IoFuture<Received> {
         if buf.is_empty() {

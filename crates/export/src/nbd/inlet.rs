@@ -37,6 +37,11 @@ impl Inlet {
         &self.buf.as_deref().unwrap_or_default()[self.start..self.end]
     }
 
+    /// How much the peer has sent that was not consumed yet.
+    pub(crate) fn arrived_bytes(&self) -> usize {
+        self.end - self.start + self.stream.arrived_bytes()
+    }
+
     /// Drops the first `len` available bytes.
     pub(crate) fn consume(&mut self, len: usize) {
         debug_assert!(len <= self.end - self.start);

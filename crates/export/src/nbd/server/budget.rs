@@ -12,6 +12,7 @@ use std::{
     task::{Poll, Waker},
 };
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 use super::pool::Pool;
@@ -92,6 +93,11 @@ impl Budget {
         }
     }
 
+    /// As [`Budget::acquire`], where there is room already.
+    pub(super) fn acquire_at_once(self: &Arc<Self>, bytes: u64) -> Option<Ticket> {
+        self.acquire(bytes).now_or_never()
+    }
+
     /// Waits for room. One task at a time may wait: the connection's receiver.
     pub(super) async fn acquire(self: &Arc<Self>, bytes: u64) -> Ticket {
         assert!(bytes <= self.bytes_max, "no single request is larger than the budget");
@@ -143,6 +149,9 @@ impl Budget {
             used.bytes -= bytes;
             used.reserve_bytes -= if source == Source::Reserve { bytes } else { 0 };
             used.requests -= requests;
+            if source == Source::None {
+                used.waiting_bytes = 0;
+            }
             used.waiting.take()
         };
         waiting.into_iter().for_each(Waker::wake);

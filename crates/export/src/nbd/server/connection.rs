@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    future::{Either, select},
-};
+use futures_util::future::{Either, select};
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError, WriteBufs, uring::net::Stream};
 use thiserror::Error;
@@ -20,10 +17,11 @@ use super::{
     accept::Shared,
     budget::{Budget, Held, Ticket},
     execute,
+    payload::{STALL_LOOKS, receive_payload},
 };
 use crate::nbd::{
     inlet::{Inlet, InletError},
-    limits::{STATUS_EXTENTS_MAX, charged_bytes},
+    limits::{PROGRESS_BYTES, STATUS_EXTENTS_MAX, charged_bytes},
     mailbox::Mailbox,
     outlet::{Message, send_all},
     proto::{
@@ -49,7 +47,7 @@ pub(super) struct Connection {
     has_asked: AtomicBool,
     /// Since when a part of a reply is being sent, and a part of a write's data received; 0 for not.
     sending_ns: AtomicU64,
-    receiving_ns: AtomicU64,
+    pub(super) receiving_ns: AtomicU64,
 }
 
 /// Why a connection ended other than by the client's DISC.
@@ -97,7 +95,7 @@ impl Connection {
     }
 
     /// Another part of something is moved from now on, or nothing is.
-    fn note_progress(&self, since: &AtomicU64, is_moving: bool) {
+    pub(super) fn note_progress(&self, since: &AtomicU64, is_moving: bool) {
         let now_ns = self.shared.now_ns();
         since.store(if is_moving { now_ns } else { 0 }, Ordering::Relaxed);
         self.active_ns.store(now_ns, Ordering::Relaxed);
@@ -130,11 +128,8 @@ impl Connection {
     async fn acquire(self: &Arc<Self>, bytes: u64) -> Ticket {
         let stall = self.shared.limits().stall;
         let mut ticket = std::pin::pin!(self.budget.acquire(bytes));
-        if let Some(ticket) = ticket.as_mut().now_or_never() {
-            return ticket;
-        }
         loop {
-            match select(ticket, self.shared.env().sleep(stall)).await {
+            match select(ticket, self.shared.env().sleep(stall / STALL_LOOKS)).await {
                 Either::Left((ticket, _)) => return ticket,
                 Either::Right((_, waiting)) => ticket = waiting,
             }
@@ -316,19 +311,34 @@ async fn start(
     request: &Request,
     work: Work,
 ) -> Result<(), End> {
-    let ticket = connection.acquire(cost_bytes(&work)).await;
-    let payload = match work {
-        Work::Write { len_bytes, .. } => {
-            let goes_on = || connection.note_progress(&connection.receiving_ns, true);
-            let payload = inlet.read_into(IoBuf::with_len(len_bytes as usize), goes_on).await?.freeze();
-            connection.note_progress(&connection.receiving_ns, false);
-            Some(payload)
+    let asked_ns = connection.shared.now_ns();
+    let bytes = cost_bytes(&work);
+    let (ticket, has_waited) = match connection.budget.acquire_at_once(bytes) {
+        Some(ticket) => (ticket, false),
+        None => {
+            // A client that sends nothing takes no place among those that wait for memory.
+            inlet.ensure(payload_bytes(&work).min(PROGRESS_BYTES)).await?;
+            (connection.acquire(bytes).await, true)
+        }
+    };
+    let payload = match &work {
+        Work::Write { .. } => {
+            let late_ns = has_waited.then_some(asked_ns);
+            Some(receive_payload(connection, inlet, payload_bytes(&work), late_ns).await?)
         }
         _ => None,
     };
     let job = execute::Job { connection: connection.clone(), session, cookie: request.cookie, ticket };
     execute::start(job, work, request.offset_bytes, payload);
     Ok(())
+}
+
+/// The data that comes with a request.
+fn payload_bytes(work: &Work) -> usize {
+    match work {
+        Work::Write { len_bytes, .. } => *len_bytes as usize,
+        _ => 0,
+    }
 }
 
 /// The buffers that a request will hold.

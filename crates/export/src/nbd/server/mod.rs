@@ -22,6 +22,7 @@ mod execute;
 mod export;
 mod idle;
 mod listen;
+mod payload;
 mod pool;
 mod stats;
 
