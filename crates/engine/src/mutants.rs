@@ -208,6 +208,8 @@ pub enum Mutant {
     DegradedResyncSkipped,
     /// A bad block where a resync is due is forgotten, and counts anew.
     UnsyncedForgotten,
+    /// A write where a resync is due takes whole columns from the others once a block of them cannot be read.
+    DoubtfulPlannedAround,
     /// A block that goes bad in a chunk that is being healed, behind where that is, is forgotten.
     HealingForgets,
     /// A write across bad blocks of several members, each in a row of its own, is refused.
@@ -220,7 +222,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 105] = [
+    pub const ALL: [Self; 106] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -322,6 +324,7 @@ impl Mutant {
         Self::OlderPageTrusted,
         Self::DegradedResyncSkipped,
         Self::UnsyncedForgotten,
+        Self::DoubtfulPlannedAround,
         Self::HealingForgets,
         Self::BadRowsNotMended,
         Self::UnkeptUncounted,

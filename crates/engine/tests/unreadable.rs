@@ -12,6 +12,7 @@ use common::{
     faulty::{Bench, bench, latent_error},
 };
 use stripewise_engine::{
+    AssembleOptions, assemble,
     geometry::{Level, StripeIndex},
     plan::selection::POLICIES,
 };
@@ -103,5 +104,35 @@ fn a_read_over_rows_with_bad_blocks_of_several_members_succeeds() {
                 }
             }
         }
+    }
+}
+
+/// A resync is due: parity of the last row is of another time. A block of the first row cannot be read, and a write comes that needs
+/// old content of both. Once the whole column was taken from the others then, and what lay beside the write in the last row was lost.
+#[test]
+fn a_write_before_the_resync_keeps_what_can_be_read() {
+    for shape in SHAPES {
+        let mut bench = bench(2, shape);
+        bench.fill(3);
+        bench.write(CHUNK as u64 - 512, 4, 1024).unwrap();
+        let array = bench.array.clone();
+        bench.world.run(async move { array.flush().await }).unwrap();
+        bench.world.crash();
+        let (geometry, first) = (bench.array.geometry().clone(), StripeIndex(0));
+        let (own, parity) =
+            (geometry.member_of(first, 0).0, geometry.member_of(first, geometry.data_columns()).0);
+        bench.sims[parity].poke(DATA_OFFSET + ((ROWS - 1) * BLOCK) as u64, &[0x5a; BLOCK]);
+        bench.faults[own].add(latent_error(DATA_OFFSET..DATA_OFFSET + 512));
+        let (env, members) = (bench.world.env(), bench.members.clone());
+        let opened = async move { assemble(env, members, &AssembleOptions::default()).await };
+        bench.array = bench.world.run(opened).unwrap();
+        bench.array.pause_jobs();
+        bench.write(CHUNK as u64 - 512, 5, 1024).unwrap();
+        assert_eq!(bench.read(0, CHUNK - 512).unwrap(), vec![3; CHUNK - 512], "{shape:?}");
+        assert_eq!(bench.read(CHUNK as u64 - 512, 1024).unwrap(), vec![5; 1024], "{shape:?}");
+        bench.array.resume_jobs();
+        let array = bench.array.clone();
+        bench.world.run(async move { array.wait_for_jobs().await });
+        assert_eq!(bench.read(0, CHUNK - 512).unwrap(), vec![3; CHUNK - 512], "{shape:?}, resynced");
     }
 }

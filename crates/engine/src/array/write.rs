@@ -57,14 +57,14 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Takes what was read into `fetched`, once all is done, and names the columns that could not be read.
-    fn take_in(&mut self, fetched: &mut Fetched) -> Vec<(usize, IoError)> {
+    /// Takes what was read into `fetched`, once all is done, and returns what could not be read.
+    fn take_in(&mut self, fetched: &mut Fetched) -> Vec<(PlannedRead, IoError)> {
         let mut failed = Vec::new();
         let done = self.requested.iter_mut().filter_map(IoFuture::take_ready);
-        for (PlannedRead { column, rows }, done) in self.planned.drain(..).zip(done) {
+        for (read, done) in self.planned.drain(..).zip(done) {
             match done.into_one() {
-                Ok(buf) => fetched.push(Run { column, rows, buf }),
-                Err(error) => failed.push((column, error)),
+                Ok(buf) => fetched.push(Run { column: read.column, rows: read.rows, buf }),
+                Err(error) => failed.push((read, error)),
             }
         }
         self.requested.clear();
@@ -388,6 +388,10 @@ impl Shared {
         // Which block could not be mended, once that was tried.
         let mut healed: Option<Result<(), ArrayError>> = None;
         loop {
+            let is_in_doubt = !self.is_trusted(stripe) && !lives(Mutant::DoubtfulPlannedAround);
+            if is_in_doubt {
+                unreadable.clear();
+            }
             let (topology, mut begun) = match begun.take() {
                 Some(begun) => begun,
                 None => {
@@ -431,15 +435,36 @@ impl Shared {
             let mut fetched = Fetched::new();
             let failed = reads.take_in(&mut fetched);
             if !failed.is_empty() {
-                drop(fetched);
-                self.note_unreadable(&topology, stripe, failed, &mut unreadable).await;
-                continue;
+                let errors = failed.iter().map(|(read, error)| (read.column, *error)).collect();
+                self.note_unreadable(&topology, stripe, errors, &mut unreadable).await;
+                if !is_in_doubt || !Arc::ptr_eq(&topology, &self.topology.load()) {
+                    continue;
+                }
+                let lost = failed.into_iter().map(|(read, _)| read);
+                Box::pin(self.fetch_finely(stripe, lost, &mut fetched)).await?;
             }
             let mut writes = Writes::default();
             self.request_planned(&topology, write, planned, fetched, &mut writes);
             let Writes { mut requested, members } = writes;
             return self.end_writes(&topology, members.into_iter(), &mut requested).await;
         }
+    }
+
+    /// Fetches blocks of a stripe where a resync is due and a read failed. The others may tell of another time: only blocks that
+    /// their own members cannot read are recovered from them, not whole columns.
+    async fn fetch_finely(
+        &self,
+        stripe: StripeIndex,
+        lost: impl Iterator<Item = PlannedRead>,
+        fetched: &mut Fetched,
+    ) -> Result<(), ArrayError> {
+        for PlannedRead { column, rows } in lost {
+            let bytes = byte_range(&rows);
+            let mut buf = IoBuf::with_len(bytes.len());
+            self.recover_finely(stripe, column, bytes, &mut buf).await?;
+            fetched.push(Run { column, rows, buf });
+        }
+        Ok(())
     }
 
     fn resume(&self, held: Held) -> Guards<'_> {

@@ -33,7 +33,7 @@ impl Story {
         if self.units[listing].listed.is_empty() || grain as usize >= ROW_SECTORS {
             return self.open_again();
         }
-        self.spoil(serving[parity], row);
+        self.spoil(serving[parity], row, ROW_BYTES - 1);
         let start = self.units[failing].data_offset_bytes + (row * ROW_BYTES) as u64;
         self.cannot_read(failing, start, u32::MAX);
         for unit in serving {
@@ -89,6 +89,41 @@ impl Story {
         self.expect_whole("a row that could not be resynced could be read again")
     }
 
+    /// Power fails, and a write comes before the resync of its stripe, of which one row has wrong parity. A member cannot read another
+    /// row there, and what it can read must stay as it is.
+    pub(super) fn write_in_doubt(&mut self) -> Result<(), Violation> {
+        let chunk = self.shape.chunk_bytes as usize / SECTOR_BYTES;
+        let layout = self.layout();
+        if !self.shape.level.has_parity() || chunk < 2 * ROW_SECTORS {
+            return Ok(());
+        }
+        // The last row of a chunk in part, and the beginning of the next chunk of its stripe.
+        let grain = self.shape.block_bytes as usize / SECTOR_BYTES;
+        let ends: Vec<usize> = (self.blocks().iter().map(|block| block.end))
+            .filter(|end| end % chunk == 0 && !(end * SECTOR_BYTES).is_multiple_of(layout.stripe_bytes()))
+            .filter(|end| self.desk.windows.iter().any(|window| window.contains(&(end + grain - 1))))
+            .collect();
+        let Some(end) = self.side_rng.choice(ends) else { return Ok(()) };
+        let write = end - grain..end + grain;
+        self.try_write(&write)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        self.flush_all()?;
+        let serving = self.units_by_role();
+        self.lose_power()?;
+        let place = layout.place((end - chunk) * SECTOR_BYTES);
+        let last_row = layout.place((end - 1) * SECTOR_BYTES).offset_bytes / ROW_BYTES;
+        let parity = layout.parity_role(layout.stripe_of_row(last_row));
+        self.spoil(serving[parity], last_row, 0);
+        let start = self.units[serving[place.role]].data_offset_bytes + place.offset_bytes as u64;
+        self.cannot_read(serving[place.role], start, u32::MAX);
+        self.open_plainly()?;
+        self.array().pause_jobs();
+        self.try_write(&write)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        self.array().resume_jobs();
+        self.wait_for_jobs()?;
+        self.units[serving[place.role]].faults.clear();
+        self.expect_whole("a write came before the resync of its stripe")
+    }
+
     fn open_again(&mut self) -> Result<(), Violation> {
         self.open_plainly()?;
         self.wait_for_jobs()?;
@@ -96,10 +131,10 @@ impl Story {
         self.expect_whole("a row that could not be resynced was left for later")
     }
 
-    /// Flips a bit in the last sector of a unit's row.
-    fn spoil(&mut self, unit: usize, row: usize) {
+    /// Flips a bit in a unit's row.
+    fn spoil(&mut self, unit: usize, row: usize, in_row: usize) {
         let unit = &self.units[unit];
-        let at = unit.data_offset_bytes + ((row + 1) * ROW_BYTES - 1) as u64;
+        let at = unit.data_offset_bytes + (row * ROW_BYTES + in_row) as u64;
         let right = unit.sim.bytes()[at as usize];
         unit.sim.poke(at, &[right ^ 1]);
     }
