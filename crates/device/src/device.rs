@@ -24,6 +24,11 @@ pub struct ReadDone {
 impl ReadDone {
     /// The single buffer of a read that lent one.
     pub fn into_one(mut self) -> Result<IoBuf, IoError> {
+        self.take_one()
+    }
+
+    /// As [`ReadDone::into_one`], where the outcome is large to be moved. Once.
+    pub fn take_one(&mut self) -> Result<IoBuf, IoError> {
         self.result?;
         Ok(self.bufs.pop().expect("a read returns the buffers it was lent"))
     }

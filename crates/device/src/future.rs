@@ -90,6 +90,14 @@ impl<T> IoFuture<T> {
         }
     }
 
+    /// As [`IoFuture::peek`], to take something out of the value in its place.
+    pub fn peek_mut(&mut self) -> Option<&mut T> {
+        match &mut self.0 {
+            State::Ready(value) => value.as_mut(),
+            _ => None,
+        }
+    }
+
     /// Takes the value out, if the request was done at once and that was not asked before.
     pub fn take_ready(&mut self) -> Option<T> {
         match &mut self.0 {

@@ -66,8 +66,14 @@ impl BadBlocks {
     }
 
     /// Whether a request for these bytes of the member touches a sector that must not be read.
+    #[inline]
     pub(crate) fn touch(&self, bytes: Range<u64>) -> bool {
-        self.any.load(Ordering::Acquire) && self.listed.lock().unreadable.overlaps(&whole_sectors(bytes))
+        self.any.load(Ordering::Acquire) && self.touch_listed(bytes)
+    }
+
+    #[cold]
+    fn touch_listed(&self, bytes: Range<u64>) -> bool {
+        self.listed.lock().unreadable.overlaps(&whole_sectors(bytes))
     }
 
     /// These bytes of the member were written: they hold what they should.

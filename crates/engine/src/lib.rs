@@ -33,7 +33,6 @@ mod model_check;
 pub mod mutants;
 pub mod plan;
 mod preview;
-mod recovery;
 mod regions;
 pub mod rows;
 mod seam;

@@ -22,26 +22,16 @@ pub enum Mutant {
     ParityNotUpdated,
     /// Q is updated with the coefficient of a neighbour.
     WrongQCoefficient,
+    /// Parity is made without the last data column.
+    ColumnForgotten,
+    /// Where Q alone is left, P is computed in its place.
+    QTakenForP,
     /// P moves the wrong way after the first rotation.
     WrongParityRotation,
     /// Writes with a lost data column do not keep parity up to date.
     DegradedParityForgotten,
     /// What a partly written block held before is lost.
     PartialBlockZeroed,
-    /// A read-modify-write in closed form leaves parity as it was.
-    FormedParityNotUpdated,
-    /// A read-modify-write in closed form updates Q with the coefficient of a neighbour.
-    FormedWrongQCoefficient,
-    /// A reconstruct-write in closed form makes parity without the last of the other columns.
-    FormedColumnForgotten,
-    /// Parity of a write in closed form is made as P where only Q is left.
-    FormedQTakenForP,
-    /// Writes in closed form with FUA are sent without.
-    FormedFuaForgotten,
-    /// Parity of a whole stripe that needs no plan leaves out the last column.
-    WholeStripeColumnForgotten,
-    /// Whole stripes that need no plan are sent without FUA.
-    WholeStripeFuaForgotten,
     /// Parity that a crash left wrong is modified in place.
     StaleParityTrusted,
     /// Zeroed stripes leave parity as it was.
@@ -136,7 +126,7 @@ pub enum Mutant {
     PartsSwapped,
     /// A write locks none of its rows behind the 64th.
     WideRowsUnseen,
-    /// A write in closed form updates Q with a wrong coefficient from the sixth column on.
+    /// A write updates Q with a wrong coefficient from the sixth column on.
     FarColumnInQ,
     /// A superblock is written before the header that names it.
     SuperblockBeforeHeader,
@@ -222,7 +212,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 106] = [
+    pub const ALL: [Self; 101] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -231,16 +221,11 @@ impl Mutant {
         Self::DropParityWrite,
         Self::ParityNotUpdated,
         Self::WrongQCoefficient,
+        Self::ColumnForgotten,
+        Self::QTakenForP,
         Self::WrongParityRotation,
         Self::DegradedParityForgotten,
         Self::PartialBlockZeroed,
-        Self::FormedParityNotUpdated,
-        Self::FormedWrongQCoefficient,
-        Self::FormedColumnForgotten,
-        Self::FormedQTakenForP,
-        Self::FormedFuaForgotten,
-        Self::WholeStripeColumnForgotten,
-        Self::WholeStripeFuaForgotten,
         Self::StaleParityTrusted,
         Self::ZeroSkipsParity,
         Self::AcknowledgeBeforeFua,
@@ -347,32 +332,6 @@ pub fn set(mutant: Option<Mutant>) {
 #[cfg(feature = "mutants")]
 pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
-}
-
-/// Whether a mutant lives elsewhere than in the closed form of a write, which then steps aside: it cuts the way short on which
-/// others live.
-#[cfg(feature = "mutants")]
-pub(crate) fn one_of_plans_lives() -> bool {
-    LIVE.with(|live| live.get()).is_some_and(|mutant| {
-        !matches!(
-            mutant,
-            Mutant::FormedParityNotUpdated
-                | Mutant::FormedWrongQCoefficient
-                | Mutant::FormedColumnForgotten
-                | Mutant::FormedQTakenForP
-                | Mutant::FormedFuaForgotten
-                | Mutant::WholeStripeColumnForgotten
-                | Mutant::WholeStripeFuaForgotten
-                | Mutant::FarColumnInQ
-                | Mutant::WideRowsUnseen
-        )
-    })
-}
-
-/// Whether a mutant lives elsewhere than in the closed form of a write.
-#[cfg(not(feature = "mutants"))]
-pub(crate) const fn one_of_plans_lives() -> bool {
-    false
 }
 
 /// What a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that nobody else has.

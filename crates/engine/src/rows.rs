@@ -28,7 +28,9 @@ impl RowSet {
             _ => u64::MAX,
         };
         let mut set = Self::EMPTY;
-        for (word, bits) in set.0.iter_mut().enumerate() {
+        // Chunks are seldom longer than the rows of one word.
+        let words = if rows.end <= 64 { 1 } else { WORDS };
+        for (word, bits) in set.0[..words].iter_mut().enumerate() {
             *bits = below(rows.end, word) & !below(rows.start, word);
         }
         set

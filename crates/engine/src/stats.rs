@@ -2,7 +2,10 @@
 
 use stripewise_device::counters;
 
-use crate::plan::{Band, ColumnOps, Cycle, Plan};
+use crate::plan::{
+    Cycle, Recipe,
+    recipe::{CycleRows, Span, Write},
+};
 
 counters! {
     Index,
@@ -80,13 +83,11 @@ pub(crate) enum Cause {
 
 impl MemberStats {
     pub(crate) fn count_read(&self, bytes: u64) {
-        self.add(MemberIndex::reads, 1);
-        self.add(MemberIndex::read_bytes, bytes);
+        self.add_each([(MemberIndex::reads, 1), (MemberIndex::read_bytes, bytes)]);
     }
 
     pub(crate) fn count_write(&self, cause: Cause, bytes: u64) {
-        self.add(MemberIndex::writes, 1);
-        self.add(MemberIndex::written_bytes, bytes);
+        self.add_each([(MemberIndex::writes, 1), (MemberIndex::written_bytes, bytes)]);
         if cause == Cause::Job {
             self.add(MemberIndex::job_written_bytes, bytes);
         }
@@ -96,31 +97,23 @@ impl MemberStats {
         self.add(MemberIndex::metadata_bytes, bytes);
     }
 
-    /// Counts what a plan writes to this member.
-    pub(crate) fn count_plan(&self, bands: &[Band], ops: &ColumnOps) {
-        self.add(MemberIndex::stripe_writes, 1);
-        for band in bands {
-            self.count_blocks(band.cycle, (band.rows & ops.w).len() as u64);
-        }
-    }
-
+    /// Counts one of a recipe's writes to this member.
     #[inline]
-    fn count_blocks(&self, cycle: Cycle, blocks: u64) {
-        let index = match cycle {
-            Cycle::Full => MemberIndex::blocks_full,
-            Cycle::Rmw => MemberIndex::blocks_rmw,
-            Cycle::Rcw => MemberIndex::blocks_rcw,
-            Cycle::Direct | Cycle::Recover => return,
-        };
-        self.add(index, blocks);
-    }
-}
-
-impl MemberStats {
-    /// As [`MemberStats::count_plan`], for a plan that is one cycle of so many rows.
-    pub(crate) fn count_rows(&self, cycle: Cycle, rows: u64) {
-        self.add(MemberIndex::stripe_writes, 1);
-        self.count_blocks(cycle, rows);
+    pub(crate) fn count_recipe(&self, recipe: &Recipe, write: &Write) {
+        let mut writes = u64::from(write.is_first);
+        let rows = Span::touching(&write.bytes());
+        for CycleRows { cycle, rows: of_cycle } in &recipe.cycles {
+            let (index, blocks) = match cycle {
+                Cycle::Full => (MemberIndex::blocks_full, of_cycle.overlap(rows)),
+                Cycle::Rmw => (MemberIndex::blocks_rmw, of_cycle.overlap(rows)),
+                Cycle::Rcw => (MemberIndex::blocks_rcw, of_cycle.overlap(rows)),
+                Cycle::Direct | Cycle::Recover => (MemberIndex::blocks_full, 0),
+            };
+            self.add_each([
+                (MemberIndex::stripe_writes, std::mem::take(&mut writes)),
+                (index, blocks as u64),
+            ]);
+        }
     }
 }
 
@@ -138,13 +131,11 @@ impl MemberStatsReport {
 
 impl Stats {
     pub(crate) fn count_read(&self, bytes: u64) {
-        self.add(Index::reads, 1);
-        self.add(Index::read_bytes, bytes);
+        self.add_each([(Index::reads, 1), (Index::read_bytes, bytes)]);
     }
 
     pub(crate) fn count_write(&self, bytes: u64) {
-        self.add(Index::writes, 1);
-        self.add(Index::written_bytes, bytes);
+        self.add_each([(Index::writes, 1), (Index::written_bytes, bytes)]);
     }
 
     pub(crate) fn count_gathered(&self, writes: u64) {
@@ -155,13 +146,11 @@ impl Stats {
         self.add(Index::flushes, 1);
     }
 
-    pub(crate) fn count_plan(&self, plan: &Plan) {
-        self.add(Index::stripe_writes, 1);
-        if plan.bands.iter().all(|band| band.cycle == Cycle::Full) {
-            self.add(Index::stripe_writes_full, 1);
-        }
-        for band in &plan.bands {
-            self.count_cycle(band.cycle, band.rows.len() as u64);
+    pub(crate) fn count_recipe(&self, recipe: &Recipe) {
+        let is_full = recipe.cycles.iter().all(|cycle| cycle.cycle == Cycle::Full);
+        self.add_each([(Index::stripe_writes, 1), (Index::stripe_writes_full, u64::from(is_full))]);
+        for CycleRows { cycle, rows } in &recipe.cycles {
+            self.count_cycle(*cycle, rows.count() as u64);
         }
     }
 
@@ -175,18 +164,6 @@ impl Stats {
             Cycle::Recover => Index::rows_recovered,
         };
         self.add(counter, rows);
-    }
-
-    /// As [`Stats::count_plan`], for a plan that is one cycle of so many rows; whole stripes are counted besides.
-    pub(crate) fn count_rows(&self, cycle: Cycle, rows: u64) {
-        self.add(Index::stripe_writes, 1);
-        self.count_cycle(cycle, rows);
-    }
-
-    /// As [`Stats::count_plan`], for a whole stripe.
-    pub(crate) fn count_whole_stripe(&self, rows: u64) {
-        self.add(Index::stripe_writes_full, 1);
-        self.count_rows(Cycle::Full, rows);
     }
 
     pub(crate) fn count_recovered(&self) {

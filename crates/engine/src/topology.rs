@@ -315,8 +315,8 @@ impl Topology {
         column: usize,
     ) -> Option<&Arc<Member>> {
         let slot = self.slot(geometry, stripe, column);
-        let incoming = slot.incoming.as_ref().filter(|incoming| incoming.covers(stripe));
-        slot.primary.as_ref().or(incoming.map(|incoming| &incoming.member))
+        let incoming = || slot.incoming.as_ref().filter(|incoming| incoming.covers(stripe));
+        slot.primary.as_ref().or_else(|| incoming().map(|incoming| &incoming.member))
     }
 
     /// The members to write a column of a stripe to: the one in sync, and one being filled that is past the stripe.
@@ -326,10 +326,22 @@ impl Topology {
         stripe: StripeIndex,
         column: usize,
     ) -> impl Iterator<Item = &Arc<Member>> + use<'_> {
+        let (primary, incoming) = self.writers_by_place(geometry, stripe, column);
+        primary.into_iter().chain(incoming)
+    }
+
+    /// As [`Topology::writers`]: the one in sync, and the one being filled.
+    #[inline]
+    pub(crate) fn writers_by_place(
+        &self,
+        geometry: &Geometry,
+        stripe: StripeIndex,
+        column: usize,
+    ) -> (Option<&Arc<Member>>, Option<&Arc<Member>>) {
         let slot = self.slot(geometry, stripe, column);
         let incoming = slot.incoming.as_ref().filter(move |incoming| incoming.covers(stripe));
         let incoming = incoming.filter(|_| !lives(Mutant::WritesPassIncoming));
-        slot.primary.iter().chain(incoming.map(|incoming| &incoming.member))
+        (slot.primary.as_ref(), incoming.map(|incoming| &incoming.member))
     }
 
     /// The members to write whole chunks of a role to, for some consecutive stripes, and for which of them: the one in sync, and
@@ -348,31 +360,9 @@ impl Topology {
         primary.iter().map(|member| (member, stripes.clone())).chain(incoming)
     }
 
-    /// The member to read and write a column of a stripe, if none is being filled beside it.
-    pub(crate) fn only_writer(
-        &self,
-        geometry: &Geometry,
-        stripe: StripeIndex,
-        column: usize,
-    ) -> Option<&Arc<Member>> {
-        self.only_holder(geometry, stripe, column).flatten()
-    }
-
-    /// As [`only_writer`](Self::only_writer), and nobody if the column's member is missing; none if one is being filled.
-    pub(crate) fn only_holder(
-        &self,
-        geometry: &Geometry,
-        stripe: StripeIndex,
-        column: usize,
-    ) -> Option<Option<&Arc<Member>>> {
-        let slot = self.slot(geometry, stripe, column);
-        slot.incoming.is_none().then_some(slot.primary.as_ref())
-    }
-
-    /// Whether every slot has a member in sync and none being filled, so that every column has an
-    /// [only writer](Self::only_writer).
-    pub(crate) fn is_whole(&self) -> bool {
-        self.slots.iter().all(|slot| slot.primary.is_some() && slot.incoming.is_none())
+    /// Whether every slot has a member in sync, so that every column of every stripe can be used.
+    pub(crate) fn has_all(&self) -> bool {
+        self.slots.iter().all(|slot| slot.primary.is_some())
     }
 
     /// Whether a column of a stripe can be used.

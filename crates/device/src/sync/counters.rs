@@ -22,13 +22,23 @@ impl<const N: usize> Default for Counters<N> {
 
 impl<const N: usize> Counters<N> {
     /// Adds to counter `index`.
+    #[inline]
     pub fn add(&self, index: usize, count: u64) {
+        self.add_each([(index, count)]);
+    }
+
+    /// Adds to several counters, as (index, count): the thread's cell is looked up once.
+    #[inline]
+    pub fn add_each<const COUNTS: usize>(&self, counts: [(usize, u64); COUNTS]) {
         let (cell, is_own) = my_cell();
-        let cell = &self.0[cell].0[index];
-        if is_own {
-            cell.store(cell.load(Relaxed).wrapping_add(count), Relaxed);
-        } else {
-            cell.fetch_add(count, Relaxed);
+        let cells = &self.0[cell].0;
+        for (index, count) in counts {
+            let cell = &cells[index];
+            if is_own {
+                cell.store(cell.load(Relaxed).wrapping_add(count), Relaxed);
+            } else {
+                cell.fetch_add(count, Relaxed);
+            }
         }
     }
 
@@ -61,8 +71,16 @@ macro_rules! counters {
                 $report { $($name: self.0.sum($index::$name as usize)),+ }
             }
 
+            #[allow(dead_code, reason = "not every set adds to one counter alone")]
+            #[inline]
             fn add(&self, index: $index, count: u64) {
                 self.0.add(index as usize, count);
+            }
+
+            #[allow(dead_code, reason = "not every set adds to several counters at once")]
+            #[inline]
+            fn add_each<const COUNTS: usize>(&self, counts: [($index, u64); COUNTS]) {
+                self.0.add_each(counts.map(|(index, count)| (index as usize, count)));
             }
         }
 

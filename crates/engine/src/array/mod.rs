@@ -4,14 +4,12 @@
 //! failed members recorded -> done. One direction, no stepping back; a read that fails before anything is written
 //! starts the plan anew with what is left.
 
-mod closed_form;
 mod control;
 mod detached;
 mod device;
+mod execute;
 mod extents;
 mod failure;
-#[cfg(test)]
-mod fast_ways;
 mod flush;
 mod gathered;
 mod healing;
@@ -23,7 +21,6 @@ mod report;
 mod selection;
 mod settle;
 mod wait;
-mod whole_stripe;
 mod write;
 mod zero;
 
@@ -46,6 +43,7 @@ use uuid::Uuid;
 
 pub(crate) use detached::Promise;
 pub use device::ArrayDevice;
+pub(crate) use execute::Extent;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 #[cfg(test)]
 pub(crate) use write::touched_rows;

@@ -10,18 +10,18 @@ use stripewise_device::{IoBuf, IoError, ReadDone, sync::Reader};
 
 use super::{
     Shared,
+    execute::Extent,
     healing::Chunk,
     read::{Left, Piece, Progress},
     wait::{Requested, are_ready},
 };
 use crate::{
-    compute::WriteExtent,
+    compute::recovery::{self, Columns, Sources},
     error::ArrayError,
     geometry::{MemberIndex, StripeIndex},
     locks::KeptRows,
     meter::IoClass,
     mutants::{Mutant, lives},
-    recovery::{self, Columns, Sources},
     rows::{BLOCK_BYTES, RowSet},
     topology::Topology,
 };
@@ -421,7 +421,7 @@ impl Shared {
             if lives(Mutant::HealWithZeroes) {
                 content.fill(0);
             }
-            let extent = WriteExtent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
+            let extent = Extent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
             self.write_out(&topology, stripe, extents).await?;
             match self.own(&topology, stripe, column, &bytes).await {

@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Array, Shared, write::Planned};
+use super::{Array, Shared};
 use crate::{
     error::ArrayError,
     geometry::{Geometry, StripeIndex, StripeSpan},
     ledger::Ledger,
     plan::{
-        self, Plan, PlanError, WriteSelection,
+        self, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost},
+        quick::{self, Columns},
         selection::Policy,
     },
     topology::Topology,
@@ -103,17 +104,57 @@ impl Shared {
         self.metered.load(Ordering::Relaxed)
     }
 
-    /// Plans a stripe's write, and tells who traces decisions.
-    pub(super) fn plan(
+    /// Writes the recipe of a stripe's write, where some columns cannot be read but written, into an empty one: recipes are large.
+    pub(super) fn make_recipe(
         &self,
         selection: &dyn WriteSelection,
         topology: &Topology,
         span: &StripeSpan,
-        planned: &mut Planned,
+        unreadable: &[usize],
+        recipe: &mut Recipe,
     ) -> Result<(), PlanError> {
-        let Planned { state, plan } = planned;
+        // A trace tells the bands of plans.
+        let is_quick = unreadable.is_empty() && !self.tracer.is_on();
+        if !is_quick || !self.is_made_quickly(selection, topology, span, recipe) {
+            *recipe = self.planned_recipe(selection, topology, span, unreadable)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the recipe of a write that needs no plan. False: this one does.
+    fn is_made_quickly(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        recipe: &mut Recipe,
+    ) -> bool {
+        let presence = |column| topology.presence(&self.geometry, span.stripe, column);
+        let columns = Columns { geometry: &self.geometry, are_whole: topology.has_all(), presence };
         let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
-        plan::build_into(plan, state, selection, &costs)?;
+        quick::whole(&columns, span, recipe)
+            || self.is_trusted(span.stripe) && quick::one_column(&columns, span, selection, &costs, recipe)
+    }
+
+    /// The recipe of any write, by a plan. Not inlined: plans are large.
+    #[inline(never)]
+    fn planned_recipe(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        unreadable: &[usize],
+    ) -> Result<Recipe, PlanError> {
+        let trusted = self.is_trusted(span.stripe);
+        let (mut state, mut plan) = (StripeState::default(), Plan::default());
+        state.set_for_write(&self.geometry, span, trusted, |column| {
+            match topology.presence(&self.geometry, span.stripe, column) {
+                Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
+                presence => presence,
+            }
+        });
+        let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
+        plan::build_into(&mut plan, &state, selection, &costs)?;
         self.tracer.tell(|number| Decision {
             number,
             at: self.env.now(),
@@ -123,16 +164,7 @@ impl Shared {
             policy: selection.policy().name,
             bands: plan.bands.clone(),
         });
-        Ok(())
-    }
-
-    /// Counts what a plan does, in the array and on each member.
-    pub(super) fn count_plan(&self, topology: &Topology, stripe: StripeIndex, plan: &Plan) {
-        self.stats.count_plan(plan);
-        for (column, ops) in plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
-            for member in topology.writers(&self.geometry, stripe, column) {
-                member.stats.count_plan(&plan.bands, ops);
-            }
-        }
+        let chunk_bytes = self.geometry.chunk_bytes();
+        Ok(plan::lower(&plan, &state, |column| span.in_column(column, chunk_bytes).0))
     }
 }

@@ -1,76 +1,25 @@
 //! Writes.
 
-use std::{ops::Range, sync::Arc};
-
 use futures_util::future::join_all;
-use smallvec::{SmallVec, smallvec};
-use stripewise_device::{
-    IoBuf, IoError, IoFuture, ReadDone, SharedBuf, WriteFlags,
-    sync::{Reader, Seen},
-};
+use smallvec::SmallVec;
+use stripewise_device::{SharedBuf, WriteFlags, sync::Reader};
 
-use super::{
-    Array, Asks, Shared,
-    closed_form::{Content, Formed},
-    detached::Detached,
-    settle::{How, Writes},
-    wait::{Requested, are_ready, wait_all},
-};
+use super::{Array, Shared, detached::Detached, execute::Work};
 use crate::{
-    compute::{self, Extents, Fetched, NewData, Run, byte_range},
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     intent::{IntentGuard, KeptIntent},
     locks::{Entry, KeptRows, Place, RowGuard},
     mutants::{Mutant, lives},
-    plan::{Plan, Presence, StripeState},
     rows::RowSet,
-    stats::Cause,
-    topology::{Member, Topology},
 };
 
 /// Stripes of one request that are worked on at the same time: enough to keep every member's queue busy, few enough
 /// that one huge request does not take all memory.
 pub(crate) const STRIPES_IN_FLIGHT: usize = 16;
 
-/// A read of a plan.
-pub(super) struct PlannedRead {
-    pub(super) column: usize,
-    pub(super) rows: Range<usize>,
-}
-
 /// Columns whose old content could not be read in this write.
 pub(super) type Unreadable = SmallVec<[usize; 2]>;
-
-/// What is known of a stripe, and how it is to be written. Large, so it is made in its place.
-#[derive(Default)]
-pub(super) struct Planned {
-    pub(super) state: StripeState,
-    pub(super) plan: Plan,
-}
-
-/// Reads under way.
-#[derive(Default)]
-pub(super) struct Reads {
-    pub(super) requested: Requested<ReadDone>,
-    pub(super) planned: SmallVec<[PlannedRead; 8]>,
-}
-
-impl Reads {
-    /// Takes what was read into `fetched`, once all is done, and returns what could not be read.
-    fn take_in(&mut self, fetched: &mut Fetched) -> Vec<(PlannedRead, IoError)> {
-        let mut failed = Vec::new();
-        let done = self.requested.iter_mut().filter_map(IoFuture::take_ready);
-        for (read, done) in self.planned.drain(..).zip(done) {
-            match done.into_one() {
-                Ok(buf) => fetched.push(Run { column: read.column, rows: read.rows, buf }),
-                Err(error) => failed.push((read, error)),
-            }
-        }
-        self.requested.clear();
-        failed
-    }
-}
 
 /// A stripe's part of a write, with the bytes of that part alone.
 pub(super) struct StripeWrite {
@@ -94,7 +43,7 @@ pub(super) enum Progress {
 }
 
 /// Rows and region, as they are held by who goes on.
-type Guards<'a> = (RowGuard<'a>, Option<IntentGuard<'a>>);
+pub(super) type Guards<'a> = (RowGuard<'a>, Option<IntentGuard<'a>>);
 
 /// What is left of a stripe's write that must wait for something, by what it has got hold of.
 pub(super) enum Rest {
@@ -108,19 +57,12 @@ pub(super) enum Rest {
     Begun(Held, Begun),
 }
 
-/// A plan whose reads are under way, and where it was made.
-type Reading = (Arc<Topology>, Box<(Planned, Reads)>);
-
 /// How far a stripe's write came that has its rows and its region.
 pub(super) enum Begun {
-    /// It is to be planned, and that is not simple.
+    /// It has no recipe: not all can be read that it takes.
     Plan(StripeWrite),
-    /// All that the plan reads is asked for.
-    Reads(StripeWrite, Reading),
-    /// It has no plan, but a closed form; all that this reads is asked for.
-    Formed(Box<Formed>),
-    /// All that it writes is asked for.
-    Writes(Arc<Topology>, Box<Requested<Result<(), IoError>>>, Vec<Arc<Member>>),
+    /// It waits for members.
+    Work(Box<Work>),
 }
 
 /// What is left of a request.
@@ -146,7 +88,7 @@ impl Held {
 }
 
 /// The rest of a write that holds its rows and its region.
-fn waits(guards: Guards<'_>, begun: Begun) -> Progress {
+pub(super) fn waits(guards: Guards<'_>, begun: Begun) -> Progress {
     Progress::Waits(Rest::Begun(Held::keep(guards), begun))
 }
 
@@ -192,13 +134,6 @@ impl Shared {
         };
         let (shared, kept, env) = (self.handle(), request.keep(), &self.env);
         match left {
-            // By far the commonest, and less to move than all that might have been begun. Its guards go before the request.
-            Left::Stripe(Rest::Begun(held, Begun::Formed(formed))) => Detached::go_on(env, async move {
-                let (_request, guards) = (shared.requests.resume(kept), shared.resume(held));
-                let written = shared.finish_formed(formed).await;
-                drop(guards);
-                shared.as_durable(flags, written).await
-            }),
             Left::Stripe(Rest::Begun(held, begun)) => Detached::go_on(env, async move {
                 let _request = shared.requests.resume(kept);
                 let written = shared.finish_begun(held, begun).await;
@@ -274,63 +209,6 @@ impl Shared {
         self.begin_held(request, write, (rows, intent))
     }
 
-    /// Writes a stripe whose rows and region are held, as far as that goes without waiting.
-    fn begin_held(&self, request: &Reader<'_>, write: StripeWrite, guards: Guards<'_>) -> Progress {
-        let topology = self.topology.get(request);
-        if topology.failed {
-            return Progress::Done(Err(ArrayError::Failed));
-        }
-        let selection = &**self.selection.get(request).value();
-        let mut writes = Writes::default();
-        if let Some(columns) = self.whole_stripe(&topology, &write.span) {
-            self.request_whole_stripe(columns, write, &mut writes);
-            return self.end_at_once(request, topology, guards, &mut writes);
-        }
-        if let Some(form) = self.closed_form(&topology, selection, &write.span) {
-            let mut requested = Requested::new();
-            form.ask(&mut requested);
-            if !are_ready(&requested, |done| done.result.is_ok()) {
-                return waits(guards, Begun::Formed(form.pending(write, topology.to_arc(), &mut requested)));
-            }
-            let mut content = Content::new();
-            form.take(&mut requested, &mut content).expect("all could be read");
-            self.request_closed_form(&form, write, &mut content, &mut writes);
-            return self.end_at_once(request, topology, guards, &mut writes);
-        }
-        let (mut planned, mut reads) = (Planned::default(), Reads::default());
-        self.look(&topology, &write.span, &Unreadable::new(), &mut planned.state);
-        if self.plan(selection, &topology, &write.span, &mut planned).is_err() {
-            return waits(guards, Begun::Plan(write));
-        }
-        self.request_reads(&topology, write.span.stripe, &planned.plan, &mut reads);
-        if !are_ready(&reads.requested, |done| done.result.is_ok()) {
-            return waits(guards, Begun::Reads(write, (topology.to_arc(), Box::new((planned, reads)))));
-        }
-        let mut fetched = Fetched::new();
-        let failed = reads.take_in(&mut fetched);
-        debug_assert!(failed.is_empty(), "all could be read");
-        self.request_planned(&topology, write, &planned, fetched, &mut writes);
-        self.end_at_once(request, topology, guards, &mut writes)
-    }
-
-    /// Ends a stripe's write whose writes are asked for, if they are done.
-    fn end_at_once<'t>(
-        &self,
-        request: &Reader<'_>,
-        topology: Seen<'t, Topology>,
-        guards: Guards<'_>,
-        writes: &mut Writes<'t>,
-    ) -> Progress {
-        let acknowledgement = topology.recorded.acknowledgement(|| self.topology.get(request).failed);
-        let is_settled = matches!(acknowledgement, Some(Ok(())));
-        if is_settled && are_ready(&writes.requested, Result::is_ok) {
-            return Progress::Done(Ok(()));
-        }
-        let Writes { requested, members } = std::mem::take(writes);
-        let members = members.into_iter().cloned().collect();
-        waits(guards, Begun::Writes(topology.to_arc(), Box::new(requested), members))
-    }
-
     /// Goes on with a stripe's write to its end.
     pub(super) async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
         let (held, begun) = match rest {
@@ -350,14 +228,8 @@ impl Shared {
     async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
         let _guards = self.resume(held);
         match begun {
-            Begun::Formed(formed) => self.finish_formed(formed).await,
-            Begun::Plan(write) => Box::pin(self.write_planned(write, None, Unreadable::new())).await,
-            Begun::Reads(write, reading) => {
-                Box::pin(self.write_planned(write, Some(reading), Unreadable::new())).await
-            }
-            Begun::Writes(topology, mut requested, members) => {
-                self.end_writes(&topology, members.iter(), &mut requested).await
-            }
+            Begun::Work(work) => self.finish_work(work).await,
+            Begun::Plan(write) => Box::pin(self.write_around(write, Unreadable::new())).await,
         }
     }
 
@@ -376,183 +248,29 @@ impl Shared {
         Ok(self.begin_held(&self.requests.enter(), write, (rows, intent)))
     }
 
-    /// Writes a stripe by its plan, which may have been begun, around columns that could not be read. The caller holds its
-    /// rows and its region.
-    pub(super) async fn write_planned(
-        &self,
-        write: StripeWrite,
-        mut begun: Option<Reading>,
-        mut unreadable: Unreadable,
-    ) -> Result<(), ArrayError> {
-        let stripe = write.span.stripe;
-        // Which block could not be mended, once that was tried.
-        let mut healed: Option<Result<(), ArrayError>> = None;
-        loop {
-            let is_in_doubt = !self.is_trusted(stripe) && !lives(Mutant::DoubtfulPlannedAround);
-            if is_in_doubt {
-                unreadable.clear();
-            }
-            let (topology, mut begun) = match begun.take() {
-                Some(begun) => begun,
-                None => {
-                    let topology = self.topology.load();
-                    if topology.failed {
-                        return Err(ArrayError::Failed);
-                    }
-                    let selection = self.selection.load();
-                    let mut begun = Box::<(Planned, Reads)>::default();
-                    let (planned, reads) = &mut *begun;
-                    self.look(&topology, &write.span, &unreadable, &mut planned.state);
-                    match self.plan(&**selection, &topology, &write.span, planned) {
-                        Ok(()) => {
-                            self.request_reads(&topology, stripe, &planned.plan, reads);
-                            (topology, begun)
-                        }
-                        Err(_)
-                            if !unreadable.is_empty()
-                                && healed.is_none()
-                                && !lives(Mutant::BadRowsNotMended) =>
-                        {
-                            // Bad blocks of several members in different rows: mended block by block, then tried once
-                            // more. One that cannot be mended may be none that the write needs.
-                            let rows = touched_rows(&write.span, self.geometry.chunk_bytes());
-                            // In a box: rarely wanted, and so large that it would make up most of every write.
-                            match Box::pin(self.heal_rows(stripe, &unreadable, rows)).await {
-                                mended @ (Ok(()) | Err(ArrayError::Unreadable { .. })) => {
-                                    healed = Some(mended)
-                                }
-                                Err(error) => return Err(error),
-                            }
-                            unreadable.clear();
-                            continue;
-                        }
-                        Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(stripe))),
-                    }
-                }
-            };
-            let (planned, reads) = &mut *begun;
-            wait_all(&mut reads.requested, self.is_metered()).await;
-            let mut fetched = Fetched::new();
-            let failed = reads.take_in(&mut fetched);
-            if !failed.is_empty() {
-                let errors = failed.iter().map(|(read, error)| (read.column, *error)).collect();
-                self.note_unreadable(&topology, stripe, errors, &mut unreadable).await;
-                if !is_in_doubt || !Arc::ptr_eq(&topology, &self.topology.load()) {
-                    continue;
-                }
-                let lost = failed.into_iter().map(|(read, _)| read);
-                Box::pin(self.fetch_finely(stripe, lost, &mut fetched)).await?;
-            }
-            let mut writes = Writes::default();
-            self.request_planned(&topology, write, planned, fetched, &mut writes);
-            let Writes { mut requested, members } = writes;
-            return self.end_writes(&topology, members.into_iter(), &mut requested).await;
-        }
-    }
-
-    /// Fetches blocks of a stripe where a resync is due and a read failed. The others may tell of another time: only blocks that
-    /// their own members cannot read are recovered from them, not whole columns.
-    async fn fetch_finely(
-        &self,
-        stripe: StripeIndex,
-        lost: impl Iterator<Item = PlannedRead>,
-        fetched: &mut Fetched,
-    ) -> Result<(), ArrayError> {
-        for PlannedRead { column, rows } in lost {
-            let bytes = byte_range(&rows);
-            let mut buf = IoBuf::with_len(bytes.len());
-            self.recover_finely(stripe, column, bytes, &mut buf).await?;
-            fetched.push(Run { column, rows, buf });
-        }
-        Ok(())
-    }
-
     fn resume(&self, held: Held) -> Guards<'_> {
         let intent = self.intent.as_ref().zip(held.intent).map(|(intent, kept)| intent.resume(kept));
         (self.locks.resume(held.rows), intent)
-    }
-
-    /// Looks at what is there of a stripe.
-    fn look(&self, topology: &Topology, span: &StripeSpan, unreadable: &Unreadable, state: &mut StripeState) {
-        let trusted = self.is_trusted(span.stripe);
-        state.set_for_write(&self.geometry, span, trusted, |column| {
-            match topology.presence(&self.geometry, span.stripe, column) {
-                Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
-                presence => presence,
-            }
-        });
-    }
-
-    /// Asks for what the plan reads, all at once.
-    fn request_reads(&self, topology: &Topology, stripe: StripeIndex, plan: &Plan, reads: &mut Reads) {
-        let start = self.geometry.chunk_start(stripe);
-        for (column, ops) in plan.columns.iter().enumerate() {
-            let wanted = ops.reads();
-            if wanted.is_empty() {
-                continue;
-            }
-            for rows in wanted.runs() {
-                let bytes = byte_range(&rows);
-                let member =
-                    topology.reader(&self.geometry, stripe, column).expect("plans read present columns");
-                let buf = IoBuf::with_len(bytes.len());
-                reads.requested.push(member.read(start + bytes.start as u64, smallvec![buf]));
-                reads.planned.push(PlannedRead { column, rows });
-            }
-        }
-    }
-
-    /// Computes what the plan writes, and asks for that, all at once.
-    fn request_planned<'t>(
-        &self,
-        topology: &'t Topology,
-        write: StripeWrite,
-        planned: &Planned,
-        fetched: Fetched,
-        writes: &mut Writes<'t>,
-    ) {
-        let StripeWrite { span, data, flags } = write;
-        let Planned { state, plan } = planned;
-        self.count_plan(topology, span.stripe, plan);
-        let new = NewData::new(span, self.geometry.chunk_bytes(), data);
-        let mut extents = Extents::new();
-        compute::compute(plan, state, new, fetched, &mut extents);
-        if lives(Mutant::DropParityWrite) {
-            extents.retain(|extent| extent.column < self.geometry.data_columns());
-        }
-        let after_read = |column: usize| !plan.columns[column].reads().is_empty();
-        let how = How { flags, after_read: &after_read, cause: Cause::Client };
-        self.request_writes(topology, span.stripe, &mut extents, how, writes);
-    }
-
-    /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
-    pub(super) async fn note_unreadable(
-        &self,
-        topology: &Topology,
-        stripe: StripeIndex,
-        failed: Vec<(usize, IoError)>,
-        unreadable: &mut Unreadable,
-    ) {
-        for (column, error) in failed {
-            let member = topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
-            self.note_read_error(&member, stripe, column, error, Asks::Client).await;
-            if !unreadable.contains(&column) {
-                unreadable.push(column);
-            }
-        }
-    }
-
-    fn lost(&self, stripe: StripeIndex) -> ArrayError {
-        ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() }
     }
 }
 
 /// The rows of a stripe that a span touches, in any column.
 pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
+    if span.start / chunk_bytes == (span.start + span.len - 1) / chunk_bytes {
+        return near_rows(RowSet::touching(span.start % chunk_bytes..span.start % chunk_bytes + span.len));
+    }
     let rows = span
         .columns(chunk_bytes)
         .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
         .fold(RowSet::EMPTY, |all, rows| all | rows);
+    near_rows(rows)
+}
+
+/// All of these rows; a mutant sees the first word of them only.
+fn near_rows(rows: RowSet) -> RowSet {
+    if !lives(Mutant::WideRowsUnseen) {
+        return rows;
+    }
     let near = rows & RowSet::range(0..64);
-    if lives(Mutant::WideRowsUnseen) && !near.is_empty() { near } else { rows }
+    if near.is_empty() { rows } else { near }
 }

@@ -9,13 +9,13 @@ use stripewise_device::{IoBuf, WriteFlags};
 use super::sweep::is_flash;
 use crate::{
     array::Shared,
+    compute::recovery::{self, Sources},
     error::ArrayError,
     geometry::{MemberIndex, StripeIndex},
     ledger::Standing,
     locks::RowGuard,
     meter::IoClass,
     mutants::{Mutant, lives},
-    recovery::{self, Sources},
     rows::BLOCK_BYTES,
     stats::Cause,
     topology::{Incoming, Member, Topology},

@@ -3,20 +3,16 @@
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{
-    IoBuf, SharedBuf,
-    parts::{Part, within},
-};
-use stripewise_parity as parity;
+use stripewise_device::{IoBuf, SharedBuf};
 
 use super::{Mismatch, sweep::Chunks};
 use crate::{
-    array::{Asks, Shared},
-    compute::WriteExtent,
+    array::{Asks, Extent, Shared},
+    compute::{recovery::recover_data, sums},
     error::ArrayError,
     geometry::{Geometry, MemberIndex, StripeIndex},
     mutants::{Mutant, lives},
-    recovery::recover_data,
+    plan::recipe::Parity,
     rows::{BLOCK_BYTES, RowSet},
     topology::Topology,
 };
@@ -54,15 +50,11 @@ fn expected(geometry: &Geometry, chunks: &Chunks, stripe: StripeIndex) -> SmallV
 }
 
 fn generate(data: &[Option<&[u8]>], columns: &[usize], k: usize, len: usize) -> SmallVec<[Expected; 2]> {
-    let mut out: SmallVec<[IoBuf; 2]> = columns.iter().map(|_| IoBuf::with_len(len)).collect();
-    let _part = within(Part::Parity);
-    match (&mut out[..], columns) {
-        ([p, q], _) => parity::pq_gen(data, p, q),
-        ([p], [column]) if *column == k => parity::p_gen(data, p),
-        ([q], _) => parity::q_gen(data, q),
-        _ => {}
-    }
-    columns.iter().zip(out).map(|(column, buf)| Expected { column: *column, content: buf.freeze() }).collect()
+    let Some(parity) = Parity::of(columns.contains(&k), columns.contains(&(k + 1))) else {
+        return SmallVec::new();
+    };
+    let expected = |(column, buf): (usize, IoBuf)| Expected { column: k + column, content: buf.freeze() };
+    parity.columns().zip(sums::made(parity, data, len)).map(expected).collect()
 }
 
 /// Mirrors should hold what the first readable one holds.
@@ -147,7 +139,7 @@ impl Shared {
             let found = found.expect("only present columns are checked");
             let runs = differing(found, &content, passed_over);
             rows = rows.max(runs.iter().map(|run| run.len().div_ceil(BLOCK_BYTES)).sum::<usize>());
-            extents.extend(runs.into_iter().map(|run| WriteExtent {
+            extents.extend(runs.into_iter().map(|run| Extent {
                 column,
                 start: run.start,
                 bufs: smallvec![content.slice(run)],

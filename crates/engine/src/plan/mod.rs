@@ -8,6 +8,8 @@ mod build;
 pub mod costs;
 mod counts;
 mod draw;
+pub(crate) mod quick;
+pub mod recipe;
 pub mod selection;
 mod state;
 
@@ -17,6 +19,7 @@ use thiserror::Error;
 pub use build::build;
 pub(crate) use build::build_into;
 pub use counts::Counts;
+pub use recipe::{Recipe, lower};
 pub use selection::WriteSelection;
 pub use state::{ColumnState, Presence, Redundancy, StripeState};
 

@@ -14,13 +14,11 @@ use crate::{
 };
 
 /// Bugs in the order in which things are made durable, and in what a crash leaves.
-const MUST_BE_FOUND: [Mutant; 11] = [
+const MUST_BE_FOUND: [Mutant; 9] = [
     Mutant::SkipIntent,
     Mutant::IntentNotDurable,
     Mutant::SkipDirtyMark,
     Mutant::ClearWithoutFlush,
-    Mutant::FormedFuaForgotten,
-    Mutant::WholeStripeFuaForgotten,
     Mutant::AcknowledgeBeforeFua,
     Mutant::FlushSkipsMember,
     Mutant::FailureNotRecorded,

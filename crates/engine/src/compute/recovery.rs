@@ -7,7 +7,8 @@ use stripewise_device::{
 };
 use stripewise_parity as parity;
 
-use crate::geometry::Geometry;
+use super::sums;
+use crate::{geometry::Geometry, plan::recipe::Parity};
 
 /// Columns, few.
 pub(crate) type Columns = SmallVec<[usize; 4]>;
@@ -89,7 +90,7 @@ pub(crate) fn solve(geometry: &Geometry, wanted: usize, sources: &Sources, read:
     for (column, buf) in sources.lost_data.iter().zip(&recovered) {
         data[*column] = Some(buf);
     }
-    if wanted == k { parity::p_gen(&data, out) } else { parity::q_gen(&data, out) }
+    sums::make(if wanted == k { Parity::P } else { Parity::Q }, &data, &mut [out]);
 }
 
 #[cfg(test)]

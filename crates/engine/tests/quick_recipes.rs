@@ -1,5 +1,5 @@
-//! Writes of a few blocks and of whole stripes have their plan in closed form; nobody can tell by what they leave. That they do
-//! is told in `src/array/fast_ways.rs`.
+//! Writes of a few blocks and of whole stripes get their recipes without a plan: they leave and count what planned ones do. Which
+//! writes these are is tested beside `src/plan/quick.rs`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -100,7 +100,7 @@ impl Bench {
 }
 
 #[test]
-fn the_closed_form_leaves_and_counts_what_the_plan_does() {
+fn a_quick_recipe_leaves_and_counts_what_the_plan_does() {
     let shapes =
         [(Level::Raid4, 5), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)];
     let mut presets = PRESETS.iter().cycle();
@@ -110,7 +110,7 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
                 for delay in [None, Some(WHILE)] {
                     let (shape, preset) = (Shape { level, members, chunk_bytes }, presets.next().unwrap());
                     let how = How { shape, preset, policy: Some(policy), delay };
-                    let mut both = formed_and_planned(how);
+                    let mut both = quick_and_planned(how);
                     both.iter_mut().for_each(|bench| bench.write(7, 300));
                     assert_alike(&both, &format!("{shape:?}, {}, {}, {delay:?}", preset.name, policy.name));
                 }
@@ -119,18 +119,18 @@ fn the_closed_form_leaves_and_counts_what_the_plan_does() {
     }
 }
 
-/// One by closed forms, and one by plans.
-fn formed_and_planned(how: How) -> [Bench; 2] {
+/// One by quick recipes, and one by plans.
+fn quick_and_planned(how: How) -> [Bench; 2] {
     let both = [bench(how), bench(how)];
-    // Whoever traces sees plans, so there are plans.
+    // A trace tells of plans, so there are plans.
     both[1].timed.array.trace_decisions(TraceFilter::default(), 1);
     both
 }
 
-fn assert_alike([formed, planned]: &[Bench; 2], what: &str) {
-    assert!(formed.data() == planned.data(), "{what}");
-    assert_eq!(formed.counters(), planned.counters(), "{what}");
-    assert_eq!(formed.timed.world.now(), planned.timed.world.now(), "{what}");
+fn assert_alike([quick, planned]: &[Bench; 2], what: &str) {
+    assert!(quick.data() == planned.data(), "{what}");
+    assert_eq!(quick.counters(), planned.counters(), "{what}");
+    assert_eq!(quick.timed.world.now(), planned.timed.world.now(), "{what}");
 }
 
 /// Every set of members that a level can lose.
@@ -142,7 +142,7 @@ fn losses(level: Level, members: usize) -> Vec<Vec<usize>> {
 
 /// A write may lose its column, another one, some of the parity, all of it, and two of these.
 #[test]
-fn the_closed_form_around_missing_members_leaves_and_counts_what_the_plan_does() {
+fn a_quick_recipe_around_missing_members_leaves_and_counts_what_the_plan_does() {
     let shapes =
         [(Level::Raid4, 3), (Level::Raid4, 5), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6)];
     let mut policies = POLICIES.iter().cycle();
@@ -154,7 +154,7 @@ fn the_closed_form_around_missing_members_leaves_and_counts_what_the_plan_does()
         {
             for policy in policies.by_ref().take(2) {
                 let how = How { shape, preset: presets.next().unwrap(), policy: Some(policy), delay };
-                let mut both = formed_and_planned(how);
+                let mut both = quick_and_planned(how);
                 for bench in &mut both {
                     bench.write(8, 30);
                     for member in lost {
@@ -173,12 +173,12 @@ fn the_closed_form_around_missing_members_leaves_and_counts_what_the_plan_does()
 
 /// A member is filled meanwhile, in stripes behind the writes and before them.
 #[test]
-fn the_closed_form_beside_a_rebuild_leaves_and_counts_what_the_plan_does() {
+fn a_quick_recipe_beside_a_rebuild_leaves_and_counts_what_the_plan_does() {
     for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 4), (Level::Raid6, 6)] {
         for (policy, filled) in POLICIES.iter().flat_map(|policy| [(policy, 0), (policy, members - 1)]) {
             let shape = Shape { level, members, chunk_bytes: 16384 };
             let how = How { shape, preset: &PRESETS[0], policy: Some(policy), delay: Some(WHILE) };
-            let mut both = formed_and_planned(how);
+            let mut both = quick_and_planned(how);
             for bench in &mut both {
                 bench.write(11, 30);
                 bench.begin_rebuild(filled);
@@ -193,12 +193,12 @@ fn the_closed_form_beside_a_rebuild_leaves_and_counts_what_the_plan_does() {
 
 /// A block of each member in turn that cannot be read, while another member is missing.
 #[test]
-fn the_closed_form_around_a_missing_member_gives_way_to_faults() {
+fn a_quick_recipe_around_a_missing_member_gives_way_to_faults() {
     for name in ["classic", "modified"] {
         for (lost, delay) in (0..4).flat_map(|lost| [(lost, None), (lost, Some(WHILE))]) {
             let shape = Shape { level: Level::Raid6, members: 4, chunk_bytes: 16384 };
             let how = How { shape, preset: &PRESETS[0], policy: Some(policy(name).unwrap()), delay };
-            let mut both = formed_and_planned(how);
+            let mut both = quick_and_planned(how);
             for bench in &mut both {
                 bench.timed.faults[lost].set_gone(true);
                 bench.write(14, 50);
@@ -228,7 +228,7 @@ fn unreadable_chunk() -> FaultRule {
 
 /// A block that cannot be read, and a member that goes away, in the middle of it.
 #[test]
-fn the_closed_form_gives_way_to_faults() {
+fn a_quick_recipe_gives_way_to_faults() {
     // The middle one by reconstruct-write.
     for (level, members) in [(Level::Raid5, 5), (Level::Raid6, 6), (Level::Raid6, 8)] {
         for delay in [None, Some(WHILE)] {

@@ -1,0 +1,514 @@
+//! From a recipe, the new data and the blocks read: the bytes to write. Pure functions; no I/O.
+//!
+//! Parity of whole rows is computed straight from the caller's buffer; the only copies made are of blocks that are
+//! partly overwritten, where old and new content must be joined.
+
+pub(crate) mod recovery;
+mod simple;
+pub(crate) mod sums;
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
+
+use self::recovery::recover_data;
+use crate::{
+    geometry::StripeSpan,
+    mutants::{Mutant, lives},
+    plan::recipe::{Cells, How, Parity, Recipe, Source, Span, Sum, Write},
+};
+
+/// The new content of one write's part in one stripe.
+pub(crate) struct NewData {
+    span: StripeSpan,
+    chunk_bytes: usize,
+    /// The request's data, until all of it was taken.
+    buf: Option<SharedBuf>,
+}
+
+impl NewData {
+    pub(crate) fn new(span: StripeSpan, chunk_bytes: usize, buf: SharedBuf) -> Self {
+        Self { span, chunk_bytes, buf: Some(buf) }
+    }
+
+    fn buf(&self) -> &SharedBuf {
+        self.buf.as_ref().expect("the last write takes the data")
+    }
+
+    /// Bytes of a column's chunk, if all of them are new.
+    fn bytes(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
+        Some(&self.buf()[self.in_request(column, bytes)?])
+    }
+
+    /// Where bytes of a column's chunk lie in the request; none if not all of them are new.
+    fn in_request(&self, column: usize, bytes: &Range<usize>) -> Option<Range<usize>> {
+        let start = (column * self.chunk_bytes + bytes.start).checked_sub(self.span.start)?;
+        let end = start + bytes.len();
+        (end <= self.span.len).then_some(self.span.request_offset + start..self.span.request_offset + end)
+    }
+
+    /// New bytes of a block of a column, and where in the block they start.
+    fn in_block(&self, column: usize, block: &Range<usize>) -> (&[u8], usize) {
+        let (new, _) = self.span.in_column(column, self.chunk_bytes);
+        let new = new.start.max(block.start)..new.end.min(block.end);
+        (self.bytes(column, &new).expect("they are new"), new.start - block.start)
+    }
+
+    /// Bytes of a column's chunk, all of them new, to be written. What is taken last gives the request's own reference to its
+    /// data away, if that is all of it: it costs nothing.
+    fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> SharedBuf {
+        let range = self.in_request(column, bytes).expect("what is written as new is new");
+        match self.buf.take_if(|buf| is_last && range.len() == buf.len()) {
+            Some(whole) => whole,
+            None => self.buf().slice(range),
+        }
+    }
+}
+
+/// Consecutive rows of one column, with their bytes.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) cells: Cells,
+    pub(crate) buf: IoBuf,
+}
+
+impl Run {
+    fn covers(&self, column: usize, rows: Span) -> bool {
+        let own = self.cells;
+        usize::from(own.column) == column && own.rows.start <= rows.start && rows.end <= own.rows.end
+    }
+
+    fn part(&self, rows: Span) -> Range<usize> {
+        let start = self.cells.rows.bytes().start;
+        rows.bytes().start - start..rows.bytes().end - start
+    }
+}
+
+/// Blocks that a recipe has read, disjoint, parity last.
+pub(crate) type Fetched = SmallVec<[Run; 8]>;
+
+fn find(fetched: &[Run], column: usize, rows: Span) -> Option<&[u8]> {
+    let run = fetched.iter().find(|run| run.covers(column, rows))?;
+    Some(&run.buf[run.part(rows)])
+}
+
+/// Computes all that a recipe writes, and hands each write to `ask`. `fetched` has what the recipe reads.
+pub(crate) fn compute(
+    recipe: &Recipe,
+    data_columns: usize,
+    new: NewData,
+    fetched: &mut Fetched,
+    ask: impl FnMut(&Write, WriteBufs),
+) {
+    match simple::sum_of(recipe) {
+        Some(sum) => simple::compute(recipe, sum, data_columns, new, fetched, ask),
+        None => compute_any(recipe, data_columns, new, fetched, ask),
+    }
+}
+
+/// As [`compute`], of any recipe.
+fn compute_any(
+    recipe: &Recipe,
+    data_columns: usize,
+    mut new: NewData,
+    fetched: &mut Fetched,
+    mut ask: impl FnMut(&Write, WriteBufs),
+) {
+    for rows in &recipe.recovers {
+        recover(*rows, data_columns, fetched);
+    }
+    let joined = join_blocks(&recipe.joins, &new, fetched);
+    let mut parity = Sums::of(recipe, data_columns, &new, fetched, &joined);
+    let is_of_new = |write: &Write| write.from != Source::Sum;
+    let last_new = recipe.writes.iter().rposition(is_of_new);
+    for (index, write) in recipe.writes.iter().enumerate() {
+        let is_last = Some(index) == last_new;
+        let bufs = match write.from {
+            Source::New(column) => smallvec![new.take(column.into(), &write.bytes(), is_last)],
+            Source::Joined => joined_bufs(write, &mut new, &joined),
+            Source::Sum => parity.bufs(write),
+        };
+        ask(write, bufs);
+    }
+}
+
+/// Recovers the old content of some rows of the data columns that could not be read.
+fn recover(rows: Span, data_columns: usize, fetched: &mut Fetched) {
+    let lost: SmallVec<[usize; 2]> =
+        (0..data_columns).filter(|c| find(fetched, *c, rows).is_none()).collect();
+    let out = {
+        let data: SmallVec<[Option<&[u8]>; 8]> = (0..data_columns).map(|c| find(fetched, c, rows)).collect();
+        let redundant = |i: usize| find(fetched, data_columns + i, rows);
+        recover_data(&data, redundant(0), redundant(1), &lost, rows.bytes().len())
+            .expect("a recipe recovers only what its parity allows")
+    };
+    for (column, buf) in lost.into_iter().zip(out) {
+        // Before parity, which is last.
+        fetched.insert(0, Run { cells: Cells { column: column as u16, rows }, buf });
+    }
+}
+
+/// New content of some rows of a column.
+struct Piece {
+    cells: Cells,
+    buf: SharedBuf,
+}
+
+/// Pieces of this stripe.
+type Pieces = SmallVec<[Piece; 2]>;
+
+/// Joins old and new content of blocks.
+fn join_blocks(joins: &[Cells], new: &NewData, fetched: &[Run]) -> Pieces {
+    let join = |cells: &Cells| {
+        let column = usize::from(cells.column);
+        let old = find(fetched, column, cells.rows).expect("a joined block's old content was read");
+        let mut buf = IoBuf::copy_of(old);
+        if lives(Mutant::PartialBlockZeroed) {
+            buf.fill(0);
+        }
+        let (bytes, at) = new.in_block(column, &cells.rows.bytes());
+        buf[at..at + bytes.len()].copy_from_slice(bytes);
+        Piece { cells: *cells, buf: buf.freeze() }
+    };
+    joins.iter().map(join).collect()
+}
+
+/// A data column's bytes in which joined blocks and new data follow each other.
+fn joined_bufs(write: &Write, new: &mut NewData, joined: &[Piece]) -> WriteBufs {
+    let mut bufs = WriteBufs::new();
+    let mut at = write.bytes().start;
+    let here = joined.iter().filter(|piece| piece.cells.column == write.column);
+    for piece in here.filter(|piece| write.bytes().contains(&piece.cells.rows.bytes().start)) {
+        let block = piece.cells.rows.bytes();
+        if at < block.start {
+            bufs.push(new.take(write.column.into(), &(at..block.start), false));
+        }
+        bufs.push(piece.buf.clone());
+        at = block.end;
+    }
+    if at < write.bytes().end {
+        bufs.push(new.take(write.column.into(), &(at..write.bytes().end), false));
+    }
+    bufs
+}
+
+/// What one sum is computed from.
+struct Operands<'a> {
+    new: &'a NewData,
+    fetched: &'a [Run],
+    joined: &'a [Piece],
+    rows: Span,
+}
+
+impl<'a> Operands<'a> {
+    /// The content that a data column will have in these rows.
+    fn content(&self, column: usize) -> &'a [u8] {
+        let is_it = |piece: &&Piece| {
+            usize::from(piece.cells.column) == column && piece.cells.rows.start == self.rows.start
+        };
+        if let Some(piece) = self.joined.iter().find(is_it) {
+            return &piece.buf;
+        }
+        self.new.bytes(column, &self.rows.bytes()).unwrap_or_else(|| self.old(column))
+    }
+
+    fn old(&self, column: usize) -> &'a [u8] {
+        find(self.fetched, column, self.rows).expect("a recipe reads the old content it needs")
+    }
+}
+
+/// Computed parity. Each piece is written once, and given away.
+struct Sums {
+    /// Made anew.
+    made: Pieces,
+    /// Old parity that was brought up to date, as far as no rows of it were made anew.
+    updated: Pieces,
+}
+
+impl Sums {
+    fn of(
+        recipe: &Recipe,
+        data_columns: usize,
+        new: &NewData,
+        fetched: &mut Fetched,
+        joined: &[Piece],
+    ) -> Self {
+        let parity_start = fetched.iter().position(|run| usize::from(run.cells.column) >= data_columns);
+        let parity_start = parity_start.unwrap_or(fetched.len());
+        let mut made = Pieces::new();
+        for sum in &recipe.sums {
+            let (data, old) = fetched.split_at_mut(parity_start);
+            let operands = Operands { new, fetched: data, joined, rows: sum.rows };
+            match sum.how {
+                How::Make => make(sum, data_columns, &operands, &mut made),
+                How::Update(columns) => update(sum, data_columns, columns, &operands, old),
+            }
+        }
+        let mut updated = Pieces::new();
+        for run in fetched.drain(parity_start..) {
+            updated.push(Piece { cells: run.cells, buf: run.buf.freeze() });
+        }
+        Self { made, updated }
+    }
+
+    /// The bytes of a write of parity.
+    fn bufs(&mut self, write: &Write) -> WriteBufs {
+        let mut bufs = WriteBufs::new();
+        let mut at = write.bytes().start;
+        while at < write.bytes().end {
+            let starts_here =
+                |piece: &Piece| piece.cells.column == write.column && piece.cells.rows.bytes().start == at;
+            let buf = match self.made.iter().position(starts_here) {
+                Some(index) => self.made.swap_remove(index).buf,
+                None => self.updated_from(write, at),
+            };
+            at += buf.len();
+            bufs.push(buf);
+        }
+        bufs
+    }
+
+    /// Updated parity from a byte on, to where parity was made anew or the run or the write ends.
+    fn updated_from(&mut self, write: &Write, at: usize) -> SharedBuf {
+        let covers =
+            |piece: &Piece| piece.cells.column == write.column && piece.cells.rows.bytes().contains(&at);
+        let index = self.updated.iter().position(covers).expect("parity that is written was computed");
+        let own = self.updated[index].cells.rows.bytes();
+        let made = self.made.iter().filter(|piece| piece.cells.column == write.column);
+        let next_made = made.map(|piece| piece.cells.rows.bytes().start).filter(|start| *start > at).min();
+        let end = own.end.min(write.bytes().end).min(next_made.unwrap_or(usize::MAX));
+        if own == (at..end) {
+            return self.updated.swap_remove(index).buf;
+        }
+        self.updated[index].buf.slice(at - own.start..end - own.start)
+    }
+}
+
+/// Computes parity anew.
+fn make(sum: &Sum, data_columns: usize, operands: &Operands<'_>, made: &mut Pieces) {
+    let mut data: SmallVec<[Option<&[u8]>; 8]> =
+        (0..data_columns).map(|c| Some(operands.content(c))).collect();
+    if lives(Mutant::ColumnForgotten) {
+        data.last_mut().into_iter().for_each(|last| *last = None);
+    }
+    let columns = sum.parity.columns();
+    let mut out: SmallVec<[IoBuf; 2]> =
+        columns.clone().map(|_| IoBuf::with_len(sum.rows.bytes().len())).collect();
+    sums::make(sum.parity, &data, &mut out);
+    let piece = |(column, buf): (usize, IoBuf)| Piece {
+        cells: Cells { column: (data_columns + column) as u16, rows: sum.rows },
+        buf: buf.freeze(),
+    };
+    made.extend(columns.zip(out).map(piece));
+}
+
+/// Brings old parity up to date in place.
+fn update(sum: &Sum, data_columns: usize, columns: Span, operands: &Operands<'_>, old: &mut [Run]) {
+    let of = |parity: usize| {
+        let run = old.iter().position(|run| run.covers(data_columns + parity, sum.rows));
+        run.expect("a read-modify-write reads the old parity")
+    };
+    let runs: SmallVec<[usize; 2]> = sum.parity.columns().map(of).collect();
+    let part = old[runs[0]].part(sum.rows);
+    for column in columns.range() {
+        let (before, after) = (operands.old(column), operands.content(column));
+        match (sum.parity, &runs[..]) {
+            (Parity::PAndQ, [p, q]) => {
+                let q_part = old[*q].part(sum.rows);
+                let [p, q] = old.get_disjoint_mut([*p, *q]).expect("P and Q are two columns");
+                let mut both = [&mut p.buf[part.clone()], &mut q.buf[q_part]];
+                sums::update(sum.parity, column, before, after, &mut both);
+            }
+            (_, runs) => {
+                let mut one = [&mut old[runs[0]].buf[part.clone()]];
+                sums::update(sum.parity, column, before, after, &mut one);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stripewise_parity as parity;
+
+    use super::*;
+    use crate::{
+        geometry::{Geometry, Level, StripeIndex},
+        plan::{
+            Band, Presence, StripeState, WriteSelection, build,
+            costs::{ColumnCosts, MemberCost, ServiceTime},
+            lower,
+            selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, by_counts},
+        },
+    };
+
+    /// No policy of ours always reconstructs; with it both cycles are tried everywhere.
+    #[derive(Debug)]
+    struct AlwaysRcw;
+
+    impl WriteSelection for AlwaysRcw {
+        fn policy(&self) -> &'static Policy {
+            unreachable!("nobody asks")
+        }
+
+        fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
+            by_counts(bands, |_, _| false);
+        }
+    }
+
+    /// Members of which no two cost the same.
+    struct Uneven(u64);
+
+    impl ColumnCosts for Uneven {
+        fn of(&self, column: usize) -> MemberCost {
+            let mut rng = fastrand::Rng::with_seed(self.0 ^ column as u64);
+            let mut time = || ServiceTime { fixed_ns: rng.f32() * 1e7, block_ns: rng.f32() * 1e5 };
+            MemberCost { read: time(), write: time(), rewrite: time(), queue: rng.f32() * 8.0 }
+        }
+    }
+
+    /// Ours, and that one.
+    const SELECTIONS: usize = 6;
+
+    #[derive(Debug, Clone)]
+    struct Case {
+        geometry: Geometry,
+        start: usize,
+        len: usize,
+        bad: Vec<(usize, Presence)>,
+        trusted: bool,
+        selection: usize,
+        seed: u64,
+    }
+
+    fn cases() -> impl Strategy<Value = Case> {
+        let shape = (
+            prop_oneof![
+                Just(Level::Raid0),
+                Just(Level::Raid1),
+                Just(Level::Raid4),
+                Just(Level::Raid5),
+                Just(Level::Raid6)
+            ],
+            4usize..8,
+            0u32..4,
+        );
+        shape.prop_flat_map(|(level, members, chunk_shift)| {
+            let geometry = Geometry::new(level, members, 4096 << chunk_shift, 1 << 20, 512).unwrap();
+            let sectors = geometry.stripe_bytes() as usize / 512;
+            let presence = prop_oneof![Just(Presence::Missing), Just(Presence::Unreadable)];
+            let bad = prop::collection::vec((0..members, presence), 0..=geometry.parity_columns().min(2));
+            (0..sectors, 1..=sectors, bad, any::<bool>(), 0..SELECTIONS, any::<u64>()).prop_map(
+                move |(start, len, bad, trusted, selection, seed)| {
+                    let trusted = trusted || !bad.is_empty();
+                    let len = len.min(sectors - start) * 512;
+                    Case { geometry, start: start * 512, len, bad, trusted, selection, seed }
+                },
+            )
+        })
+    }
+
+    /// The chunks of one stripe by column, parity in agreement.
+    fn contents(geometry: &Geometry, seed: u64) -> Vec<Vec<u8>> {
+        let chunk = geometry.chunk_bytes();
+        let mut state = seed | 1;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let mut columns: Vec<Vec<u8>> =
+            (0..geometry.members()).map(|_| (0..chunk).map(|_| random()).collect()).collect();
+        make_redundant(geometry, &mut columns);
+        columns
+    }
+
+    fn make_redundant(geometry: &Geometry, columns: &mut [Vec<u8>]) {
+        let k = geometry.data_columns();
+        let (data, redundant) = columns.split_at_mut(k);
+        let data: Vec<Option<&[u8]>> = data.iter().map(|c| Some(&c[..])).collect();
+        match (geometry.has_parity(), redundant) {
+            (true, [p, q]) => parity::pq_gen(&data, p, q),
+            (true, [p]) => parity::p_gen(&data, p),
+            (_, mirrors) => mirrors.iter_mut().for_each(|m| m.copy_from_slice(data[0].unwrap())),
+        }
+    }
+
+    fn fetch(recipe: &Recipe, columns: &[Vec<u8>]) -> Fetched {
+        let run = |cells: &Cells| {
+            let chunk = &columns[usize::from(cells.column)];
+            Run { cells: *cells, buf: IoBuf::copy_of(&chunk[cells.rows.bytes()]) }
+        };
+        recipe.reads.iter().map(run).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1500))]
+
+        /// Any plan on any contents leaves data and redundancy equal to the model's.
+        #[test]
+        fn any_plan_leaves_data_and_redundancy_right(case in cases()) {
+            let Case { geometry, start, len, bad, trusted, selection, seed } = case;
+            let presence = |column: usize| bad.iter().find(|(c, _)| *c == column).map_or(Presence::Present, |b| b.1);
+            let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+            let state = StripeState::for_write(&geometry, &span, trusted, presence);
+            let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &PreferRmw, &AlwaysRcw];
+            let Ok(plan) = build(&state, policies[selection], &Uneven(seed)) else {
+                // Only level 0 cannot plan around a lost column; the others stay within their tolerance here.
+                prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
+                return Ok(());
+            };
+            let mut columns = contents(&geometry, seed);
+            let request = IoBuf::copy_of(&(0..len).map(|i| (i as u64 ^ seed) as u8).collect::<Vec<_>>()).freeze();
+            let new = NewData::new(span, geometry.chunk_bytes(), request);
+            let new_bytes = |column: usize| span.in_column(column, geometry.chunk_bytes()).0;
+            let dirty_mirror = new_bytes(0);
+            let recipe = lower(&plan, &state, new_bytes);
+            let mut expected = columns.clone();
+            for column in span.columns(geometry.chunk_bytes()) {
+                let dirty = new_bytes(column);
+                expected[column][dirty.clone()].copy_from_slice(new.bytes(column, &dirty).unwrap());
+            }
+            make_redundant(&geometry, &mut expected);
+            // What cannot be read must not matter.
+            for (column, _) in &bad {
+                columns[*column].fill(0xdd);
+            }
+            let mut writes = Vec::new();
+            let request = new.buf().clone();
+            compute(&recipe, state.data_columns, new, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
+            let mut any = Vec::new();
+            let new = NewData::new(span, geometry.chunk_bytes(), request);
+            compute_any(&recipe, state.data_columns, new, &mut fetch(&recipe, &columns), |write, bufs| any.push((*write, bufs)));
+            let bytes = |bufs: &WriteBufs| bufs.iter().flat_map(|buf| buf.to_vec()).collect::<Vec<u8>>();
+            for ((write, bufs), (of_any, bufs_of_any)) in writes.iter().zip(&any) {
+                prop_assert!(write == of_any && bytes(bufs) == bytes(bufs_of_any), "{:?}", write);
+            }
+            prop_assert_eq!(writes.len(), recipe.writes.len());
+            for (write, bufs) in writes {
+                let column = usize::from(write.column);
+                prop_assert!(presence(column) != Presence::Missing);
+                let mut at = write.bytes().start;
+                for buf in &bufs {
+                    columns[column][at..at + buf.len()].copy_from_slice(buf);
+                    at += buf.len();
+                }
+                prop_assert_eq!(at, write.bytes().end);
+            }
+            let touched = crate::array::touched_rows(&span, geometry.chunk_bytes());
+            for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
+                if presence(column) == Presence::Present {
+                    prop_assert!(found == expected, "column {}", column);
+                } else if presence(column) == Presence::Unreadable {
+                    // Written rows are healed; the others stay as they were.
+                    for rows in (plan.columns[column].w & touched).runs() {
+                        let bytes = Span::from(rows).bytes();
+                        let exact = if geometry.has_parity() { bytes } else { dirty_mirror.clone() };
+                        prop_assert!(found[exact.clone()] == expected[exact]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. What they write is what `compute_any`
+//! gives, which a property holds them to, and is found without a search.
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
+
+use super::{Fetched, NewData, Operands, Run, sums};
+use crate::{
+    mutants::{Mutant, lives},
+    plan::recipe::{Cells, How, Recipe, Source, Span, Sum, Write},
+};
+
+/// The one sum of a recipe that is computed here.
+pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
+    match &recipe.sums[..] {
+        [sum] if recipe.joins.is_empty() && recipe.recovers.is_empty() => Some(sum),
+        _ => None,
+    }
+}
+
+/// As [`compute`](super::compute), of a recipe with this sum.
+pub(super) fn compute(
+    recipe: &Recipe,
+    sum: &Sum,
+    data_columns: usize,
+    mut new: NewData,
+    fetched: &mut Fetched,
+    mut ask: impl FnMut(&Write, WriteBufs),
+) {
+    match sum.how {
+        How::Make => make(sum, data_columns, &new, fetched),
+        How::Update(columns) => update(sum, columns, &new, fetched),
+    }
+    let mut left = recipe.writes.iter().filter(|write| write.from != Source::Sum).count();
+    for write in &recipe.writes {
+        let buf = match write.from {
+            Source::New(column) => {
+                left -= 1;
+                new.take(column.into(), &write.bytes(), left == 0)
+            }
+            _ => take_parity(fetched, write.column),
+        };
+        ask(write, smallvec![buf]);
+    }
+}
+
+/// Gives away a parity column that was computed.
+fn take_parity(fetched: &mut Fetched, column: u16) -> SharedBuf {
+    let at = fetched.iter().rposition(|run| run.cells.column == column);
+    fetched.swap_remove(at.expect("what is written was computed")).buf.freeze()
+}
+
+/// Makes parity, and puts it behind what was read, as if it had been.
+fn make(sum: &Sum, data_columns: usize, new: &NewData, fetched: &mut Fetched) {
+    let operands = Operands { new, fetched, joined: &[], rows: sum.rows };
+    let mut data: SmallVec<[Option<&[u8]>; 8]> = SmallVec::new();
+    (0..data_columns).for_each(|column| data.push(Some(operands.content(column))));
+    if lives(Mutant::ColumnForgotten) {
+        data.last_mut().into_iter().for_each(|last| *last = None);
+    }
+    let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
+    sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(sum.rows.bytes().len())));
+    sums::make(sum.parity, &data, &mut out);
+    drop(data);
+    for (parity, buf) in sum.parity.columns().zip(out) {
+        fetched.push(Run { cells: Cells { column: (data_columns + parity) as u16, rows: sum.rows }, buf });
+    }
+}
+
+/// Updates old parity, which was read last, in place.
+fn update(sum: &Sum, columns: Span, new: &NewData, fetched: &mut Fetched) {
+    let parity_start = fetched.len() - sum.parity.columns().len();
+    let (data, old) = fetched.split_at_mut(parity_start);
+    let operands = Operands { new, fetched: data, joined: &[], rows: sum.rows };
+    for column in columns.range() {
+        let (before, after) = (operands.old(column), operands.content(column));
+        match old {
+            [p, q] => sums::update(sum.parity, column, before, after, &mut [&mut p.buf, &mut q.buf]),
+            [one] => sums::update(sum.parity, column, before, after, &mut [&mut one.buf]),
+            _ => unreachable!("levels have one or two parity columns"),
+        }
+    }
+}
