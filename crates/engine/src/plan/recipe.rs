@@ -2,7 +2,7 @@
 //!
 //! A plan says the same in sets of rows, which is what choosing and passes need, and takes a kilobyte and a half. A recipe says
 //! it in runs of rows, in the order in which it is done, and takes a quarter of that. [`lower`] makes one from a plan;
-//! the [quick planners](super::quick) make the commonest ones without a plan, and a property holds them to what `lower` makes.
+//! quick planners make the commonest ones without a plan, and a property holds them to what `lower` makes.
 
 use std::ops::Range;
 
