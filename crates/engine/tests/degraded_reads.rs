@@ -128,6 +128,71 @@ fn the_first_byte_that_is_lost_is_named() {
     }
 }
 
+/// What one read takes: the time, and what members are read for it.
+fn costs(timed: &Timed, at: usize, len: usize) -> (u64, u64) {
+    let read_bytes = || {
+        let array = timed.array.clone();
+        let report = timed.world.run(async move { array.report().await });
+        report.members.iter().map(|member| member.stats.read_bytes).sum::<u64>()
+    };
+    let (began, before) = (timed.world.now().0, read_bytes());
+    read(timed, at, len).unwrap();
+    (timed.world.now().0 - began, read_bytes() - before)
+}
+
+/// Once the stripes of a large read were recovered one after the other, and each was read twice: 52 times as long as a healthy read.
+#[test]
+fn a_large_read_around_missing_members_takes_hardly_longer_and_reads_nothing_twice() {
+    let shapes: [(Level, usize, &[usize]); 4] = [
+        (Level::Raid4, 5, &[1]),
+        (Level::Raid5, 5, &[2]),
+        (Level::Raid6, 6, &[3]),
+        (Level::Raid6, 6, &[1, 4]),
+    ];
+    for (level, members, lost) in shapes {
+        let [_, later] = ways(level, members).next().unwrap();
+        for len in [16 * CHUNK, 400 * CHUNK] {
+            let healthy = costs(&degraded(later, &[]).0, 0, len);
+            let (timed, _) = degraded(later, lost);
+            let (time, bytes) = costs(&timed, 0, len);
+            assert!(time <= 2 * healthy.0, "{level:?} without {lost:?}: {time} ns, {} healthy", healthy.0);
+            assert!(bytes * 10 <= len as u64 * 11, "{level:?} without {lost:?}: {bytes} bytes for {len}");
+        }
+    }
+}
+
+/// Any part of the array, with blocks in it that cannot be read and writes beside.
+#[test]
+fn a_large_read_around_missing_members_is_right() {
+    let shapes: [(Level, usize, &[usize]); 5] = [
+        (Level::Raid4, 4, &[0]),
+        (Level::Raid5, 3, &[1]),
+        (Level::Raid5, 5, &[2]),
+        (Level::Raid6, 6, &[3]),
+        (Level::Raid6, 6, &[1, 4]),
+    ];
+    for (level, members, lost) in shapes {
+        for how in ways(level, members).flatten() {
+            let (timed, mut content) = degraded(how, lost);
+            let mut rng = Rng::with_seed(11);
+            for round in 0..60 {
+                let (a, b) = (rng.usize(..=BYTES / 512) * 512, rng.usize(..=BYTES / 512) * 512);
+                let range = a.min(b)..a.max(b);
+                assert!(
+                    read(&timed, range.start, range.len()).unwrap() == content[range.clone()],
+                    "{range:?}"
+                );
+                if round % 10 == 0 && lost.len() == 1 && level == Level::Raid6 {
+                    let bad = DATA_OFFSET + rng.u64(..4) * CHUNK as u64;
+                    timed.faults[0].add(latent_error(bad..bad + 512));
+                }
+                rng.fill(&mut content[range.clone()]);
+                assert_eq!(write(&timed, range.start, &content[range]), Ok(()));
+            }
+        }
+    }
+}
+
 /// A read that is forgotten while the others are read leaves its rows to the next.
 #[test]
 fn a_read_that_is_forgotten_leaves_no_rows_locked() {

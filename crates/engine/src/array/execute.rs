@@ -316,14 +316,18 @@ impl Shared {
         let (primary, incoming) =
             how.topology.writers_by_place(&self.geometry, how.stripe, write.column.into());
         let passes_by = lives(Mutant::RepairPassesIncoming) && how.recipe.is_none();
-        let incoming = incoming.filter(|_| !passes_by).map(|member| (member, bufs.clone()));
-        if let Some(member) = primary {
-            // What was read was read from this one.
-            let class = if write.is_rewrite { IoClass::Rewrite } else { IoClass::Write };
-            requested.push(how.ask(member, write, class, (offset_bytes, bufs)));
-        }
-        if let Some((member, bufs)) = incoming {
-            requested.push(how.ask(member, write, IoClass::Write, (offset_bytes, bufs)));
+        let incoming = incoming.filter(|_| !passes_by);
+        // What was read was read from the first that is there.
+        let class = if write.is_rewrite { IoClass::Rewrite } else { IoClass::Write };
+        match (primary, incoming) {
+            (Some(member), None) | (None, Some(member)) => {
+                requested.push(how.ask(member, write, class, (offset_bytes, bufs)));
+            }
+            (Some(first), Some(second)) => {
+                requested.push(how.ask(first, write, class, (offset_bytes, bufs.clone())));
+                requested.push(how.ask(second, write, IoClass::Write, (offset_bytes, bufs)));
+            }
+            (None, None) => {}
         }
     }
 

@@ -1,9 +1,10 @@
 //! The array: requests of clients, and the state they share.
 //!
-//! The way of a write: geometry (stripes, columns) -> row locks -> bitmap intent -> plan -> reads, XOR, writes ->
-//! failed members recorded -> done. One direction, no stepping back; a read that fails before anything is written
-//! starts the plan anew with what is left.
+//! The way of a write: geometry (stripes, columns) -> row locks -> bitmap intent -> plan -> recipe -> reads, XOR, writes ->
+//! failed members recorded -> done. One direction, no stepping back; where a read fails before anything is written, another
+//! recipe is made for what is left.
 
+mod around;
 mod control;
 mod detached;
 mod device;

@@ -1,12 +1,14 @@
 //! Reads.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, pin::pin, sync::Arc};
 
+use futures_util::stream::{self, StreamExt};
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
 
 use super::{
     Array, Asks, Shared,
+    around::Pieces,
     detached::Detached,
     pending_read::{PendingRead, ReadStart},
     recover::Recovery,
@@ -37,6 +39,15 @@ struct MemberRead<'t> {
     bufs: ReadBufs,
 }
 
+/// What a read of many pieces asks for.
+struct Gathered<'t> {
+    reads: Vec<MemberRead<'t>>,
+    /// The pieces of each stripe of which some are lost.
+    around: Vec<Pieces>,
+    /// Pieces of mirrors that no member has.
+    lost: Pieces,
+}
+
 /// How far a read came at once.
 pub(super) enum Progress {
     Done(IoBuf),
@@ -55,6 +66,8 @@ pub(super) enum Left {
 
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
+/// Stripes of one read that are read around a missing member at the same time: their members' queues are full long before.
+const AROUND_IN_FLIGHT: usize = 128;
 
 impl MemberRead<'_> {
     /// Whether a piece at that place of the same member can be added.
@@ -225,7 +238,7 @@ impl Shared {
         buf: IoBuf,
         pieces: &[Piece],
     ) -> Result<IoBuf, ArrayError> {
-        let (reads, mut lost) = self.gather(topology, buf, pieces);
+        let Gathered { reads, around, mut lost } = self.gather(topology, buf, pieces);
         let started: Vec<(MemberRead<'_>, IoFuture<ReadDone>)> = reads
             .into_iter()
             .map(|mut read| {
@@ -234,6 +247,14 @@ impl Shared {
             })
             .collect();
         let mut filled: Vec<Option<IoBuf>> = pieces.iter().map(|_| None).collect();
+        let around = stream::iter(around).map(|stripe| self.read_around(pieces, stripe));
+        let mut around = pin!(around.buffer_unordered(AROUND_IN_FLIGHT));
+        while let Some(stripe) = around.next().await {
+            match stripe {
+                Ok(read) => read.into_iter().for_each(|(index, buf)| filled[index] = Some(buf)),
+                Err(unread) => lost.extend(unread),
+            }
+        }
         for (read, io) in started {
             let ReadDone { result, bufs } = io.await;
             if let Err(error) = result {
@@ -257,17 +278,22 @@ impl Shared {
         Ok(join(filled))
     }
 
-    /// Cuts the buffer into the pieces and puts them into reads; pieces without a readable member come back apart.
-    fn gather<'t>(
-        &self,
-        topology: &'t Topology,
-        mut buf: IoBuf,
-        pieces: &[Piece],
-    ) -> (Vec<MemberRead<'t>>, Vec<(usize, IoBuf)>) {
+    /// Cuts the buffer into the pieces and puts them into reads; those of stripes with a lost piece come apart.
+    fn gather<'t>(&self, topology: &'t Topology, mut buf: IoBuf, pieces: &[Piece]) -> Gathered<'t> {
         let mut reads: Vec<MemberRead<'t>> = Vec::with_capacity(self.geometry.members().min(pieces.len()));
-        let mut lost = Vec::new();
+        let (mut around, mut lost): (Vec<Pieces>, _) = (Vec::new(), Pieces::new());
+        let has_all = topology.has_all();
+        let mut last_around = None;
         for (index, piece) in pieces.iter().enumerate() {
             let part = buf.split_to(piece.bytes.len());
+            if !has_all && self.is_around(topology, pieces, index) {
+                match around.last_mut().filter(|_| last_around == Some(piece.stripe)) {
+                    Some(stripe) => stripe.push((index, part)),
+                    None => around.push(vec![(index, part)]),
+                }
+                last_around = Some(piece.stripe);
+                continue;
+            }
             let Some(member) = self.pick_reader(topology, piece) else {
                 lost.push((index, part));
                 continue;
@@ -290,7 +316,19 @@ impl Shared {
                 }),
             }
         }
-        (reads, lost)
+        Gathered { reads, around, lost }
+    }
+
+    /// Whether a piece of the same stripe is lost, that parity may give back.
+    fn is_around(&self, topology: &Topology, pieces: &[Piece], index: usize) -> bool {
+        let stripe = pieces[index].stripe;
+        let is_here = |piece: &&Piece| piece.stripe == stripe;
+        let mut here = pieces[index..]
+            .iter()
+            .take_while(is_here)
+            .chain(pieces[..index].iter().rev().take_while(is_here));
+        self.geometry.has_parity()
+            && here.any(|piece| topology.reader(&self.geometry, stripe, piece.column).is_none())
     }
 
     /// A piece whose vectored read failed, or whose member is missing: read alone, else recovered.

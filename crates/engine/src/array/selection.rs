@@ -104,7 +104,8 @@ impl Shared {
         self.metered.load(Ordering::Relaxed)
     }
 
-    /// Writes the recipe of a stripe's write, where some columns cannot be read but written, into an empty one: recipes are large.
+    /// Makes the recipe of a stripe's write in `recipe`, which is empty: recipes are large. Columns in `unreadable` can be written, and
+    /// not read.
     pub(super) fn make_recipe(
         &self,
         selection: &dyn WriteSelection,
@@ -166,5 +167,69 @@ impl Shared {
         });
         let chunk_bytes = self.geometry.chunk_bytes();
         Ok(plan::lower(&plan, &state, |column| span.in_column(column, chunk_bytes).0))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use stripewise_device::{Device, memory::MemoryDevice};
+    use stripewise_sim::World;
+
+    use super::*;
+    use crate::{CreateOptions, geometry::Level, plan::selection::POLICIES};
+
+    const CHUNK: u64 = 16384;
+    const BLOCK: u64 = 4096;
+
+    fn array(level: Level, members: usize, policy: &'static Policy) -> (World, Array) {
+        let world = World::new(1);
+        let member = |i| Arc::new(MemoryDevice::new(format!("m{i}"), 3 << 20)) as Arc<dyn Device>;
+        let mut options = CreateOptions::new("quick", level, (0..members).map(member).collect());
+        options.chunk_bytes = CHUNK as u32;
+        options.assume_clean = true;
+        options.policy = Some(policy);
+        let env = world.env();
+        let array = world.run(async move { Array::create(env, options).await }).unwrap();
+        (world, array)
+    }
+
+    /// Makes a write's recipe, and tells whether that took no plan.
+    fn is_quick(array: &Array, offset: u64, len: u64) -> bool {
+        let shared = &array.shared;
+        let (topology, selection) = (shared.topology.load(), shared.selection.load());
+        let span = shared.geometry.split(offset..offset + len).next().unwrap();
+        shared.make_recipe(&**selection, &topology, &span, &[], &mut Recipe::default()).unwrap();
+        shared.is_made_quickly(&**selection, &topology, &span, &mut Recipe::default())
+    }
+
+    #[test]
+    fn whole_stripes_and_small_writes_of_one_column_need_no_plan() {
+        for (level, members) in [(Level::Raid4, 5), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6)] {
+            for policy in POLICIES {
+                let (world, array) = array(level, members, policy);
+                let what = format!("{level:?} of {members}, {}", policy.name);
+                let stripe = array.geometry().stripe_bytes();
+                assert!(is_quick(&array, 3 * stripe, stripe), "{what}");
+                for (offset, blocks) in [(0, 1), (stripe + CHUNK, 3), (2 * stripe - BLOCK, 1)] {
+                    assert!(is_quick(&array, offset, blocks * BLOCK), "{what}");
+                }
+                for (offset, len) in [(512, 1024), (CHUNK - BLOCK, 2 * BLOCK), (BLOCK, stripe - BLOCK)] {
+                    assert!(!is_quick(&array, offset, len), "{what}");
+                }
+                let (failed, last) = (array.clone(), format!("m{}", members - 1));
+                world.run(async move { failed.fail(&last).await }).unwrap();
+                assert!(!is_quick(&array, 3 * stripe, stripe), "{what}, a member is missing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_tells_of_every_write() {
+        let (_world, array) = array(Level::Raid5, 4, POLICIES[0]);
+        let stripe = array.geometry().stripe_bytes();
+        array.trace_decisions(TraceFilter::default(), 10);
+        assert!(is_quick(&array, 0, BLOCK) && is_quick(&array, 0, stripe));
+        assert_eq!(array.traced(0).decisions.len(), 2);
     }
 }

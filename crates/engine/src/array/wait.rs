@@ -52,9 +52,10 @@ fn is_pending<T: Unpin>(io: &mut IoFuture<T>, cx: &mut Context<'_>) -> bool {
 
 /// The members that could not take what was written to them; all is done.
 pub(super) fn failures<'a>(
-    members: impl Iterator<Item = &'a Arc<Member>>,
+    mut members: impl Iterator<Item = &'a Arc<Member>>,
     requested: &mut [IoFuture<Result<(), IoError>>],
 ) -> Vec<(Arc<Member>, IoError)> {
     let done = requested.iter_mut().map(|io| io.take_ready().expect("all is done"));
-    members.zip(done).filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
+    let of_members = done.map(|result| (members.next().expect("every request has its member"), result));
+    of_members.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
 }

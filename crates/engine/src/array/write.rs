@@ -59,7 +59,7 @@ pub(super) enum Rest {
 
 /// How far a stripe's write came that has its rows and its region.
 pub(super) enum Begun {
-    /// It has no recipe: not all can be read that it takes.
+    /// No recipe could be made: too much of what it reads is missing.
     Plan(StripeWrite),
     /// It waits for members.
     Work(Box<Work>),

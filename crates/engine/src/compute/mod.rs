@@ -482,6 +482,7 @@ mod tests {
             let new = NewData::new(span, geometry.chunk_bytes(), request);
             compute_any(&recipe, state.data_columns, new, &mut fetch(&recipe, &columns), |write, bufs| any.push((*write, bufs)));
             let bytes = |bufs: &WriteBufs| bufs.iter().flat_map(|buf| buf.to_vec()).collect::<Vec<u8>>();
+            prop_assert_eq!(writes.len(), any.len());
             for ((write, bufs), (of_any, bufs_of_any)) in writes.iter().zip(&any) {
                 prop_assert!(write == of_any && bytes(bufs) == bytes(bufs_of_any), "{:?}", write);
             }

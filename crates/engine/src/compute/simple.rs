@@ -1,5 +1,5 @@
-//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. What they write is what `compute_any`
-//! gives, which a property holds them to, and is found without a search.
+//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Parity of the whole sum is in one buffer
+//! each, so nothing need be searched for. A property holds the result to that of `compute_any`.
 
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
@@ -71,6 +71,7 @@ fn make(sum: &Sum, data_columns: usize, new: &NewData, fetched: &mut Fetched) {
 fn update(sum: &Sum, columns: Span, new: &NewData, fetched: &mut Fetched) {
     let parity_start = fetched.len() - sum.parity.columns().len();
     let (data, old) = fetched.split_at_mut(parity_start);
+    debug_assert!(old.is_sorted_by_key(|run| run.cells.column), "P is read before Q");
     let operands = Operands { new, fetched: data, joined: &[], rows: sum.rows };
     for column in columns.range() {
         let (before, after) = (operands.old(column), operands.content(column));

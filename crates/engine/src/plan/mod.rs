@@ -1,8 +1,9 @@
-//! The plan: the engine's one intermediate form between a write and its I/O (MSC-CT's rxw-matrix, msc-ct III-B).
+//! The plan: what a stripe's write is to do, by rows (MSC-CT's rxw-matrix, msc-ct III-B). It is lowered to a [`recipe`], which is
+//! executed.
 //!
 //! A plan is made for one stripe, by pure functions: [`StripeState`] says what is in hand, a [`WriteSelection`]
 //! chooses a [`Cycle`] for each row, and the result is one bit set of rows per column and operation (msc-ct
-//! Table I). Passes may then add operations; the executor turns runs of rows into vectored I/O.
+//! Table I). Passes may then add operations.
 
 mod build;
 pub mod costs;

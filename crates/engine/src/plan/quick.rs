@@ -14,7 +14,7 @@ use crate::{
     rows::BLOCK_BYTES,
 };
 
-/// The columns of a stripe that a write may use. None of them is there and cannot be read.
+/// The columns of a stripe that a write may use. Each is missing, or can be read and written.
 pub(crate) struct Columns<'a, P> {
     pub(crate) geometry: &'a Geometry,
     /// Whether all of them can be read and written.
@@ -181,6 +181,8 @@ mod tests {
         span: StripeSpan,
         missing: Vec<usize>,
         policy: &'static Policy,
+        /// Where no column is missing: whether that is known beforehand.
+        is_known_whole: bool,
     }
 
     fn cases() -> impl Strategy<Value = Case> {
@@ -191,37 +193,43 @@ mod tests {
             Just(Level::Raid5),
             Just(Level::Raid6)
         ];
-        (levels, 4usize..9, 0u32..4).prop_flat_map(|(level, members, chunk_shift)| {
-            let geometry = Geometry::new(level, members, 4096 << chunk_shift, 1 << 20, 512).unwrap();
-            let (stripe_blocks, chunk) = (geometry.stripe_bytes() as usize / 4096, geometry.chunk_bytes());
-            // Blocks of one chunk, whole stripes, and sectors anywhere.
-            let blocks = (0..stripe_blocks, 1..=chunk / 4096).prop_map(move |(first, count)| {
-                let start = first * 4096;
-                (start, (count * 4096).min(chunk - start % chunk))
-            });
-            let stripe = Just((0, stripe_blocks * 4096));
-            let sectors = (0..stripe_blocks * 8, 1usize..40)
-                .prop_map(move |(first, count)| (first * 512, count.min(stripe_blocks * 8 - first) * 512));
-            let missing = prop::collection::vec(0..members, 0..=geometry.parity_columns().min(2));
-            let policy = (0..POLICIES.len()).prop_map(|index| POLICIES[index]);
-            (prop_oneof![6 => blocks, 1 => stripe, 2 => sectors], missing, policy).prop_map(
-                move |((start, len), missing, policy)| {
-                    let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
-                    Case { geometry, span, missing, policy }
-                },
-            )
-        })
+        (levels, 2usize..9, 0u32..4, any::<bool>()).prop_flat_map(
+            |(level, members, chunk_shift, is_known_whole)| {
+                let members = members.max(level.members_min());
+                let geometry = Geometry::new(level, members, 4096 << chunk_shift, 1 << 20, 512).unwrap();
+                let (stripe_blocks, chunk) =
+                    (geometry.stripe_bytes() as usize / 4096, geometry.chunk_bytes());
+                // Blocks of one chunk, whole stripes, and sectors anywhere.
+                let blocks = (0..stripe_blocks, 1..=chunk / 4096).prop_map(move |(first, count)| {
+                    let start = first * 4096;
+                    (start, (count * 4096).min(chunk - start % chunk))
+                });
+                let stripe = Just((0, stripe_blocks * 4096));
+                let sectors = (0..stripe_blocks * 8, 1usize..40).prop_map(move |(first, count)| {
+                    (first * 512, count.min(stripe_blocks * 8 - first) * 512)
+                });
+                let losses = if geometry.has_parity() { geometry.parity_columns() } else { 0 };
+                let missing = prop::collection::vec(0..members, 0..=losses);
+                let policy = (0..POLICIES.len()).prop_map(|index| POLICIES[index]);
+                (prop_oneof![6 => blocks, 1 => stripe, 2 => sectors], missing, policy).prop_map(
+                    move |((start, len), missing, policy)| {
+                        let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+                        Case { geometry, span, missing, policy, is_known_whole }
+                    },
+                )
+            },
+        )
     }
 
     /// Whether a write has a quick recipe, which then must be that of its plan.
     fn is_quick(case: &Case) -> bool {
-        let Case { geometry, span, missing, policy } = case;
+        let Case { geometry, span, missing, policy, is_known_whole } = case;
         let presence = |column: usize| match missing.contains(&column) {
             true => Presence::Missing,
             false => Presence::Present,
         };
         let selection = (policy.make)();
-        let columns = Columns { geometry, are_whole: missing.is_empty(), presence };
+        let columns = Columns { geometry, are_whole: missing.is_empty() && *is_known_whole, presence };
         let mut quick = Recipe::default();
         if !whole(&columns, span, &mut quick)
             && !one_column(&columns, span, &*selection, &NoCosts, &mut quick)
@@ -253,6 +261,7 @@ mod tests {
             span: StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 },
             missing: missing.to_vec(),
             policy: POLICIES[0],
+            is_known_whole: true,
         };
         assert!(is_quick(&case(4096, 8192, &[])) && is_quick(&case(0, 65536, &[])));
         assert!(is_quick(&case(4096, 8192, &[0])) && is_quick(&case(4096, 8192, &[4])));

@@ -1,7 +1,7 @@
 //! The recipe: what one stripe's write does to the members of its columns. It is the only thing that is executed.
 //!
 //! A plan says the same in sets of rows, which is what choosing and passes need, and takes a kilobyte and a half. A recipe says
-//! it in runs of rows, in the order in which it is done, and takes a quarter of that. [`lower`] makes one from a plan;
+//! it in runs of rows and in bytes, in the order in which it is done, and takes a third of that. [`lower`] makes one from a plan;
 //! quick planners make the commonest ones without a plan, and a property holds them to what `lower` makes.
 
 use std::ops::Range;
@@ -109,7 +109,7 @@ pub enum How {
 /// Parity of some rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sum {
-    /// The rows: alike in what of them is new, and in what was joined.
+    /// The rows: in all of them the same columns are new, and the same are joined.
     pub rows: Span,
     /// What is computed of them.
     pub parity: Parity,
@@ -170,17 +170,17 @@ pub struct CycleRows {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recipe {
     /// What is read.
-    pub reads: SmallVec<[Cells; 4]>,
+    pub reads: SmallVec<[Cells; 8]>,
     /// Rows whose data columns that were not read are recovered from what was.
     pub recovers: SmallVec<[Span; 2]>,
     /// Blocks of data columns in which old content, which was read or recovered, and new content are joined.
     pub joins: SmallVec<[Cells; 2]>,
     /// Parity that is computed.
-    pub sums: SmallVec<[Sum; 2]>,
+    pub sums: SmallVec<[Sum; 4]>,
     /// What is written, ordered by column and place.
     pub writes: SmallVec<[Write; 8]>,
     /// The rows by cycle, in order.
-    pub cycles: SmallVec<[CycleRows; 2]>,
+    pub cycles: SmallVec<[CycleRows; 4]>,
 }
 
 /// Makes the recipe of a plan. `new_bytes` tells which bytes of a data column's chunk are new.
