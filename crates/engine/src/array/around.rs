@@ -42,14 +42,14 @@ impl Found {
 }
 
 impl Shared {
-    /// Reads pieces of one stripe, of which some are lost. Gives all of them back unread where that cannot be done so simply: a
-    /// read fails, a resync is due, or the member is there by now.
+    /// Reads pieces of one stripe, some of which are lost. Gives all of them back unread if a read fails, if a resync is due, or if
+    /// no piece is lost any more: the caller then reads each alone.
     pub(super) async fn read_around(&self, all: &[Piece], pieces: Pieces) -> Result<Pieces, Pieces> {
         let of = |index: usize| &all[index];
         let stripe = of(pieces[0].0).stripe;
         let rows = pieces.iter().map(|(index, _)| RowSet::touching(of(*index).bytes.clone()));
         let _rows = self.locks.lock(stripe, rows.fold(RowSet::EMPTY, |all, rows| all | rows)).await;
-        // Only now that nobody writes these rows: a member that has left since then has not what others were written beside.
+        // Only now that no task writes these rows: a member that left before lacks their latest writes.
         let topology = self.topology.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Err(pieces);
