@@ -241,7 +241,10 @@ impl Sums {
             let (data, old) = fetched.split_at_mut(parity_start);
             let operands = Operands { new, fetched: data, joined, rows: sum.rows };
             match sum.how {
-                How::Make => make(sum, data_columns, &operands, &mut made),
+                How::Make => {
+                    let runs = self::made(sum, data_columns, &operands).into_iter();
+                    made.extend(runs.map(|run| Piece { cells: run.cells, buf: run.buf.freeze() }));
+                }
                 How::Update(columns) => update(sum, data_columns, columns, &operands, old),
             }
         }
@@ -285,22 +288,18 @@ impl Sums {
     }
 }
 
-/// Computes parity anew.
-fn make(sum: &Sum, data_columns: usize, operands: &Operands<'_>, made: &mut Pieces) {
-    let mut data: SmallVec<[Option<&[u8]>; 8]> =
-        (0..data_columns).map(|c| Some(operands.content(c))).collect();
+/// Parity of a sum's rows, made anew from the content that all data columns will have: a run for each of its columns.
+fn made(sum: &Sum, data_columns: usize, operands: &Operands<'_>) -> SmallVec<[Run; 2]> {
+    let mut data: SmallVec<[Option<&[u8]>; 8]> = SmallVec::new();
+    (0..data_columns).for_each(|column| data.push(Some(operands.content(column))));
     if lives(Mutant::ColumnForgotten) {
         data.last_mut().into_iter().for_each(|last| *last = None);
     }
-    let columns = sum.parity.columns();
-    let mut out: SmallVec<[IoBuf; 2]> =
-        columns.clone().map(|_| IoBuf::with_len(sum.rows.bytes().len())).collect();
+    let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
+    sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(sum.rows.bytes().len())));
     sums::make(sum.parity, &data, &mut out);
-    let piece = |(column, buf): (usize, IoBuf)| Piece {
-        cells: Cells { column: (data_columns + column) as u16, rows: sum.rows },
-        buf: buf.freeze(),
-    };
-    made.extend(columns.zip(out).map(piece));
+    let cells = |parity: usize| Cells { column: (data_columns + parity) as u16, rows: sum.rows };
+    sum.parity.columns().zip(out).map(|(parity, buf)| Run { cells: cells(parity), buf }).collect()
 }
 
 /// Brings old parity up to date in place.

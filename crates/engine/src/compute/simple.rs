@@ -1,14 +1,11 @@
 //! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Parity of the whole sum is in one buffer
 //! each, so nothing need be searched for. A property holds the result to that of `compute_any`.
 
-use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
+use smallvec::smallvec;
+use stripewise_device::{SharedBuf, WriteBufs};
 
-use super::{Fetched, NewData, Operands, Run, sums};
-use crate::{
-    mutants::{Mutant, lives},
-    plan::recipe::{Cells, How, Recipe, Source, Span, Sum, Write},
-};
+use super::{Fetched, NewData, Operands, made, sums};
+use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
 
 /// The one sum of a recipe that is computed here.
 pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
@@ -28,7 +25,12 @@ pub(super) fn compute(
     mut ask: impl FnMut(&Write, WriteBufs),
 ) {
     match sum.how {
-        How::Make => make(sum, data_columns, &new, fetched),
+        How::Make => {
+            let operands = Operands { new: &new, fetched, joined: &[], rows: sum.rows };
+            let parity = made(sum, data_columns, &operands);
+            // Behind what was read, as if it had been.
+            fetched.extend(parity);
+        }
         How::Update(columns) => update(sum, columns, &new, fetched),
     }
     let mut left = recipe.writes.iter().filter(|write| write.from != Source::Sum).count();
@@ -48,23 +50,6 @@ pub(super) fn compute(
 fn take_parity(fetched: &mut Fetched, column: u16) -> SharedBuf {
     let at = fetched.iter().rposition(|run| run.cells.column == column);
     fetched.swap_remove(at.expect("what is written was computed")).buf.freeze()
-}
-
-/// Makes parity, and puts it behind what was read, as if it had been.
-fn make(sum: &Sum, data_columns: usize, new: &NewData, fetched: &mut Fetched) {
-    let operands = Operands { new, fetched, joined: &[], rows: sum.rows };
-    let mut data: SmallVec<[Option<&[u8]>; 8]> = SmallVec::new();
-    (0..data_columns).for_each(|column| data.push(Some(operands.content(column))));
-    if lives(Mutant::ColumnForgotten) {
-        data.last_mut().into_iter().for_each(|last| *last = None);
-    }
-    let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
-    sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(sum.rows.bytes().len())));
-    sums::make(sum.parity, &data, &mut out);
-    drop(data);
-    for (parity, buf) in sum.parity.columns().zip(out) {
-        fetched.push(Run { cells: Cells { column: (data_columns + parity) as u16, rows: sum.rows }, buf });
-    }
 }
 
 /// Updates old parity, which was read last, in place.
