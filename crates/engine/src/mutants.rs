@@ -132,7 +132,7 @@ pub enum Mutant {
     SuperblockBeforeHeader,
     /// Two halves of an array that went on apart are taken for one.
     SplitUnseen,
-    /// Of a write the first sixteen stripes are written.
+    /// Of a write only the stripes are written that can be under way at once.
     StripesCut,
     /// No member can be replaced.
     ReplaceRefused,

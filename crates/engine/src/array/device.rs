@@ -3,17 +3,13 @@
 use std::future::Future;
 
 use futures_util::FutureExt;
-use smallvec::SmallVec;
 use stripewise_device::{
     Completion, Device, DeviceInfo, Extent, IoBuf, IoError, IoFuture, MediaKind, ReadBufs, ReadDone,
-    SharedBuf, WriteBufs, WriteFlags, ZeroFlags, bufs_len,
+    WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
 use super::{Array, detached::Detached, pending_read::ReadStart};
-use crate::{
-    error::ArrayError,
-    mutants::{Mutant, lives},
-};
+use crate::{compute::Data, error::ArrayError};
 
 /// An array as a [`Device`].
 pub struct ArrayDevice {
@@ -105,7 +101,7 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.array.shared.start_write(offset_bytes, into_one(from), flags).into_io()
+        self.array.shared.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
     }
 
     fn flush(&self) -> Completion {
@@ -153,22 +149,4 @@ async fn read_all(array: &Array, offset_bytes: u64, mut into: ReadBufs) -> ReadD
         }
         Err(error) => ReadDone { result: Err(error.into()), bufs: into },
     }
-}
-
-/// The data of a gather write in one piece; only several pieces cost a copy.
-fn into_one(mut from: WriteBufs) -> SharedBuf {
-    if from.len() == 1 {
-        return from.pop().expect("there is one");
-    }
-    let mut parts: SmallVec<[&[u8]; 4]> = from.iter().map(|buf| &**buf).collect();
-    if lives(Mutant::PartsSwapped) {
-        parts.reverse();
-    }
-    let mut whole = IoBuf::with_len(bufs_len(&from));
-    let mut at = 0;
-    for part in parts {
-        whole[at..at + part.len()].copy_from_slice(part);
-        at += part.len();
-    }
-    whole.freeze()
 }

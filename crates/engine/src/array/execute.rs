@@ -18,7 +18,7 @@ use super::{
     write::{Begun, Guards, Progress, StripeWrite, Unreadable, touched_rows, waits},
 };
 use crate::{
-    compute::{Fetched, NewData, Run, compute},
+    compute::{Fetched, Run, compute},
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     meter::IoClass,
@@ -257,8 +257,10 @@ impl Shared {
         let (column, bytes) = (usize::from(cells.column), cells.rows.bytes());
         let mut buf = IoBuf::with_len(bytes.len());
         self.recover_finely(stripe, column, bytes, &mut buf).await?;
-        // Parity is last.
-        let at = if column < self.geometry.data_columns() { 0 } else { fetched.len() };
+        // Parity is last, P before Q.
+        let is_behind = |run: &Run| usize::from(run.cells.column) > column;
+        let behind = fetched.iter().position(is_behind).unwrap_or(fetched.len());
+        let at = if column < self.geometry.data_columns() { 0 } else { behind };
         fetched.insert(at, Run { cells, buf });
         Ok(())
     }
@@ -295,10 +297,8 @@ impl Shared {
     ) {
         let StripeWrite { span, data, flags } = write;
         self.stats.count_recipe(recipe);
-        let data_columns = self.geometry.data_columns();
-        let new = NewData::new(span, self.geometry.chunk_bytes(), data);
         let how = How { topology, stripe: span.stripe, flags, recipe: Some(recipe) };
-        compute(recipe, data_columns, new, fetched, |write, bufs| {
+        compute(recipe, &self.geometry, (span, data), fetched, |write, bufs| {
             self.ask_write(&how, write, bufs, requested)
         });
     }

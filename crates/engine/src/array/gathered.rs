@@ -3,13 +3,14 @@
 use std::{ops::Range, time::Duration};
 
 use futures_util::future::{Either, select};
-use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_device::{IoBuf, WriteBufs};
 
 use super::{
     Promise, Shared,
     write::{Progress, Rest, StripeWrite, touched_rows},
 };
 use crate::{
+    compute::Data,
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     locks::{Due, Gathered, Part, Place, Until},
@@ -91,21 +92,13 @@ impl Shared {
 fn as_one(span: StripeSpan, parts: Vec<Part>) -> (StripeWrite, Vec<Promise<Result<(), ArrayError>>>) {
     let mut flags = parts[0].flags;
     flags.fua |= !lives(Mutant::GatheredFuaForgotten) && parts.iter().any(|part| part.flags.fua);
-    let data = match &parts[..] {
-        [alone] => alone.data.clone(),
-        parts => joined(span.len, parts),
-    };
-    let promises = parts.into_iter().map(|part| part.promise).collect();
-    (StripeWrite { span, data, flags }, promises)
-}
-
-fn joined(len: usize, parts: &[Part]) -> SharedBuf {
-    let mut data = IoBuf::with_len(len);
-    let mut at = 0;
-    let parts = if lives(Mutant::GatheredPartLost) { &parts[..parts.len() - 1] } else { parts };
+    let (mut bufs, mut promises) = (WriteBufs::new(), Vec::with_capacity(parts.len()));
     for part in parts {
-        data[at..at + part.data.len()].copy_from_slice(&part.data);
-        at += part.data.len();
+        bufs.extend(part.data.into_bufs());
+        promises.push(part.promise);
     }
-    data.freeze()
+    if lives(Mutant::GatheredPartLost) {
+        bufs.last_mut().into_iter().for_each(|last| *last = IoBuf::zeroed(last.len()).freeze());
+    }
+    (StripeWrite { span, data: Data::of(bufs, span.start as u64), flags }, promises)
 }

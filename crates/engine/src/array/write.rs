@@ -1,11 +1,14 @@
 //! Writes.
 
-use futures_util::future::join_all;
+use std::ops::RangeInclusive;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
-use stripewise_device::{SharedBuf, WriteFlags, sync::Reader};
+use stripewise_device::{SharedBuf, WriteBufs, WriteFlags, sync::Reader};
 
 use super::{Array, Shared, detached::Detached, execute::Work};
 use crate::{
+    compute::Data,
     error::ArrayError,
     geometry::{StripeIndex, StripeSpan},
     intent::{IntentGuard, KeptIntent},
@@ -14,9 +17,11 @@ use crate::{
     rows::RowSet,
 };
 
-/// Stripes of one request that are worked on at the same time: enough to keep every member's queue busy, few enough
-/// that one huge request does not take all memory.
-pub(crate) const STRIPES_IN_FLIGHT: usize = 16;
+/// Data of one request that is written at the same time: enough to keep every member's queue busy, little enough that one huge
+/// request does not take all memory.
+const BYTES_IN_FLIGHT: u64 = 16 << 20;
+/// The stripes that this may be: of long stripes more than the bytes allow, of short ones not all.
+const STRIPES_IN_FLIGHT: RangeInclusive<u64> = 16..=64;
 
 /// Columns whose old content could not be read in this write.
 pub(super) type Unreadable = SmallVec<[usize; 2]>;
@@ -24,7 +29,7 @@ pub(super) type Unreadable = SmallVec<[usize; 2]>;
 /// A stripe's part of a write, with the bytes of that part alone.
 pub(super) struct StripeWrite {
     pub(super) span: StripeSpan,
-    pub(super) data: SharedBuf,
+    pub(super) data: Data,
     pub(super) flags: WriteFlags,
 }
 
@@ -72,7 +77,7 @@ enum Left {
     /// Its one stripe was begun.
     Stripe(Rest),
     /// It has several, and none was.
-    All(SharedBuf),
+    All(Data),
 }
 
 /// Rows and region of a write.
@@ -103,7 +108,21 @@ impl Array {
         data: SharedBuf,
         flags: WriteFlags,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        self.shared.start_write(offset_bytes, data, flags)
+        self.shared.start_write(offset_bytes, Data::One(data), flags)
+    }
+
+    /// As [`Array::write`], of data that lies in several buffers. Where all of them are whole blocks of 4 KiB, in memory and in the
+    /// array, nothing is copied.
+    ///
+    /// # Errors
+    /// [`ArrayError`]; on an error any part of the range may have been written.
+    pub fn write_vectored(
+        &self,
+        offset_bytes: u64,
+        bufs: WriteBufs,
+        flags: WriteFlags,
+    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
+        self.shared.start_write(offset_bytes, Data::of(bufs, offset_bytes), flags)
     }
 }
 
@@ -112,7 +131,7 @@ impl Shared {
     pub(super) fn start_write(
         &self,
         offset_bytes: u64,
-        data: SharedBuf,
+        data: Data,
         flags: WriteFlags,
     ) -> Detached<Result<(), ArrayError>> {
         let request = self.requests.enter();
@@ -152,31 +171,34 @@ impl Shared {
         }
     }
 
-    /// Writes a range that has been checked, a bounded number of stripes at the same time.
+    /// Writes a range that has been checked. A stripe is begun as soon as one of those under way is done.
     pub(crate) async fn write_spans(
         &self,
         offset_bytes: u64,
-        data: &SharedBuf,
+        data: &Data,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
-        let mut spans = self.geometry.split(offset_bytes..offset_bytes + data.len() as u64).peekable();
-        while spans.peek().is_some() {
-            let mut waiting = Vec::new();
-            let mut result = Ok(());
-            for span in spans.by_ref().take(STRIPES_IN_FLIGHT) {
-                let data = data.slice(span.request_offset..span.request_offset + span.len);
-                let write = StripeWrite { span: StripeSpan { request_offset: 0, ..span }, data, flags };
-                match self.start_stripe(&self.requests.enter(), write, span.request_offset == 0) {
-                    Progress::Done(done) => result = result.and(done),
-                    Progress::Waits(rest) => waiting.push(self.finish_stripe(rest)),
-                }
+        let window = stripes_in_flight(self.geometry.stripe_bytes());
+        let (mut under_way, mut result) = (FuturesUnordered::new(), Ok(()));
+        for span in self.geometry.split(offset_bytes..offset_bytes + data.len() as u64) {
+            let data = data.slice(span.request_offset..span.request_offset + span.len);
+            let write = StripeWrite { span: StripeSpan { request_offset: 0, ..span }, data, flags };
+            match self.start_stripe(&self.requests.enter(), write, span.request_offset == 0) {
+                Progress::Done(done) => result = result.and(done),
+                Progress::Waits(rest) => under_way.push(self.finish_stripe(rest)),
             }
-            join_all(waiting).await.into_iter().fold(result, Result::and)?;
-            if lives(Mutant::StripesCut) {
-                return Ok(());
+            if under_way.len() == window {
+                if lives(Mutant::StripesCut) {
+                    break;
+                }
+                result = result.and(under_way.next().await.unwrap_or(Ok(())));
+            }
+            if result.is_err() {
+                break;
             }
         }
-        Ok(())
+        // To the end, whatever fails: a write that is dropped would let go of its rows while members still write.
+        under_way.fold(result, async |all, done| all.and(done)).await
     }
 
     /// Announces a write to a stripe in the bitmap, if the level has one.
@@ -252,6 +274,11 @@ impl Shared {
         let intent = self.intent.as_ref().zip(held.intent).map(|(intent, kept)| intent.resume(kept));
         (self.locks.resume(held.rows), intent)
     }
+}
+
+/// How many stripes of one request are written at the same time.
+fn stripes_in_flight(stripe_bytes: u64) -> usize {
+    (BYTES_IN_FLIGHT / stripe_bytes).clamp(*STRIPES_IN_FLIGHT.start(), *STRIPES_IN_FLIGHT.end()) as usize
 }
 
 /// The rows of a stripe that a span touches, in any column.

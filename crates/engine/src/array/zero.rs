@@ -13,6 +13,7 @@ use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, WriteFlags, Zer
 
 use super::{Array, Shared, detached::Detached};
 use crate::{
+    compute::Data,
     error::ArrayError,
     geometry::StripeIndex,
     locks::RowGuard,
@@ -118,7 +119,7 @@ impl Shared {
         while at < range.end {
             let len = (range.end - at).min(ZERO_WRITE_BYTES_MAX);
             let place = if lives(Mutant::ZeroesStuck) { range.start } else { at };
-            self.write_spans(place, &zeroes.slice(0..len as usize), WriteFlags::default()).await?;
+            self.write_spans(place, &Data::One(zeroes.slice(0..len as usize)), WriteFlags::default()).await?;
             at += len;
         }
         Ok(())

@@ -3,66 +3,60 @@
 //! Parity of whole rows is computed straight from the caller's buffer; the only copies made are of blocks that are
 //! partly overwritten, where old and new content must be joined.
 
+mod content;
 pub(crate) mod recovery;
 mod simple;
 pub(crate) mod sums;
 
 use std::ops::Range;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
 
-use self::recovery::recover_data;
+pub(crate) use self::content::Data;
+use self::{
+    content::{Content, OneBuf},
+    recovery::recover_data,
+};
 use crate::{
-    geometry::StripeSpan,
+    geometry::{Geometry, StripeSpan},
     mutants::{Mutant, lives},
-    plan::recipe::{Cells, How, Parity, Recipe, Source, Span, Sum, Write},
+    plan::recipe::{Cells, How, Recipe, Source, Span, Sum, Write},
 };
 
 /// The new content of one write's part in one stripe.
-pub(crate) struct NewData {
+struct NewData<C> {
     span: StripeSpan,
     chunk_bytes: usize,
-    /// The request's data, until all of it was taken.
-    buf: Option<SharedBuf>,
+    content: C,
 }
 
-impl NewData {
-    pub(crate) fn new(span: StripeSpan, chunk_bytes: usize, buf: SharedBuf) -> Self {
-        Self { span, chunk_bytes, buf: Some(buf) }
+impl<C: Content> NewData<C> {
+    /// Bytes of a column's chunk as far as they lie together, if all of them are new.
+    #[inline]
+    fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
+        Some(self.content.run(self.in_write(column, bytes)?))
     }
 
-    fn buf(&self) -> &SharedBuf {
-        self.buf.as_ref().expect("the last write takes the data")
-    }
-
-    /// Bytes of a column's chunk, if all of them are new.
-    fn bytes(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
-        Some(&self.buf()[self.in_request(column, bytes)?])
-    }
-
-    /// Where bytes of a column's chunk lie in the request; none if not all of them are new.
-    fn in_request(&self, column: usize, bytes: &Range<usize>) -> Option<Range<usize>> {
+    /// Where bytes of a column's chunk lie in the write; none if not all of them are new.
+    fn in_write(&self, column: usize, bytes: &Range<usize>) -> Option<Range<usize>> {
         let start = (column * self.chunk_bytes + bytes.start).checked_sub(self.span.start)?;
         let end = start + bytes.len();
-        (end <= self.span.len).then_some(self.span.request_offset + start..self.span.request_offset + end)
+        (end <= self.span.len).then_some(start..end)
     }
 
     /// New bytes of a block of a column, and where in the block they start.
     fn in_block(&self, column: usize, block: &Range<usize>) -> (&[u8], usize) {
         let (new, _) = self.span.in_column(column, self.chunk_bytes);
         let new = new.start.max(block.start)..new.end.min(block.end);
-        (self.bytes(column, &new).expect("they are new"), new.start - block.start)
+        (self.run(column, &new).expect("they are new"), new.start - block.start)
     }
 
-    /// Bytes of a column's chunk, all of them new, to be written. What is taken last gives the request's own reference to its
-    /// data away, if that is all of it: it costs nothing.
-    fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> SharedBuf {
-        let range = self.in_request(column, bytes).expect("what is written as new is new");
-        match self.buf.take_if(|buf| is_last && range.len() == buf.len()) {
-            Some(whole) => whole,
-            None => self.buf().slice(range),
-        }
+    /// Bytes of a column's chunk, all of them new, to be written.
+    #[inline]
+    fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> WriteBufs {
+        let range = self.in_write(column, bytes).expect("what is written as new is new");
+        self.content.take(range, is_last)
     }
 }
 
@@ -96,8 +90,28 @@ fn find(fetched: &[Run], column: usize, rows: Span) -> Option<&[u8]> {
 /// Computes all that a recipe writes, and hands each write to `ask`. `fetched` has what the recipe reads.
 pub(crate) fn compute(
     recipe: &Recipe,
+    geometry: &Geometry,
+    (span, data): (StripeSpan, Data),
+    fetched: &mut Fetched,
+    ask: impl FnMut(&Write, WriteBufs),
+) {
+    let chunk_bytes = geometry.chunk_bytes();
+    match data {
+        Data::One(buf) => {
+            let new = NewData { span, chunk_bytes, content: OneBuf(Some(buf)) };
+            compute_from(recipe, geometry.data_columns(), new, fetched, ask);
+        }
+        Data::Blocks(bufs) => {
+            let new = NewData { span, chunk_bytes, content: &bufs[..] };
+            compute_from(recipe, geometry.data_columns(), new, fetched, ask);
+        }
+    }
+}
+
+fn compute_from<C: Content>(
+    recipe: &Recipe,
     data_columns: usize,
-    new: NewData,
+    new: NewData<C>,
     fetched: &mut Fetched,
     ask: impl FnMut(&Write, WriteBufs),
 ) {
@@ -108,10 +122,10 @@ pub(crate) fn compute(
 }
 
 /// As [`compute`], of any recipe.
-fn compute_any(
+fn compute_any<C: Content>(
     recipe: &Recipe,
     data_columns: usize,
-    mut new: NewData,
+    mut new: NewData<C>,
     fetched: &mut Fetched,
     mut ask: impl FnMut(&Write, WriteBufs),
 ) {
@@ -125,7 +139,7 @@ fn compute_any(
     for (index, write) in recipe.writes.iter().enumerate() {
         let is_last = Some(index) == last_new;
         let bufs = match write.from {
-            Source::New(column) => smallvec![new.take(column.into(), &write.bytes(), is_last)],
+            Source::New(column) => new.take(column.into(), &write.bytes(), is_last),
             Source::Joined => joined_bufs(write, &mut new, &joined),
             Source::Sum => parity.bufs(write),
         };
@@ -159,7 +173,7 @@ struct Piece {
 type Pieces = SmallVec<[Piece; 2]>;
 
 /// Joins old and new content of blocks.
-fn join_blocks(joins: &[Cells], new: &NewData, fetched: &[Run]) -> Pieces {
+fn join_blocks<C: Content>(joins: &[Cells], new: &NewData<C>, fetched: &[Run]) -> Pieces {
     let join = |cells: &Cells| {
         let column = usize::from(cells.column);
         let old = find(fetched, column, cells.rows).expect("a joined block's old content was read");
@@ -175,46 +189,54 @@ fn join_blocks(joins: &[Cells], new: &NewData, fetched: &[Run]) -> Pieces {
 }
 
 /// A data column's bytes in which joined blocks and new data follow each other.
-fn joined_bufs(write: &Write, new: &mut NewData, joined: &[Piece]) -> WriteBufs {
+fn joined_bufs<C: Content>(write: &Write, new: &mut NewData<C>, joined: &[Piece]) -> WriteBufs {
     let mut bufs = WriteBufs::new();
     let mut at = write.bytes().start;
     let here = joined.iter().filter(|piece| piece.cells.column == write.column);
     for piece in here.filter(|piece| write.bytes().contains(&piece.cells.rows.bytes().start)) {
         let block = piece.cells.rows.bytes();
         if at < block.start {
-            bufs.push(new.take(write.column.into(), &(at..block.start), false));
+            bufs.extend(new.take(write.column.into(), &(at..block.start), false));
         }
         bufs.push(piece.buf.clone());
         at = block.end;
     }
     if at < write.bytes().end {
-        bufs.push(new.take(write.column.into(), &(at..write.bytes().end), false));
+        bufs.extend(new.take(write.column.into(), &(at..write.bytes().end), false));
     }
     bufs
 }
 
 /// What one sum is computed from.
-struct Operands<'a> {
-    new: &'a NewData,
+struct Operands<'a, C> {
+    new: &'a NewData<C>,
     fetched: &'a [Run],
     joined: &'a [Piece],
     rows: Span,
 }
 
-impl<'a> Operands<'a> {
-    /// The content that a data column will have in these rows.
-    fn content(&self, column: usize) -> &'a [u8] {
+impl<'a, C: Content> Operands<'a, C> {
+    /// The content that a data column will have in these rows, from `at` bytes into them on, as far as it lies together.
+    #[inline]
+    fn run(&self, column: usize, at: usize) -> &'a [u8] {
         let is_it = |piece: &&Piece| {
             usize::from(piece.cells.column) == column && piece.cells.rows.start == self.rows.start
         };
         if let Some(piece) = self.joined.iter().find(is_it) {
-            return &piece.buf;
+            return &piece.buf[at..];
         }
-        self.new.bytes(column, &self.rows.bytes()).unwrap_or_else(|| self.old(column))
+        let bytes = self.rows.bytes();
+        self.new.run(column, &(bytes.start + at..bytes.end)).unwrap_or_else(|| &self.old(column)[at..])
     }
 
+    /// The content that a data column has in these rows.
     fn old(&self, column: usize) -> &'a [u8] {
         find(self.fetched, column, self.rows).expect("a recipe reads the old content it needs")
+    }
+
+    /// How long the rows are.
+    fn len(&self) -> usize {
+        self.rows.bytes().len()
     }
 }
 
@@ -227,10 +249,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(
+    fn of<C: Content>(
         recipe: &Recipe,
         data_columns: usize,
-        new: &NewData,
+        new: &NewData<C>,
         fetched: &mut Fetched,
         joined: &[Piece],
     ) -> Self {
@@ -245,7 +267,9 @@ impl Sums {
                     let runs = self::made(sum, data_columns, &operands).into_iter();
                     made.extend(runs.map(|run| Piece { cells: run.cells, buf: run.buf.freeze() }));
                 }
-                How::Update(columns) => update(sum, data_columns, columns, &operands, old),
+                How::Update(columns) => {
+                    update(sum, columns, &operands, &mut parity_of(sum, data_columns, old));
+                }
             }
         }
         let mut updated = Pieces::new();
@@ -288,42 +312,66 @@ impl Sums {
     }
 }
 
+/// The old parity of a sum's rows, by column.
+fn parity_of<'a>(sum: &Sum, data_columns: usize, old: &'a mut [Run]) -> SmallVec<[&'a mut [u8]; 2]> {
+    let columns = sum.parity.columns().start + data_columns..sum.parity.columns().end + data_columns;
+    let runs = old.iter_mut().filter(|run| columns.clone().any(|column| run.covers(column, sum.rows)));
+    let runs: SmallVec<[&mut [u8]; 2]> = runs
+        .map(|run| {
+            let part = run.part(sum.rows);
+            &mut run.buf[part]
+        })
+        .collect();
+    assert_eq!(runs.len(), columns.len(), "a read-modify-write reads the old parity");
+    runs
+}
+
 /// Parity of a sum's rows, made anew from the content that all data columns will have: a run for each of its columns.
-fn made(sum: &Sum, data_columns: usize, operands: &Operands<'_>) -> SmallVec<[Run; 2]> {
-    let mut data: SmallVec<[Option<&[u8]>; 8]> = SmallVec::new();
-    (0..data_columns).for_each(|column| data.push(Some(operands.content(column))));
-    if lives(Mutant::ColumnForgotten) {
-        data.last_mut().into_iter().for_each(|last| *last = None);
-    }
+fn made<C: Content>(sum: &Sum, data_columns: usize, operands: &Operands<'_, C>) -> SmallVec<[Run; 2]> {
     let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
-    sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(sum.rows.bytes().len())));
-    sums::make(sum.parity, &data, &mut out);
+    sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(operands.len())));
+    let mut at = 0;
+    while at < operands.len() {
+        let mut data: SmallVec<[Option<&[u8]>; 8]> = SmallVec::new();
+        (0..data_columns).for_each(|column| data.push(Some(operands.run(column, at))));
+        let len = data.iter().flatten().map(|run| run.len()).min().unwrap_or(0);
+        data.iter_mut().flatten().for_each(|run| *run = &run[..len]);
+        if lives(Mutant::ColumnForgotten) {
+            data.last_mut().into_iter().for_each(|last| *last = None);
+        }
+        let mut parts: SmallVec<[&mut [u8]; 2]> = SmallVec::new();
+        out.iter_mut().for_each(|buf| parts.push(&mut buf[at..at + len]));
+        sums::make(sum.parity, &data, &mut parts);
+        at += len;
+    }
     let cells = |parity: usize| Cells { column: (data_columns + parity) as u16, rows: sum.rows };
     sum.parity.columns().zip(out).map(|(parity, buf)| Run { cells: cells(parity), buf }).collect()
 }
 
-/// Brings old parity up to date in place.
-fn update(sum: &Sum, data_columns: usize, columns: Span, operands: &Operands<'_>, old: &mut [Run]) {
-    let of = |parity: usize| {
-        let run = old.iter().position(|run| run.covers(data_columns + parity, sum.rows));
-        run.expect("a read-modify-write reads the old parity")
-    };
-    let runs: SmallVec<[usize; 2]> = sum.parity.columns().map(of).collect();
-    let part = old[runs[0]].part(sum.rows);
+/// Brings old parity up to date in place. `old` has the columns that the sum names, in order.
+#[inline]
+fn update<C: Content>(sum: &Sum, columns: Span, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
     for column in columns.range() {
-        let (before, after) = (operands.old(column), operands.content(column));
-        match (sum.parity, &runs[..]) {
-            (Parity::PAndQ, [p, q]) => {
-                let q_part = old[*q].part(sum.rows);
-                let [p, q] = old.get_disjoint_mut([*p, *q]).expect("P and Q are two columns");
-                let mut both = [&mut p.buf[part.clone()], &mut q.buf[q_part]];
-                sums::update(sum.parity, column, before, after, &mut both);
-            }
-            (_, runs) => {
-                let mut one = [&mut old[runs[0]].buf[part.clone()]];
-                sums::update(sum.parity, column, before, after, &mut one);
-            }
+        let (before, after) = (operands.old(column), operands.run(column, 0));
+        if after.len() == before.len() {
+            sums::update(sum.parity, column, before, after, old);
+        } else {
+            update_by_runs(sum, column, operands, old);
         }
+    }
+}
+
+/// As [`update`], of one column whose new content lies in several buffers.
+#[cold]
+fn update_by_runs<C: Content>(sum: &Sum, column: usize, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
+    let before = operands.old(column);
+    let mut at = 0;
+    while at < before.len() {
+        let after = operands.run(column, at);
+        let part = at..at + after.len();
+        let mut parts: SmallVec<[&mut [u8]; 2]> = old.iter_mut().map(|buf| &mut buf[part.clone()]).collect();
+        sums::update(sum.parity, column, &before[part.clone()], after, &mut parts);
+        at = part.end;
     }
 }
 
@@ -434,6 +482,18 @@ mod tests {
         }
     }
 
+    /// A write's data, every other time in several buffers of a few blocks, if it can be.
+    fn in_bufs(request: &SharedBuf, start: usize, seed: u64) -> Data {
+        let (mut rng, mut at, mut bufs) = (fastrand::Rng::with_seed(seed), 0, WriteBufs::new());
+        while at < request.len() {
+            let len = if rng.bool() { request.len() } else { rng.usize(1..4) * 4096 };
+            let end = request.len().min(at + len);
+            bufs.push(request.slice(at..end));
+            at = end;
+        }
+        Data::of(bufs, start as u64)
+    }
+
     fn fetch(recipe: &Recipe, columns: &[Vec<u8>]) -> Fetched {
         let run = |cells: &Cells| {
             let chunk = &columns[usize::from(cells.column)];
@@ -460,14 +520,13 @@ mod tests {
             };
             let mut columns = contents(&geometry, seed);
             let request = IoBuf::copy_of(&(0..len).map(|i| (i as u64 ^ seed) as u8).collect::<Vec<_>>()).freeze();
-            let new = NewData::new(span, geometry.chunk_bytes(), request);
             let new_bytes = |column: usize| span.in_column(column, geometry.chunk_bytes()).0;
             let dirty_mirror = new_bytes(0);
             let recipe = lower(&plan, &state, new_bytes);
             let mut expected = columns.clone();
             for column in span.columns(geometry.chunk_bytes()) {
-                let dirty = new_bytes(column);
-                expected[column][dirty.clone()].copy_from_slice(new.bytes(column, &dirty).unwrap());
+                let (dirty, at) = span.in_column(column, geometry.chunk_bytes());
+                expected[column][dirty.clone()].copy_from_slice(&request[at..at + dirty.len()]);
             }
             make_redundant(&geometry, &mut expected);
             // What cannot be read must not matter.
@@ -475,10 +534,10 @@ mod tests {
                 columns[*column].fill(0xdd);
             }
             let mut writes = Vec::new();
-            let request = new.buf().clone();
-            compute(&recipe, state.data_columns, new, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
+            let data = (span, in_bufs(&request, start, seed));
+            compute(&recipe, &geometry, data, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
             let mut any = Vec::new();
-            let new = NewData::new(span, geometry.chunk_bytes(), request);
+            let new = NewData { span, chunk_bytes: geometry.chunk_bytes(), content: OneBuf(Some(request)) };
             compute_any(&recipe, state.data_columns, new, &mut fetch(&recipe, &columns), |write, bufs| any.push((*write, bufs)));
             let bytes = |bufs: &WriteBufs| bufs.iter().flat_map(|buf| buf.to_vec()).collect::<Vec<u8>>();
             prop_assert_eq!(writes.len(), any.len());

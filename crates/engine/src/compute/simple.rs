@@ -4,7 +4,7 @@
 use smallvec::smallvec;
 use stripewise_device::{SharedBuf, WriteBufs};
 
-use super::{Fetched, NewData, Operands, made, sums};
+use super::{Content, Fetched, NewData, Operands, made};
 use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
 
 /// The one sum of a recipe that is computed here.
@@ -16,11 +16,11 @@ pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
 }
 
 /// As [`compute`](super::compute), of a recipe with this sum.
-pub(super) fn compute(
+pub(super) fn compute<C: Content>(
     recipe: &Recipe,
     sum: &Sum,
     data_columns: usize,
-    mut new: NewData,
+    mut new: NewData<C>,
     fetched: &mut Fetched,
     mut ask: impl FnMut(&Write, WriteBufs),
 ) {
@@ -35,14 +35,14 @@ pub(super) fn compute(
     }
     let mut left = recipe.writes.iter().filter(|write| write.from != Source::Sum).count();
     for write in &recipe.writes {
-        let buf = match write.from {
+        let bufs = match write.from {
             Source::New(column) => {
                 left -= 1;
                 new.take(column.into(), &write.bytes(), left == 0)
             }
-            _ => take_parity(fetched, write.column),
+            _ => smallvec![take_parity(fetched, write.column)],
         };
-        ask(write, smallvec![buf]);
+        ask(write, bufs);
     }
 }
 
@@ -53,17 +53,14 @@ fn take_parity(fetched: &mut Fetched, column: u16) -> SharedBuf {
 }
 
 /// Updates old parity, which was read last, in place.
-fn update(sum: &Sum, columns: Span, new: &NewData, fetched: &mut Fetched) {
+fn update<C: Content>(sum: &Sum, columns: Span, new: &NewData<C>, fetched: &mut Fetched) {
     let parity_start = fetched.len() - sum.parity.columns().len();
     let (data, old) = fetched.split_at_mut(parity_start);
     debug_assert!(old.is_sorted_by_key(|run| run.cells.column), "P is read before Q");
     let operands = Operands { new, fetched: data, joined: &[], rows: sum.rows };
-    for column in columns.range() {
-        let (before, after) = (operands.old(column), operands.content(column));
-        match old {
-            [p, q] => sums::update(sum.parity, column, before, after, &mut [&mut p.buf, &mut q.buf]),
-            [one] => sums::update(sum.parity, column, before, after, &mut [&mut one.buf]),
-            _ => unreachable!("levels have one or two parity columns"),
-        }
+    match old {
+        [p, q] => super::update(sum, columns, &operands, &mut [&mut p.buf, &mut q.buf]),
+        [one] => super::update(sum, columns, &operands, &mut [&mut one.buf]),
+        _ => unreachable!("levels have one or two parity columns"),
     }
 }

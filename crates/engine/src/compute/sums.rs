@@ -33,6 +33,7 @@ pub(crate) fn make<B: DerefMut<Target = [u8]>>(which: Parity, data: &[Option<&[u
 ///
 /// # Panics
 /// If `old_parity` has not a buffer for each parity column that is meant.
+#[inline]
 pub(crate) fn update(which: Parity, column: usize, old: &[u8], new: &[u8], old_parity: &mut [&mut [u8]]) {
     if lives(Mutant::ParityNotUpdated) {
         return;

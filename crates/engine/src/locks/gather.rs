@@ -15,10 +15,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use stripewise_device::{SharedBuf, WriteFlags};
+use stripewise_device::WriteFlags;
 
 use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
-use crate::{array::Promise, error::ArrayError, geometry::StripeIndex, rows::RowSet};
+use crate::{array::Promise, compute::Data, error::ArrayError, geometry::StripeIndex, rows::RowSet};
 
 /// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost more than
 /// it brings, as there are no others to be gathered.
@@ -59,7 +59,7 @@ pub(super) enum Before {
 
 /// A write that waits with others.
 pub(crate) struct Part {
-    pub(crate) data: SharedBuf,
+    pub(crate) data: Data,
     pub(crate) flags: WriteFlags,
     pub(crate) promise: Promise<Result<(), ArrayError>>,
 }
