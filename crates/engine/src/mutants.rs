@@ -132,7 +132,7 @@ pub enum Mutant {
     SuperblockBeforeHeader,
     /// Two halves of an array that went on apart are taken for one.
     SplitUnseen,
-    /// Of a write only the stripes are written that can be under way at once.
+    /// Of a write no more stripes are written once sixteen wait for members.
     StripesCut,
     /// No member can be replaced.
     ReplaceRefused,

@@ -293,14 +293,17 @@ impl Client {
         lens.into_iter().map(part).collect()
     }
 
-    /// Lengths of one to three buffers that so many bytes are handed over in.
+    /// Lengths of one to three buffers that so many bytes are handed over in: every other time of whole blocks, which the engine
+    /// does not copy.
     fn part_lens(&mut self, len: usize) -> Vec<usize> {
-        let sectors = len / SECTOR_BYTES;
-        let mut cuts: Vec<usize> = (0..self.rng.usize(..3)).map(|_| self.rng.usize(..=sectors)).collect();
-        cuts.extend([0, sectors]);
+        let grain = if self.rng.bool() { BLOCK_SECTORS * SECTOR_BYTES } else { SECTOR_BYTES };
+        let grains = len / grain;
+        let mut cuts: Vec<usize> =
+            (0..self.rng.usize(..3)).map(|_| self.rng.usize(..=grains) * grain).collect();
+        cuts.extend([0, len]);
         cuts.sort_unstable();
         cuts.dedup();
-        cuts.windows(2).map(|cut| (cut[1] - cut[0]) * SECTOR_BYTES).collect()
+        cuts.windows(2).map(|cut| cut[1] - cut[0]).collect()
     }
 
     async fn end_write(&self, writing: Writing<BoxFuture<Written>>) -> Written {

@@ -187,10 +187,10 @@ impl Shared {
                 Progress::Done(done) => result = result.and(done),
                 Progress::Waits(rest) => under_way.push(self.finish_stripe(rest)),
             }
+            if lives(Mutant::StripesCut) && under_way.len() as u64 == *STRIPES_IN_FLIGHT.start() {
+                break;
+            }
             if under_way.len() == window {
-                if lives(Mutant::StripesCut) {
-                    break;
-                }
                 result = result.and(under_way.next().await.unwrap_or(Ok(())));
             }
             if result.is_err() {
