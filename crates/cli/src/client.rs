@@ -18,6 +18,7 @@ use crate::{
     printable::{printable, printable_list},
     protocol::{ArrayStatus, Reply, Request, protocol_of},
     rundir::{check_run_dir, socket_path},
+    said::note,
     sigpipe,
 };
 
@@ -168,7 +169,7 @@ fn is_dead(name: &str) -> bool {
 
 /// Prints what the daemon tells beside its answer.
 pub(crate) fn tell(name: &str, notes: &[String]) {
-    notes.iter().for_each(|note| eprintln!("stripewise: {name}: {}", printable(note)));
+    notes.iter().for_each(|note| note!("stripewise: {name}: {}", printable(note)));
 }
 
 /// Has the daemon carry out a command, and prints what it tells about that.
@@ -204,7 +205,7 @@ fn stop(name: &str, force: bool) -> anyhow::Result<()> {
 
 /// Clears away what is left of an array whose daemon is no more.
 fn stop_dead(name: &str, force: bool) -> anyhow::Result<()> {
-    eprintln!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
+    note!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
     clear_remains(name, force)
 }
 
@@ -241,7 +242,7 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     }
     match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
         // That it cannot be clean is what the force was for.
-        Some(trouble) if force => eprintln!("stripewise: {}", printable(&trouble)),
+        Some(trouble) if force => note!("stripewise: {}", printable(&trouble)),
         Some(trouble) => bail!(trouble),
         None => {}
     }

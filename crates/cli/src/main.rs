@@ -27,15 +27,15 @@ mod probe;
 mod progress;
 mod protocol;
 mod rundir;
+mod said;
 mod sigpipe;
 mod sizes;
 mod times;
 mod words;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
+
+use said::note;
 
 /// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
 /// tells its own story.
@@ -66,12 +66,9 @@ fn main() -> ExitCode {
     {
         tracing::warn!(%error, "cannot watch for SIGPIPE");
     }
-    match commands::run(cli) {
-        Ok(code) => code,
-        Err(error) => {
-            // Not by `eprintln!`: a daemon's standard error is its log, which may be full.
-            let _ = writeln!(io::stderr(), "stripewise: {}", errors::printable_line(&error));
-            ExitCode::FAILURE
-        }
-    }
+    let ended = commands::run(cli).and_then(|code| said::is_complete().map(|()| code));
+    ended.unwrap_or_else(|error| {
+        note!("stripewise: {}", errors::printable_line(&error));
+        ExitCode::FAILURE
+    })
 }

@@ -16,6 +16,7 @@ use crate::{
     interrupt::Interrupt,
     output::duration,
     protocol::{ArrayStatus, JobStatus},
+    said::note,
     sizes::format_size,
 };
 
@@ -114,7 +115,7 @@ impl WorkBar {
         if let Some(lines) = &self.lines {
             if lines.lock().is_ok_and(|mut lines| lines.is_due(Instant::now())) {
                 let percent = 100 * done / total.max(1);
-                eprintln!("stripewise: {percent} % done, {points} of {points_total} points");
+                note!("stripewise: {percent} % done, {points} of {points_total} points");
             }
             return;
         }
@@ -206,7 +207,7 @@ fn show(name: &str, shown: &mut Option<Shown>, job: &JobStatus) {
     shown.bar.set_prefix(rate(job));
     if job.paused && !shown.paused {
         shown.bar.suspend(|| {
-            eprintln!(
+            note!(
                 "stripewise: {name}: its {} is paused; `stripewise scrub {name} resume` lets it go on",
                 job.kind
             );

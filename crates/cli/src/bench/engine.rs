@@ -19,8 +19,8 @@ use stripewise_lab::{
 };
 
 use crate::{
-    args::THREADS_MAX, numbers::within, policies::policy_parser, sizes::parse_size, times::parse_time,
-    words::parse_level,
+    args::THREADS_MAX, numbers::within, policies::policy_parser, said::note, sizes::parse_size,
+    times::parse_time, words::parse_level,
 };
 
 /// More would not make a median better.
@@ -160,7 +160,7 @@ pub(crate) fn run_engine(bench: &EngineBench, tell: impl FnMut(&Figure)) -> anyh
         let (command, machine) = (format!("stripewise {command}"), Machine::here());
         let page = page::Page { command: &command, machine: &machine, options: &options, figures: &figures };
         page.write_to(folder)?;
-        eprintln!("{}", folder.join("report.html").display());
+        note!("{}", folder.join("report.html").display());
     }
     Ok(figures)
 }

@@ -9,8 +9,10 @@ use super::{chosen, print_json, said};
 use crate::{
     client,
     given::absolute_path,
+    printable::printable,
     protocol::{ClassChoice, MemberStatus, Request},
     rundir::parse_name,
+    said::say,
 };
 
 #[derive(Debug, Clone, Args)]
@@ -37,9 +39,9 @@ pub(super) fn class(args: &ClassArgs, json: bool) -> anyhow::Result<ExitCode> {
         let entry = |member: &&MemberStatus| json!({ "device": member.device, "class": member.class, "given": member.class_given });
         print_json(&members.iter().map(entry).collect::<Vec<_>>())?;
     } else {
-        members
-            .iter()
-            .for_each(|member| println!("{:<8} {:<9} {}", member.class, source(member), member.device));
+        members.iter().for_each(|member| {
+            say!("{:<8} {:<9} {}", member.class, source(member), printable(&member.device))
+        });
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,6 +18,7 @@ use crate::{
     client,
     daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, WorkerSpec, start_daemon},
     given::{absolute_path, check_given_once, given_classes, is_same_device},
+    said::{note, say},
 };
 
 /// The chunk where none is asked for.
@@ -32,7 +33,7 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     check_given_once(create.devices())?;
     create.looked_at = look_at_contents(args, &create)?;
     if args.level == 1 && args.chunk.is_some() {
-        eprintln!("stripewise: {}: --chunk is ignored: the copies of level 1 know no chunks", args.name);
+        note!("stripewise: {}: --chunk is ignored: the copies of level 1 know no chunks", args.name);
     }
     if args.dry_run {
         return dry_run(args, &create, json);
@@ -61,9 +62,9 @@ fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result
             "advice": advice,
         }))?;
     } else {
-        println!("would make raid{} '{}' of {}", create.level, args.name, members_text(&places));
+        say!("would make raid{} '{}' of {}", create.level, args.name, members_text(&places));
         let plan = [spares_text(create), parity_text(args, &places, is_measured)];
-        plan.into_iter().flatten().for_each(|line| println!("{line}"));
+        plan.into_iter().flatten().for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -192,7 +193,7 @@ fn look_at_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<BTre
     let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if spec.force {
         // More is checked before that is done.
-        eprintln!("stripewise: {}: to be overwritten: {text}", args.name);
+        note!("stripewise: {}: to be overwritten: {text}", args.name);
     } else if terminal {
         ensure!(confirm(&format!("{text}. Overwrite?"))?, "nothing was overwritten");
     } else {
@@ -202,7 +203,7 @@ fn look_at_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<BTre
 }
 
 fn confirm(question: &str) -> anyhow::Result<bool> {
-    eprint!("{question} [y/N] ");
+    note!(part: "{question} [y/N] ");
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use super::{chosen, print_json, say};
+use super::{chosen, print_json, tell};
 use crate::{
     client,
     dates::{self, now_s, parse_day},
@@ -13,8 +13,10 @@ use crate::{
     models::{self, MODELS},
     numbers::within,
     output,
+    printable::printable,
     protocol::{EnduranceStatus, MemberStatus, Request},
     rundir::parse_name,
+    said::say,
     sizes::{NoSize, format_decimal_size, parse_decimal_size},
 };
 
@@ -60,7 +62,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
                 warranty_margin_days: args.margin,
             },
         )?;
-        say(name, json, &kept(device, args));
+        tell(name, json, &kept(device, args));
         let said = args.warranty.and_then(past_warranty).into_iter().chain(spent_rating(name, args));
         client::tell(name, &said.collect::<Vec<_>>());
         return Ok(ExitCode::SUCCESS);
@@ -73,7 +75,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
         print_json(&members.iter().map(entry).collect::<Vec<_>>())?;
     } else {
         print_table(&members);
-        output::no_forecast_lines(name, members).for_each(|line| println!("{line}"));
+        output::no_forecast_lines(name, members).for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,9 +123,9 @@ fn spent_rating(name: &str, args: &EnduranceArgs) -> Option<String> {
 }
 
 fn print_table(members: &[&MemberStatus]) {
-    println!("Written    Rated      Used     A day      Worn out    Warranty    Margin  Device");
+    say!("Written    Rated      Used     A day      Worn out    Warranty    Margin  Device");
     for member in members {
-        println!("{}  {}", row(&member.endurance), member.device);
+        say!("{}  {}", row(&member.endurance), printable(&member.device));
     }
 }
 
@@ -159,12 +161,7 @@ fn list_models(json: bool) -> anyhow::Result<ExitCode> {
         print_json(&MODELS)?;
     } else {
         for model in &MODELS {
-            println!(
-                "{:<20} {:<8} {}",
-                model.name,
-                format_decimal_size(model.rated_write_bytes),
-                model.source
-            );
+            say!("{:<20} {:<8} {}", model.name, format_decimal_size(model.rated_write_bytes), model.source);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ use crate::{
     args::{AttachArgs, ServeArgs},
     client, output,
     protocol::{Reply, Request, ServeLimits},
+    said::{note, say},
 };
 
 pub(super) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -20,14 +21,11 @@ pub(super) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&json!({ "name": args.name, "device": device }))?;
     } else {
-        println!("{device}");
+        say!("{device}");
         // On standard error: scripts take the path from standard output.
         let lines = client::status(&args.name).map(|status| output::mkfs_lines(&status, &device));
         if let Ok([ext4, xfs]) = lines.as_deref() {
-            eprintln!(
-                "stripewise: {}: for file systems that suit its stripes: `{ext4}` or `{xfs}`",
-                args.name
-            );
+            note!("stripewise: {}: for file systems that suit its stripes: `{ext4}` or `{xfs}`", args.name);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -53,7 +51,7 @@ pub(super) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&json!({ "name": args.name, "uri": uri }))?;
     } else {
-        println!("{uri}");
+        say!("{uri}");
     }
     Ok(ExitCode::SUCCESS)
 }

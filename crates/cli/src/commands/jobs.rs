@@ -10,6 +10,7 @@ use crate::{
     args::{ScrubArgs, SpeedArgs},
     client, output, progress,
     protocol::{JobStatus, Request, ScrubAction},
+    said::say,
     sizes::format_size,
 };
 
@@ -74,7 +75,7 @@ fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
         if json {
             print_json(&serde_json::Value::Null)?
         } else {
-            println!("{name}: no scrub since it was opened")
+            say!("{name}: no scrub since it was opened")
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -82,10 +83,10 @@ fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
         print_json(&job)?;
     } else {
         let outcome = job.outcome.as_deref().unwrap_or("under way");
-        println!("{name}: {}, {outcome}, mismatch_cnt {}", output::progress_line(&job), job.mismatch_count);
+        say!("{name}: {}, {outcome}, mismatch_cnt {}", output::progress_line(&job), job.mismatch_count);
         if !job.mismatched_stripes.is_empty() {
             let stripes: Vec<_> = job.mismatched_stripes.iter().take(20).map(u64::to_string).collect();
-            println!("    stripes that disagreed: {}", stripes.join(" "));
+            say!("    stripes that disagreed: {}", stripes.join(" "));
         }
     }
     Ok(if job.mismatch_count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -127,7 +128,7 @@ fn print_speed(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&json!({ "name": name, "min_bytes_per_s": min, "max_bytes_per_s": max }))?;
     } else {
-        println!("{name}: {}, {}", min_text(min), max_text(max));
+        say!("{name}: {}, {}", min_text(min), max_text(max));
     }
     Ok(ExitCode::SUCCESS)
 }

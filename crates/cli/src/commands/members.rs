@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 
-use super::{done, jobs::and_wait, say};
+use super::{done, jobs::and_wait, tell};
 use crate::{
     args::{AddArgs, MemberArgs, ReplaceArgs},
     client,
@@ -23,7 +23,7 @@ pub(super) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
         for device in devices {
             let class = classes.get(&device).copied();
             client::command(&args.name, &Request::Add { device: device.clone(), force: args.force, class })?;
-            say(&args.name, json, &format!("added {device}"));
+            tell(&args.name, json, &format!("added {device}"));
         }
         Ok(ExitCode::SUCCESS)
     };
@@ -33,7 +33,7 @@ pub(super) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
 pub(super) fn fail(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> {
     let member = absolute_path(&args.device)?;
     client::command(&args.name, &Request::Fail { member: member.clone() })?;
-    say(&args.name, json, &format!("declared {member} faulty"));
+    tell(&args.name, json, &format!("declared {member} faulty"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,7 +45,7 @@ pub(super) fn remove(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> 
     };
     for member in members {
         client::command(name, &Request::Remove { member: member.clone() })?;
-        say(name, json, &format!("removed {member}"));
+        tell(name, json, &format!("removed {member}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -65,7 +65,7 @@ pub(super) fn replace(args: ReplaceArgs, json: bool) -> anyhow::Result<ExitCode>
     let what = format!("{with} is being filled to take the place of {member}");
     let order = || {
         let code = done(&args.name, &Request::Replace { member, with, force: args.force, class })?;
-        say(&args.name, json, &what);
+        tell(&args.name, json, &what);
         Ok(code)
     };
     if args.wait { and_wait(&args.name, order) } else { order() }

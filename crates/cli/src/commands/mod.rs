@@ -33,6 +33,7 @@ use crate::{
     printable::printable,
     protocol::{ArrayStatus, MemberStatus, Request},
     rundir,
+    said::{note, say},
 };
 
 /// Runs one command.
@@ -90,14 +91,14 @@ fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
 /// The same, and people are told.
 fn said(name: &str, request: &Request, json: bool, what: &str) -> anyhow::Result<ExitCode> {
     let code = done(name, request)?;
-    say(name, json, what);
+    tell(name, json, what);
     Ok(code)
 }
 
 /// Says what was done, to people.
-fn say(name: &str, json: bool, what: &str) {
+fn tell(name: &str, json: bool, what: &str) {
     if !json {
-        println!("{name}: {}", printable(what));
+        say!("{name}: {}", printable(what));
     }
 }
 
@@ -119,7 +120,7 @@ fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCode> {
     let status = start_daemon(&DaemonSpec { name, workers, opening })?;
     for device in &status.forced {
         let lost = "taken by force, what was written since it left is lost";
-        eprintln!("stripewise: {}: {lost}: {device}", status.name);
+        note!("stripewise: {}: {lost}: {device}", status.name);
     }
     client::tell(&status.name, &status.warnings);
     client::tell(&status.name, &absent_roles(&status));
@@ -161,7 +162,7 @@ fn stop(args: &StopArgs, json: bool) -> anyhow::Result<ExitCode> {
         Some(name) => vec![name.clone()],
         None => rundir::names_to_stop()?,
     };
-    client::stop_all(&names, args.force, |name| say(name, json, "stopped")).map(|()| ExitCode::SUCCESS)
+    client::stop_all(&names, args.force, |name| tell(name, json, "stopped")).map(|()| ExitCode::SUCCESS)
 }
 
 fn bench(command: BenchCommand, json: bool) -> anyhow::Result<ExitCode> {
@@ -180,7 +181,7 @@ fn figures<T: Serialize + Display>(
 ) -> anyhow::Result<ExitCode> {
     let all = run(&mut |figure| {
         if !json {
-            println!("{figure}");
+            say!("{figure}");
         }
     })?;
     if json {

@@ -13,6 +13,7 @@ use crate::{
     policies::{self, policy_parser},
     protocol::Request,
     rundir::parse_name,
+    said::say,
 };
 
 #[derive(Debug, Clone, Args)]
@@ -51,7 +52,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let width = policies::all().map(|(policy, _)| policy.name.len()).max().unwrap_or(0);
     for (policy, chosen_for) in policies::all() {
         let mark = chosen_for.map_or(String::new(), |which| format!("; chosen for new arrays {which}"));
-        println!("{:<width$}  {}{mark}", policy.name, policy.summary);
+        say!("{:<width$}  {}{mark}", policy.name, policy.summary);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -64,7 +65,7 @@ fn print(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&json!({ "name": name, "policy": policy.name, "summary": policy.summary }))?;
     } else {
-        println!("{name}: {}: {}", policy.name, policy.summary);
+        say!("{name}: {}: {}", policy.name, policy.summary);
     }
     Ok(ExitCode::SUCCESS)
 }

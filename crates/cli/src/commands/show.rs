@@ -10,6 +10,7 @@ use crate::{
     client, errors, output,
     protocol::ArrayStatus,
     rundir,
+    said::{note, say},
 };
 
 pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -21,7 +22,7 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
         match client::status(&name) {
             Ok(status) => found.push(status),
             Err(error) => {
-                eprintln!("stripewise: {}", errors::printable_line(&error));
+                note!("stripewise: {}", errors::printable_line(&error));
                 // One that was listed and has been stopped since is no failure; one that cannot be asked is.
                 failed |= !all || !error.is::<client::NotRunning>();
             }
@@ -31,9 +32,9 @@ pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
         print_json(&found)?;
     } else {
         if found.is_empty() && !failed {
-            eprintln!("no array is running");
+            note!("no array is running");
         }
-        found.iter().for_each(|status| println!("{}", output::mdstat(status)));
+        found.iter().for_each(|status| say!("{}", output::mdstat(status)));
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -60,7 +61,7 @@ pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> 
     let tested = told.and_then(|status| tested(&status));
     Ok(tested.map_or_else(
         |error| {
-            eprintln!("stripewise: {}", errors::printable_line(&error));
+            note!("stripewise: {}", errors::printable_line(&error));
             CANNOT_TELL.into()
         },
         ExitCode::from,

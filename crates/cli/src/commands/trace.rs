@@ -17,6 +17,7 @@ use crate::{
     output::rows_text,
     protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
+    said::note,
     sizes::{format_size, parse_size},
     times::{format_nanoseconds, parse_time},
 };
@@ -67,7 +68,7 @@ pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::watch()?;
     daemon.command(&Request::Trace { choice })?;
     // As tcpdump says that it listens: nothing is printed while nothing is written.
-    eprintln!("stripewise: {name}: waiting for stripe writes; Ctrl-C ends the trace");
+    note!("stripewise: {name}: waiting for stripe writes; Ctrl-C ends the trace");
     let begun = Instant::now();
     let mut follow = Follow { args, json, begun, since: 0, printed: 0, lost: 0, from_ns: None };
     follow.run(&mut daemon, &interrupt)?;
@@ -75,10 +76,10 @@ pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     // Before this command is over: whoever traces next finds it free.
     daemon.command(&Request::TraceEnd)?;
     if lost > 0 {
-        eprintln!("stripewise: {name}: {lost} decisions were lost: they came faster than they were taken");
+        note!("stripewise: {name}: {lost} decisions were lost: they came faster than they were taken");
     }
     if printed == 0 {
-        eprintln!("stripewise: {name}: no such stripe was written meanwhile");
+        note!("stripewise: {name}: no such stripe was written meanwhile");
     }
     Ok(ExitCode::SUCCESS)
 }

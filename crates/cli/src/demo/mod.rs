@@ -11,6 +11,7 @@ mod story;
 mod tree;
 mod worker;
 
+use crate::said::note;
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -145,7 +146,7 @@ fn open_store<'a>(
     match OnFileSystem::open(host, array, folder, worker) {
         Ok(store) => Ok(Box::new(store)),
         Err(error) => {
-            eprintln!("         (no file system here: {}; going over NBD instead)", errors::line(&error));
+            note!("         (no file system here: {}; going over NBD instead)", errors::line(&error));
             Ok(Box::new(OverNbd::open(host, array, folder)?))
         }
     }

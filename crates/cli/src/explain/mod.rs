@@ -21,6 +21,7 @@ use crate::{
     policies::policy_parser,
     protocol::ClassChoice,
     rundir::parse_name,
+    said::say,
     sizes::parse_size,
     words::{parse_chunk, parse_level},
 };
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         print_json(&explained)?;
     } else {
-        print!("{}", text::draw(&explained));
+        say!(part: "{}", text::draw(&explained));
     }
     Ok(ExitCode::SUCCESS)
 }

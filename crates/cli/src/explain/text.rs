@@ -8,7 +8,10 @@ use super::{
     Explained,
     stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
 };
-use crate::{output::rows_text, protocol::BandStatus, sizes::format_size, times::format_nanoseconds};
+use crate::{
+    output::rows_text, printable::printable, protocol::BandStatus, sizes::format_size,
+    times::format_nanoseconds,
+};
 
 pub(super) fn draw(explained: &Explained) -> String {
     let mut text = String::new();
@@ -143,7 +146,8 @@ fn header(stripe: &ExplainedStripe) -> Vec<String> {
 fn draw_requests(text: &mut String, what: &str, requests: &[MemberIo]) {
     let _ = writeln!(text, "\n  {what}:{}", if requests.is_empty() { " none" } else { "" });
     for request in requests {
-        let device = request.device.as_ref().map(|device| format!(", {device}")).unwrap_or_default();
+        let device =
+            request.device.as_ref().map(|device| format!(", {}", printable(device))).unwrap_or_default();
         let (len, at) = (format_size(request.len_bytes), format_size(request.offset_bytes));
         let _ = writeln!(text, "    disk {}{device}: {len} at {at}", request.disk);
     }

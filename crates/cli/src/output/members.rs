@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use super::short;
 use crate::{
     dates,
+    printable::printable,
     protocol::{ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus},
     sizes::format_size,
     times::format_nanoseconds,
@@ -100,10 +101,10 @@ pub(crate) fn no_forecast_lines<'a>(
     array: &str,
     members: impl IntoIterator<Item = &'a MemberStatus>,
 ) -> impl Iterator<Item = String> {
-    let mut why: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut why: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for member in members.into_iter().filter(|member| is_told_of(member)) {
         if let Some(reason) = member.endurance.no_forecast {
-            why.entry(no_forecast(array, reason)).or_default().push(short(&member.device));
+            why.entry(no_forecast(array, reason)).or_default().push(printable(short(&member.device)));
         }
     }
     why.into_iter().map(|(why, members)| format!("wear of {}: {why}", members.join(" ")))

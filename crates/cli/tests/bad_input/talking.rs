@@ -219,7 +219,7 @@ fn foreign_names_cannot_move_the_cursor_or_forge_lines() {
     let harmless = |text: &str| {
         assert!(!text.contains('\x1b') && !text.lines().any(|line| line.starts_with("forged")), "{text:?}");
     };
-    for line in ["status a", "detail a"] {
+    for line in ["status a", "detail a", "class a", "endurance a", "explain a --write 0:4K"] {
         harmless(&sandbox.done(line));
     }
     harmless(&sandbox.ok("fail a", &members[..1]));
@@ -244,6 +244,25 @@ fn foreign_names_cannot_move_the_cursor_or_forge_lines() {
     let said = sandbox.ok("examine", &members[1..]);
     assert!(said.contains(r"x:\u{1b}[31m\nforged"), "{said}");
     harmless(&said);
+}
+
+/// Once that was a panic, and `add` seemed to have broken when it had added.
+#[test]
+fn a_command_whose_output_cannot_be_written_says_so() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    // What goes to standard error alone has no other place to be told.
+    let create = format!("create a --level 1 --assume-clean {} {}", members[0], members[1]);
+    let mut command = sandbox.command();
+    assert!(command.args(create.split(' ')).stderr(full()).status().unwrap().success());
+    for (line, happened) in [("status a", "clean"), (&*format!("fail a {}", members[1]), "degraded")] {
+        let said = sandbox.command().args(line.split(' ')).stdout(full()).output().unwrap();
+        let text = String::from_utf8(said.stderr).unwrap();
+        assert!(said.status.code() == Some(1) && text.contains("could not be written in full"), "{text}");
+        assert!(sandbox.done("detail a").contains(happened) || line.starts_with("status"), "{line}");
+    }
+    sandbox.done("stop a");
 }
 
 /// In a folder where everybody may make one, somebody else's daemon must not be talked to.

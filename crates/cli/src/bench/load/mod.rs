@@ -15,6 +15,7 @@ use crate::{
     commands::print_json,
     numbers::within,
     rundir::{parse_name, socket_path},
+    said::say,
     sizes::parse_size,
     times::parse_time,
 };
@@ -81,7 +82,7 @@ pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> 
     if json {
         print_json(&figures)?;
     } else {
-        print!("{figures}");
+        say!(part: "{figures}");
     }
     Ok(if figures.ended == Ended::Complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,5 +1,6 @@
 //! The servers that are compared, each a process of its own that ends with this one.
 
+use crate::said::note;
 use std::{
     io::ErrorKind,
     os::unix::process::CommandExt,
@@ -85,7 +86,7 @@ impl Server {
         };
         let child = match command.process_group(0).stdout(Stdio::null()).spawn() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                eprintln!("stripewise: {} is left out: not found; {}", kind.name(), kind.remedy());
+                note!("stripewise: {} is left out: not found; {}", kind.name(), kind.remedy());
                 return Ok(None);
             }
             child => child.with_context(|| format!("cannot start {}", kind.name()))?,

@@ -24,6 +24,7 @@ use crate::{
     errors,
     printable::printable,
     protocol::map_name,
+    said::{note, say},
     sizes::format_size,
 };
 
@@ -66,7 +67,7 @@ pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
             Ok(examined) => found.push(examined),
             Err(error) => {
                 failed = true;
-                eprintln!("stripewise: {}{}", errors::printable_line(&error), printable(&holds(path)));
+                note!("stripewise: {}{}", errors::printable_line(&error), printable(&holds(path)));
             }
         }
     }
@@ -162,9 +163,9 @@ fn role_name(role: Role) -> String {
 }
 
 fn print_one(e: &Examined) {
-    println!("{}:", printable(&e.device));
+    say!("{}:", printable(&e.device));
     // What is on a foreign device may be anything.
-    let line = |label: &str, value: &str| println!("{label:>16} : {}", printable(value));
+    let line = |label: &str, value: &str| say!("{label:>16} : {}", printable(value));
     line("Array UUID", &e.array_uuid);
     line("Name", &e.name);
     line("Raid Level", &format!("raid{}", e.level));

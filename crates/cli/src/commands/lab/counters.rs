@@ -1,5 +1,6 @@
 //! `stripewise lab counters`: the same writes on member files and on modelled members.
 
+use crate::said::say;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -57,10 +58,10 @@ fn exit_code(compared: &Compared) -> ExitCode {
 }
 
 fn print(compared: &Compared) {
-    print!("{}", table(compared));
+    say!(part: "{}", table(compared));
     let counters = || compared.comparisons.iter().flat_map(|comparison| &comparison.counters);
     let equal = counters().filter(|counter| counter.is_equal()).count();
-    println!(
+    say!(
         "{equal} of {} counters are equal; not compared, because it goes by how fast members are: {}",
         counters().count(),
         compared.not_compared.join(", ")

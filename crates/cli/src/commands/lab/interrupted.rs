@@ -1,5 +1,6 @@
 //! A run that is interrupted says what is kept, how far it came, and what goes on with it.
 
+use crate::said::note;
 use std::{
     process,
     sync::{Arc, Mutex},
@@ -49,7 +50,7 @@ impl Watch {
                 thread::sleep(LOOK_EVERY);
             }
             clear();
-            eprintln!("stripewise: {}", told(watched.kept(), &after));
+            note!("stripewise: {}", told(watched.kept(), &after));
             process::exit(INTERRUPTED);
         });
         Ok(watch)

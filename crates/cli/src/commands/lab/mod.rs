@@ -21,6 +21,7 @@ use super::print_json;
 use crate::{
     args::{LabCommand, LabReportArgs, LabRunArgs, ValidateArgs},
     progress,
+    said::{note, say},
 };
 
 /// Runs one of the laboratory's commands.
@@ -61,12 +62,12 @@ fn list(json: bool) -> anyhow::Result<()> {
     }
     for Listed { id, title, source, real_time, points, quick_points } in listed {
         let marked = if real_time { ", in real time" } else { "" };
-        println!(
+        say!(
             "{id:<18} {title} ({points} points{marked}; {quick_points} with --quick)\n{:<18} after {source}",
             ""
         );
     }
-    println!(
+    say!(
         "\nRun some by their ids or by words with which ids begin. `all` is one experiment, over all arrays; '{EVERY}' is every \
          experiment. Those in real time measure this machine: nothing else should run on it meanwhile."
     );
@@ -81,7 +82,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
         machine: Machine::here(),
     };
     if args.experiments == ["all"] {
-        eprintln!(
+        note!(
             "stripewise: `all` is the experiment over all arrays; `stripewise lab run {EVERY}` runs every experiment"
         );
     }
@@ -107,10 +108,10 @@ fn show(report: &LabReport, folder: &Path, json: bool) -> anyhow::Result<()> {
     if json {
         print_json(report)?;
     } else {
-        print!("{report}");
+        say!(part: "{report}");
     }
-    report.warnings.iter().for_each(|warning| eprintln!("stripewise: {warning}"));
-    eprintln!("{}", folder.join("report.html").display());
+    report.warnings.iter().for_each(|warning| note!("stripewise: {warning}"));
+    note!("{}", folder.join("report.html").display());
     Ok(())
 }
 
@@ -135,11 +136,11 @@ fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     if json {
         print_json(&report)?;
     } else {
-        print!("{report}");
+        say!(part: "{report}");
     }
     if let Some(folder) = &args.out {
         report.write_to(folder)?;
-        eprintln!("{}", folder.join("report.html").display());
+        note!("{}", folder.join("report.html").display());
     }
     Ok(())
 }

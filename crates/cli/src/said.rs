@@ -1,0 +1,54 @@
+//! What commands say: data on standard output, all else on standard error. `println!` panics where its text cannot be written, as
+//! on a full disk, and a command that has done its work would end like one that broke.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::OnceLock,
+};
+
+/// Why standard output could not be written, the first time.
+static LOST: OnceLock<io::ErrorKind> = OnceLock::new();
+
+/// Writes a line, or (with `part`) text, to standard output.
+macro_rules! say {
+    (part: $($text:tt)*) => { $crate::said::out(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::said::out(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Writes a line, or (with `part`) text, to standard error.
+macro_rules! note {
+    (part: $($text:tt)*) => { $crate::said::aside(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::said::aside(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+pub(crate) use {note, say};
+
+/// Writes to standard output. What cannot be written is told at the end, by [`lost`].
+pub(crate) fn out(text: fmt::Arguments<'_>) {
+    if let Err(error) = io::stdout().write_fmt(text) {
+        LOST.get_or_init(|| error.kind());
+    }
+}
+
+/// Writes to standard error. There is no other place to tell that it cannot be written.
+pub(crate) fn aside(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+/// Whether all of the output could be written; called once, at the end.
+///
+/// # Errors
+/// Why some of it could not.
+pub(crate) fn is_complete() -> anyhow::Result<()> {
+    if let Err(error) = io::stdout().flush() {
+        LOST.get_or_init(|| error.kind());
+    }
+    match LOST.get() {
+        None => Ok(()),
+        Some(kind) => anyhow::bail!(
+            "the output could not be written in full ({kind}); the command itself has ended, so see with `stripewise status` \
+             what it did"
+        ),
+    }
+}
