@@ -1,9 +1,10 @@
 //! What lies on a device: superblock, extension header, and whether they fit together.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures_util::future::{Either, select};
 use smallvec::smallvec;
-use stripewise_device::{Device, IoBuf, IoError};
+use stripewise_device::{Device, EnvHandle, IoBuf, IoError};
 use stripewise_format::{
     extension::{CopyState, ExtensionError, ExtensionLayout, Header, HeaderCopy, SuperblockOrigin, choose},
     md::{BadBlockLog, Features, OtherVersion, SUPERBLOCK_SECTOR, Superblock, SuperblockError},
@@ -21,6 +22,9 @@ use crate::{
 /// What stands for a block that cannot be read, and of which there are two: a damaged one.
 pub(crate) const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
 
+/// How long a device may take to tell what lies on it: a disk that has to spin up first takes ten seconds or so.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
 /// Why a device has no usable superblock.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExamineError {
@@ -31,6 +35,17 @@ pub enum ExamineError {
         name: String,
         /// What it said.
         error: IoError,
+    },
+    /// It did not answer.
+    #[error(
+        "{name}: its metadata cannot be read: no answer for {waited_s} s. It is left alone; see what it hangs on (the system's \
+         log, the file system or server below it)"
+    )]
+    Silent {
+        /// The device.
+        name: String,
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
     },
     /// There is none, or it is damaged.
     #[error("{name}: {error}")]
@@ -56,8 +71,12 @@ pub enum ExamineError {
 impl ExamineError {
     /// The device.
     pub fn name(&self) -> &str {
-        let (Self::Io { name, .. } | Self::Superblock { name, .. } | Self::OtherVersion { name, .. }) = self;
-        name
+        match self {
+            Self::Io { name, .. }
+            | Self::Silent { name, .. }
+            | Self::Superblock { name, .. }
+            | Self::OtherVersion { name, .. } => name,
+        }
     }
 }
 
@@ -108,6 +127,21 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
     });
     let bad_blocks = read_bad_blocks(&device, &superblock).await.map_err(io)?;
     Ok(Examination { device, superblock, extension, bad_blocks, origin })
+}
+
+/// As [`examine`], of a device that may hang: an array is not to wait for it for ever.
+///
+/// # Errors
+/// As [`examine`]; [`ExamineError::Silent`] if it has not answered after a while.
+pub(crate) async fn examine_in_time(
+    env: &EnvHandle,
+    device: Arc<dyn Device>,
+) -> Result<Examination, ExamineError> {
+    let name = device.info().name.clone();
+    match select(pin!(examine(device)), env.sleep(SILENCE_MAX)).await {
+        Either::Left((examined, _)) => examined,
+        Either::Right(_) => Err(ExamineError::Silent { name, waited_s: SILENCE_MAX.as_secs() }),
+    }
 }
 
 async fn read_bad_blocks(

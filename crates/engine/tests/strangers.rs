@@ -7,6 +7,7 @@ mod common;
 use std::{sync::Arc, time::Duration};
 
 use common::{MEMBER_BYTES, devices};
+use stripewise_device::wrap::Delay;
 use stripewise_engine::{Array, AssembleOptions, CreateOptions, assemble, geometry::Level};
 use stripewise_sim::{SimMember, World};
 use uuid::Uuid;
@@ -65,4 +66,28 @@ fn a_stranger_of_longer_blocks_changes_nothing() {
     };
     let alone = open(&ours);
     assert_eq!(alone, open(&[&ours[..], &other].concat()));
+}
+
+/// "A member that does not answer while an array is opened is left out" (docs/failure-model.md). Once it was waited for without end.
+#[test]
+fn a_member_that_does_not_answer_is_left_out() {
+    let mut world = World::new(1);
+    let members = array_of(&mut world, "a", Level::Raid5, 3, MEMBER_BYTES);
+    let env = world.env();
+    let given = || {
+        let mut given = devices(&members);
+        given[1] = Arc::new(Delay::new(given[1].clone(), env.clone(), Duration::from_hours(9)));
+        given
+    };
+    let open = |options: AssembleOptions| {
+        let (env, given) = (env.clone(), given());
+        world.run(async move { assemble(env, given, &options).await })
+    };
+    let Err(error) = open(AssembleOptions::default()) else { panic!("a member that was there is absent") };
+    assert!(error.to_string().contains("no answer for 30 s"), "{error}");
+    let began = world.now().0;
+    let array = open(AssembleOptions { run: true, ..Default::default() }).unwrap();
+    assert!(Duration::from_nanos(world.now().0 - began) < Duration::from_secs(35));
+    let report = world.run(async move { array.report().await });
+    assert!(report.excluded[0].reason.to_string().contains("no answer for 30 s"));
 }

@@ -24,7 +24,7 @@ use super::{session::Session, state::DaemonState};
 use crate::protocol::{Reply, Request, WireError};
 
 /// A request is one short line.
-const REQUEST_BYTES_MAX: u64 = 64 << 10;
+pub(super) const REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Connections served at the same time; more are told so.
 const CONNECTIONS_MAX: usize = 16;
 /// Connections that wait to be accepted.
@@ -124,7 +124,7 @@ fn not_understood(error: &WireError) -> String {
     )
 }
 
-fn answer(mut stream: &UnixStream, reply: &Reply) -> anyhow::Result<()> {
+pub(super) fn answer(mut stream: &UnixStream, reply: &Reply) -> anyhow::Result<()> {
     Ok(stream.write_all(reply.line()?.as_bytes())?)
 }
 

@@ -7,6 +7,7 @@
 mod attention;
 mod caller;
 mod control;
+mod doorman;
 mod end;
 mod exports;
 mod limits;
@@ -33,6 +34,7 @@ use std::{
 
 use anyhow::Context;
 
+use doorman::Doorman;
 use log::Log;
 pub(crate) use members::{LookedAt, holding};
 use name::NameLock;
@@ -102,12 +104,14 @@ fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     // The name says that no daemon lives behind what is found of it.
     let mut notes = remains::clear_under_lock(&spec.name);
     let socket = socket_path(&spec.name);
-    // A socket that cannot be is found out before anything is written to a device; commands wait until it is served.
+    // A socket that cannot be is found out before anything is written to a device.
     let listener = control::bind(&socket).inspect_err(|_| log.forget())?;
+    let doorman = Doorman::begin(&spec.name, &listener)?;
     let (state, told) = open::open(spec).inspect_err(|_| {
         let _ = std::fs::remove_file(&socket);
         log.forget();
     })?;
+    drop(doorman);
     notes.extend(told);
     Ok(Started { state, listener, notes, _name: name })
 }

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Client, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded};
+use crate::common::{Client, Loop, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded};
 
 /// Lets a daemon go on, whatever becomes of the test: what waits for its files could not even be killed.
 struct Halted(Pid);
@@ -91,6 +91,30 @@ fn what_an_array_cannot_answer_is_an_error_in_bounded_time() {
     drop(halted);
     assert!(under_way.join().unwrap(), "it was only late");
     sandbox.done("detail a --test");
+}
+
+/// A loop device opens although what lies below it hangs. Once that kept `status` waiting, of all arrays, and nothing but a kill ended
+/// the daemon.
+#[test]
+fn an_array_that_is_being_opened_can_be_asked_and_stopped() {
+    let Some((sandbox, server, served)) = on_a_served_file() else { return };
+    sandbox.done("stop a");
+    let below = Loop::new(&served);
+    let members = [sandbox.path("m0"), sandbox.path("m1"), below.0.clone()];
+    let halted = Halted::new(server);
+    let mut assembling = sandbox.command();
+    assembling.args(["assemble", "a", "--run"]).args(&members).stderr(Stdio::null()).stdout(Stdio::null());
+    let mut assembling = assembling.spawn().unwrap();
+    eventually("commands have an answer", || {
+        sandbox.run("status a", &[""; 0]).err.contains("is being opened")
+    });
+    let (code, took) = timed(&sandbox, "stop a --force", &[]);
+    let ended = assembling.wait();
+    drop(halted);
+    assert!(code == Some(0) && took < Duration::from_secs(30), "{code:?} {took:?}");
+    assert!(!ended.unwrap().success());
+    sandbox.ok("assemble a", &members);
+    sandbox.done("stop a");
 }
 
 /// Has writes under way that do not end, and an attached device whose cache cannot be written out.

@@ -143,13 +143,17 @@ impl Files {
         Self { entries: Vec::new(), can_register }
     }
 
-    /// Counts a request to a file, by whose number it can be asked for; false if it is not registered.
+    /// Counts a request to a file, by whose number it can be asked for; false if it is not registered, as those never are that
+    /// another process serves.
     pub(super) fn enter<'r>(
         &mut self,
         file: &Arc<OpenFile>,
         inbox: &Arc<Inbox>,
         mut rings: impl Iterator<Item = &'r Ring> + Clone,
     ) -> bool {
+        if file.is_served() {
+            return false;
+        }
         let number = file.fd().as_raw_fd() as usize;
         if self.entries.len() <= number && self.can_register && number < FILES_MAX {
             self.entries.resize_with(number + 1, Entry::default);

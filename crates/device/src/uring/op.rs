@@ -220,7 +220,12 @@ impl Slot {
         // The number of a registered file is its descriptor's.
         let fd = types::Fd(self.target.fd().as_raw_fd());
         let entry = self.entry_to(fd, fixed);
-        if self.registered().is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
+        match &self.target {
+            Target::Registered(_) => entry.flags(squeue::Flags::FIXED_FILE),
+            // Asked at once the kernel may wait, as for a FUSE server that has too much to do, and the worker in it.
+            Target::File(file) if file.is_served() => entry.flags(squeue::Flags::ASYNC),
+            _ => entry,
+        }
     }
 
     fn entry_to(&mut self, fd: types::Fd, fixed: Option<u16>) -> squeue::Entry {

@@ -9,6 +9,10 @@ use io_uring::{Builder, IoUring, cqueue, squeue, types};
 use super::RuntimeOptions;
 use crate::arena;
 
+/// Threads of the kernel that do what would make a worker wait, started as they are needed. Each that a hanging member keeps is one
+/// less for the others.
+const KERNEL_THREADS_MAX: u32 = 256;
+
 /// A ring and its bookkeeping.
 pub(super) struct Ring {
     ring: IoUring,
@@ -45,6 +49,8 @@ impl Ring {
     }
 
     fn with(ring: IoUring) -> Self {
+        // Before Linux 5.15 there are four for each core; requests that hang may then keep others waiting earlier.
+        let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS_MAX, 0]);
         let slabs = Slabs::new(&ring);
         Self { ring, slabs, backlog: VecDeque::new(), unsubmitted: 0, under_way: 0 }
     }

@@ -25,7 +25,7 @@ pub use choose::{Chosen, Excluded, choose};
 use crate::{
     array::{Array, Shared},
     error::ArrayError,
-    examine::{Examination, ExamineError, examine},
+    examine::{Examination, ExamineError, examine_in_time},
     geometry::{GeometryError, StripeIndex},
     jobs::{self, Found, JobBoard, JobKind, Request, Tuning},
     locking::{Locking, Preset},
@@ -195,7 +195,7 @@ pub async fn assemble(
 ) -> Result<Array, AssembleError> {
     let mut examined = Vec::new();
     let mut unusable = Vec::new();
-    for result in join_all(devices.into_iter().map(examine)).await {
+    for result in join_all(devices.into_iter().map(|device| examine_in_time(&env, device))).await {
         match result {
             Ok(examination) => examined.push(examination),
             Err(error) => unusable.push(error),
