@@ -124,6 +124,10 @@ pub enum Mutant {
     HolesOfMissing,
     /// The buffers of a write change places.
     PartsSwapped,
+    /// Whether parity can be relied on is asked of the stripe before.
+    TrustOfNeighbour,
+    /// A resync that is stopped takes what it was at for done.
+    StoppedResyncForgets,
     /// A write locks none of its rows behind the 64th.
     WideRowsUnseen,
     /// A write updates Q with a wrong coefficient from the sixth column on.
@@ -212,7 +216,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 101] = [
+    pub const ALL: [Self; 103] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -277,6 +281,8 @@ impl Mutant {
         Self::SuperblockBeforeHeader,
         Self::SplitUnseen,
         Self::StripesCut,
+        Self::TrustOfNeighbour,
+        Self::StoppedResyncForgets,
         Self::ReplaceRefused,
         Self::ShortSuperblockWrite,
         Self::ZeroesStuck,

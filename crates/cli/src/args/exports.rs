@@ -60,8 +60,9 @@ pub(crate) struct ServeArgs {
     /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything makes room.
     #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
     pub(crate) connections: Option<usize>,
-    /// Data that requests of all clients may hold together; 256M, if left out, and 40M at least. Each client has 1M besides, so
-    /// that small requests never wait for large ones. A client that does not go on while others wait for its memory is cut off.
+    /// Data that requests of all clients may hold together; 256M, if left out, or half of what limits of the daemon's memory
+    /// leave it (control group, `ulimit -v`), and 40M at least. Each client has 1M besides, so that small requests never wait
+    /// for large ones. A client that does not go on while others wait for its memory is cut off.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) in_flight: Option<u64>,
     /// Data that requests of one client may hold; 64M, or what all may, if left out, and 40M at least.

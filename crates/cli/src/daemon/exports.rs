@@ -29,6 +29,7 @@ use super::{
     mounts,
     patience::{Deadline, Patience},
     remains::{self, DeadDevice},
+    room,
     state::Notes,
 };
 use crate::{
@@ -303,7 +304,8 @@ impl Held {
         let mut export = Export::new(source.name.clone(), Arc::new(device));
         export.discard = discards;
         export.read_only = read_only || source.array.is_read_only();
-        let server = Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits)?)?;
+        let server =
+            Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits, room::left_bytes())?)?;
         let uri = uri_of(&server, &source.name);
         self.servers.push(server);
         Ok(uri)

@@ -7,16 +7,20 @@ use stripewise::export::nbd::{Limits, limits::CONNECTION_IN_FLIGHT_BYTES_MIN};
 
 use crate::{protocol::ServeLimits, sizes::format_size};
 
-/// The limits of a server. Where all may hold less than one does by default, one may hold as much as all.
+/// The limits of a server. Where all may hold less than one does by default, one may hold as much as all. Of the memory that is
+/// `left`, if anything bounds that, clients are let hold half by default: what is done with their data takes some, too.
 ///
 /// # Errors
 /// For what cannot be kept.
-pub(super) fn limits_of(asked: &ServeLimits) -> anyhow::Result<Limits> {
+pub(super) fn limits_of(asked: &ServeLimits, left_bytes: Option<u64>) -> anyhow::Result<Limits> {
     let ServeLimits { connections, in_flight_bytes, connection_in_flight_bytes, idle_ms } = *asked;
     let limits = Limits::default();
     check_least("--in-flight", in_flight_bytes)?;
     check_least("--connection-in-flight", connection_in_flight_bytes)?;
-    let all = in_flight_bytes.unwrap_or(limits.in_flight_bytes);
+    let by_default = left_bytes.map_or(limits.in_flight_bytes, |left| {
+        (left / 2).clamp(CONNECTION_IN_FLIGHT_BYTES_MIN, limits.in_flight_bytes)
+    });
+    let all = in_flight_bytes.unwrap_or(by_default);
     let one = connection_in_flight_bytes.unwrap_or(limits.connection_in_flight_bytes.min(all));
     ensure!(
         one <= all,
@@ -48,13 +52,21 @@ mod tests {
     use super::*;
 
     fn limits(all_mib: Option<u64>, one_mib: Option<u64>) -> Result<(u64, u64), String> {
+        limits_in(all_mib, one_mib, None)
+    }
+
+    fn limits_in(
+        all_mib: Option<u64>,
+        one_mib: Option<u64>,
+        left_mib: Option<u64>,
+    ) -> Result<(u64, u64), String> {
         let bytes = |mib: Option<u64>| mib.map(|mib| mib << 20);
         let asked = ServeLimits {
             in_flight_bytes: bytes(all_mib),
             connection_in_flight_bytes: bytes(one_mib),
             ..ServeLimits::default()
         };
-        let limits = limits_of(&asked).map_err(|error| error.to_string())?;
+        let limits = limits_of(&asked, left_mib.map(|mib| mib << 20)).map_err(|error| error.to_string())?;
         Ok((limits.in_flight_bytes >> 20, limits.connection_in_flight_bytes >> 20))
     }
 
@@ -68,5 +80,9 @@ mod tests {
         assert!(limits(None, Some(1)).unwrap_err().contains("--connection-in-flight 1 MiB"));
         assert!(limits(Some(48), Some(64)).unwrap_err().contains("--in-flight as much"));
         assert!(limits(None, Some(512)).unwrap_err().contains("256 MiB"));
+        assert_eq!(limits_in(None, None, Some(9000)), Ok((256, 64)));
+        assert_eq!(limits_in(None, None, Some(200)), Ok((100, 64)), "half of what is left");
+        assert_eq!(limits_in(None, None, Some(20)), Ok((40, 40)), "less cannot be");
+        assert_eq!(limits_in(Some(128), None, Some(20)), Ok((128, 64)), "as was asked");
     }
 }

@@ -20,6 +20,7 @@ mod open;
 mod patience;
 mod remains;
 mod report;
+mod room;
 mod session;
 mod signals;
 mod spec;

@@ -238,6 +238,9 @@ impl Shared {
                     result = result.and(walked.result);
                 }
                 Err(ended) => {
+                    if lives(Mutant::StoppedResyncForgets) {
+                        group.iter().for_each(|region| intent.resynced(*region));
+                    }
                     result = Err(ended);
                     break;
                 }

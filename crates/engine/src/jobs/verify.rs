@@ -132,13 +132,14 @@ impl Shared {
         passed_over: RowSet,
         mend: bool,
     ) -> Result<Option<Mismatch>, ArrayError> {
-        let mut rows = 0;
+        let mut rows = RowSet::EMPTY;
         let mut extents = SmallVec::new();
         for Expected { column, content } in expected(&self.geometry, chunks, stripe) {
             let found = chunks.of_member(stripe, self.geometry.member_of(stripe, column));
             let found = found.expect("only present columns are checked");
             let runs = differing(found, &content, passed_over);
-            rows = rows.max(runs.iter().map(|run| run.len().div_ceil(BLOCK_BYTES)).sum::<usize>());
+            // A row counts once, whichever of its columns disagree.
+            rows = runs.iter().fold(rows, |rows, run| rows | RowSet::touching(run.clone()));
             extents.extend(runs.into_iter().map(|run| Extent {
                 column,
                 start: run.start,
@@ -151,7 +152,7 @@ impl Shared {
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);
         }
-        Ok((rows > 0).then_some(Mismatch { stripe: stripe.0, rows: rows as u32 }))
+        Ok((!rows.is_empty()).then(|| Mismatch { stripe: stripe.0, rows: rows.len() as u32 }))
     }
 
     /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first. Rows of which more cannot

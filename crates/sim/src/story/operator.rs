@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than reads may fail before a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each of the things that are tried out is tried in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 52;
+const TRIALS_ONE_IN: u8 = 54;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -81,6 +81,7 @@ impl Story {
             47 => self.add_a_member_without_room(),
             49 => self.write_again_what_is_lost(),
             50 | 51 => self.write_in_doubt(),
+            52 | 53 => self.leave_in_doubt(),
             _ => Ok(()),
         }
     }

@@ -1,5 +1,7 @@
 //! A row that a resync cannot read just then: it is not forgotten, and is made to agree once it can be read.
 
+use std::ops::Range;
+
 use super::Story;
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
@@ -7,6 +9,8 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 /// Rounds of housekeeping after which a resync that could not read all is tried again.
 const RETRY_ROUNDS: u32 = 620;
+/// Rounds after which regions that were written are clean again.
+const QUIET_ROUNDS: u32 = 30;
 /// Events that another program has the array for.
 const EVENTS: u64 = 4;
 
@@ -67,7 +71,7 @@ impl Story {
             return Ok(());
         }
         let block = self.any_block();
-        self.try_write(&block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        self.write_well(&block)?;
         self.flush_all()?;
         let failing = self.units_by_role();
         self.lose_power()?;
@@ -105,7 +109,7 @@ impl Story {
             .collect();
         let Some(end) = self.side_rng.choice(ends) else { return Ok(()) };
         let write = end - grain..end + grain;
-        self.try_write(&write)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        self.write_well(&write)?;
         self.flush_all()?;
         let serving = self.units_by_role();
         self.lose_power()?;
@@ -117,11 +121,52 @@ impl Story {
         self.cannot_read(serving[place.role], start, u32::MAX);
         self.open_plainly()?;
         self.array().pause_jobs();
-        self.try_write(&write)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        self.write_well(&write)?;
         self.array().resume_jobs();
         self.wait_for_jobs()?;
         self.units[serving[place.role]].faults.clear();
         self.expect_whole("a write came before the resync of its stripe")
+    }
+
+    /// Power fails, and leaves a row whose parity is wrong. Jobs wait in the next opening; then the array is stopped before it was
+    /// resynced, or a block of the row is written and its member is lost.
+    pub(super) fn leave_in_doubt(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let block = self.any_block();
+        let stops = self.side_rng.u8(..3) == 0;
+        // Regions around it need not be resynced then.
+        self.flush_all()?;
+        self.world.run_for(self.shape.tuning.housekeeping_interval * QUIET_ROUNDS);
+        self.write_well(&block)?;
+        self.flush_all()?;
+        let serving = self.units_by_role();
+        self.lose_power()?;
+        let (layout, place) = (self.layout(), self.layout().place(block.start * SECTOR_BYTES));
+        let row = place.offset_bytes / ROW_BYTES;
+        self.spoil(serving[layout.parity_role(layout.stripe_of_row(row))], row, 0);
+        self.open_plainly()?;
+        self.array().pause_jobs();
+        if stops {
+            self.say(|_| format!("row {row} is wrong, and the array is stopped before it was resynced"));
+            self.stop()?;
+            self.open_plainly()?;
+            return self.expect_whole("a resync was cut short by a stop");
+        }
+        self.write_well(&block)?;
+        if let Some(unit) = self.unit_of_role(place.role) {
+            self.fail_calmly(unit)?;
+            self.check_sectors(&block)?;
+            self.add_again(unit)?;
+        }
+        self.array().resume_jobs();
+        self.expect_whole("a member was lost that had been written to before the resync")
+    }
+
+    /// Writes a block, which nothing keeps from being written.
+    fn write_well(&mut self, block: &Range<usize>) -> Result<(), Violation> {
+        self.try_write(block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
     }
 
     fn open_again(&mut self) -> Result<(), Violation> {
