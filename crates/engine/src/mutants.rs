@@ -124,6 +124,10 @@ pub enum Mutant {
     HolesOfMissing,
     /// The buffers of a write change places.
     PartsSwapped,
+    /// A write that is done at once is acknowledged over a member whose failure is not recorded yet.
+    UnrecordedAcknowledged,
+    /// What fails at once is taken for done.
+    FailedAtOnceUnseen,
     /// Whether parity can be relied on is asked of the stripe before.
     TrustOfNeighbour,
     /// A resync that is stopped takes what it was at for done.
@@ -216,7 +220,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 103] = [
+    pub const ALL: [Self; 105] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -281,6 +285,8 @@ impl Mutant {
         Self::SuperblockBeforeHeader,
         Self::SplitUnseen,
         Self::StripesCut,
+        Self::UnrecordedAcknowledged,
+        Self::FailedAtOnceUnseen,
         Self::TrustOfNeighbour,
         Self::StoppedResyncForgets,
         Self::ReplaceRefused,

@@ -24,6 +24,7 @@ use loom::{
 use stripewise_format::extension::MapKind;
 
 use crate::{
+    compute::Data,
     geometry::{Geometry, Level, StripeIndex},
     intent::{Holder, Intent, IntentDisk, Pages},
     ledger::FailedMember,
@@ -120,7 +121,7 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
             if let Entry::Behind = locks.enter(&place, rows) {
                 let data = stripewise_device::IoBuf::zeroed(512).freeze();
                 let (promise, _outcome) = crate::array::Promise::new();
-                let part = Part { data, flags: Default::default(), promise };
+                let part = Part { data: Data::One(data), flags: Default::default(), promise };
                 if let Gathered::First = locks.gather(&place, part) {
                     block_on(locks.wait_for_gather(stripe, Until::Due));
                     let due = locks.take_gather(stripe, |_| rows);
