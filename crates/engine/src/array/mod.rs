@@ -67,9 +67,26 @@ use crate::{
 };
 
 /// An open array. Clones are handles to the same array.
+///
+/// When the last handle is dropped, without [`Array::stop`], requests under way go to their end and background work ends; then the
+/// members are free. They are left as a crash leaves them: the next opening resyncs what the bitmap marks.
 #[derive(Clone)]
 pub struct Array {
     pub(crate) shared: Arc<Shared>,
+    _handles: Arc<Handles>,
+}
+
+/// All handles to an array together.
+struct Handles(Weak<Shared>);
+
+/// Nobody can ask the array for anything any more: its own work ends.
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.closing.store(true, Ordering::SeqCst);
+            shared.jobs.poke();
+        }
+    }
 }
 
 /// What every request of an array works with.
@@ -96,7 +113,7 @@ pub(crate) struct Shared {
     pub(crate) enrolling: Mutex<std::collections::BTreeSet<String>>,
     /// Who sees the decisions of write selection.
     pub(crate) tracer: Tracer,
-    pub(crate) jobs: JobBoard,
+    pub(crate) jobs: Arc<JobBoard>,
     pub(crate) stats: Stats,
     pub(crate) closing: AtomicBool,
     pub(crate) read_only: bool,
@@ -126,6 +143,11 @@ pub(crate) struct Shared {
 }
 
 impl Array {
+    pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        let handles = Arc::new(Handles(Arc::downgrade(&shared)));
+        Self { shared, _handles: handles }
+    }
+
     /// The array's shape.
     pub fn geometry(&self) -> &Geometry {
         &self.shared.geometry

@@ -244,7 +244,7 @@ async fn open(
         metered: AtomicBool::new(false),
         enrolling: Mutex::default(),
         tracer: Tracer::default(),
-        jobs: JobBoard::default(),
+        jobs: Arc::new(JobBoard::default()),
         stats: Stats::default(),
         closing: AtomicBool::new(false),
         read_only: options.read_only,
@@ -260,7 +260,7 @@ async fn open(
         unlisting: AsyncMutex::new(()),
         healing: Mutex::default(),
     });
-    let array = Array { shared: shared.clone() };
+    let array = Array::of(shared.clone());
     shared.switch_meters(&*shared.ledger.lock().await);
     if options.read_only {
         return Ok(array);
@@ -283,8 +283,10 @@ async fn open(
     if let Some(request) = scrub {
         shared.jobs.request(request);
     }
+    let shared = Arc::downgrade(&shared);
     env.spawn(Box::pin(jobs::run_jobs(shared.clone())));
-    env.spawn(Box::pin(jobs::run_housekeeping(shared)));
+    let (own_env, interval) = (env.clone(), options.tuning.housekeeping_interval);
+    env.spawn(Box::pin(jobs::run_housekeeping(shared, own_env, interval)));
     Ok(array)
 }
 

@@ -6,13 +6,14 @@ use std::{
     ops::Range,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::{Stream, StreamExt, future::select, stream};
-use stripewise_device::Timestamp;
+use stripewise_device::{EnvHandle, Timestamp};
 use stripewise_format::extension::{Job, JobKind as DiskJobKind};
 
 use super::{
@@ -42,10 +43,11 @@ const HEAL_RETRY_ROUNDS: u64 = 600;
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
 const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
 
-/// Clears the bitmap lazily and heals blocks until the array closes.
-pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
+/// Clears the bitmap lazily and heals blocks until the array closes. Between rounds it keeps no member open.
+pub(crate) async fn run_housekeeping(shared: Weak<Shared>, env: EnvHandle, interval: Duration) {
     for round in 1.. {
-        shared.env.sleep(shared.tuning.housekeeping_interval).await;
+        env.sleep(interval).await;
+        let Some(shared) = shared.upgrade() else { return };
         let _working = shared.background.enter();
         if shared.closing.load(Ordering::SeqCst) || shared.topology.load().failed {
             return;
@@ -54,10 +56,10 @@ pub(crate) async fn run_housekeeping(shared: Arc<Shared>) {
     }
 }
 
-/// Runs jobs until the array closes.
-pub(crate) async fn run_jobs(shared: Arc<Shared>) {
-    loop {
-        let seen = shared.jobs.wishes();
+/// Runs jobs until the array closes. While there is none it keeps no member open.
+pub(crate) async fn run_jobs(shared: Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        let (seen, board) = (shared.jobs.wishes(), shared.jobs.clone());
         let ran = {
             let _working = shared.background.enter();
             if shared.closing.load(Ordering::SeqCst) {
@@ -65,8 +67,9 @@ pub(crate) async fn run_jobs(shared: Arc<Shared>) {
             }
             !shared.topology.load().failed && shared.run_next_job().await
         };
+        drop(shared);
         if !ran {
-            shared.jobs.wished(seen).await;
+            board.wished(seen).await;
         }
     }
 }
