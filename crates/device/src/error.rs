@@ -17,6 +17,9 @@ pub enum IoErrorKind {
     Refused,
     /// The member's bad-block log lists the place: the device was not asked, as it would deliver something else.
     BadBlock,
+    /// The request was made, or awaited, where it cannot be served: outside the workers of an io_uring runtime, or after the
+    /// runtime has ended.
+    NoRuntime,
     /// Anything else; treated as [`IoErrorKind::Medium`] by the engine.
     Other,
 }
@@ -63,6 +66,7 @@ impl IoError {
             IoErrorKind::NoSpace => "no space left under the device",
             IoErrorKind::Refused => "request refused by the device",
             IoErrorKind::BadBlock => "listed as a bad block",
+            IoErrorKind::NoRuntime => "no worker of a running io_uring runtime was there to serve the request",
             IoErrorKind::Other => "I/O error",
         }
     }

@@ -88,7 +88,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens a member; I/O on it must be asked for by tasks of a [`crate::uring::Runtime`].
+    /// Opens a member; I/O on it must be asked for by tasks of a [`crate::uring::Runtime`], or fails with
+    /// [`IoErrorKind::NoRuntime`].
     ///
     /// # Errors
     /// [`OpenError`], naming the path and what to do.
@@ -324,6 +325,10 @@ fn finish(outcome: Outcome) -> Result<(), IoError> {
 }
 
 fn finish_read(outcome: Outcome) -> ReadDone {
-    let Payload::Read(bufs) = outcome.payload else { unreachable!("a read lends read buffers") };
+    let bufs = match outcome.payload {
+        Payload::Read(bufs) => bufs,
+        // They went with their runtime.
+        _ => ReadBufs::new(),
+    };
     ReadDone { result: outcome.result.map(drop), bufs }
 }

@@ -11,7 +11,10 @@ pub mod net;
 pub(crate) mod op;
 mod reactor;
 mod ring;
+mod routed;
 mod runtime;
+mod started;
 mod timer;
 
 pub use runtime::{Runtime, RuntimeOptions};
+pub use started::Started;

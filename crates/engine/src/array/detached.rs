@@ -2,7 +2,8 @@
 //!
 //! A request that was dropped half way would let go of its rows and its intent while its I/O is under way; one that
 //! is not polled would keep them while others wait. So everything that changes data or state starts at once, and what
-//! is not done by then goes on as a task of its own. Must be called on a worker of the array's environment.
+//! is not done by then goes on as a task of its own. A request that is made outside the workers of the array's environment is
+//! such a task from its beginning.
 
 use std::{
     future::Future,
@@ -13,9 +14,35 @@ use std::{
 
 use futures_util::{FutureExt, task::noop_waker_ref};
 use parking_lot::Mutex;
-use stripewise_device::{BoxFuture, Completion, EnvHandle, IoError, IoFuture, RequestKeeper};
+use stripewise_device::{
+    BoxFuture, Completion, EnvHandle, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, RequestKeeper,
+};
 
+use super::step::step;
 use crate::error::ArrayError;
+
+/// What a request results in whose environment ended before it did.
+pub(crate) trait Ended {
+    fn ended() -> Self;
+}
+
+impl<T> Ended for Result<T, ArrayError> {
+    fn ended() -> Self {
+        Err(ArrayError::Closed)
+    }
+}
+
+impl<T> Ended for Result<T, IoError> {
+    fn ended() -> Self {
+        Err(IoError::new(IoErrorKind::NoRuntime))
+    }
+}
+
+impl Ended for ReadDone {
+    fn ended() -> Self {
+        Self { result: Err(IoError::new(IoErrorKind::NoRuntime)), bufs: ReadBufs::new() }
+    }
+}
 
 /// The outcome of a request that goes to its end by itself.
 pub(crate) struct Detached<T>(State<T>);
@@ -109,23 +136,31 @@ impl Detached<Result<(), ArrayError>> {
     }
 }
 
-/// Where somebody else puts the outcome of a request.
-pub(crate) struct Promise<T>(Arc<Outcome<T>>);
+/// Where somebody else puts the outcome of a request. Dropped without one, the request has [`Ended`].
+pub(crate) struct Promise<T: Ended>(Option<Arc<Outcome<T>>>);
 
-impl<T> Promise<T> {
+impl<T: Ended> Promise<T> {
     /// For a request that somebody else does, and its outcome.
     pub(crate) fn new() -> (Self, Detached<T>) {
         let outcome = Outcome::new();
-        (Self(outcome.clone()), Detached(State::Running(outcome)))
+        (Self(Some(outcome.clone())), Detached(State::Running(outcome)))
     }
 
     /// The request is done.
-    pub(crate) fn keep(self, value: T) {
-        self.0.keep(value);
+    #[inline]
+    pub(crate) fn keep(mut self, value: T) {
+        self.0.take().into_iter().for_each(|outcome| outcome.keep(value));
     }
 }
 
-impl<T: Send + Unpin + 'static> Detached<T> {
+impl<T: Ended> Drop for Promise<T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|outcome| outcome.keep(T::ended()));
+    }
+}
+
+impl<T: Ended + Send + Unpin + 'static> Detached<T> {
     /// A request that has been begun as far as that goes, and waits.
     pub(crate) fn go_on(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         let (promise, outcome) = Promise::new();
@@ -135,10 +170,13 @@ impl<T: Send + Unpin + 'static> Detached<T> {
 
     /// A request that nobody has begun.
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
+        if !env.is_here() {
+            return Self::go_on(env, request);
+        }
         let (promise, outcome) = Promise::new();
         let mut task: BoxFuture<()> = Box::pin(request.map(|value| promise.keep(value)));
         // The waker of this first step goes nowhere; the task polls again with its own.
-        if task.as_mut().poll(&mut Context::from_waker(noop_waker_ref())).is_ready() {
+        if step(env, || task.as_mut().poll(&mut Context::from_waker(noop_waker_ref()))).is_ready() {
             return outcome.into_done();
         }
         env.spawn(task);

@@ -8,7 +8,10 @@ use stripewise_device::{
     WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::{Array, detached::Detached, pending_read::ReadStart};
+use super::{
+    Array,
+    detached::{Detached, Ended},
+};
 use crate::{compute::Data, error::ArrayError};
 
 /// An array as a [`Device`].
@@ -20,8 +23,7 @@ pub struct ArrayDevice {
 
 impl Array {
     /// The array as a device, for exports and stacking. Requests that change anything go to their end even if their future
-    /// is dropped. A read's future is to be polled, or dropped, by the worker that asked; until it is, the array is not
-    /// stopped.
+    /// is dropped. Until a read's future is polled to its end, or dropped, the array is not stopped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {
@@ -55,7 +57,7 @@ impl ArrayDevice {
         Self { always_discards: true, ..self }
     }
 
-    fn run<T: Send + Unpin + 'static>(
+    fn run<T: Ended + Send + Unpin + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> IoFuture<T> {
@@ -71,10 +73,9 @@ impl ArrayDevice {
                 ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
             }
         };
-        match self.array.shared.start_read(offset_bytes, buf) {
-            ReadStart::Done(read) => IoFuture::ready(done(read)),
-            ReadStart::Pending(read) => IoFuture::boxed(read.map(done)),
-            ReadStart::Runs(read) => IoFuture::boxed(read.map(done)),
+        match self.array.shared.start_read(offset_bytes, buf).try_done() {
+            Ok(read) => IoFuture::ready(done(read)),
+            Err(reading) => IoFuture::boxed(reading.map(done)),
         }
     }
 }

@@ -18,8 +18,8 @@ impl Array {
     /// # Errors
     /// [`ArrayError::Failed`] when so many members cannot flush that data may be lost.
     pub fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let shared = self.shared.clone();
-        Detached::start(self.env(), async move { shared.flush_request().await })
+        let array = self.clone();
+        Detached::start(self.env(), async move { array.shared.flush_request().await })
     }
 }
 

@@ -21,6 +21,7 @@ mod recover;
 mod report;
 mod selection;
 mod settle;
+mod step;
 mod wait;
 mod write;
 mod zero;

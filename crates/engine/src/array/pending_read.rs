@@ -1,4 +1,4 @@
-//! A read that one member can serve, while the member is at it.
+//! The future of a read: done, at one member, or a task.
 
 use std::{
     future::Future,
@@ -9,27 +9,20 @@ use std::{
 
 use stripewise_device::{IoBuf, IoFuture, ReadDone, sync::Kept};
 
-use super::{Shared, detached::Detached, read::Piece};
+use super::{Shared, detached::Detached, read::Piece, step::step};
 use crate::{error::ArrayError, topology::Member};
 
-/// How far a read came at once.
-pub(super) enum ReadStart {
-    /// To its end.
-    Done(Result<IoBuf, ArrayError>),
-    /// Its one member is at it.
-    Pending(PendingRead),
-    /// It goes to its end by itself.
-    Runs(Detached<Result<IoBuf, ArrayError>>),
-}
-
-/// The outcome of a read that a member was asked for. It holds no rows, so that nobody waits for it but who stops the array or
-/// removes a member, and needs no task of its own: who loses interest drops it.
-pub(super) struct PendingRead(State);
+/// The outcome of a read that has started. One that waits for one member holds no rows, so that only who stops the array or removes
+/// that member waits for it. It needs no task of its own: who loses interest drops it.
+pub(super) struct Reading(State);
 
 enum State {
+    /// It was done at once.
+    Done(Result<IoBuf, ArrayError>),
+    /// Its one member is at it.
     Waits(Asked),
-    /// The member could not read it.
-    Recovers(Detached<Result<IoBuf, ArrayError>>),
+    /// It goes to its end by itself.
+    Runs(Detached<Result<IoBuf, ArrayError>>),
     Over,
 }
 
@@ -37,7 +30,7 @@ struct Asked {
     piece: Piece,
     member: Arc<Member>,
     io: IoFuture<ReadDone>,
-    /// The last: who waits for it relies on the member's being let go of.
+    /// Last, so that it drops last: who waits for the request relies on the member's being let go of.
     request: Request,
 }
 
@@ -53,8 +46,12 @@ impl Drop for Request {
     }
 }
 
-impl PendingRead {
-    pub(super) fn new(
+impl Reading {
+    pub(super) fn done(result: Result<IoBuf, ArrayError>) -> Self {
+        Self(State::Done(result))
+    }
+
+    pub(super) fn pending(
         shared: Arc<Shared>,
         kept: Kept,
         piece: Piece,
@@ -63,6 +60,18 @@ impl PendingRead {
     ) -> Self {
         let request = Request { shared, kept: Some(kept) };
         Self(State::Waits(Asked { piece, member, io, request }))
+    }
+
+    pub(super) fn runs(read: Detached<Result<IoBuf, ArrayError>>) -> Self {
+        Self(State::Runs(read))
+    }
+
+    /// The outcome, if the read was done at once.
+    pub(super) fn try_done(self) -> Result<Result<IoBuf, ArrayError>, Self> {
+        match self.0 {
+            State::Done(result) => Ok(result),
+            state => Err(Self(state)),
+        }
     }
 }
 
@@ -79,20 +88,36 @@ impl Asked {
     }
 }
 
-impl Future for PendingRead {
+impl Future for Reading {
     type Output = Result<IoBuf, ArrayError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Done(_) = &self.0 {
+            let State::Done(result) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
+            return Poll::Ready(result);
+        }
+        self.poll_waiting(cx)
+    }
+}
+
+impl Reading {
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<IoBuf, ArrayError>> {
         if let State::Waits(asked) = &mut self.0 {
-            let mut done = ready!(Pin::new(&mut asked.io).poll(cx));
+            let Asked { io, request, .. } = asked;
+            let mut done = ready!(step(&request.shared.env, || Pin::new(io).poll(cx)));
             let State::Waits(asked) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
             if done.result.is_ok() {
                 return Poll::Ready(Ok(done.bufs.pop().expect("a read returns the buffer it was lent")));
             }
-            self.0 = State::Recovers(asked.recover(done));
+            if done.bufs.is_empty() {
+                // The member's runtime has ended, and taken the buffer with it.
+                return Poll::Ready(Err(ArrayError::Closed));
+            }
+            self.0 = State::Runs(asked.recover(done));
         }
         match &mut self.0 {
-            State::Recovers(recovery) => Pin::new(recovery).poll(cx),
+            State::Runs(read) => Pin::new(read).poll(cx),
             _ => panic!("a request is polled until it is done"),
         }
     }

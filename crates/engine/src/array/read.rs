@@ -10,8 +10,9 @@ use super::{
     Array, Asks, Shared,
     around::Pieces,
     detached::Detached,
-    pending_read::{PendingRead, ReadStart},
+    pending_read::Reading,
     recover::Recovery,
+    step::step,
 };
 use crate::{
     error::{ArrayError, is_member_gone},
@@ -77,37 +78,59 @@ impl MemberRead<'_> {
 }
 
 impl Array {
-    /// Fills `buf` from `offset_bytes` and gives it back.
+    /// Fills `buf` from `offset_bytes` and gives it back. Starts at once. Any thread may ask and await; who drops the future loses
+    /// the buffer.
     ///
     /// # Errors
     /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor redundancy could
     /// deliver all that was asked for.
-    pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let request = self.shared.requests.enter();
-        let left = match self.shared.begin_read(&request, offset_bytes, buf)? {
-            Progress::Done(buf) => return Ok(buf),
-            Progress::Waits(left) => left,
-        };
-        // Boxed: a future is as large as all it may come to, and is moved as a whole before it begins.
-        Box::pin(self.shared.finish_read(&request, offset_bytes, left)).await
+    pub fn read(
+        &self,
+        offset_bytes: u64,
+        buf: IoBuf,
+    ) -> impl Future<Output = Result<IoBuf, ArrayError>> + Send + use<> {
+        self.shared.start_read(offset_bytes, buf)
     }
 }
 
 impl Shared {
     /// Serves a read request, as far as that goes without waiting.
-    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> ReadStart {
+    #[inline]
+    pub(super) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Reading {
         let request = self.requests.enter();
-        let left = match self.begin_read(&request, offset_bytes, buf) {
-            Ok(Progress::Done(buf)) => return ReadStart::Done(Ok(buf)),
-            Err(error) => return ReadStart::Done(Err(error)),
-            Ok(Progress::Waits(Left::Piece(piece, member, io))) => {
-                let read = PendingRead::new(self.handle(), request.keep(), piece, member, io);
-                return ReadStart::Pending(read);
+        if let Err(error) = self.check_request(offset_bytes, buf.len() as u64) {
+            return Reading::done(Err(error));
+        }
+        self.stats.count_read(buf.len() as u64);
+        if !self.env.is_here() {
+            return self.read_there(request, offset_bytes, buf);
+        }
+        match step(&self.env, || self.begin_read(&request, offset_bytes, buf)) {
+            Progress::Done(buf) => Reading::done(Ok(buf)),
+            Progress::Waits(Left::Piece(piece, member, io)) => {
+                Reading::pending(self.handle(), request.keep(), piece, member, io)
             }
-            Ok(Progress::Waits(left)) => left,
-        };
+            Progress::Waits(left) => self.go_on_reading(request, offset_bytes, left),
+        }
+    }
+
+    /// Serves a read request that was made outside the workers, on one of them.
+    #[cold]
+    fn read_there(&self, request: Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Reading {
         let (shared, kept) = (self.handle(), request.keep());
-        ReadStart::Runs(Detached::start(&self.env, async move {
+        Reading::runs(Detached::go_on(&self.env, async move {
+            let request = shared.requests.resume(kept);
+            match shared.begin_read(&request, offset_bytes, buf) {
+                Progress::Done(buf) => Ok(buf),
+                Progress::Waits(left) => shared.finish_read(&request, offset_bytes, left).await,
+            }
+        }))
+    }
+
+    /// A read that goes to its end by itself.
+    fn go_on_reading(&self, request: Reader<'_>, offset_bytes: u64, left: Left) -> Reading {
+        let (shared, kept) = (self.handle(), request.keep());
+        Reading::runs(Detached::start(&self.env, async move {
             let request = shared.requests.resume(kept);
             shared.finish_read(&request, offset_bytes, left).await
         }))
@@ -115,29 +138,22 @@ impl Shared {
 
     /// Begins a read; one that is one piece of one member is asked for.
     #[inline]
-    fn begin_read(
-        &self,
-        request: &Reader<'_>,
-        offset_bytes: u64,
-        buf: IoBuf,
-    ) -> Result<Progress, ArrayError> {
-        self.check_request(offset_bytes, buf.len() as u64)?;
-        self.stats.count_read(buf.len() as u64);
+    fn begin_read(&self, request: &Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Progress {
         let topology = self.topology.get(request);
         let Some(piece) = self.only_piece(offset_bytes, buf.len()) else {
-            return Ok(Progress::Waits(Left::All(buf)));
+            return Progress::Waits(Left::All(buf));
         };
         let Some(member) = self.pick_reader(&topology, &piece) else {
-            return Ok(self.begin_recovery(request, piece, buf));
+            return self.begin_recovery(request, piece, buf);
         };
         let mut io = member.read(self.member_offset(&piece), smallvec![buf]);
-        Ok(match io.take_ready() {
+        match io.take_ready() {
             Some(ReadDone { result: Ok(()), mut bufs }) => {
                 Progress::Done(bufs.pop().expect("a read returns the buffer it was lent"))
             }
             Some(failed) => Progress::Waits(Left::Piece(piece, member.clone(), IoFuture::ready(failed))),
             None => Progress::Waits(Left::Piece(piece, member.clone(), io)),
-        })
+        }
     }
 
     /// Goes on with a read to its end.

@@ -6,7 +6,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::SmallVec;
 use stripewise_device::{SharedBuf, WriteBufs, WriteFlags, sync::Reader};
 
-use super::{Array, Shared, detached::Detached, execute::Work};
+use super::{Array, Shared, detached::Detached, execute::Work, step::step};
 use crate::{
     compute::Data,
     error::ArrayError,
@@ -98,7 +98,8 @@ pub(super) fn waits(guards: Guards<'_>, begun: Begun) -> Progress {
 }
 
 impl Array {
-    /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped.
+    /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped. Any thread may ask and
+    /// await; of overlapping writes that are under way together any may be the last.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.
@@ -139,6 +140,40 @@ impl Shared {
             return Detached::done(Err(error));
         }
         self.stats.count_write(data.len() as u64);
+        if !self.env.is_here() {
+            return self.write_there(request, offset_bytes, data, flags);
+        }
+        step(&self.env, || self.begin_write(request, offset_bytes, data, flags))
+    }
+
+    /// Serves a write request that was made outside the workers, on one of them.
+    #[cold]
+    fn write_there(
+        &self,
+        request: Reader<'_>,
+        offset_bytes: u64,
+        data: Data,
+        flags: WriteFlags,
+    ) -> Detached<Result<(), ArrayError>> {
+        let (shared, kept) = (self.handle(), request.keep());
+        Detached::go_on(&self.env, async move {
+            let written = {
+                let request = shared.requests.resume(kept);
+                shared.begin_write(request, offset_bytes, data, flags)
+            };
+            written.await
+        })
+    }
+
+    /// Begins a write that has been checked.
+    #[inline]
+    fn begin_write(
+        &self,
+        request: Reader<'_>,
+        offset_bytes: u64,
+        data: Data,
+        flags: WriteFlags,
+    ) -> Detached<Result<(), ArrayError>> {
         let mut spans = self.geometry.split(offset_bytes..offset_bytes + data.len() as u64);
         let Some(span) = spans.next() else { return Detached::done(Ok(())) };
         let left = if spans.next().is_some() {
