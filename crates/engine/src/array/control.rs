@@ -10,16 +10,22 @@ use parking_lot::Mutex;
 use stripewise_device::{Device, IoError, IoErrorKind};
 use stripewise_format::{extension::MemberClass, md::Role};
 
-use super::{Array, Shared, detached::Detached, failure::Limit};
+use super::{Array, Shared};
 use crate::{
-    enroll::{self, Traits},
     error::ArrayError,
-    geometry::{Level, MemberIndex, StripeIndex},
     jobs::{Found, JobKind, JobReport, SpeedLimits},
-    ledger::{Ledger, Standing},
-    measure::{ServiceTimes, Touch, measure_or_not},
+    members::{
+        measure::{ServiceTimes, Touch, measure_or_not},
+        topology::{Incoming, Member, Place, SlotState},
+    },
+    metadata::{
+        enroll::{self, Traits},
+        ledger::{Ledger, Standing},
+    },
     mutants::{Mutant, lives},
-    topology::{Incoming, Member, Place, SlotState},
+    roster::failure::Limit,
+    shape::geometry::{Level, MemberIndex, StripeIndex},
+    stripes::detached::Detached,
 };
 
 /// How often stopping looks whether the last request has ended.
@@ -85,7 +91,7 @@ impl Array {
     }
 
     /// Runs a command to its end even if its caller goes away. Stopping waits for it.
-    pub(super) fn run<T: Send + Unpin + 'static>(
+    pub(crate) fn run<T: Send + Unpin + 'static>(
         &self,
         command: impl Future<Output = Result<T, ArrayError>> + Send + 'static,
     ) -> Detached<Result<T, ArrayError>> {
@@ -195,7 +201,7 @@ fn not_attached(ledger: &Ledger, name: &str) -> Result<(), ArrayError> {
     }
 }
 
-pub(super) fn problem(member: &str, problem: &str) -> ArrayError {
+pub(crate) fn problem(member: &str, problem: &str) -> ArrayError {
     ArrayError::Member { member: member.to_owned(), problem: problem.to_owned() }
 }
 
@@ -210,7 +216,7 @@ impl Shared {
     }
 
     /// The attached member of that name.
-    pub(super) async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
+    pub(crate) async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
         let ledger = self.ledger.lock().await;
         let entry = ledger.entries.iter().find(|entry| entry.member.name() == name);
         entry

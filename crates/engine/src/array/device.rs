@@ -8,8 +8,12 @@ use stripewise_device::{
     WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::{Array, detached::Detached, pending_read::ReadStart};
-use crate::{compute::Data, error::ArrayError};
+use super::Array;
+use crate::{
+    compute::Data,
+    error::ArrayError,
+    stripes::{detached::Detached, pending::ReadStart},
+};
 
 /// An array as a [`Device`].
 pub struct ArrayDevice {

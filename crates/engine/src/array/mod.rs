@@ -4,26 +4,9 @@
 //! failed members recorded -> done. One direction, no stepping back; where a read fails before anything is written, another
 //! recipe is made for what is left.
 
-mod around;
-mod control;
-mod detached;
+pub(crate) mod control;
 mod device;
-mod execute;
-mod extents;
-mod failure;
-mod flush;
-mod gathered;
-mod healing;
-mod kept;
-mod pending_read;
-mod read;
-mod recover;
 mod report;
-mod selection;
-mod settle;
-mod wait;
-mod write;
-mod zero;
 
 use std::{
     collections::BTreeMap,
@@ -42,28 +25,23 @@ use stripewise_device::{
 use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
-pub(crate) use detached::Promise;
 pub use device::ArrayDevice;
-pub(crate) use execute::Extent;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
-#[cfg(test)]
-pub(crate) use write::touched_rows;
-
-pub(crate) use healing::Healing;
-pub(crate) use recover::Asks;
 
 use crate::{
-    assemble::Excluded,
     error::ArrayError,
-    geometry::{Geometry, StripeIndex},
     intent::Intent,
     jobs::{JobBoard, Tuning},
-    ledger::Ledger,
     locks::RowLocks,
+    members::{
+        stats::Stats,
+        topology::{Member, Topology},
+    },
+    metadata::ledger::Ledger,
+    opening::candidates::Excluded,
     plan::WriteSelection,
-    stats::Stats,
-    topology::{Member, Topology},
-    trace::Tracer,
+    shape::geometry::{Geometry, StripeIndex},
+    stripes::{Healing, trace::Tracer},
 };
 
 /// An open array. Clones are handles to the same array.
@@ -181,7 +159,7 @@ impl Array {
 
 impl Shared {
     /// Itself, for what outlives its caller.
-    fn handle(&self) -> Arc<Self> {
+    pub(crate) fn handle(&self) -> Arc<Self> {
         self.me.upgrade().expect("who calls it holds it")
     }
 

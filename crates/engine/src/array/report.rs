@@ -7,14 +7,15 @@ use uuid::Uuid;
 
 use super::Array;
 use crate::{
-    assemble::Excluded,
-    geometry::{Geometry, MemberIndex, StripeIndex},
     jobs::JobReport,
-    ledger::Standing,
-    measure::ServiceTimes,
+    members::{measure::ServiceTimes, stats::MemberStatsReport},
+    metadata::ledger::Standing,
+    opening::candidates::Excluded,
     plan::costs::MemberCost,
-    regions::RegionShape,
-    stats::MemberStatsReport,
+    shape::{
+        geometry::{Geometry, MemberIndex, StripeIndex},
+        regions::RegionShape,
+    },
 };
 
 /// The state of one attached member.

@@ -11,14 +11,18 @@ use crate::{
     array::Shared,
     compute::recovery::{self, Sources},
     error::ArrayError,
-    geometry::{MemberIndex, StripeIndex},
-    ledger::Standing,
     locks::RowGuard,
-    meter::IoClass,
+    members::{
+        meter::IoClass,
+        stats::Cause,
+        topology::{Incoming, Member, Topology},
+    },
+    metadata::ledger::Standing,
     mutants::{Mutant, lives},
-    rows::BLOCK_BYTES,
-    stats::Cause,
-    topology::{Incoming, Member, Topology},
+    shape::{
+        geometry::{MemberIndex, StripeIndex},
+        rows::BLOCK_BYTES,
+    },
 };
 
 /// A batch that is on the incoming member, with its rows still locked until the next in order may follow.

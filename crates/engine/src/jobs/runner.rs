@@ -25,12 +25,14 @@ use super::{
 };
 use crate::{
     array::Shared,
-    endurance::{NOTE_BYTES_MAX, NOTE_BYTES_MIN, NOTE_INTERVAL_S},
     error::ArrayError,
-    geometry::{MemberIndex, StripeIndex},
-    ledger::Ledger,
+    members::{
+        endurance::{NOTE_BYTES_MAX, NOTE_BYTES_MIN, NOTE_INTERVAL_S},
+        topology::Incoming,
+    },
+    metadata::ledger::Ledger,
     mutants::{Mutant, lives},
-    topology::Incoming,
+    shape::geometry::{MemberIndex, StripeIndex},
 };
 
 /// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is noted.

@@ -10,12 +10,13 @@ use super::Tuning;
 use crate::{
     array::Shared,
     error::ArrayError,
-    geometry::{MemberIndex, StripeIndex},
     locks::RowGuard,
-    meter::IoClass,
+    members::{meter::IoClass, topology::Topology},
     mutants::{Mutant, lives},
-    rows::{BLOCK_BYTES, RowSet},
-    topology::Topology,
+    shape::{
+        geometry::{MemberIndex, StripeIndex},
+        rows::{BLOCK_BYTES, RowSet},
+    },
 };
 
 /// How stripes are cut into batches: at least three on their way, one being read while another is written.

@@ -7,14 +7,17 @@ use stripewise_device::{IoBuf, SharedBuf};
 
 use super::{Mismatch, sweep::Chunks};
 use crate::{
-    array::{Asks, Extent, Shared},
+    array::Shared,
     compute::{recovery::recover_data, sums},
     error::ArrayError,
-    geometry::{Geometry, MemberIndex, StripeIndex},
+    members::topology::Topology,
     mutants::{Mutant, lives},
     plan::recipe::Parity,
-    rows::{BLOCK_BYTES, RowSet},
-    topology::Topology,
+    shape::{
+        geometry::{Geometry, MemberIndex, StripeIndex},
+        rows::{BLOCK_BYTES, RowSet},
+    },
+    stripes::{Asks, Extent},
 };
 
 /// A redundant column and what it should hold.

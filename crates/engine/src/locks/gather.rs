@@ -18,7 +18,12 @@ use std::{
 use stripewise_device::WriteFlags;
 
 use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
-use crate::{array::Promise, compute::Data, error::ArrayError, geometry::StripeIndex, rows::RowSet};
+use crate::{
+    compute::Data,
+    error::ArrayError,
+    shape::{geometry::StripeIndex, rows::RowSet},
+    stripes::Promise,
+};
 
 /// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost more than
 /// it brings, as there are no others to be gathered.

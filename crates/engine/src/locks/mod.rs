@@ -23,7 +23,11 @@ use stripewise_device::{
     sync::seam::{Mutex, MutexGuard, spin},
 };
 
-use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
+use crate::{
+    intent::locking::StripeLocks,
+    mutants,
+    shape::{geometry::StripeIndex, rows::RowSet},
+};
 
 /// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, nor two streams of
 /// gathered writes, and no more, as a bucket that was not looked at for long is not in the cache.

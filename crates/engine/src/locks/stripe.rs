@@ -4,9 +4,8 @@ use std::{collections::VecDeque, task::Waker};
 
 use super::{Claim, Wanted, gather::Gather};
 use crate::{
-    geometry::StripeIndex,
     mutants::{Mutant, lives},
-    rows::RowSet,
+    shape::{geometry::StripeIndex, rows::RowSet},
 };
 
 /// A stripe that somebody works on.

@@ -16,12 +16,16 @@ use uuid::Uuid;
 
 use super::{STRIPE, model};
 use crate::{
-    bad_blocks::BadBlocks,
     error::ArrayError,
-    geometry::{Geometry, Level},
     locks::RowLocks,
-    rows::RowSet,
-    topology::{Incoming, Member, Recorded, SlotState, Topology},
+    members::{
+        bad_blocks::BadBlocks,
+        topology::{Incoming, Member, Recorded, SlotState, Topology},
+    },
+    shape::{
+        geometry::{Geometry, Level},
+        rows::RowSet,
+    },
 };
 
 /// Members of the arrays here.
@@ -230,7 +234,7 @@ fn a_topology_is_swapped_beside_writers_that_hold_rows() {
                 drop(array.readers.resume(kept));
             })
         };
-        let next = array.topology.load().with_primary(crate::geometry::MemberIndex(0), &member(7));
+        let next = array.topology.load().with_primary(crate::shape::geometry::MemberIndex(0), &member(7));
         array.topology.store(Fixed::new(next));
         array.topology.reclaim();
         // Whoever has the rows after the swap sees the new member.

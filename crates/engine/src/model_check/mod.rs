@@ -25,13 +25,17 @@ use stripewise_format::extension::MapKind;
 
 use crate::{
     compute::Data,
-    geometry::{Geometry, Level, StripeIndex},
-    intent::{Holder, Intent, IntentDisk, Pages},
-    ledger::FailedMember,
-    locking::{CounterLocks, StripeLocks},
+    intent::{
+        Holder, Intent, IntentDisk, Pages,
+        locking::{CounterLocks, StripeLocks},
+    },
     locks::{Entry, Gathered, Part, Place, RowGuard, RowLocks, Until},
-    regions::{RegionMap, RegionShape},
-    rows::RowSet,
+    metadata::ledger::FailedMember,
+    shape::{
+        geometry::{Geometry, Level, StripeIndex},
+        regions::{RegionMap, RegionShape},
+        rows::RowSet,
+    },
 };
 
 const STRIPE: StripeIndex = StripeIndex(0);
@@ -120,7 +124,7 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
             let rows = RowSet::range(4..5);
             if let Entry::Behind = locks.enter(&place, rows) {
                 let data = stripewise_device::IoBuf::zeroed(512).freeze();
-                let (promise, _outcome) = crate::array::Promise::new();
+                let (promise, _outcome) = crate::stripes::Promise::new();
                 let part = Part { data: Data::One(data), flags: Default::default(), promise };
                 if let Gathered::First = locks.gather(&place, part) {
                     block_on(locks.wait_for_gather(stripe, Until::Due));

@@ -1,0 +1,5 @@
+//! The array's shape, by pure functions: where a byte lies, which rows and regions that is.
+
+pub mod geometry;
+pub(crate) mod regions;
+pub mod rows;
