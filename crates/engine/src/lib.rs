@@ -14,6 +14,7 @@ mod compute;
 mod error;
 mod intent;
 mod jobs;
+mod life;
 mod locks;
 mod members;
 mod metadata;

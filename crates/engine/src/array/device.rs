@@ -9,11 +9,7 @@ use stripewise_device::{
 };
 
 use super::Array;
-use crate::{
-    compute::Data,
-    error::ArrayError,
-    stripes::{detached::Detached, pending::ReadStart},
-};
+use crate::{compute::Data, error::ArrayError, life::detached::Detached, stripes::pending::ReadStart};
 
 /// An array as a [`Device`].
 pub struct ArrayDevice {
@@ -40,7 +36,7 @@ impl Array {
 
     /// Rotating if any data member is.
     fn media(&self) -> MediaKind {
-        let topology = self.shared.topology.load();
+        let topology = self.parts.roster.topology();
         let kinds: Vec<_> = topology.primaries().map(|member| member.device.info().media).collect();
         if kinds.contains(&MediaKind::Hdd) {
             MediaKind::Hdd
@@ -75,7 +71,7 @@ impl ArrayDevice {
                 ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
             }
         };
-        match self.array.shared.start_read(offset_bytes, buf) {
+        match self.array.parts.stripes.start_read(offset_bytes, buf) {
             ReadStart::Done(read) => IoFuture::ready(done(read)),
             ReadStart::Pending(read) => IoFuture::boxed(read.map(done)),
             ReadStart::Runs(read) => IoFuture::boxed(read.map(done)),
@@ -105,36 +101,32 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.array.shared.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
+        self.array.parts.stripes.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
     }
 
     fn flush(&self) -> Completion {
-        let shared = self.array.shared.clone();
-        self.run(async move { shared.flush_request().await.map_err(IoError::from) })
+        let stripes = self.array.parts.stripes.clone();
+        self.run(async move { stripes.flush_request().await.map_err(IoError::from) })
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        let shared = self.array.shared.clone();
+        let stripes = self.array.parts.stripes.clone();
         self.run(async move {
-            shared.write_zeroes_request(offset_bytes, len_bytes, flags).await.map_err(IoError::from)
+            stripes.write_zeroes_request(offset_bytes, len_bytes, flags).await.map_err(IoError::from)
         })
     }
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
-        let shared = self.array.shared.clone();
+        let stripes = self.array.parts.stripes.clone();
         let always = self.always_discards;
         self.run(async move {
-            shared.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
+            stripes.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
         })
     }
 
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
-        let array = self.array.clone();
-        self.run(async move {
-            let _request = array.shared.requests.enter();
-            array.shared.check_request(offset_bytes, len_bytes)?;
-            array.shared.extents(offset_bytes, len_bytes).await
-        })
+        let stripes = self.array.parts.stripes.clone();
+        self.run(async move { stripes.extents(offset_bytes, len_bytes).await })
     }
 }
 

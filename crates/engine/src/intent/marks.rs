@@ -16,7 +16,7 @@ use super::{
     pages::{Holder, Pages, place},
 };
 use crate::{
-    members::topology::Member,
+    members::member::Member,
     mutants::{Mutant, lives},
     seam::AsyncMutex,
     shape::{geometry::StripeIndex, regions::RegionMap},

@@ -9,7 +9,7 @@ use stripewise_format::bitmap::{Page, REGIONS_PER_PAGE, Slot, pages_for_regions,
 use uuid::Uuid;
 
 use crate::{
-    members::topology::Member,
+    members::member::Member,
     metadata::ledger::write_durably,
     mutants::{Mutant, lives},
 };

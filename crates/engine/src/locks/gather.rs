@@ -21,8 +21,8 @@ use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
 use crate::{
     compute::Data,
     error::ArrayError,
+    life::detached::Promise,
     shape::{geometry::StripeIndex, rows::RowSet},
-    stripes::Promise,
 };
 
 /// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost more than

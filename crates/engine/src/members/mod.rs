@@ -3,6 +3,7 @@
 pub(crate) mod bad_blocks;
 pub mod endurance;
 pub(crate) mod measure;
+pub(crate) mod member;
 pub(crate) mod meter;
 pub(crate) mod stats;
 pub(crate) mod topology;

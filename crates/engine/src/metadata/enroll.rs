@@ -23,7 +23,7 @@ use crate::{
     members::{
         bad_blocks::{self, BadBlocks},
         measure::{ServiceTimes, class_of},
-        topology::Member,
+        member::Member,
     },
     shape::{
         geometry::{Geometry, Level},
@@ -320,12 +320,14 @@ mod tests {
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await }).unwrap();
         let header = world.run(async move {
-            let mut ledger = array.shared.ledger.lock().await;
-            ledger.entries.iter_mut().for_each(|entry| entry.header = None);
+            let forget =
+                |ledger: &mut Ledger| ledger.entries.iter_mut().for_each(|entry| entry.header = None);
+            array.parts().roster.record(forget).await.unwrap();
             let device = memory("d");
             let traits = Traits::of(&device, ServiceTimes::default(), None);
-            let env = array.shared.env.clone();
-            spare(array.geometry(), &ledger, device, &traits, &*env).unwrap().entry.header.unwrap()
+            let (env, geometry) = (array.env().clone(), array.geometry());
+            let spare = |ledger: &Ledger| spare(&geometry, ledger, device, &traits, &*env).unwrap();
+            array.parts().roster.look(|ledger, _| spare(ledger)).await.entry.header.unwrap()
         });
         assert_eq!(header.options.selection_policy, policy("cost").unwrap().number);
         assert_eq!(header.bitmap.region_bytes, 256 << 10);

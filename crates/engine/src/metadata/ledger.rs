@@ -17,7 +17,7 @@ use stripewise_format::{
 
 use crate::{
     intent::locking::Preset,
-    members::topology::Member,
+    members::member::Member,
     mutants::{Mutant, lives},
     plan::selection::Policy,
     shape::{geometry::MemberIndex, regions::RegionShape},

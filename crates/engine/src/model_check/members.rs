@@ -20,7 +20,8 @@ use crate::{
     locks::RowLocks,
     members::{
         bad_blocks::BadBlocks,
-        topology::{Incoming, Member, Recorded, SlotState, Topology},
+        member::Member,
+        topology::{Incoming, Recorded, SlotState, Topology},
     },
     shape::{
         geometry::{Geometry, Level},

@@ -1,16 +1,9 @@
 //! Opening an array from its members: who belongs, who is stale, what must be resynced.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU8},
-};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::{future::join_all, lock::Mutex as AsyncMutex};
-use parking_lot::{Mutex, RwLock};
-use stripewise_device::{
-    Device, EnvHandle,
-    sync::{Readers, Replaced},
-};
+use futures_util::future::join_all;
+use stripewise_device::{Device, EnvHandle};
 use stripewise_format::extension::JobKind as DiskJobKind;
 
 use super::{
@@ -20,17 +13,18 @@ use super::{
     options::{AssembleError, AssembleOptions},
 };
 use crate::{
-    array::{Array, Shared},
+    array::{Array, Parts},
     error::ArrayError,
     intent::locking::{Locking, Preset},
-    jobs::{self, Found, JobBoard, JobKind, Request},
+    jobs::{self, Found, JobBoard, JobKind, Jobs, Request},
+    life::Life,
     locks::RowLocks,
-    members::stats::Stats,
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
+    roster::{Membership, Roster},
     shape::geometry::StripeIndex,
-    stripes::trace::Tracer,
+    stripes::{StripeOptions, Stripes},
 };
 
 /// Opens an array from devices, in any order. Devices without superblock are an error only if too few are left.
@@ -75,68 +69,68 @@ async fn open(
         tracing::warn!(kept, instead, "the members keep a write selection policy that is not known here");
     }
     let superblock = &examined[chosen.freshest].superblock;
-    let requests = Arc::new(Readers::default());
+    let life = Life::new(env.clone(), options.read_only);
+    let board = Arc::new(JobBoard::default());
+    let roster =
+        Roster::new(life.clone(), board.clone(), loaded.topology, loaded.ledger, loaded.bitmap_offsets);
     let gathers = chosen.geometry.has_parity().then(|| chosen.geometry.stripe_bytes() as usize);
-    let shared = Arc::new_cyclic(|me| Shared {
-        me: me.clone(),
-        env: env.clone(),
-        geometry: chosen.geometry,
-        uuid: superblock.array_uuid,
-        name: superblock.name,
-        topology: Replaced::new(requests.clone(), Arc::new(loaded.topology)),
+    let stripes = StripeOptions {
         locks: RowLocks::new(locking.stripe_locks, env.threads(), gathers),
         intent: loaded.intent,
-        bitmap_offsets: RwLock::new(loaded.bitmap_offsets),
-        ledger: AsyncMutex::new(loaded.ledger),
-        selection: Replaced::new(requests.clone(), Arc::new((known.unwrap_or(DEFAULT_POLICY).make)())),
-        unknown_policy: AtomicU8::new(if known.is_none() { kept } else { 0 }),
-        metered: AtomicBool::new(false),
-        enrolling: Mutex::default(),
-        tracer: Tracer::default(),
-        jobs: Arc::new(JobBoard::default()),
-        stats: Stats::default(),
-        closing: AtomicBool::new(false),
-        read_only: options.read_only,
+        policy: known.unwrap_or(DEFAULT_POLICY),
+        unknown_policy: if known.is_none() { kept } else { 0 },
         doubts_stale: options.read_only && !options.force,
-        tuning: options.tuning,
+    };
+    let stripes = Stripes::new(life.clone(), Membership::of(roster.clone()), stripes);
+    let jobs = Jobs::new(life.clone(), stripes.clone(), roster.clone(), board.clone(), options.tuning);
+    roster.look(|ledger, _| roster.switch_meters(stripes.needs_costs(), ledger)).await;
+    let parts = Parts {
+        life,
+        stripes,
+        roster,
+        jobs,
+        board,
+        uuid: superblock.array_uuid,
+        name: superblock.name,
         excluded: chosen.excluded,
         forced: chosen.forced,
-        requests,
-        background: Readers::default(),
-        handing_over: Mutex::new(None),
-        holders_changed: AtomicBool::new(false),
-        members_changed: AtomicBool::new(false),
-        unlisting: AsyncMutex::new(()),
-        healing: Mutex::default(),
-    });
-    let array = Array::of(shared.clone());
-    shared.switch_meters(&*shared.ledger.lock().await);
-    if options.read_only {
-        return Ok(array);
+    };
+    if !options.read_only {
+        begin_serving(&parts, scrub, options.tuning.housekeeping_interval).await?;
     }
+    Ok(Array::of(parts))
+}
+
+/// Writes down that the array is open here, and starts its tasks.
+async fn begin_serving(
+    parts: &Parts,
+    scrub: Option<Request>,
+    interval: Duration,
+) -> Result<(), AssembleError> {
+    let Parts { life, stripes, roster, .. } = parts;
     // Pages first: once a superblock is ours, the pages count. Then members that are an event behind; then who is left out, and that
     // we are here, before anything is served.
     if lives(Mutant::SuperblocksBeforePages) {
-        shared.catch_up().await?;
+        roster.catch_up().await?;
     }
-    if let Some(intent) = &shared.intent
-        && !intent.rewrite(&*shared).await
+    if let Some(intent) = stripes.intent()
+        && !intent.rewrite(&**stripes).await
     {
         return Err(ArrayError::Failed.into());
     }
-    shared.catch_up().await?;
+    roster.catch_up().await?;
     // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
-    shared.record(|ledger| load::enter_roles(ledger, &shared.geometry)).await?;
-    shared.record(|_| ()).await?;
-    shared.heal_listed();
+    let geometry = stripes.geometry();
+    roster.record(|ledger| load::enter_roles(ledger, &geometry)).await?;
+    roster.record(|_| ()).await?;
+    stripes.heal_listed();
     if let Some(request) = scrub {
-        shared.jobs.request(request);
+        parts.board.request(request);
     }
-    let shared = Arc::downgrade(&shared);
-    env.spawn(Box::pin(jobs::run_jobs(shared.clone())));
-    let (own_env, interval) = (env.clone(), options.tuning.housekeeping_interval);
-    env.spawn(Box::pin(jobs::run_housekeeping(shared, own_env, interval)));
-    Ok(array)
+    let jobs = Arc::downgrade(&parts.jobs);
+    life.spawn(jobs::run_jobs(jobs.clone()));
+    life.spawn(jobs::run_housekeeping(jobs, life.clone(), interval));
+    Ok(())
 }
 
 /// The locks that were chosen for the array.

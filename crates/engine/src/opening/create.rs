@@ -26,7 +26,7 @@ use crate::{
     members::{
         bad_blocks::{self, BadBlocks},
         measure::{ServiceTimes, Touch, measure_or_not},
-        topology::Member,
+        member::Member,
     },
     metadata::{
         enroll::{self, Traits},

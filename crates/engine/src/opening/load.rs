@@ -19,7 +19,8 @@ use crate::{
     members::{
         bad_blocks::BadBlocks,
         measure::ServiceTimes,
-        topology::{Incoming, Member, Recorded, SlotState, Topology},
+        member::Member,
+        topology::{Incoming, Recorded, SlotState, Topology},
     },
     metadata::{
         enroll::{self, Traits},
@@ -112,7 +113,8 @@ pub(super) async fn load(
     share_md_bitmap(&mut entries);
     let common = Common { options: kept_options(examined, chosen), regions };
     let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync(), common };
-    let mut topology = Topology { slots, failed: false, recorded: Recorded::already() };
+    let mut topology =
+        Topology { geometry: chosen.geometry, slots, failed: false, recorded: Recorded::already() };
     let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
     let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
     let intent = load_intent(examined, chosen, options, regions, locking, &ledger).await?;

@@ -5,66 +5,16 @@ use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 use futures_util::future::{Either, select};
 use stripewise_format::extension::{Endurance, Header, MemberClass};
 
+use super::{Roster, commands::problem};
 use crate::{
-    array::{Array, Shared, control::problem},
     error::ArrayError,
-    members::topology::Member,
+    members::member::Member,
     metadata::ledger::{Entry, Ledger, Standing},
 };
 
 /// The longest that a member is waited for which is to note what was written to it: it may not answer, and whoever is to
 /// fail it waits meanwhile.
 const NOTE_WAIT: Duration = Duration::from_secs(2);
-
-impl Array {
-    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was written stays
-    /// counted.
-    ///
-    /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
-    pub async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
-        self.set_kept(name, move |_, header| {
-            let Endurance { written_bytes, written_since_s, .. } = header.endurance;
-            header.endurance = Endurance { written_bytes, written_since_s, ..wanted };
-        })
-        .await
-    }
-
-    /// Says what kind of device a member is, whatever was detected or said before; kept on it. Where level 4 has its
-    /// parity, and the write selection policy, stay as they are.
-    ///
-    /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
-    pub async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
-        let shared = self.shared.clone();
-        self.set_kept(name, move |member, header| {
-            (header.member_class, header.member_class_given) = (class, true);
-            member.set_class(class);
-            // The bitmap goes to flash first.
-            shared.holders_changed.store(true, Ordering::Release);
-        })
-        .await
-    }
-
-    /// Changes what a member keeps, and writes it down.
-    async fn set_kept(
-        &self,
-        name: &str,
-        change: impl FnOnce(&Arc<Member>, &mut Header) + Send + 'static,
-    ) -> Result<(), ArrayError> {
-        let (shared, name) = (self.shared.clone(), name.to_owned());
-        self.run(async move {
-            let member = shared.find(&name).await?;
-            shared
-                .change_state(|ledger, _| {
-                    change(&member, kept_header(ledger, &member)?);
-                    Ok(None)
-                })
-                .await
-        })
-        .await
-    }
-}
 
 /// The header of a member on which something can be kept.
 fn kept_header<'a>(ledger: &'a mut Ledger, member: &Arc<Member>) -> Result<&'a mut Header, ArrayError> {
@@ -81,11 +31,44 @@ fn unnoted_bytes(entry: &Entry) -> u64 {
     header.map_or(0, |header| entry.member.written_bytes().saturating_sub(header.endurance.written_bytes))
 }
 
-impl Shared {
+impl Roster {
+    /// Changes what a member keeps, and writes it down. What was written to it stays counted.
+    pub(crate) async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
+        self.set_kept(name, |_, header| {
+            let Endurance { written_bytes, written_since_s, .. } = header.endurance;
+            header.endurance = Endurance { written_bytes, written_since_s, ..wanted };
+        })
+        .await
+    }
+
+    /// Says what kind of device a member is.
+    pub(crate) async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
+        self.set_kept(name, |member, header| {
+            (header.member_class, header.member_class_given) = (class, true);
+            member.set_class(class);
+            // The bitmap goes to flash first.
+            self.holders_changed.store(true, Ordering::Release);
+        })
+        .await
+    }
+
+    async fn set_kept(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Arc<Member>, &mut Header),
+    ) -> Result<(), ArrayError> {
+        let member = self.find(name).await?;
+        self.change_state(|ledger, _| {
+            change(&member, kept_header(ledger, &member)?);
+            Ok(None)
+        })
+        .await
+    }
+
     /// Notes on members what was written to them, where that is so much more than what is noted: else a daemon that is
     /// killed forgets it. Nothing waits for this but changes of the array's state.
     pub(crate) async fn note_written(&self, unnoted_max: u64) {
-        if self.read_only {
+        if self.life.is_read_only() {
             return;
         }
         let mut ledger = self.ledger.lock().await;
@@ -95,8 +78,8 @@ impl Shared {
         let is_due =
             |entry: &Entry| entry.standing != Standing::Faulty && unnoted_bytes(entry) >= unnoted_max;
         let noted = {
-            let noting = ledger.note_written(is_due, self.env.wall_clock_us());
-            match select(pin!(noting), self.env.sleep(NOTE_WAIT)).await {
+            let noting = ledger.note_written(is_due, self.life.env().wall_clock_us());
+            match select(pin!(noting), self.life.env().sleep(NOTE_WAIT)).await {
                 Either::Left((failed, _)) => Some(failed),
                 Either::Right(_) => None,
             }
@@ -115,7 +98,7 @@ impl Shared {
     pub(crate) async fn note_written_to(&self, member: &Arc<Member>) {
         let mut ledger = self.ledger.lock().await;
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.member, member);
-        let noting = ledger.note_written(is_it, self.env.wall_clock_us());
-        select(pin!(noting), self.env.sleep(NOTE_WAIT)).await;
+        let noting = ledger.note_written(is_it, self.life.env().wall_clock_us());
+        select(pin!(noting), self.life.env().sleep(NOTE_WAIT)).await;
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+pub use super::level::Level;
 use super::rows::{BLOCK_BYTES, ROWS_MAX};
 use crate::mutants::{Mutant, lives};
 
@@ -18,55 +19,6 @@ pub struct StripeIndex(pub u64);
 /// A member's role in the array: md's `raid_disk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberIndex(pub usize);
-
-/// A RAID level with its one supported layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// Striping, no redundancy.
-    Raid0,
-    /// Mirroring.
-    Raid1,
-    /// Parity on the last role.
-    Raid4,
-    /// Rotating parity, left-symmetric.
-    Raid5,
-    /// Rotating P and Q, left-symmetric.
-    Raid6,
-}
-
-impl Level {
-    /// The level's number.
-    pub fn number(self) -> i32 {
-        match self {
-            Self::Raid0 => 0,
-            Self::Raid1 => 1,
-            Self::Raid4 => 4,
-            Self::Raid5 => 5,
-            Self::Raid6 => 6,
-        }
-    }
-
-    /// The level of a number.
-    pub fn from_number(number: i32) -> Option<Self> {
-        [Self::Raid0, Self::Raid1, Self::Raid4, Self::Raid5, Self::Raid6]
-            .into_iter()
-            .find(|l| l.number() == number)
-    }
-
-    /// Whether it keeps parity, so that partly written rows can be written in more than one way.
-    pub fn has_parity(self) -> bool {
-        matches!(self, Self::Raid4 | Self::Raid5 | Self::Raid6)
-    }
-
-    /// The fewest members the level makes sense with.
-    pub fn members_min(self) -> usize {
-        match self {
-            Self::Raid0 | Self::Raid1 => 1,
-            Self::Raid4 | Self::Raid5 => 2,
-            Self::Raid6 => 4,
-        }
-    }
-}
 
 /// Smallest chunk: one block.
 pub const CHUNK_BYTES_MIN: u32 = 4096;
@@ -148,10 +100,9 @@ impl Geometry {
     ) -> Result<Self, GeometryError> {
         let mirror = level == Level::Raid1;
         let chunk_bytes = if mirror { MIRROR_STRIPE_BYTES } else { chunk_bytes };
-        let max = match level {
-            Level::Raid6 => DATA_COLUMNS_MAX + 2,
-            Level::Raid4 | Level::Raid5 => DATA_COLUMNS_MAX + 1,
-            Level::Raid0 | Level::Raid1 => MEMBERS_MAX,
+        let max = match level.parity() {
+            0 => MEMBERS_MAX,
+            parity => DATA_COLUMNS_MAX + parity,
         };
         let min = level.members_min();
         if !(min..=max).contains(&members) {
@@ -202,13 +153,9 @@ impl Geometry {
     }
 
     /// Data columns of a stripe.
+    #[inline]
     pub fn data_columns(&self) -> usize {
-        match self.level {
-            Level::Raid0 => self.members,
-            Level::Raid1 => 1,
-            Level::Raid4 | Level::Raid5 => self.members - 1,
-            Level::Raid6 => self.members - 2,
-        }
+        self.level.data_columns(self.members)
     }
 
     /// Parity (level 1: further mirror) columns of a stripe: also how many members may be lost.
@@ -219,6 +166,25 @@ impl Geometry {
     /// Whether the redundant columns are computed (levels 4, 5, 6) rather than copied or absent.
     pub fn has_parity(&self) -> bool {
         self.level.has_parity()
+    }
+
+    /// Whether the data is all there while some members are lost.
+    pub fn survives(&self, is_lost: impl Fn(MemberIndex) -> bool) -> bool {
+        self.level.spare(self.members, self.count(is_lost)).is_some()
+    }
+
+    /// How many more members may be lost, whichever they are, while some are lost.
+    pub fn spare(&self, is_lost: impl Fn(MemberIndex) -> bool) -> usize {
+        self.level.spare(self.members, self.count(is_lost)).unwrap_or(0)
+    }
+
+    fn count(&self, is_lost: impl Fn(MemberIndex) -> bool) -> usize {
+        (0..self.members).filter(|member| is_lost(MemberIndex(*member))).count()
+    }
+
+    /// The columns that hold the same bytes as this one, itself among them.
+    pub fn copies_of(&self, column: usize) -> Range<usize> {
+        self.level.copies_of(self.members, column)
     }
 
     /// The bytes a client sees.
@@ -246,6 +212,27 @@ impl Geometry {
         (self.member_bytes - self.chunk_start(stripe)).min(u64::from(self.chunk_bytes)) as usize
     }
 
+    /// Where the chunks of some consecutive stripes lie on each member, from the start of its data.
+    pub fn member_range(&self, stripes: &Range<u64>) -> Range<u64> {
+        let last = StripeIndex(stripes.end - 1);
+        self.chunk_start(StripeIndex(stripes.start))..self.chunk_start(last) + self.chunk_len(last) as u64
+    }
+
+    /// Sectors of 512 bytes of each member below a stripe.
+    pub fn sectors_before(&self, stripe: StripeIndex) -> u64 {
+        self.chunk_start(stripe).min(self.member_bytes) / 512
+    }
+
+    /// Where in the array a byte of a column lies; for parity, where its stripe does.
+    pub fn array_offset(&self, stripe: StripeIndex, column: usize, in_chunk: usize) -> u64 {
+        let in_stripe = match column {
+            column if column < self.data_columns() => column * self.chunk_bytes() + in_chunk,
+            _ if self.has_parity() => 0,
+            _ => in_chunk,
+        };
+        stripe.0 * self.stripe_bytes() + in_stripe as u64
+    }
+
     /// How many stripes lie wholly in so many bytes of a member's data.
     pub fn stripes_in(&self, bytes: u64) -> u64 {
         // The last one of level 1 may be short.
@@ -256,11 +243,10 @@ impl Geometry {
     pub fn member_of(&self, stripe: StripeIndex, column: usize) -> MemberIndex {
         debug_assert!(column < self.members);
         let n = self.members;
-        let first_data = match self.level {
-            Level::Raid0 | Level::Raid1 | Level::Raid4 => return MemberIndex(column),
-            Level::Raid5 => self.p_member(stripe) + 1,
-            Level::Raid6 => self.p_member(stripe) + 2,
-        };
+        if !self.level.rotates() {
+            return MemberIndex(column);
+        }
+        let first_data = self.p_member(stripe) + self.level.parity();
         // The columns follow one another around the members: data, and then P (and Q) again.
         let place = first_data + column;
         let place = if place >= n { place - n } else { place };

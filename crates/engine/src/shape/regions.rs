@@ -12,7 +12,6 @@ use stripewise_format::{
 };
 
 use super::geometry::{Geometry, StripeIndex};
-use crate::jobs::Tuning;
 
 /// What a region stands for: bytes of each member, and which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +59,9 @@ pub(crate) struct RegionMap {
     group: usize,
 }
 
+/// What a resync of distributed regions reads of a member without a gap, unless an opening says otherwise.
+pub(crate) const GROUP_BYTES: u64 = 4 << 20;
+
 fn group_of(geometry: &Geometry, group_bytes: u64) -> usize {
     (group_bytes / geometry.chunk_bytes() as u64).max(1) as usize
 }
@@ -71,7 +73,7 @@ impl RegionMap {
             region_stripes: shape.stripes(geometry),
             regions: shape.count(geometry),
             stripes: geometry.stripes(),
-            group: group_of(geometry, Tuning::PRODUCTION.group_bytes),
+            group: group_of(geometry, GROUP_BYTES),
         }
     }
 

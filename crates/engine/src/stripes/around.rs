@@ -6,9 +6,8 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, IoFuture, ReadDone};
 
-use super::read::Piece;
+use super::{Stripes, piece::Piece};
 use crate::{
-    array::Shared,
     compute::recovery::{self, Sources},
     members::{meter::IoClass, topology::Topology},
     shape::{geometry::StripeIndex, rows::RowSet},
@@ -40,7 +39,7 @@ impl Found {
     }
 }
 
-impl Shared {
+impl Stripes {
     /// Reads pieces of one stripe, some of which are lost. Gives all of them back unread if a read fails, if a resync is due, or if
     /// no piece is lost any more: the caller then reads each alone.
     pub(super) async fn read_around(&self, all: &[Piece], pieces: Pieces) -> Result<Pieces, Pieces> {
@@ -49,16 +48,16 @@ impl Shared {
         let rows = pieces.iter().map(|(index, _)| RowSet::touching(of(*index).bytes.clone()));
         let _rows = self.locks.lock(stripe, rows.fold(RowSet::EMPTY, |all, rows| all | rows)).await;
         // Only now that no task writes these rows: a member that left before lacks their latest writes.
-        let topology = self.topology.load();
+        let topology = self.members.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Err(pieces);
         }
-        let is_readable = |column: usize| topology.reader(&self.geometry, stripe, column).is_some();
+        let is_readable = |column: usize| topology.reader(stripe, column).is_some();
         let is_lost = |index: usize| !is_readable(of(index).column);
         let lost: SmallVec<[&Piece; 2]> =
             pieces.iter().filter(|(index, _)| is_lost(*index)).map(|(index, _)| of(*index)).collect();
         let Some(bytes) = hull(&lost) else { return Err(pieces) };
-        let Some(sources) = Sources::choose(&self.geometry, lost[0].column, is_readable) else {
+        let Some(sources) = Sources::choose(&topology.geometry, lost[0].column, is_readable) else {
             return Err(pieces);
         };
         let (mut asked, mut unread) = (Vec::new(), Pieces::new());
@@ -78,7 +77,7 @@ impl Shared {
         let (found, is_whole) = take(asked).await;
         if is_whole {
             for (index, buf) in &mut unread {
-                self.compute_lost(of(*index), &sources, &found, buf);
+                self.compute_lost(&topology, of(*index), &sources, &found, buf);
             }
         }
         let read = found.into_iter().filter_map(|found| Some((found.piece?, found.buf)));
@@ -94,18 +93,25 @@ impl Shared {
         bytes: Range<usize>,
         buf: IoBuf,
     ) -> Asked {
-        let member = topology.reader(&self.geometry, stripe, column).expect("what is asked for is readable");
-        let at = self.geometry.chunk_start(stripe) + bytes.start as u64;
+        let member = topology.reader(stripe, column).expect("what is asked for is readable");
+        let at = topology.geometry.chunk_start(stripe) + bytes.start as u64;
         Asked { piece, column, bytes, io: member.read_as(IoClass::Other, at, smallvec![buf]) }
     }
 
     /// Computes a lost piece from what was found of the others.
-    fn compute_lost(&self, piece: &Piece, sources: &Sources, found: &[Found], into: &mut [u8]) {
+    fn compute_lost(
+        &self,
+        topology: &Topology,
+        piece: &Piece,
+        sources: &Sources,
+        found: &[Found],
+        into: &mut [u8],
+    ) {
         let of = |column: &usize| found.iter().find_map(|found| found.part(*column, &piece.bytes));
         let read: SmallVec<[&[u8]; 8]> =
             sources.read.iter().map(|column| of(column).expect("every source was read")).collect();
         self.stats.count_recovered();
-        recovery::solve(&self.geometry, piece.column, sources, &read, into);
+        recovery::solve(&topology.geometry, piece.column, sources, &read, into);
     }
 }
 

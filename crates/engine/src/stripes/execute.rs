@@ -6,42 +6,24 @@
 
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
 use stripewise_device::{
-    Completion, IoBuf, IoError, IoFuture, ReadDone, WriteBufs, WriteFlags, bufs_len,
+    IoBuf, IoError, IoFuture, ReadDone,
     sync::{Reader, Seen},
 };
 
 use super::{
-    Asks,
+    Asks, Stripes,
+    steps::{Begun, Guards, Progress, StripeWrite, Unreadable, Work, touched_rows, waits},
     wait::{Few, Requested, are_ready, failures, wait_all},
-    write::{Begun, Guards, Progress, StripeWrite, Unreadable, touched_rows, waits},
 };
 use crate::{
-    array::Shared,
-    compute::{Fetched, Run, compute},
+    compute::{Fetched, Run},
     error::ArrayError,
-    members::{
-        meter::IoClass,
-        stats::Cause,
-        topology::{Member, Topology},
-    },
+    members::topology::Topology,
     mutants::{Mutant, lives},
-    plan::recipe::{Cells, Recipe, Source, Write},
+    plan::recipe::{Cells, Recipe},
     shape::geometry::{StripeIndex, StripeSpan},
 };
-
-/// A stripe's write that has its recipe, and waits for members.
-pub(super) struct Work {
-    /// None once its data was taken.
-    write: Option<StripeWrite>,
-    stripe: StripeIndex,
-    /// Where the recipe was made.
-    topology: Arc<Topology>,
-    recipe: Recipe,
-    reads: Few<ReadDone>,
-    writes: Few<Result<(), IoError>>,
-}
 
 /// What a recipe has read, of which some could not be.
 struct Lost {
@@ -49,28 +31,7 @@ struct Lost {
     failed: Vec<(Cells, IoError)>,
 }
 
-/// One write to one column: consecutive bytes of its chunk.
-#[derive(Debug)]
-pub(crate) struct Extent {
-    pub(crate) column: usize,
-    /// Where in the chunk.
-    pub(crate) start: usize,
-    pub(crate) bufs: WriteBufs,
-}
-
-/// Some of them.
-pub(crate) type Extents = SmallVec<[Extent; 8]>;
-
-/// How a stripe's extents are written.
-struct How<'a> {
-    topology: &'a Topology,
-    stripe: StripeIndex,
-    flags: WriteFlags,
-    /// What is executed, for the counters; none where a job writes what it has mended.
-    recipe: Option<&'a Recipe>,
-}
-
-impl Shared {
+impl Stripes {
     /// Writes a stripe whose rows and region are held, as far as that goes without waiting.
     pub(super) fn begin_held(
         &self,
@@ -78,7 +39,7 @@ impl Shared {
         write: StripeWrite,
         guards: Guards<'_>,
     ) -> Progress {
-        let topology = self.topology.get(request);
+        let topology = self.members.get(request);
         if topology.failed {
             return Progress::Done(Err(ArrayError::Failed));
         }
@@ -110,7 +71,7 @@ impl Shared {
         guards: Guards<'_>,
         writes: &mut Requested<Result<(), IoError>>,
     ) -> Progress {
-        let acknowledgement = topology.recorded.acknowledgement(|| self.topology.get(request).failed);
+        let acknowledgement = topology.recorded.acknowledgement(|| self.members.get(request).failed);
         let is_settled = matches!(acknowledgement, Some(Ok(()))) || lives(Mutant::UnrecordedAcknowledged);
         let is_well = |result: &Result<(), IoError>| result.is_ok() || lives(Mutant::FailedAtOnceUnseen);
         if is_settled && are_ready(writes, is_well) {
@@ -142,7 +103,7 @@ impl Shared {
 
     /// Does the steps that are left of a write. Where some of what it reads is lost, gives back what it had.
     async fn run(&self, work: &mut Work) -> Result<Result<(), ArrayError>, (StripeWrite, Lost)> {
-        wait_all(&mut work.reads, self.is_metered()).await;
+        wait_all(&mut work.reads, self.members.is_metered()).await;
         if let Some(write) = work.write.take() {
             let mut fetched = Fetched::new();
             let failed = take_fetched(&work.recipe, &mut work.reads, &mut fetched);
@@ -163,9 +124,9 @@ impl Shared {
 
     /// Waits for writes, and settles what came of them.
     async fn end_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
-        wait_all(&mut work.writes, self.is_metered()).await;
+        wait_all(&mut work.writes, self.members.is_metered()).await;
         let columns = work.recipe.writes.iter().map(|write| write.column.into());
-        let members = columns.flat_map(|column| work.topology.writers(&self.geometry, work.stripe, column));
+        let members = columns.flat_map(|column| work.topology.writers(work.stripe, column));
         let failed = failures(members, &mut work.writes);
         self.settle(&work.topology, failed).await
     }
@@ -182,7 +143,7 @@ impl Shared {
             if self.is_in_doubt(write.span.stripe) {
                 unreadable.clear();
             }
-            let topology = self.topology.load();
+            let topology = self.members.load();
             if topology.failed {
                 return Err(ArrayError::Failed);
             }
@@ -217,7 +178,7 @@ impl Shared {
         span: &StripeSpan,
         unreadable: &Unreadable,
     ) -> Result<Result<(), ArrayError>, ArrayError> {
-        let rows = touched_rows(span, self.geometry.chunk_bytes());
+        let rows = touched_rows(span, self.geometry().chunk_bytes());
         match self.heal_rows(span.stripe, unreadable, rows).await {
             mended @ (Ok(()) | Err(ArrayError::Unreadable { .. })) => Ok(mended),
             Err(error) => Err(error),
@@ -235,7 +196,7 @@ impl Shared {
     ) -> Result<Option<StripeWrite>, ArrayError> {
         let Lost { mut fetched, failed } = lost;
         self.note_unreadable(&work.topology, work.stripe, &failed, unreadable).await;
-        if !self.is_in_doubt(work.stripe) || !Arc::ptr_eq(&work.topology, &self.topology.load()) {
+        if !self.is_in_doubt(work.stripe) || !Arc::ptr_eq(&work.topology, &self.members.load()) {
             return Ok(Some(write));
         }
         for (cells, _) in failed {
@@ -264,75 +225,13 @@ impl Shared {
         // Parity is last, P before Q.
         let is_behind = |run: &Run| usize::from(run.cells.column) > column;
         let behind = fetched.iter().position(is_behind).unwrap_or(fetched.len());
-        let at = if column < self.geometry.data_columns() { 0 } else { behind };
+        let at = if column < self.geometry().data_columns() { 0 } else { behind };
         fetched.insert(at, Run { cells, buf });
         Ok(())
     }
 
     fn lost(&self, stripe: StripeIndex) -> ArrayError {
-        ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry.stripe_bytes() }
-    }
-
-    /// Asks for what a recipe reads, all at once.
-    fn ask_reads(
-        &self,
-        topology: &Topology,
-        stripe: StripeIndex,
-        recipe: &Recipe,
-        requested: &mut Requested<ReadDone>,
-    ) {
-        let start = self.geometry.chunk_start(stripe);
-        for cells in &recipe.reads {
-            let member = topology.reader(&self.geometry, stripe, cells.column.into());
-            let member = member.expect("recipes read columns that are there");
-            let bytes = cells.rows.bytes();
-            requested.push(member.read(start + bytes.start as u64, smallvec![IoBuf::with_len(bytes.len())]));
-        }
-    }
-
-    /// Computes what a recipe writes, and asks for that, all at once.
-    fn ask_writes(
-        &self,
-        topology: &Topology,
-        recipe: &Recipe,
-        write: StripeWrite,
-        fetched: &mut Fetched,
-        requested: &mut Requested<Result<(), IoError>>,
-    ) {
-        let StripeWrite { span, data, flags } = write;
-        self.stats.count_recipe(recipe);
-        let how = How { topology, stripe: span.stripe, flags, recipe: Some(recipe) };
-        compute(recipe, &self.geometry, (span, data), fetched, |write, bufs| {
-            self.ask_write(&how, write, bufs, requested)
-        });
-    }
-
-    /// Asks the members of a column for a write.
-    #[inline]
-    fn ask_write(
-        &self,
-        how: &How<'_>,
-        write: &Write,
-        bufs: WriteBufs,
-        requested: &mut Requested<Result<(), IoError>>,
-    ) {
-        let offset_bytes = self.geometry.chunk_start(how.stripe) + u64::from(write.start);
-        let (primary, incoming) =
-            how.topology.writers_by_place(&self.geometry, how.stripe, write.column.into());
-        let passes_by = lives(Mutant::RepairPassesIncoming) && how.recipe.is_none();
-        let incoming = incoming.filter(|_| !passes_by);
-        // What was read was read from the first that is there.
-        let class = if write.is_rewrite { IoClass::Rewrite } else { IoClass::Write };
-        match (primary, incoming) {
-            (Some(member), None) | (None, Some(member)) => {
-                requested.push(how.ask(member, write, class, (offset_bytes, bufs)));
-            }
-            (Some(first), Some(second)) => {
-                requested.push(how.ask(first, write, class, (offset_bytes, bufs.clone())));
-                requested.push(how.ask(second, write, IoClass::Write, (offset_bytes, bufs)));
-            }
-            (None, None) => {}
-        }
+        ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry().stripe_bytes() }
     }
 
     /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
@@ -345,64 +244,12 @@ impl Shared {
     ) {
         for (cells, error) in failed {
             let column = usize::from(cells.column);
-            let member = topology.reader(&self.geometry, stripe, column).expect("it was just read").clone();
+            let member = topology.reader(stripe, column).expect("it was just read").clone();
             self.note_read_error(&member, stripe, column, *error, Asks::Client).await;
             if !unreadable.contains(&column) {
                 unreadable.push(column);
             }
         }
-    }
-
-    /// Writes what a job has mended, all extents at once, where it has just read; fails the members that could not take
-    /// theirs, and waits until what the write relied on is recorded.
-    pub(crate) async fn write_out(
-        &self,
-        topology: &Topology,
-        stripe: StripeIndex,
-        extents: Extents,
-    ) -> Result<(), ArrayError> {
-        let how = How { topology, stripe, flags: WriteFlags::default(), recipe: None };
-        let columns: SmallVec<[usize; 8]> = extents.iter().map(|extent| extent.column).collect();
-        let mut requested = Requested::new();
-        for Extent { column, start, bufs } in extents {
-            let write = Write::of(column, &(start..start + bufs_len(&bufs)), Source::Joined, true);
-            self.ask_write(&how, &write, bufs, &mut requested);
-        }
-        wait_all(&mut requested, self.is_metered()).await;
-        let members = columns.iter().flat_map(|column| topology.writers(&self.geometry, stripe, *column));
-        let failed = failures(members, &mut requested);
-        self.settle(topology, failed).await
-    }
-}
-
-impl How<'_> {
-    #[inline(always)]
-    fn ask(
-        &self,
-        member: &Member,
-        write: &Write,
-        class: IoClass,
-        (offset_bytes, bufs): (u64, WriteBufs),
-    ) -> Completion {
-        if lives(Mutant::DropParityWrite) && write.from == Source::Sum {
-            return IoFuture::ready(Ok(()));
-        }
-        let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { self.flags };
-        let cause = match self.recipe {
-            Some(recipe) => {
-                member.stats.count_recipe(recipe, write);
-                Cause::Client
-            }
-            None => Cause::Job,
-        };
-        member.write_as(class, cause, offset_bytes, bufs, flags)
-    }
-}
-
-impl Work {
-    fn new(write: StripeWrite, topology: Arc<Topology>, recipe: Recipe, reads: Requested<ReadDone>) -> Self {
-        let (stripe, reads) = (write.span.stripe, reads.into_iter().collect());
-        Self { write: Some(write), stripe, topology, recipe, reads, writes: Few::new() }
     }
 }
 

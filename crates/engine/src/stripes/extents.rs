@@ -5,9 +5,9 @@ use std::ops::Range;
 use rangemap::RangeSet;
 use stripewise_device::{Extent, IoError};
 
+use super::Stripes;
 use crate::{
-    array::Shared,
-    members::topology::Member,
+    members::member::Member,
     mutants::{Mutant, lives},
     shape::geometry::MemberIndex,
 };
@@ -18,25 +18,26 @@ const STRIPES_MAX: u64 = 256;
 /// The holes of one member within a range of its data, in order.
 type Holes = Vec<Range<u64>>;
 
-impl Shared {
+impl Stripes {
     /// Extents of a range of the array, from its start on. A chunk is a hole if its member says so; where the member
     /// is missing the answer is "stored".
     pub(crate) async fn extents(&self, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Extent>, IoError> {
         if len_bytes == 0 {
             return Ok(Vec::new());
         }
-        let chunk = self.geometry.chunk_bytes();
-        let first = offset_bytes / self.geometry.stripe_bytes();
-        let end = (offset_bytes + len_bytes).min((first + STRIPES_MAX) * self.geometry.stripe_bytes());
-        let stripes = first..end.div_ceil(self.geometry.stripe_bytes());
+        let geometry = self.geometry();
+        let chunk = geometry.chunk_bytes();
+        let first = offset_bytes / geometry.stripe_bytes();
+        let end = (offset_bytes + len_bytes).min((first + STRIPES_MAX) * geometry.stripe_bytes());
+        let stripes = first..end.div_ceil(geometry.stripe_bytes());
         let holes = self.holes_of_members(&stripes).await?;
         let mut extents: Vec<Extent> = Vec::new();
-        for span in self.geometry.split(offset_bytes..end) {
+        for span in geometry.split(offset_bytes..end) {
             for column in span.columns(chunk) {
                 let bytes = span.in_column(column, chunk).0;
-                let start = self.geometry.chunk_start(span.stripe);
+                let start = geometry.chunk_start(span.stripe);
                 let on_member = start + bytes.start as u64..start + bytes.end as u64;
-                let member = self.geometry.member_of(span.stripe, column);
+                let member = geometry.member_of(span.stripe, column);
                 add_parts(&mut extents, &holes[member.0], on_member);
             }
         }
@@ -44,10 +45,10 @@ impl Shared {
     }
 
     async fn holes_of_members(&self, stripes: &Range<u64>) -> Result<Vec<Holes>, IoError> {
-        let topology = self.topology.load();
-        let range = self.member_range(stripes);
-        let mut all = Vec::with_capacity(self.geometry.members());
-        for member in (0..self.geometry.members()).map(MemberIndex) {
+        let topology = self.members.load();
+        let range = topology.geometry.member_range(stripes);
+        let mut all = Vec::with_capacity(topology.geometry.members());
+        for member in (0..topology.geometry.members()).map(MemberIndex) {
             all.push(match &topology.slots[member.0].primary {
                 Some(primary) => holes_of(primary, range.clone()).await.unwrap_or_default(),
                 None if lives(Mutant::HolesOfMissing) => Holes::from([range.clone()]),

@@ -6,29 +6,17 @@
 use smallvec::SmallVec;
 use stripewise_device::WriteFlags;
 
-use super::detached::Detached;
+use super::Stripes;
 use crate::{
-    array::{Array, Shared},
     error::ArrayError,
     mutants::{Mutant, lives},
 };
 
-impl Array {
-    /// Makes every write acknowledged before this call durable.
-    ///
-    /// # Errors
-    /// [`ArrayError::Failed`] when so many members cannot flush that data may be lost.
-    pub fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let shared = self.shared.clone();
-        Detached::start(self.env(), async move { shared.flush_request().await })
-    }
-}
-
-impl Shared {
+impl Stripes {
     /// Serves a flush request.
     pub(crate) async fn flush_request(&self) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
-        self.check_request(0, 0)?;
+        self.check_request(&self.geometry(), 0, 0)?;
         self.stats.count_flush();
         if self.logs_are_behind() && !lives(Mutant::ListedAfterFlush) {
             return Box::pin(self.flush_and_unlist()).await;
@@ -38,7 +26,7 @@ impl Shared {
 
     /// Flushes all members; one that cannot is dropped.
     pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
-        let topology = self.topology.load();
+        let topology = self.members.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }
@@ -55,13 +43,13 @@ impl Shared {
 
     /// Whether a member's log may list sectors that were written since.
     pub(crate) fn logs_are_behind(&self) -> bool {
-        self.topology.look(|topology| topology.members().any(|member| member.bad_blocks.are_behind()))
+        self.members.look(|topology| topology.members().any(|member| member.bad_blocks.are_behind()))
     }
 
     /// Flushes all members, and takes the sectors off their logs that were written before.
     pub(crate) async fn flush_and_unlist(&self) -> Result<(), ArrayError> {
         let _one_at_a_time = self.unlisting.lock().await;
-        let topology = self.topology.load();
+        let topology = self.members.load();
         let written: Vec<_> = topology
             .members()
             .map(|member| (member.clone(), member.bad_blocks.written_since()))
@@ -74,7 +62,7 @@ impl Shared {
             return Ok(());
         }
         written.iter().for_each(|(member, written)| member.bad_blocks.settle(written));
-        self.record(|_| ()).await?;
+        self.members.write_down().await?;
         written.iter().for_each(|(member, _)| member.bad_blocks.settled());
         Ok(())
     }

@@ -6,13 +6,13 @@ use futures_util::future::{Either, select};
 use stripewise_device::{IoBuf, WriteBufs};
 
 use super::{
-    Promise,
-    write::{Progress, Rest, StripeWrite, touched_rows},
+    Stripes,
+    steps::{Progress, Rest, StripeWrite, touched_rows},
 };
 use crate::{
-    array::Shared,
     compute::Data,
     error::ArrayError,
+    life::detached::Promise,
     locks::{Due, Gathered, Part, Place, Until},
     mutants::{Mutant, lives},
     shape::geometry::{StripeIndex, StripeSpan},
@@ -24,9 +24,18 @@ const LINGER: Duration = Duration::from_micros(50);
 /// How often they do, while more keep coming.
 const LINGERS_MAX: u32 = 4;
 
-impl Shared {
+impl Stripes {
+    /// The same, but that a write which lies behind one under way waits with others for it.
+    #[inline]
+    pub(super) fn or_gathered(&self, progress: Progress) -> Progress {
+        match progress {
+            Progress::Waits(Rest::Behind(write, place)) => self.wait_behind(&place, write),
+            progress => progress,
+        }
+    }
+
     /// Lets a write wait with others for the one that it lies behind.
-    pub(super) fn wait_behind(&self, place: &Place, write: StripeWrite) -> Progress {
+    fn wait_behind(&self, place: &Place, write: StripeWrite) -> Progress {
         let StripeWrite { span, data, flags } = write;
         let (promise, outcome) = Promise::new();
         match self.locks.gather(place, Part { data, flags, promise }) {
@@ -40,12 +49,12 @@ impl Shared {
     }
 
     fn spawn_writer_of_gathered(&self, stripe: StripeIndex) {
-        let shared = self.handle();
+        let stripes = self.handle();
         let kept = self.requests.enter().keep();
-        self.env.spawn(Box::pin(async move {
-            let _request = shared.requests.resume(kept);
-            shared.linger(stripe).await;
-            shared.write_gathered(stripe).await;
+        self.life.env().spawn(Box::pin(async move {
+            let _request = stripes.requests.resume(kept);
+            stripes.linger(stripe).await;
+            stripes.write_gathered(stripe).await;
         }));
     }
 
@@ -58,7 +67,7 @@ impl Shared {
                 return;
             }
             let complete = self.locks.wait_for_gather(stripe, Until::Complete);
-            if let Either::Left(_) = select(complete, self.env.sleep(LINGER)).await {
+            if let Either::Left(_) = select(complete, self.life.env().sleep(LINGER)).await {
                 return;
             }
             let now = self.locks.gather_standing(stripe);
@@ -77,7 +86,7 @@ impl Shared {
             len: bytes.len(),
             request_offset: 0,
         };
-        let chunk_bytes = self.geometry.chunk_bytes();
+        let chunk_bytes = self.geometry().chunk_bytes();
         let Due { bytes, parts, rows } =
             self.locks.take_gather(stripe, |bytes| touched_rows(&span(bytes), chunk_bytes));
         self.stats.count_gathered(parts.len() as u64);

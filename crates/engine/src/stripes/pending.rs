@@ -9,8 +9,8 @@ use std::{
 
 use stripewise_device::{IoBuf, IoFuture, ReadDone, sync::Kept};
 
-use super::{detached::Detached, read::Piece};
-use crate::{array::Shared, error::ArrayError, members::topology::Member};
+use super::{Stripes, piece::Piece};
+use crate::{error::ArrayError, life::detached::Detached, members::member::Member};
 
 /// How far a read came at once.
 pub(crate) enum ReadStart {
@@ -43,25 +43,25 @@ struct Asked {
 
 /// A request under way that has the array in hand.
 struct Request {
-    shared: Arc<Shared>,
+    stripes: Arc<Stripes>,
     kept: Option<Kept>,
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.kept.take().into_iter().for_each(|kept| drop(self.shared.requests.resume(kept)));
+        self.kept.take().into_iter().for_each(|kept| drop(self.stripes.requests.resume(kept)));
     }
 }
 
 impl PendingRead {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        stripes: Arc<Stripes>,
         kept: Kept,
         piece: Piece,
         member: Arc<Member>,
         io: IoFuture<ReadDone>,
     ) -> Self {
-        let request = Request { shared, kept: Some(kept) };
+        let request = Request { stripes, kept: Some(kept) };
         Self(State::Waits(Asked { piece, member, io, request }))
     }
 }
@@ -70,11 +70,11 @@ impl Asked {
     /// Goes on by itself with what the member answered.
     fn recover(self, done: ReadDone) -> Detached<Result<IoBuf, ArrayError>> {
         let Self { request, piece, member, .. } = self;
-        let env = request.shared.env.clone();
+        let env = request.stripes.life.env().clone();
         Detached::start(&env, async move {
             // In this order they are let go of backwards.
             let (request, member) = (request, member);
-            request.shared.take_read(&member, &piece, done).await
+            request.stripes.take_read(&member, &piece, done).await
         })
     }
 }

@@ -1,35 +1,23 @@
 //! Reads.
 
-use std::{ops::Range, pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc};
 
 use futures_util::stream::{self, StreamExt};
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
 
 use super::{
-    Asks,
+    Asks, Stripes,
     around::Pieces,
-    detached::Detached,
     pending::{PendingRead, ReadStart},
-    recover::Recovery,
+    piece::Piece,
+    recover::{Begun, Recovery},
 };
 use crate::{
-    array::{Array, Shared},
     error::{ArrayError, is_member_gone},
-    members::{
-        meter::IoClass,
-        topology::{Member, Topology},
-    },
-    shape::geometry::{Level, StripeIndex},
+    life::detached::Detached,
+    members::{member::Member, meter::IoClass, topology::Topology},
 };
-
-/// The part of a read that lies in one chunk.
-pub(super) struct Piece {
-    pub(super) stripe: StripeIndex,
-    pub(super) column: usize,
-    /// In the chunk.
-    pub(super) bytes: Range<usize>,
-}
 
 /// One read of one member: pieces that lie side by side there.
 struct MemberRead<'t> {
@@ -79,24 +67,18 @@ impl MemberRead<'_> {
     }
 }
 
-impl Array {
+impl Stripes {
     /// Fills `buf` from `offset_bytes` and gives it back.
-    ///
-    /// # Errors
-    /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor redundancy could
-    /// deliver all that was asked for.
-    pub async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let request = self.shared.requests.enter();
-        let left = match self.shared.begin_read(&request, offset_bytes, buf)? {
+    pub(crate) async fn read(&self, offset_bytes: u64, buf: IoBuf) -> Result<IoBuf, ArrayError> {
+        let request = self.requests.enter();
+        let left = match self.begin_read(&request, offset_bytes, buf)? {
             Progress::Done(buf) => return Ok(buf),
             Progress::Waits(left) => left,
         };
         // Boxed: a future is as large as all it may come to, and is moved as a whole before it begins.
-        Box::pin(self.shared.finish_read(&request, offset_bytes, left)).await
+        Box::pin(self.finish_read(&request, offset_bytes, left)).await
     }
-}
 
-impl Shared {
     /// Serves a read request, as far as that goes without waiting.
     pub(crate) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> ReadStart {
         let request = self.requests.enter();
@@ -109,10 +91,10 @@ impl Shared {
             }
             Ok(Progress::Waits(left)) => left,
         };
-        let (shared, kept) = (self.handle(), request.keep());
-        ReadStart::Runs(Detached::start(&self.env, async move {
-            let request = shared.requests.resume(kept);
-            shared.finish_read(&request, offset_bytes, left).await
+        let (stripes, kept) = (self.handle(), request.keep());
+        ReadStart::Runs(Detached::start(self.life.env(), async move {
+            let request = stripes.requests.resume(kept);
+            stripes.finish_read(&request, offset_bytes, left).await
         }))
     }
 
@@ -124,16 +106,20 @@ impl Shared {
         offset_bytes: u64,
         buf: IoBuf,
     ) -> Result<Progress, ArrayError> {
-        self.check_request(offset_bytes, buf.len() as u64)?;
+        let topology = self.members.get(request);
+        self.check_request(&topology.geometry, offset_bytes, buf.len() as u64)?;
         self.stats.count_read(buf.len() as u64);
-        let topology = self.topology.get(request);
-        let Some(piece) = self.only_piece(offset_bytes, buf.len()) else {
+        let Some(piece) = Piece::only(&topology.geometry, offset_bytes, buf.len()) else {
             return Ok(Progress::Waits(Left::All(buf)));
         };
         let Some(member) = self.pick_reader(&topology, &piece) else {
-            return Ok(self.begin_recovery(request, piece, buf));
+            return Ok(match self.begin_recovery(request, piece, buf) {
+                Begun::Done(buf) => Progress::Done(buf),
+                Begun::Waits(recovery) => Progress::Waits(Left::Lost(recovery)),
+                Begun::Nothing(buf) => Progress::Waits(Left::All(buf)),
+            });
         };
-        let mut io = member.read(self.member_offset(&piece), smallvec![buf]);
+        let mut io = member.read(piece.member_offset(&topology.geometry), smallvec![buf]);
         Ok(match io.take_ready() {
             Some(ReadDone { result: Ok(()), mut bufs }) => {
                 Progress::Done(bufs.pop().expect("a read returns the buffer it was lent"))
@@ -154,87 +140,30 @@ impl Shared {
             Left::Piece(piece, member, io) => self.take_read(&member, &piece, io.await).await,
             Left::Lost(recovery) => self.finish_recovery(*recovery).await,
             Left::All(buf) => {
-                let pieces = self.pieces(offset_bytes, buf.len());
-                self.read_pieces(&self.topology.get(request), buf, &pieces).await
+                let topology = self.members.get(request);
+                let pieces = Piece::all(&topology.geometry, offset_bytes, buf.len());
+                self.read_pieces(&topology, buf, &pieces).await
             }
         }
-    }
-
-    /// The whole of a read that lies in one chunk, as most do.
-    #[inline]
-    fn only_piece(&self, offset_bytes: u64, len: usize) -> Option<Piece> {
-        let (stripe_bytes, chunk_bytes) = (self.geometry.stripe_bytes(), self.geometry.chunk_bytes());
-        let in_stripe = (offset_bytes % stripe_bytes) as usize;
-        let (column, start) = (in_stripe / chunk_bytes, in_stripe % chunk_bytes);
-        let piece =
-            Piece { stripe: StripeIndex(offset_bytes / stripe_bytes), column, bytes: start..start + len };
-        (len > 0 && piece.bytes.end <= chunk_bytes).then_some(piece)
-    }
-
-    fn pieces(&self, offset_bytes: u64, len: usize) -> SmallVec<[Piece; 8]> {
-        let chunk = self.geometry.chunk_bytes();
-        let spans = self.geometry.split(offset_bytes..offset_bytes + len as u64);
-        spans
-            .flat_map(|span| {
-                span.columns(chunk).map(move |column| Piece {
-                    stripe: span.stripe,
-                    column,
-                    bytes: span.in_column(column, chunk).0,
-                })
-            })
-            .collect()
-    }
-
-    fn member_offset(&self, piece: &Piece) -> u64 {
-        self.geometry.chunk_start(piece.stripe) + piece.bytes.start as u64
     }
 
     /// The member to read a piece from. Mirrors take turns by stripe, but where a resync is due: there all readers
     /// must see the one that the others will be made equal to.
     fn pick_reader<'t>(&self, topology: &'t Topology, piece: &Piece) -> Option<&'t Arc<Member>> {
-        if self.geometry.level() != Level::Raid1 {
-            return topology.reader(&self.geometry, piece.stripe, piece.column);
+        let copies = topology.geometry.copies_of(piece.column);
+        if copies.len() == 1 {
+            return topology.reader(piece.stripe, piece.column);
         }
-        let members = self.geometry.members();
         let first =
-            if self.is_trusted(piece.stripe) { (piece.stripe.0 % members as u64) as usize } else { 0 };
-        (0..members).find_map(|i| topology.reader(&self.geometry, piece.stripe, (first + i) % members))
+            if self.is_trusted(piece.stripe) { (piece.stripe.0 % copies.len() as u64) as usize } else { 0 };
+        (0..copies.len())
+            .find_map(|i| topology.reader(piece.stripe, copies.start + (first + i) % copies.len()))
     }
 
     /// Reads a piece from its member.
     async fn read_from(&self, member: &Arc<Member>, piece: &Piece, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let done = member.read(self.member_offset(piece), smallvec![buf]).await;
+        let done = member.read(piece.member_offset(&self.geometry()), smallvec![buf]).await;
         self.take_read(member, piece, done).await
-    }
-
-    /// What a member's read of a piece brought; what it failed is recovered.
-    pub(super) async fn take_read(
-        &self,
-        member: &Arc<Member>,
-        piece: &Piece,
-        done: ReadDone,
-    ) -> Result<IoBuf, ArrayError> {
-        let ReadDone { result, mut bufs } = done;
-        let buf = bufs.pop().expect("a read returns the buffer it was lent");
-        let Err(error) = result else { return Ok(buf) };
-        let column = self.geometry.column_of(piece.stripe, self.index_of(member, piece));
-        self.note_read_error(member, piece.stripe, column, error, Asks::Client).await;
-        self.recover_locked(piece.stripe, column, piece.bytes.clone(), buf).await
-    }
-
-    /// The role of a member that a piece was read from.
-    fn index_of(&self, member: &Arc<Member>, piece: &Piece) -> crate::shape::geometry::MemberIndex {
-        let expected = self.geometry.member_of(piece.stripe, piece.column);
-        if self.geometry.level() != Level::Raid1 {
-            return expected;
-        }
-        match self.topology.load().place_of(member) {
-            Some(
-                crate::members::topology::Place::Primary(index)
-                | crate::members::topology::Place::Incoming(index),
-            ) => index,
-            None => expected,
-        }
     }
 
     /// Reads many pieces: one vectored read per run of pieces that are neighbours on a member, all at once.
@@ -267,7 +196,7 @@ impl Shared {
                 // Of several pieces nobody can tell which it is; each is read alone, and says so then.
                 if read.pieces.len() == 1 || is_member_gone(&error) {
                     let piece = &pieces[read.pieces[0]];
-                    let column = self.geometry.column_of(piece.stripe, self.index_of(read.member, piece));
+                    let column = self.column_read(read.member, piece);
                     self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
                 }
                 lost.extend(read.pieces.into_iter().zip(bufs));
@@ -286,7 +215,8 @@ impl Shared {
 
     /// Cuts the buffer into the pieces and puts them into reads; those of stripes with a lost piece come apart.
     fn gather<'t>(&self, topology: &'t Topology, mut buf: IoBuf, pieces: &[Piece]) -> Gathered<'t> {
-        let mut reads: Vec<MemberRead<'t>> = Vec::with_capacity(self.geometry.members().min(pieces.len()));
+        let mut reads: Vec<MemberRead<'t>> =
+            Vec::with_capacity(topology.geometry.members().min(pieces.len()));
         let (mut around, mut lost): (Vec<Pieces>, _) = (Vec::new(), Pieces::new());
         let has_all = topology.has_all();
         let mut last_around = None;
@@ -304,7 +234,7 @@ impl Shared {
                 lost.push((index, part));
                 continue;
             };
-            let (start, len) = (self.member_offset(piece), part.len() as u64);
+            let (start, len) = (piece.member_offset(&topology.geometry), part.len() as u64);
             let neighbour =
                 reads.iter_mut().rev().find(|r| r.follows(start) && Arc::ptr_eq(r.member, member));
             match neighbour {
@@ -333,13 +263,12 @@ impl Shared {
             .iter()
             .take_while(is_here)
             .chain(pieces[..index].iter().rev().take_while(is_here));
-        self.geometry.has_parity()
-            && here.any(|piece| topology.reader(&self.geometry, stripe, piece.column).is_none())
+        topology.geometry.has_parity() && here.any(|piece| topology.reader(stripe, piece.column).is_none())
     }
 
     /// A piece whose vectored read failed, or whose member is missing: read alone, else recovered.
     async fn read_or_recover(&self, piece: &Piece, buf: IoBuf) -> Result<IoBuf, ArrayError> {
-        let topology = self.topology.load();
+        let topology = self.members.load();
         let Some(member) = self.pick_reader(&topology, piece) else {
             return self.recover_locked(piece.stripe, piece.column, piece.bytes.clone(), buf).await;
         };

@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::trace::{Decision, TraceFilter, Traced};
-use crate::array::{Array, Shared};
+use super::{Stripes, trace::Decision};
 use crate::{
-    error::ArrayError,
     members::topology::Topology,
-    metadata::ledger::Ledger,
     mutants::{Mutant, lives},
     plan::{
         self, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
@@ -15,94 +12,42 @@ use crate::{
         quick::{self, Columns},
         selection::Policy,
     },
-    shape::geometry::{Geometry, StripeIndex, StripeSpan},
+    shape::geometry::{StripeIndex, StripeSpan},
 };
-
-impl Array {
-    /// Changes how partly written rows are written, at once; kept on the members for later openings.
-    ///
-    /// # Errors
-    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing; [`ArrayError::ReadOnly`],
-    /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if that could not be written down.
-    pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
-        let level = self.shared.geometry.level();
-        if !level.has_parity() {
-            let what =
-                format!("level {} keeps no parity: there is no write selection policy", level.number());
-            return Err(ArrayError::Unsupported(what));
-        }
-        if self.shared.read_only {
-            return Err(ArrayError::ReadOnly);
-        }
-        let shared = self.shared.clone();
-        self.run(async move { shared.set_policy(policy).await }).await
-    }
-
-    /// The policy by which partly written rows are written.
-    pub fn policy(&self) -> &'static Policy {
-        self.shared.selection.load().policy()
-    }
-
-    /// Keeps the next decisions that the filter lets pass, up to a number; then the oldest are dropped.
-    pub fn trace_decisions(&self, filter: TraceFilter, capacity: usize) {
-        self.shared.tracer.start(filter, capacity);
-    }
-
-    /// The decisions kept from number `since` on; those before are dropped.
-    pub fn traced(&self, since: u64) -> Traced {
-        self.shared.tracer.since(since)
-    }
-
-    /// Keeps no more decisions.
-    pub fn stop_tracing(&self) {
-        self.shared.tracer.stop();
-    }
-}
 
 /// What the members of a stripe cost now.
 pub(super) struct StripeCosts<'a> {
-    pub(super) topology: &'a Topology,
-    pub(super) geometry: &'a Geometry,
-    pub(super) stripe: StripeIndex,
+    topology: &'a Topology,
+    stripe: StripeIndex,
 }
 
 impl ColumnCosts for StripeCosts<'_> {
     fn of(&self, column: usize) -> MemberCost {
-        let member = self.topology.reader(self.geometry, self.stripe, column);
+        let member = self.topology.reader(self.stripe, column);
         member.map_or(MemberCost::SSD, |member| member.meter.cost())
     }
 
     fn parity_member(&self) -> usize {
-        self.geometry.member_of(self.stripe, self.geometry.data_columns()).0
+        let geometry = &self.topology.geometry;
+        geometry.member_of(self.stripe, geometry.data_columns()).0
     }
 }
 
-impl Shared {
-    async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
-        self.change_state(|ledger, _| {
-            if !ledger.set_policy(policy) {
-                let problem = "no member has an extension area to keep a policy in".to_owned();
-                return Err(ArrayError::Unsupported(problem));
-            }
-            self.selection.store(Arc::new((policy.make)()));
-            self.unknown_policy.store(0, Ordering::Relaxed);
-            self.switch_meters(ledger);
-            Ok(None)
-        })
-        .await
+impl Stripes {
+    /// How partly written rows are written, from now on.
+    pub(crate) fn use_policy(&self, policy: &'static Policy) {
+        self.selection.store(Arc::new((policy.make)()));
+        self.unknown_policy.store(0, Ordering::Relaxed);
     }
 
-    /// Meters run where somebody looks at them.
-    pub(crate) fn switch_meters(&self, ledger: &Ledger) {
-        let on = self.selection.load().needs_costs();
-        self.metered.store(on, Ordering::Relaxed);
-        for entry in &ledger.entries {
-            entry.member.meter.switch(on, &self.env);
-        }
+    /// The policy by which partly written rows are written.
+    pub(crate) fn policy(&self) -> &'static Policy {
+        self.selection.load().policy()
     }
 
-    pub(super) fn is_metered(&self) -> bool {
-        self.metered.load(Ordering::Relaxed)
+    /// Whether the policy looks at what members' I/O costs.
+    pub(crate) fn needs_costs(&self) -> bool {
+        self.selection.load().needs_costs()
     }
 
     /// Makes the recipe of a stripe's write in `recipe`, which is empty: recipes are large. Columns in `unreadable` can be written, and
@@ -131,9 +76,9 @@ impl Shared {
         span: &StripeSpan,
         recipe: &mut Recipe,
     ) -> bool {
-        let presence = |column| topology.presence(&self.geometry, span.stripe, column);
-        let columns = Columns { geometry: &self.geometry, are_whole: topology.has_all(), presence };
-        let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
+        let presence = |column| topology.presence(span.stripe, column);
+        let columns = Columns { geometry: &topology.geometry, are_whole: topology.has_all(), presence };
+        let costs = StripeCosts { topology, stripe: span.stripe };
         let before = u64::from(lives(Mutant::TrustOfNeighbour));
         let trusted = StripeIndex(span.stripe.0.saturating_sub(before));
         quick::whole(&columns, span, recipe)
@@ -151,24 +96,24 @@ impl Shared {
     ) -> Result<Recipe, PlanError> {
         let trusted = self.is_trusted(span.stripe);
         let (mut state, mut plan) = (StripeState::default(), Plan::default());
-        state.set_for_write(&self.geometry, span, trusted, |column| {
-            match topology.presence(&self.geometry, span.stripe, column) {
+        state.set_for_write(&topology.geometry, span, trusted, |column| {
+            match topology.presence(span.stripe, column) {
                 Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
                 presence => presence,
             }
         });
-        let costs = StripeCosts { topology, geometry: &self.geometry, stripe: span.stripe };
+        let costs = StripeCosts { topology, stripe: span.stripe };
         plan::build_into(&mut plan, &state, selection, &costs)?;
         self.tracer.tell(|number| Decision {
             number,
-            at: self.env.now(),
+            at: self.life.env().now(),
             stripe: span.stripe.0,
-            offset_bytes: span.stripe.0 * self.geometry.stripe_bytes() + span.start as u64,
+            offset_bytes: span.stripe.0 * topology.geometry.stripe_bytes() + span.start as u64,
             len_bytes: span.len as u64,
             policy: selection.policy().name,
             bands: plan.bands.clone(),
         });
-        let chunk_bytes = self.geometry.chunk_bytes();
+        let chunk_bytes = topology.geometry.chunk_bytes();
         Ok(plan::lower(&plan, &state, |column| span.in_column(column, chunk_bytes).0))
     }
 }
@@ -180,7 +125,7 @@ mod tests {
     use stripewise_sim::World;
 
     use super::*;
-    use crate::{CreateOptions, plan::selection::POLICIES, shape::geometry::Level};
+    use crate::{Array, CreateOptions, TraceFilter, plan::selection::POLICIES, shape::geometry::Level};
 
     const CHUNK: u64 = 16384;
     const BLOCK: u64 = 4096;
@@ -199,11 +144,11 @@ mod tests {
 
     /// Makes a write's recipe, and tells whether that took no plan.
     fn is_quick(array: &Array, offset: u64, len: u64) -> bool {
-        let shared = &array.shared;
-        let (topology, selection) = (shared.topology.load(), shared.selection.load());
-        let span = shared.geometry.split(offset..offset + len).next().unwrap();
-        shared.make_recipe(&**selection, &topology, &span, &[], &mut Recipe::default()).unwrap();
-        shared.is_made_quickly(&**selection, &topology, &span, &mut Recipe::default())
+        let stripes = &array.parts().stripes;
+        let (topology, selection) = (stripes.members.load(), stripes.selection.load());
+        let span = topology.geometry.split(offset..offset + len).next().unwrap();
+        stripes.make_recipe(&**selection, &topology, &span, &[], &mut Recipe::default()).unwrap();
+        stripes.is_made_quickly(&**selection, &topology, &span, &mut Recipe::default())
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use stripewise_device::IoError;
 
+use super::Stripes;
 use crate::{
-    array::Shared,
     error::ArrayError,
-    members::topology::{Member, Topology},
+    members::{member::Member, topology::Topology},
 };
 
-impl Shared {
+impl Stripes {
     /// After writes: members that failed are dropped from the array, durably, before anything is acknowledged.
     pub(crate) async fn settle(
         &self,
@@ -19,10 +19,10 @@ impl Shared {
     ) -> Result<(), ArrayError> {
         if !failed.is_empty() {
             // In a box, as the wait below: rarely wanted, and room in every write.
-            Box::pin(self.fail_all(failed)).await?;
+            Box::pin(self.members.fail_all(failed)).await?;
         }
         loop {
-            if let Some(result) = topology.recorded.acknowledgement(|| self.topology.look(|now| now.failed)) {
+            if let Some(result) = topology.recorded.acknowledgement(|| self.members.look(|now| now.failed)) {
                 return result;
             }
             Box::pin(topology.recorded.wait()).await;

@@ -10,7 +10,7 @@ use std::{
 use smallvec::SmallVec;
 use stripewise_device::{IoError, IoFuture};
 
-use crate::members::topology::Member;
+use crate::members::member::Member;
 
 /// Requests under way, in the order that their results are wanted.
 pub(super) type Requested<T> = SmallVec<[IoFuture<T>; 8]>;

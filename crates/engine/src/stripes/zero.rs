@@ -11,13 +11,12 @@ use futures_util::{StreamExt, future::join_all, stream};
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, WriteFlags, ZeroFlags};
 
-use super::detached::Detached;
+use super::Stripes;
 use crate::{
-    array::{Array, Shared},
     compute::Data,
     error::ArrayError,
     locks::RowGuard,
-    members::topology::Member,
+    members::member::Member,
     mutants::{Mutant, lives},
     shape::{geometry::StripeIndex, rows::RowSet},
 };
@@ -33,48 +32,7 @@ const RUN_STRIPES_MAX: u64 = 1024;
 /// Such requests of one client's request at the same time.
 const RUNS_IN_FLIGHT: usize = 4;
 
-impl Array {
-    /// Makes the range read as zeroes.
-    ///
-    /// # Errors
-    /// [`ArrayError`].
-    pub fn write_zeroes(
-        &self,
-        offset_bytes: u64,
-        len_bytes: u64,
-        flags: ZeroFlags,
-    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let shared = self.shared.clone();
-        Detached::start(self.env(), async move {
-            shared.write_zeroes_request(offset_bytes, len_bytes, flags).await
-        })
-    }
-
-    /// Whether a discard frees space on the members; else it does nothing. All members must free what is zeroed: as was tried when
-    /// they became members, or as the operating system says.
-    pub fn unmaps(&self) -> bool {
-        self.shared.unmaps()
-    }
-
-    /// Tells that the range's content is no longer needed. If all members unmap ([`Array::unmaps`]), whole stripes in it are
-    /// unmapped and read as zeroes; the rest is left as it is.
-    ///
-    /// # Errors
-    /// [`ArrayError`].
-    pub fn discard(
-        &self,
-        offset_bytes: u64,
-        len_bytes: u64,
-    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let shared = self.shared.clone();
-        Detached::start(
-            self.env(),
-            async move { shared.discard_request(offset_bytes, len_bytes, false).await },
-        )
-    }
-}
-
-impl Shared {
+impl Stripes {
     /// Serves a request for zeroes.
     pub(crate) async fn write_zeroes_request(
         &self,
@@ -83,7 +41,7 @@ impl Shared {
         flags: ZeroFlags,
     ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
-        self.check_change(offset_bytes, len_bytes)?;
+        self.check_change(&self.geometry(), offset_bytes, len_bytes)?;
         if flags.fast_only && !(flags.may_unmap && self.unmaps()) {
             let why = "zeroes cost as much as data: not all members unmap, or the request forbids it";
             return Err(ArrayError::Unsupported(why.into()));
@@ -102,7 +60,7 @@ impl Shared {
         always: bool,
     ) -> Result<(), ArrayError> {
         let _request = self.requests.enter();
-        self.check_change(offset_bytes, len_bytes)?;
+        self.check_change(&self.geometry(), offset_bytes, len_bytes)?;
         if !always && !self.unmaps() {
             return Ok(());
         }
@@ -127,7 +85,7 @@ impl Shared {
 
     /// A range as: bytes before the first whole stripe, whole stripes, bytes after the last.
     fn cut_at_stripes(&self, range: &Range<u64>) -> (Range<u64>, Range<u64>, Range<u64>) {
-        let stripe_bytes = self.geometry.stripe_bytes();
+        let stripe_bytes = self.geometry().stripe_bytes();
         let first = range.start.div_ceil(stripe_bytes);
         let last = range.end / stripe_bytes;
         if first >= last {
@@ -137,14 +95,14 @@ impl Shared {
     }
 
     /// Whether all members free what is zeroed: only then does zeroing cost less than writing.
-    fn unmaps(&self) -> bool {
-        self.topology.look(|topology| topology.members().all(|member| member.unmaps))
+    pub(crate) fn unmaps(&self) -> bool {
+        self.members.look(|topology| topology.members().all(|member| member.unmaps))
     }
 
     /// Zeroes stripes in runs, each with one request to each member.
     async fn zero_stripes(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<(), ArrayError> {
         let run_bytes = if flags.may_unmap && self.unmaps() { UNMAPPED_RUN_BYTES } else { WRITTEN_RUN_BYTES };
-        let step = (run_bytes / self.geometry.chunk_bytes() as u64).clamp(1, RUN_STRIPES_MAX);
+        let step = (run_bytes / self.geometry().chunk_bytes() as u64).clamp(1, RUN_STRIPES_MAX);
         let end = stripes.end;
         let runs = stripes.step_by(step as usize).map(|start| start..end.min(start + step));
         let zeroed = stream::iter(runs).map(|run| self.zero_all(run, flags)).buffer_unordered(RUNS_IN_FLIGHT);
@@ -164,7 +122,8 @@ impl Shared {
     /// Locks the first of these stripes, and those that follow as far as they are free. It must not wait for one while it holds
     /// another: a rebuild keeps the rows of a batch until those before it are filled, and may wait for the first.
     async fn lock_run(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
-        let rows = |stripe: StripeIndex| RowSet::touching(0..self.geometry.chunk_len(stripe));
+        let geometry = self.geometry();
+        let rows = |stripe: StripeIndex| RowSet::touching(0..geometry.chunk_len(stripe));
         let first = StripeIndex(stripes.start);
         let mut held = vec![self.locks.lock(first, rows(first)).await];
         let others = (stripes.start + 1..stripes.end).map(StripeIndex);
@@ -180,15 +139,15 @@ impl Shared {
         let announced = stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten));
         let intents = join_all(announced.map(|stripe| self.begin_intent(stripe))).await;
         let _intents = intents.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let topology = self.topology.load();
+        let topology = self.members.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }
-        let skipped = if lives(Mutant::ZeroSkipsParity) { self.geometry.parity_columns() } else { 0 };
+        let skipped = if lives(Mutant::ZeroSkipsParity) { topology.geometry.parity_columns() } else { 0 };
         let mut started: SmallVec<[Zeroing<'_>; 8]> = SmallVec::new();
-        for slot in 0..self.geometry.members() - skipped {
+        for slot in 0..topology.geometry.members() - skipped {
             for (member, written) in topology.writers_of_run(slot, &stripes) {
-                let bytes = self.member_range(&written);
+                let bytes = topology.geometry.member_range(&written);
                 let zeroing = member.write_zeroes(bytes.start, bytes.end - bytes.start, flags);
                 started.push(Zeroing { member, bytes, zeroing });
             }

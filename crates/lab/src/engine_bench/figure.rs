@@ -115,7 +115,7 @@ impl Turns {
         let engine = || self.each.iter().map(|turn| turn.per_s);
         let ratios = engine().zip(&self.limit).map(|(engine, limit)| engine / limit).collect();
         let geometry = variant.array.geometry();
-        let bytes_per_operation = match case.work(geometry) {
+        let bytes_per_operation = match case.work(&geometry) {
             Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes as u64,
             Work::Check | Work::Rebuild => geometry.member_bytes(),
         };

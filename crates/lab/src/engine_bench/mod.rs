@@ -111,10 +111,10 @@ impl<'a> Bench<'a> {
         let variants = variants(options, members, &runtime)?;
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
-        let largest = options.cases.iter().filter_map(|case| case.work(geometry).written_bytes()).max();
+        let largest = options.cases.iter().filter_map(|case| case.work(&geometry).written_bytes()).max();
         let source_bytes = largest.map_or(0, |bytes| bytes.max(options.source_bytes as usize));
         let sources: Vec<_> = (0..threads).map(|_| source(source_bytes)).collect();
-        let limit = has_limit.then(|| Limit::new(geometry, options.member_bytes as usize, &sources, cores));
+        let limit = has_limit.then(|| Limit::new(&geometry, options.member_bytes as usize, &sources, cores));
         Ok(Self { options, variants, limit, sources, runtime, _pinned: pinned })
     }
 
@@ -136,7 +136,7 @@ impl<'a> Bench<'a> {
     fn measure(&mut self, case: Case) -> Result<Vec<Figure>, BenchError> {
         let mut turns: Vec<Turns> = self.variants.iter().map(|_| Turns::default()).collect();
         for number in 0..=self.options.turns as u64 {
-            let turn = Turn::new(case, self.variants[0].array.geometry(), self.options, number);
+            let turn = Turn::new(case, &self.variants[0].array.geometry(), self.options, number);
             let (done, bare) = self.one_turn(&turn)?;
             if number > 0 {
                 // The first turn warms all up.
