@@ -83,6 +83,9 @@ pub struct Geometry {
     chunk_bytes: u32,
     member_bytes: u64,
     logical_block_bytes: u32,
+    /// What the level's row of the table says, at hand: every request asks.
+    data_columns: usize,
+    rotates: bool,
 }
 
 impl Geometry {
@@ -119,7 +122,15 @@ impl Geometry {
         if rounded == 0 {
             return Err(GeometryError::TooSmall { given_bytes: member_bytes, chunk_bytes });
         }
-        let geometry = Self { level, members, chunk_bytes, member_bytes: rounded, logical_block_bytes };
+        let geometry = Self {
+            level,
+            members,
+            chunk_bytes,
+            member_bytes: rounded,
+            logical_block_bytes,
+            data_columns: level.data_columns(members),
+            rotates: level.rotates(),
+        };
         // Offsets are signed where the kernel takes them.
         match rounded.checked_mul(geometry.data_columns() as u64) {
             Some(bytes) if bytes <= i64::MAX as u64 => Ok(geometry),
@@ -155,7 +166,7 @@ impl Geometry {
     /// Data columns of a stripe.
     #[inline]
     pub fn data_columns(&self) -> usize {
-        self.level.data_columns(self.members)
+        self.data_columns
     }
 
     /// Parity (level 1: further mirror) columns of a stripe: also how many members may be lost.
@@ -243,10 +254,10 @@ impl Geometry {
     pub fn member_of(&self, stripe: StripeIndex, column: usize) -> MemberIndex {
         debug_assert!(column < self.members);
         let n = self.members;
-        if !self.level.rotates() {
+        if !self.rotates {
             return MemberIndex(column);
         }
-        let first_data = self.p_member(stripe) + self.level.parity();
+        let first_data = self.p_member(stripe) + self.parity_columns();
         // The columns follow one another around the members: data, and then P (and Q) again.
         let place = first_data + column;
         let place = if place >= n { place - n } else { place };

@@ -7,7 +7,7 @@ use stripewise_device::{IoBuf, WriteBufs};
 
 use super::{
     Stripes,
-    steps::{Progress, Rest, StripeWrite, touched_rows},
+    steps::{Rest, StripeWrite, touched_rows},
 };
 use crate::{
     compute::Data,
@@ -25,27 +25,18 @@ const LINGER: Duration = Duration::from_micros(50);
 const LINGERS_MAX: u32 = 4;
 
 impl Stripes {
-    /// The same, but that a write which lies behind one under way waits with others for it.
-    #[inline]
-    pub(super) fn or_gathered(&self, progress: Progress) -> Progress {
-        match progress {
-            Progress::Waits(Rest::Behind(write, place)) => self.wait_behind(&place, write),
-            progress => progress,
-        }
-    }
-
     /// Lets a write wait with others for the one that it lies behind.
-    fn wait_behind(&self, place: &Place, write: StripeWrite) -> Progress {
+    pub(super) fn wait_behind(&self, place: &Place, write: StripeWrite) -> Rest {
         let StripeWrite { span, data, flags } = write;
         let (promise, outcome) = Promise::new();
         match self.locks.gather(place, Part { data, flags, promise }) {
             Gathered::Alone(Part { data, flags, .. }) => {
-                return Progress::Waits(Rest::Rows(StripeWrite { span, data, flags }));
+                return Rest::Rows(StripeWrite { span, data, flags });
             }
             Gathered::Joined => {}
             Gathered::First => self.spawn_writer_of_gathered(span.stripe),
         }
-        Progress::Waits(Rest::Gathered(outcome))
+        Rest::Gathered(outcome)
     }
 
     fn spawn_writer_of_gathered(&self, stripe: StripeIndex) {

@@ -42,8 +42,8 @@ impl Stripes {
         flags: WriteFlags,
     ) -> Detached<Result<(), ArrayError>> {
         let request = self.requests.enter();
-        let geometry = self.members.get(&request).geometry;
-        if let Err(error) = self.check_change(&geometry, offset_bytes, data.len() as u64) {
+        let geometry = &self.members.get(&request).value().geometry;
+        if let Err(error) = self.check_change(geometry, offset_bytes, data.len() as u64) {
             return Detached::done(Err(error));
         }
         self.stats.count_write(data.len() as u64);
@@ -52,15 +52,13 @@ impl Stripes {
         let left = if spans.next().is_some() {
             Left::All(data)
         } else {
-            match self.or_gathered(self.start_stripe(
-                &request,
-                &geometry,
-                StripeWrite { span, data, flags },
-                true,
-            )) {
+            match self.start_stripe(&request, geometry, StripeWrite { span, data, flags }, true) {
                 Progress::Done(Ok(())) if self.must_unlist(flags) => Left::Listed,
                 Progress::Done(result) => return Detached::done(result),
-                Progress::Waits(Rest::Gathered(outcome)) => return outcome,
+                Progress::Waits(Rest::Behind(write, place)) => match self.wait_behind(&place, write) {
+                    Rest::Gathered(outcome) => return outcome,
+                    rest => Left::Stripe(rest),
+                },
                 Progress::Waits(rest) => Left::Stripe(rest),
             }
         };
@@ -97,9 +95,11 @@ impl Stripes {
         for span in geometry.split(offset_bytes..offset_bytes + data.len() as u64) {
             let data = data.slice(span.request_offset..span.request_offset + span.len);
             let write = StripeWrite { span: StripeSpan { request_offset: 0, ..span }, data, flags };
-            let begun = self.start_stripe(&self.requests.enter(), &geometry, write, span.request_offset == 0);
-            match self.or_gathered(begun) {
+            match self.start_stripe(&self.requests.enter(), &geometry, write, span.request_offset == 0) {
                 Progress::Done(done) => result = result.and(done),
+                Progress::Waits(Rest::Behind(write, place)) => {
+                    under_way.push(self.finish_stripe(self.wait_behind(&place, write)));
+                }
                 Progress::Waits(rest) => under_way.push(self.finish_stripe(rest)),
             }
             if lives(Mutant::StripesCut) && under_way.len() as u64 == *STRIPES_IN_FLIGHT.start() {
