@@ -289,6 +289,12 @@ pub(crate) struct IntentGuard<'a> {
 pub(crate) struct KeptIntent(usize);
 
 impl IntentGuard<'_> {
+    /// Whether the region is marked on disk.
+    #[inline]
+    pub(crate) fn is_durable(&self) -> bool {
+        self.intent.regions.load(self.region) & DURABLE != 0
+    }
+
     /// Keeps the write in flight, to be resumed.
     pub(crate) fn keep(self) -> KeptIntent {
         let kept = KeptIntent(self.region);

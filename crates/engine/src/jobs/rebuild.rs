@@ -9,7 +9,6 @@ use super::{Jobs, sweep::is_flash};
 use crate::{
     compute::recovery::{self, Sources},
     error::ArrayError,
-    locks::RowGuard,
     members::{
         member::Member,
         meter::IoClass,
@@ -22,6 +21,7 @@ use crate::{
         geometry::{MemberIndex, StripeIndex},
         rows::BLOCK_BYTES,
     },
+    stripes::RowGuard,
 };
 
 /// A batch that is on the incoming member, with its rows still locked until the next in order may follow.

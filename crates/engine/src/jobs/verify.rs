@@ -16,7 +16,7 @@ use crate::{
         geometry::{Geometry, MemberIndex, StripeIndex},
         rows::{BLOCK_BYTES, RowSet},
     },
-    stripes::{Asks, Extent},
+    stripes::{Asks, Extent, RowGuard},
 };
 
 /// A redundant column and what it should hold.
@@ -106,16 +106,16 @@ impl Jobs {
     /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees.
     pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Verdict {
         let mut verdict = Verdict { mismatches: Vec::new(), result: Ok(()), leaves_nothing: true };
-        let _rows = self.stripes.lock_stripes(stripes.clone()).await;
+        let held = self.stripes.lock_stripes(stripes.clone()).await;
         let topology = match self.roster.unfailed() {
             Ok(topology) => topology,
             Err(error) => return Verdict { result: Err(error), ..verdict },
         };
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_, _| true).await;
-        for stripe in stripes.map(StripeIndex) {
+        for (stripe, held) in stripes.map(StripeIndex).zip(&held) {
             let found = match failed.is_empty() {
-                true => self.verify_stripe(&topology, &chunks, stripe, RowSet::EMPTY, mend).await,
-                false => self.verify_around_bad_blocks(stripe, mend, &mut verdict).await,
+                true => self.verify_stripe(held, &topology, &chunks, stripe, RowSet::EMPTY, mend).await,
+                false => self.verify_around_bad_blocks(held, stripe, mend, &mut verdict).await,
             };
             match found {
                 Ok(found) => verdict.mismatches.extend(found),
@@ -128,6 +128,7 @@ impl Jobs {
     /// Verifies one stripe of what was read, but for some rows.
     async fn verify_stripe(
         &self,
+        held: &RowGuard<'_>,
         topology: &Topology,
         chunks: &Chunks,
         stripe: StripeIndex,
@@ -149,7 +150,7 @@ impl Jobs {
             }));
         }
         if mend && !extents.is_empty() {
-            self.stripes.write_out(topology, stripe, extents).await?;
+            self.stripes.write_out(held, topology, stripe, extents).await?;
         }
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);
@@ -161,6 +162,7 @@ impl Jobs {
     /// be read than the others make up for are passed over, and told.
     async fn verify_around_bad_blocks(
         &self,
+        held: &RowGuard<'_>,
         stripe: StripeIndex,
         mend: bool,
         verdict: &mut Verdict,
@@ -177,7 +179,7 @@ impl Jobs {
         }
         let mut lost = stripe.0 * self.geometry().stripe_bytes();
         if !failed.is_empty() && !self.life.is_read_only() {
-            match self.stripes.heal_rows(stripe, &columns, rows).await {
+            match self.stripes.heal_rows(held, stripe, &columns, rows).await {
                 Err(ArrayError::Unreadable { offset_bytes }) => lost = offset_bytes,
                 result => result?,
             }
@@ -191,6 +193,6 @@ impl Jobs {
             verdict.result = verdict.result.clone().and(Err(ArrayError::Unreadable { offset_bytes: lost }));
             verdict.leaves_nothing &= unread.rows() == unread.lost_for_good(topology.spare());
         }
-        self.verify_stripe(&topology, &chunks, stripe, unread.rows(), mend).await
+        self.verify_stripe(held, &topology, &chunks, stripe, unread.rows(), mend).await
     }
 }

@@ -14,10 +14,9 @@ use stripewise_device::{
 };
 use uuid::Uuid;
 
-use super::{STRIPE, model};
+use super::{RowLocks, STRIPE, model};
 use crate::{
     error::ArrayError,
-    locks::RowLocks,
     members::{
         bad_blocks::BadBlocks,
         member::Member,
@@ -43,7 +42,8 @@ fn member(number: u32) -> Fixed<Member> {
 
 fn whole() -> Topology {
     let slot = |number| SlotState { primary: Some(member(number)), incoming: None };
-    Topology { slots: (0..MEMBERS as u32).map(slot).collect(), failed: false, recorded: Recorded::already() }
+    let slots = (0..MEMBERS as u32).map(slot).collect();
+    Topology { geometry: geometry(), slots, failed: false, recorded: Recorded::already() }
 }
 
 /// An array, and what its superblocks say.
@@ -173,12 +173,11 @@ fn fill_beside_a_write(advances: Advances) {
         let stripe = Fixed::new(Stripe::default());
         let rows = RowSet::range(0..1);
         let writer = {
-            let (geometry, locks, topology, stripe) =
-                (geometry.clone(), locks.clone(), topology.clone(), stripe.clone());
+            let (locks, topology, stripe) = (locks.clone(), topology.clone(), stripe.clone());
             thread::spawn(move || {
                 let _rows = block_on(locks.lock(STRIPE, rows));
                 let topology = topology.load();
-                for writer in topology.writers(&geometry, STRIPE, 0) {
+                for writer in topology.writers(STRIPE, 0) {
                     let content = if writer.dev_number == 9 { &stripe.incoming } else { &stripe.primary };
                     content.store(1, Ordering::Relaxed);
                 }
@@ -200,7 +199,7 @@ fn fill_beside_a_write(advances: Advances) {
         let filled = topology.load().with_primary(geometry.member_of(STRIPE, 0), &incoming.member);
         topology.store(Fixed::new(filled));
         let now = topology.load();
-        assert_eq!(now.reader(&geometry, STRIPE, 0).unwrap().dev_number, 9);
+        assert_eq!(now.reader(STRIPE, 0).unwrap().dev_number, 9);
     });
 }
 

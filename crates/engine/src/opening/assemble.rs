@@ -18,13 +18,12 @@ use crate::{
     intent::locking::{Locking, Preset},
     jobs::{self, Found, JobBoard, JobKind, Jobs, Request},
     life::Life,
-    locks::RowLocks,
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
     roster::{Membership, Roster},
     shape::geometry::StripeIndex,
-    stripes::{StripeOptions, Stripes},
+    stripes::{RowLocks, StripeOptions, Stripes},
 };
 
 /// Opens an array from devices, in any order. Devices without superblock are an error only if too few are left.

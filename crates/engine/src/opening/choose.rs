@@ -20,6 +20,9 @@ use crate::{
     shape::geometry::{Geometry, GeometryError, Level, MemberIndex},
 };
 
+/// The most events that an array can have: far more than there is time for, and far from the end of the numbers.
+const EVENTS_MAX: u64 = u64::MAX >> 1;
+
 /// Chooses the members.
 ///
 /// # Errors
@@ -36,6 +39,10 @@ pub fn choose(
         member: name(&examined[freshest]),
         reason: reason.to_string(),
     })?;
+    if superblock.events > EVENTS_MAX {
+        let reason = "its event count is so high that it cannot be raised; it is damaged".to_owned();
+        return Err(AssembleError::Unsupported { member: name(&examined[freshest]), reason });
+    }
     // What was made at another time has no say in it. A member that is stale has: its blocks are to fit when it is added again.
     let is_alike = |index: usize| shape_difference(superblock, &examined[index].superblock).is_none();
     let geometry = geometry(examined, freshest, is_alike)?;

@@ -39,16 +39,28 @@ impl Roster {
         let recorded = Recorded::pending();
         if let Some(mut next) = change(&mut ledger, &topology)? {
             next.recorded = recorded.clone();
-            self.topology.store(Arc::new(next));
+            self.put(next);
         }
         let result = self.write_down(&mut ledger, &recorded).await;
         if result.is_ok()
             && let Some(next) = then(&self.topology.load())
         {
-            self.topology.store(Arc::new(next));
+            self.put(next);
         }
         recorded.set();
         result
+    }
+
+    /// The members are these from now on.
+    ///
+    /// # Panics
+    /// If the data is not all there, and the array does not count as failed.
+    fn put(&self, next: Topology) {
+        assert!(
+            next.failed || next.survives(),
+            "an array that has lost more than its level tolerates has failed"
+        );
+        self.topology.store(Arc::new(next));
     }
 
     /// Changes the ledger alone, and writes it down.
@@ -150,7 +162,7 @@ impl Roster {
             ledger.set_standing(&member, Standing::Faulty);
             place.into_iter().for_each(|place| settle_slot(ledger, &next, place));
         }
-        self.topology.store(Arc::new(next));
+        self.put(next);
         self.holders_changed.store(true, Ordering::Release);
         // A spare may take the vacant role.
         self.members_changed.store(true, Ordering::Release);
@@ -164,7 +176,7 @@ impl Roster {
         let mut next = (*self.topology.load()).clone();
         next.failed = true;
         next.recorded = recorded.clone();
-        self.topology.store(Arc::new(next));
+        self.put(next);
     }
 }
 

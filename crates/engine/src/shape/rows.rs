@@ -28,9 +28,15 @@ impl RowSet {
             _ => u64::MAX,
         };
         let mut set = Self::EMPTY;
-        // Chunks are seldom longer than the rows of one word.
-        let words = if rows.end <= 64 { 1 } else { WORDS };
-        for (word, bits) in set.0[..words].iter_mut().enumerate() {
+        if rows.is_empty() {
+            return set;
+        }
+        if rows.end <= 64 {
+            // Chunks are seldom longer than the rows of one word.
+            set.0[0] = (u64::MAX >> (64 - rows.len())) << rows.start;
+            return set;
+        }
+        for (word, bits) in set.0.iter_mut().enumerate() {
             *bits = below(rows.end, word) & !below(rows.start, word);
         }
         set

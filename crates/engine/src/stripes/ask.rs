@@ -1,20 +1,23 @@
 //! Asking members: for what a recipe reads and writes, and for what a job has mended.
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadDone, WriteBufs, WriteFlags, bufs_len};
 
 use super::{
-    Stripes,
-    steps::StripeWrite,
+    RowGuard, Stripes,
+    steps::{Guards, StripeWrite},
     wait::{Requested, failures, wait_all},
 };
 use crate::{
     compute::{Fetched, compute},
     error::ArrayError,
+    intent::IntentGuard,
     members::{member::Member, meter::IoClass, stats::Cause, topology::Topology},
     mutants::{Mutant, lives},
     plan::recipe::{Recipe, Source, Write},
-    shape::geometry::StripeIndex,
+    shape::{geometry::StripeIndex, rows::BLOCK_BYTES},
 };
 
 /// One write to one column: consecutive bytes of its chunk.
@@ -64,8 +67,22 @@ impl Stripes {
         write: StripeWrite,
         fetched: &mut Fetched,
         requested: &mut Requested<Result<(), IoError>>,
+        guards: &Guards<'_>,
     ) {
         let StripeWrite { span, data, flags } = write;
+        let (rows, region) = guards;
+        assert!(
+            region.as_ref().is_none_or(IntentGuard::is_durable),
+            "a region is marked before it is written"
+        );
+        // Most recipes write the same rows of all their columns.
+        let mut checked = (0, 0);
+        for write in &recipe.writes {
+            if checked != (write.start, write.len) {
+                assert_is_held(rows, topology, span.stripe, &write.bytes());
+                checked = (write.start, write.len);
+            }
+        }
         self.stats.count_recipe(recipe);
         let how = How { topology, stripe: span.stripe, flags, recipe: Some(recipe) };
         compute(recipe, &topology.geometry, (span, data), fetched, |write, bufs| {
@@ -104,6 +121,7 @@ impl Stripes {
     /// theirs, and waits until what the write relied on is recorded.
     pub(crate) async fn write_out(
         &self,
+        rows: &RowGuard<'_>,
         topology: &Topology,
         stripe: StripeIndex,
         extents: Extents,
@@ -112,7 +130,9 @@ impl Stripes {
         let columns: SmallVec<[usize; 8]> = extents.iter().map(|extent| extent.column).collect();
         let mut requested = Requested::new();
         for Extent { column, start, bufs } in extents {
-            let write = Write::of(column, &(start..start + bufs_len(&bufs)), Source::Joined, true);
+            let bytes = start..start + bufs_len(&bufs);
+            assert_is_held(rows, topology, stripe, &bytes);
+            let write = Write::of(column, &bytes, Source::Joined, true);
             self.ask_write(&how, &write, bufs, &mut requested);
         }
         wait_all(&mut requested, self.members.is_metered()).await;
@@ -144,4 +164,11 @@ impl How<'_> {
         };
         member.write_as(class, cause, offset_bytes, bufs, flags)
     }
+}
+
+/// Checks that bytes of a chunk may be written: they lie in the chunk, and their rows are locked.
+#[inline]
+fn assert_is_held(rows: &RowGuard<'_>, topology: &Topology, stripe: StripeIndex, bytes: &Range<usize>) {
+    assert!(bytes.end <= topology.geometry.chunk_len(stripe), "a write ends in its chunk");
+    rows.assert_holds(stripe, bytes.start / BLOCK_BYTES..=(bytes.end - 1) / BLOCK_BYTES);
 }

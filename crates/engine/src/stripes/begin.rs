@@ -5,13 +5,13 @@ use std::ops::Range;
 use stripewise_device::sync::Reader;
 
 use super::{
-    Stripes,
+    RowGuard, Stripes,
     steps::{Begun, Guards, Held, Progress, Rest, StripeWrite, Unreadable, touched_rows},
 };
 use crate::{
     error::ArrayError,
     intent::IntentGuard,
-    locks::{Entry, RowGuard},
+    locks::Entry,
     shape::{
         geometry::{Geometry, StripeIndex},
         rows::RowSet,
@@ -72,10 +72,10 @@ impl Stripes {
     /// Goes on with a write that has its rows and its region. What not every write comes to is in boxes: the task of a write is
     /// as large as the rest.
     pub(super) async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
-        let _guards = self.resume(held);
+        let guards = self.resume(held);
         match begun {
-            Begun::Work(work) => self.finish_work(work).await,
-            Begun::Plan(write) => Box::pin(self.write_around(write, Unreadable::new())).await,
+            Begun::Work(work) => self.finish_work(&guards, work).await,
+            Begun::Plan(write) => Box::pin(self.write_around(&guards, write, Unreadable::new())).await,
         }
     }
 

@@ -12,7 +12,7 @@ use stripewise_device::{
 };
 
 use super::{
-    Asks, Stripes,
+    Asks, RowGuard, Stripes,
     steps::{Begun, Guards, Progress, StripeWrite, Unreadable, Work, touched_rows, waits},
     wait::{Few, Requested, are_ready, failures, wait_all},
 };
@@ -58,7 +58,7 @@ impl Stripes {
         let failed = take_fetched(&recipe, &mut reads, &mut fetched);
         debug_assert!(failed.is_empty(), "all could be read");
         let mut writes = Requested::new();
-        self.ask_writes(&topology, &recipe, write, &mut fetched, &mut writes);
+        self.ask_writes(&topology, &recipe, write, &mut fetched, &mut writes, &guards);
         self.end_at_once(request, topology, (stripe, &mut recipe), guards, &mut writes)
     }
 
@@ -83,16 +83,20 @@ impl Stripes {
         waits(guards, Begun::Work(Box::new(work)))
     }
 
-    /// Goes on with a write that has its recipe, to its end. The caller holds its rows and its region.
-    pub(super) async fn finish_work(&self, mut work: Box<Work>) -> Result<(), ArrayError> {
-        match self.run(&mut work).await {
+    /// Goes on with a write that has its recipe, to its end.
+    pub(super) async fn finish_work(
+        &self,
+        guards: &Guards<'_>,
+        mut work: Box<Work>,
+    ) -> Result<(), ArrayError> {
+        match self.run(guards, &mut work).await {
             Ok(result) => result,
             // In a box: rarely wanted, and large.
             Err((write, lost)) => {
                 Box::pin(async {
                     let mut unreadable = Unreadable::new();
-                    match self.go_on_without(&mut work, write, lost, &mut unreadable).await? {
-                        Some(write) => self.write_around(write, unreadable).await,
+                    match self.go_on_without(guards, &mut work, write, lost, &mut unreadable).await? {
+                        Some(write) => self.write_around(guards, write, unreadable).await,
                         None => Ok(()),
                     }
                 })
@@ -102,7 +106,11 @@ impl Stripes {
     }
 
     /// Does the steps that are left of a write. Where some of what it reads is lost, gives back what it had.
-    async fn run(&self, work: &mut Work) -> Result<Result<(), ArrayError>, (StripeWrite, Lost)> {
+    async fn run(
+        &self,
+        guards: &Guards<'_>,
+        work: &mut Work,
+    ) -> Result<Result<(), ArrayError>, (StripeWrite, Lost)> {
         wait_all(&mut work.reads, self.members.is_metered()).await;
         if let Some(write) = work.write.take() {
             let mut fetched = Fetched::new();
@@ -110,15 +118,15 @@ impl Stripes {
             if !failed.is_empty() {
                 return Err((write, Lost { fetched, failed }));
             }
-            self.write_computed(work, write, fetched);
+            self.write_computed(guards, work, write, fetched);
         }
         Ok(self.end_writes(work).await)
     }
 
     /// Once all is read: asks for what is written.
-    fn write_computed(&self, work: &mut Work, write: StripeWrite, mut fetched: Fetched) {
+    fn write_computed(&self, guards: &Guards<'_>, work: &mut Work, write: StripeWrite, mut fetched: Fetched) {
         let mut writes = Requested::new();
-        self.ask_writes(&work.topology, &work.recipe, write, &mut fetched, &mut writes);
+        self.ask_writes(&work.topology, &work.recipe, write, &mut fetched, &mut writes, guards);
         work.writes = writes.into_iter().collect();
     }
 
@@ -131,9 +139,10 @@ impl Stripes {
         self.settle(&work.topology, failed).await
     }
 
-    /// Writes a stripe around columns that could not be read. The caller holds its rows and its region.
+    /// Writes a stripe around columns that could not be read.
     pub(super) async fn write_around(
         &self,
+        guards: &Guards<'_>,
         mut write: StripeWrite,
         mut unreadable: Unreadable,
     ) -> Result<(), ArrayError> {
@@ -151,7 +160,7 @@ impl Stripes {
             match self.make_recipe(&**selection, &topology, &write.span, &unreadable, &mut recipe) {
                 Ok(()) => {}
                 Err(_) if !unreadable.is_empty() && healed.is_none() && !lives(Mutant::BadRowsNotMended) => {
-                    healed = Some(self.mend(&write.span, &unreadable).await?);
+                    healed = Some(self.mend(&guards.0, &write.span, &unreadable).await?);
                     unreadable.clear();
                     continue;
                 }
@@ -160,11 +169,11 @@ impl Stripes {
             let mut reads = Requested::new();
             self.ask_reads(&topology, write.span.stripe, &recipe, &mut reads);
             let mut work = Work::new(write, topology, recipe, reads);
-            let (again, lost) = match self.run(&mut work).await {
+            let (again, lost) = match self.run(guards, &mut work).await {
                 Ok(result) => return result,
                 Err(lost) => lost,
             };
-            match self.go_on_without(&mut work, again, lost, &mut unreadable).await? {
+            match self.go_on_without(guards, &mut work, again, lost, &mut unreadable).await? {
                 Some(again) => write = again,
                 None => return Ok(()),
             }
@@ -175,11 +184,12 @@ impl Stripes {
     /// cannot be mended, which the result tells, may be none that the write needs.
     async fn mend(
         &self,
+        held: &RowGuard<'_>,
         span: &StripeSpan,
         unreadable: &Unreadable,
     ) -> Result<Result<(), ArrayError>, ArrayError> {
         let rows = touched_rows(span, self.geometry().chunk_bytes());
-        match self.heal_rows(span.stripe, unreadable, rows).await {
+        match self.heal_rows(held, span.stripe, unreadable, rows).await {
             mended @ (Ok(()) | Err(ArrayError::Unreadable { .. })) => Ok(mended),
             Err(error) => Err(error),
         }
@@ -189,6 +199,7 @@ impl Stripes {
     /// could not be read.
     async fn go_on_without(
         &self,
+        guards: &Guards<'_>,
         work: &mut Work,
         write: StripeWrite,
         lost: Lost,
@@ -202,7 +213,7 @@ impl Stripes {
         for (cells, _) in failed {
             self.fetch_finely(work.stripe, cells, &mut fetched).await?;
         }
-        self.write_computed(work, write, fetched);
+        self.write_computed(guards, work, write, fetched);
         self.end_writes(work).await.map(|()| None)
     }
 

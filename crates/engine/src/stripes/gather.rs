@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use futures_util::future::{Either, select};
-use stripewise_device::{IoBuf, WriteBufs};
+use stripewise_device::{IoBuf, WriteBufs, WriteFlags};
 
 use super::{
     Stripes,
@@ -13,7 +13,7 @@ use crate::{
     compute::Data,
     error::ArrayError,
     life::detached::Promise,
-    locks::{Due, Gathered, Part, Place, Until},
+    locks::{Due, Gathered, Place, Until},
     mutants::{Mutant, lives},
     shape::geometry::{StripeIndex, StripeSpan},
 };
@@ -23,6 +23,13 @@ use crate::{
 const LINGER: Duration = Duration::from_micros(50);
 /// How often they do, while more keep coming.
 const LINGERS_MAX: u32 = 4;
+
+/// A write that waits with others.
+pub(crate) struct Part {
+    data: Data,
+    flags: WriteFlags,
+    promise: Promise<Result<(), ArrayError>>,
+}
 
 impl Stripes {
     /// Lets a write wait with others for the one that it lies behind.

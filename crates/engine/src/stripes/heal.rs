@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::smallvec;
 
-use super::{Extent, Stripes, healing::Chunk};
+use super::{Extent, RowGuard, Stripes, healing::Chunk};
 use crate::{
     error::ArrayError,
     members::topology::Topology,
@@ -106,21 +106,22 @@ impl Stripes {
     /// Mends a chunk whose member failed to read some of it.
     async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
         let rows = RowSet::touching(0..self.geometry().chunk_len(stripe));
-        let _rows = self.locks.lock(stripe, rows).await;
+        let held = self.locks.lock(stripe, rows).await;
         let topology = self.members.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Ok(()); // a resync goes over it anyway
         }
-        self.heal_rows(stripe, &[column], rows).await
+        self.heal_rows(&held, stripe, &[column], rows).await
     }
 
     /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their members can
-    /// remap the sectors. The caller holds the rows.
+    /// remap the sectors.
     ///
     /// # Errors
     /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the others are healed all the same.
     pub(crate) async fn heal_rows(
         &self,
+        held: &RowGuard<'_>,
         stripe: StripeIndex,
         columns: &[usize],
         rows: RowSet,
@@ -150,7 +151,7 @@ impl Stripes {
             }
             let extent = Extent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
             let extents = smallvec![extent];
-            self.write_out(&topology, stripe, extents).await?;
+            self.write_out(held, &topology, stripe, extents).await?;
             match self.own(&topology, stripe, column, &bytes).await {
                 Some(Ok(_)) => self.stats.count_healed(),
                 Some(Err(error)) => {

@@ -46,12 +46,17 @@ use crate::{
     error::ArrayError,
     intent::Intent,
     life::Life,
-    locks::RowLocks,
+    locks,
     members::stats::Stats,
     plan::{WriteSelection, selection::Policy},
     roster::Membership,
     shape::geometry::{Geometry, StripeIndex},
 };
+
+/// The table of the rows that writes have; those that are gathered wait there.
+pub(crate) type RowLocks = locks::RowLocks<gather::Part>;
+/// Rows of a stripe, locked.
+pub(crate) type RowGuard<'a> = locks::RowGuard<'a, gather::Part>;
 
 /// The stripes of an open array, and what is under way in them.
 pub(crate) struct Stripes {

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use stripewise_device::{IoError, ReadDone, WriteFlags};
 
-use super::wait::{Few, Requested};
+use super::{
+    RowGuard,
+    wait::{Few, Requested},
+};
 use crate::{
     compute::Data,
     error::ArrayError,
     intent::{IntentGuard, KeptIntent},
     life::detached::Detached,
-    locks::{KeptRows, Place, RowGuard},
+    locks::{KeptRows, Place},
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::Recipe,

@@ -11,11 +11,10 @@ use futures_util::{StreamExt, future::join_all, stream};
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, WriteFlags, ZeroFlags};
 
-use super::Stripes;
+use super::{RowGuard, Stripes};
 use crate::{
     compute::Data,
     error::ArrayError,
-    locks::RowGuard,
     members::member::Member,
     mutants::{Mutant, lives},
     shape::{geometry::StripeIndex, rows::RowSet},
