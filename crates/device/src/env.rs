@@ -32,11 +32,12 @@ pub trait Env: Send + Sync + 'static {
     /// Completes once `duration` has passed. Must be called and polled on a task of this environment.
     fn sleep(&self, duration: Duration) -> IoFuture<()>;
 
-    /// Runs `task` beside the caller, to its end. An array whose members are files or block devices needs it to run where the
-    /// caller does, if that is a worker: an io_uring request is asked after by the worker that made it.
+    /// Runs `task` beside the caller, to its end. If the caller is a worker and the array's members are files
+    /// or block devices, the task must run on that worker: only it sees the completions of its io_uring
+    /// requests.
     fn spawn(&self, task: BoxFuture<()>);
 
-    /// How many worker threads run its tasks; tables that they share are sized by it.
+    /// How many worker threads run its tasks; the tables that they share are sized by it.
     fn threads(&self) -> usize;
 
     /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.

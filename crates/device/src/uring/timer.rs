@@ -23,7 +23,8 @@ struct Timers {
 
 impl Default for Timers {
     fn default() -> Self {
-        // Of no other thread's ids: a sleep that is dropped on another worker must not take one of that worker's.
+        // Ids differ between threads: a sleep dropped on another worker must not remove one of that worker's
+        // timers.
         static THREADS: AtomicU64 = AtomicU64::new(0);
         let next_id = THREADS.fetch_add(1, Ordering::Relaxed) << 40;
         Self { heap: BinaryHeap::new(), wakers: BTreeMap::new(), next_id }
@@ -56,12 +57,12 @@ pub(super) fn expire(now: Instant, wakers: &mut Vec<Waker>) {
     });
 }
 
-/// Takes the wakers of all who still sleep on this thread, which ends.
+/// Takes the wakers of all tasks that still sleep on this thread, which ends.
 pub(super) fn take_all() -> Vec<Waker> {
     TIMERS.take().wakers.into_values().collect()
 }
 
-/// Waits for a deadline on the worker that first polls it.
+/// Waits for a deadline, on the worker that first polls it.
 pub(super) struct Sleep {
     deadline: Instant,
     id: Option<u64>,
