@@ -32,8 +32,9 @@ pub trait Env: Send + Sync + 'static {
     /// Completes once `duration` has passed. One that began on a worker is polled on workers.
     fn sleep(&self, duration: Duration) -> IoFuture<()>;
 
-    /// Runs `task` beside the caller, to its end. An array whose members are files or block devices needs it to run where the
-    /// caller does, if that is a worker: an io_uring request is asked after by the worker that made it.
+    /// Runs `task` beside the caller, to its end. If the caller is a worker and the array's members are files
+    /// or block devices, the task must run on that worker: only it sees the completions of its io_uring
+    /// requests.
     fn spawn(&self, task: BoxFuture<()>);
 
     /// Whether the caller runs on one of its workers. Only there do arrays ask members for I/O; a request made elsewhere is
@@ -47,7 +48,7 @@ pub trait Env: Send + Sync + 'static {
         std::process::abort();
     }
 
-    /// How many worker threads run its tasks; tables that they share are sized by it.
+    /// How many worker threads run its tasks; the tables that they share are sized by it.
     fn threads(&self) -> usize;
 
     /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.

@@ -27,7 +27,8 @@ struct Timers {
 
 impl Default for Timers {
     fn default() -> Self {
-        // Of no other thread's ids: a sleep that is dropped on another worker must not take one of that worker's.
+        // Ids differ between threads: a sleep dropped on another worker must not remove one of that worker's
+        // timers.
         static THREADS: AtomicU64 = AtomicU64::new(0);
         let thread = THREADS.fetch_add(1, Ordering::Relaxed);
         Self { heap: BinaryHeap::new(), wakers: BTreeMap::new(), thread, next_id: thread << THREAD_SHIFT }
@@ -60,7 +61,7 @@ pub(super) fn expire(now: Instant, wakers: &mut Vec<Waker>) {
     });
 }
 
-/// Takes the wakers of all who still sleep on this thread, which ends.
+/// Takes the wakers of all tasks that still sleep on this thread, which ends.
 pub(super) fn take_all() -> Vec<Waker> {
     TIMERS.take().wakers.into_values().collect()
 }

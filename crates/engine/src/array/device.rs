@@ -8,11 +8,12 @@ use stripewise_device::{
     WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::{
-    Array,
-    detached::{Detached, Ended},
+use super::Array;
+use crate::{
+    compute::Data,
+    error::ArrayError,
+    life::detached::{Detached, Ended},
 };
-use crate::{compute::Data, error::ArrayError};
 
 /// An array as a [`Device`].
 pub struct ArrayDevice {
@@ -38,7 +39,7 @@ impl Array {
 
     /// Rotating if any data member is.
     fn media(&self) -> MediaKind {
-        let topology = self.shared.topology.load();
+        let topology = self.parts.roster.topology();
         let kinds: Vec<_> = topology.primaries().map(|member| member.device.info().media).collect();
         if kinds.contains(&MediaKind::Hdd) {
             MediaKind::Hdd
@@ -73,7 +74,7 @@ impl ArrayDevice {
                 ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
             }
         };
-        match self.array.shared.start_read(offset_bytes, buf).try_done() {
+        match self.array.parts.stripes.start_read(offset_bytes, buf).try_done() {
             Ok(read) => IoFuture::ready(done(read)),
             Err(reading) => IoFuture::boxed(reading.map(done)),
         }
@@ -102,36 +103,37 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.array.shared.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
+        self.array.parts.stripes.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
     }
 
     fn flush(&self) -> Completion {
-        let shared = self.array.shared.clone();
-        self.run(async move { shared.flush_request().await.map_err(IoError::from) })
+        let array = self.array.clone();
+        self.run(async move { array.parts.stripes.flush_request().await.map_err(IoError::from) })
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        let shared = self.array.shared.clone();
+        let array = self.array.clone();
         self.run(async move {
-            shared.write_zeroes_request(offset_bytes, len_bytes, flags).await.map_err(IoError::from)
+            array
+                .parts
+                .stripes
+                .write_zeroes_request(offset_bytes, len_bytes, flags)
+                .await
+                .map_err(IoError::from)
         })
     }
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
-        let shared = self.array.shared.clone();
+        let array = self.array.clone();
         let always = self.always_discards;
         self.run(async move {
-            shared.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
+            array.parts.stripes.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
         })
     }
 
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         let array = self.array.clone();
-        self.run(async move {
-            let _request = array.shared.requests.enter();
-            array.shared.check_request(offset_bytes, len_bytes)?;
-            array.shared.extents(offset_bytes, len_bytes).await
-        })
+        self.run(async move { array.parts.stripes.extents(offset_bytes, len_bytes).await })
     }
 }
 
