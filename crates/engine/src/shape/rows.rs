@@ -21,6 +21,7 @@ impl RowSet {
     pub const EMPTY: Self = Self([0; WORDS]);
 
     /// The rows of a range.
+    #[inline]
     pub fn range(rows: Range<usize>) -> Self {
         let below = |end: usize, word: usize| match end.saturating_sub(word * 64) {
             0 => 0,
@@ -43,6 +44,7 @@ impl RowSet {
     }
 
     /// The rows that a range of a chunk's bytes touches.
+    #[inline]
     pub fn touching(bytes: Range<usize>) -> Self {
         if bytes.is_empty() {
             return Self::EMPTY;

@@ -162,7 +162,8 @@ impl Stripes {
         let capacity_bytes = geometry.capacity_bytes();
         let end = offset_bytes.checked_add(len_bytes);
         let inside = end.is_some_and(|end| end <= capacity_bytes);
-        if inside && offset_bytes.is_multiple_of(block) && len_bytes.is_multiple_of(block) {
+        // A block is a power of two, so both at once.
+        if inside && (offset_bytes | len_bytes).is_multiple_of(block) {
             return Ok(());
         }
         let block_bytes = geometry.logical_block_bytes();

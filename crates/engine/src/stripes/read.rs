@@ -112,7 +112,7 @@ impl Stripes {
     }
 
     /// Begins a read; one that is one piece of one member is asked for.
-    #[inline]
+    #[inline(always)]
     fn begin_read(&self, request: &Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Progress {
         let topology = self.members.get(request);
         let Some(piece) = Piece::only(&topology.geometry, offset_bytes, buf.len()) else {

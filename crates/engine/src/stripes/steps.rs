@@ -91,6 +91,7 @@ pub(super) fn waits(guards: Guards<'_>, begun: Begun) -> Progress {
 }
 
 /// The rows of a stripe that a span touches, in any column.
+#[inline]
 pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
     if span.start / chunk_bytes == (span.start + span.len - 1) / chunk_bytes {
         return near_rows(RowSet::touching(span.start % chunk_bytes..span.start % chunk_bytes + span.len));

@@ -73,7 +73,7 @@ impl Stripes {
     }
 
     /// Begins a write that has been checked.
-    #[inline]
+    #[inline(always)]
     fn begin_write(
         &self,
         request: Reader<'_>,
