@@ -313,6 +313,27 @@ impl From<IoBuf> for SharedBuf {
     }
 }
 
+/// A copy: members take buffers that are aligned, which other memory is not.
+impl From<&[u8]> for SharedBuf {
+    fn from(bytes: &[u8]) -> Self {
+        IoBuf::copy_of(bytes).freeze()
+    }
+}
+
+/// A copy, as of a slice.
+impl From<Vec<u8>> for SharedBuf {
+    fn from(bytes: Vec<u8>) -> Self {
+        bytes[..].into()
+    }
+}
+
+/// A copy, as of a slice.
+impl From<Vec<u8>> for IoBuf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::copy_of(&bytes)
+    }
+}
+
 impl fmt::Debug for SharedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedBuf({} bytes)", self.len)

@@ -24,9 +24,11 @@
 //! `stripewise` command is built. Without them 4 KiB writes over members in memory took a seventh to three
 //! quarters longer.
 
+mod blocking;
 mod host;
 
-pub use host::{Host, HostError, HostOptions};
+pub use blocking::{Blocking, wait};
+pub use host::{Host, HostError, HostOptions, MemberSource};
 pub use stripewise_device::{
     BoxFuture, Completion, Device, DeviceInfo, Env, EnvHandle, Extent, IoBuf, IoError, IoErrorKind, IoFuture,
     MediaKind, ReadBufs, ReadDone, RequestKeeper, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags,

@@ -4,39 +4,14 @@
 
 mod common;
 
-use std::{
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-};
+use std::{pin::Pin, thread};
 
 use common::Ground;
-use stripewise::{Array, ArrayError, IoBuf, SharedBuf, WriteFlags, ZeroFlags};
+use stripewise::{Array, ArrayError, IoBuf, SharedBuf, WriteFlags, ZeroFlags, wait};
 
 const BLOCK: usize = 4096;
 const THREADS: u8 = 4;
 const ROUNDS: u8 = 25;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Any executor but ours: waits for a future on this thread.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
 
 fn block(byte: u8) -> SharedBuf {
     IoBuf::copy_of(&[byte; BLOCK]).freeze()

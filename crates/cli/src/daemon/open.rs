@@ -79,7 +79,8 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, No
             opened.remove(path).with_context(|| format!("{path} is given twice; give every device once"))?;
         Ok(device)
     };
-    Ok((host.create(create_options(name, spec, &mut take)?)?, notes))
+    let (env, options) = (host.env(), create_options(name, spec, &mut take)?);
+    Ok((host.block_on(async move { Array::create(env, options).await })?, notes))
 }
 
 /// What making an array would come to. Members are only read.

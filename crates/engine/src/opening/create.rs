@@ -94,6 +94,11 @@ pub enum ParityPlace {
 const FASTER: u32 = 2;
 
 impl CreateOptions {
+    /// An array of members that are named later, with everything else by default.
+    pub fn named(name: impl Into<String>, level: Level) -> Self {
+        Self::new(name, level, Vec::new())
+    }
+
     /// An array of these members with everything else by default.
     pub fn new(name: impl Into<String>, level: Level, members: Vec<Arc<dyn Device>>) -> Self {
         Self {
