@@ -192,8 +192,8 @@ impl Story {
         self.units[unit].data_offset_bytes + place.offset_bytes as u64
     }
 
-    /// A member cannot read a block, and another member cannot read its block in the next row, where the first
-    /// member can: a read across both rows succeeds all the same.
+    /// A member cannot read a block, and another member cannot read its block in the next row, where the
+    /// first member can: a read across both rows succeeds all the same.
     pub(super) fn read_across_bad_blocks(&mut self) -> Result<(), Violation> {
         let (block, layout) = (self.any_block(), self.layout());
         let (first, second) =
