@@ -160,7 +160,8 @@ fn message_of(iovecs: &mut [libc::iovec]) -> libc::msghdr {
     message
 }
 
-// SAFETY: the raw pointers in `iovecs` point into `payload`, those in `message` to `iovecs`; the slot owns all of them.
+// SAFETY: the raw pointers in `iovecs` point into `payload`, those in `message` to `iovecs`; the slot owns
+// all of them.
 #[allow(unsafe_code)]
 unsafe impl Send for Slot {}
 

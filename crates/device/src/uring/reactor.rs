@@ -133,8 +133,9 @@ impl Reactor {
         };
         let start = slot.prepare();
         let entry = slot.entry(start.and_then(|start| ring.fixed(start))).user_data(index as u64);
-        // SAFETY: the entry points into the slot's buffers, iovec vector and message, whose heap memory neither moves nor is
-        // freed while the slot is in the slab; the slot leaves it only after its completion.
+        // SAFETY: the entry points into the slot's buffers, iovec vector and message, whose heap memory
+        // neither moves nor is freed while the slot is in the slab; the slot leaves it only after its
+        // completion.
         unsafe { ring.push(entry) };
     }
 

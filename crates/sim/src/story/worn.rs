@@ -68,7 +68,8 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// A member ends before its data does: it is dropped by the first read there, and another one takes its role.
+    /// A member ends before its data does: it is dropped by the first read there, and another one takes its
+    /// role.
     pub(super) fn cut_short(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() {
             return Ok(());
