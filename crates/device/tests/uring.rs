@@ -92,7 +92,8 @@ fn a_thread_of_the_kernels_may_take_what_is_submitted() {
     }
 }
 
-/// Where the file's queue cannot be polled after all, the kernel says so or interrupts; either way all is done.
+/// Where the file's queue cannot be polled after all, the kernel says so or interrupts; either way all is
+/// done.
 #[test]
 fn completions_may_be_asked_for_instead_of_waited_for() {
     let options = RuntimeOptions { queue_depth: 16, io_poll: true, ..RuntimeOptions::default() };
@@ -121,7 +122,8 @@ fn buffers_that_rings_do_not_register_are_as_good() {
     });
 }
 
-/// Workers keep a file open that they have registered. Its owner cannot wait for them, whoever opens it next does.
+/// Workers keep a file open that they have registered. Its owner cannot wait for them, whoever opens it next
+/// does.
 #[test]
 fn a_member_that_was_dropped_can_be_opened_again_at_once() {
     let runtime = Runtime::start(&RuntimeOptions { threads: 2, ..RuntimeOptions::default() }).unwrap();

@@ -1,5 +1,5 @@
-//! The engine as it runs, with real threads, over members in memory, beside the limit of bare loops that move the same
-//! bytes: what `stripewise bench engine` prints, and what real-time experiments are made of.
+//! The engine as it runs, with real threads, over members in memory, beside the limit of bare loops that move
+//! the same bytes: what `stripewise bench engine` prints, and what real-time experiments are made of.
 //!
 //! Everything that is compared runs in turns in one process, and a ratio is the median of the turns, so a
 //! noisy machine disturbs all alike. Figures belong to the machine that they were taken on, and are never the
