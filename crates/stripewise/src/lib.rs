@@ -35,11 +35,11 @@ pub use stripewise_device::{
     bufs_len, file, memory, parts, uring, wrap,
 };
 pub use stripewise_engine::{
-    Array, ArrayDevice, ArrayError, ArrayReport, AssembleError, AssembleOptions, BitmapReport, CreateError,
-    CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
-    MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, Preview, ServiceTimes,
-    SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice, assemble, endurance, examine,
-    geometry, locking, measure, plan, preview, rows,
+    Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError, AssembleOptions,
+    BitmapReport, CreateError, CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind,
+    JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace,
+    Preview, ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice,
+    assemble, endurance, examine, geometry, locking, measure, plan, preview, rows,
 };
 pub use stripewise_export as export;
 pub use stripewise_format as format;
