@@ -15,6 +15,7 @@ mod explain;
 mod given;
 mod ground;
 mod habits;
+mod hints;
 mod holders;
 mod interrupt;
 mod logging;

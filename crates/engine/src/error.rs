@@ -24,7 +24,7 @@ pub enum ArrayError {
     /// More members are lost than the level tolerates.
     #[error(
         "the array has lost more members than its level tolerates; nothing more is written. Stop it, bring members \
-         back and assemble again (see `detail`)"
+         back and assemble again"
     )]
     Failed,
     /// These bytes cannot be read or reconstructed.
@@ -81,7 +81,11 @@ impl From<ArrayError> for IoError {
             ArrayError::Range { .. } | ArrayError::Unsupported(_) => Self::new(IoErrorKind::Refused),
             ArrayError::Unreadable { .. } => Self::new(IoErrorKind::Medium),
             ArrayError::Io { error, .. } => error,
-            _ => Self::new(IoErrorKind::Other),
+            ArrayError::Closed | ArrayError::Failed => Self::new(IoErrorKind::Gone),
+            ArrayError::ReadOnly => Self::new(IoErrorKind::Refused),
+            ArrayError::Member { .. } | ArrayError::TooSmall { .. } | ArrayError::Busy(_) => {
+                Self::new(IoErrorKind::Other)
+            }
         }
     }
 }

@@ -142,16 +142,14 @@ pub enum CreateError {
         level: i32,
     },
     /// Spares of a level that nothing can be rebuilt at.
-    #[error(
-        "level 0 has no redundancy to rebuild a member from, so that a spare is of no use; leave --spare-devices out"
-    )]
+    #[error("level 0 has no redundancy to rebuild a member from, so that a spare is of no use; leave it out")]
     SparesWithoutRedundancy,
     /// No member at all.
     #[error("every member is missing; give at least one device")]
     NoMember,
     /// The bitmap's regions are impossible.
     #[error(
-        "--bitmap-chunk of {region_bytes} bytes: give a power of two from the chunk ({chunk_bytes} bytes) to 1G, large \
+        "a region of the bitmap of {region_bytes} bytes: give a power of two from the chunk ({chunk_bytes} bytes) to 1G, large \
          enough that the metadata has room for a bit of each"
     )]
     Region {
@@ -162,7 +160,7 @@ pub enum CreateError {
     },
     /// Nothing is selected at this level.
     #[error(
-        "--policy {policy}: level {level} keeps no parity, so that nothing is selected when it is written; leave it out, or \
+        "policy {policy}: level {level} keeps no parity, so that nothing is selected when it is written; leave it out, or \
          take level 4, 5 or 6"
     )]
     NothingSelected {
@@ -176,7 +174,7 @@ pub enum CreateError {
     Twice(String),
     /// A member is too small.
     #[error(
-        "{member}: {have_bytes} bytes for data, and {need_bytes} are asked for; give a larger one or a smaller --size"
+        "{member}: {have_bytes} bytes for data, and {need_bytes} are asked for; give a larger one, or ask for less"
     )]
     TooSmall {
         /// The member.

@@ -90,7 +90,7 @@ pub enum AssembleError {
     /// Two sets of members went on without each other.
     #[error(
         "split brain: {newer} says that {older} failed, and {older} says that {newer} did; both were written to \
-         apart. Give only the members to keep (or --force for {newer}'s side), then add the others anew"
+         apart. Give only the members to keep, or take {newer}'s side by force, then add the others anew"
     )]
     SplitBrain {
         /// A member of the newer (or first) half.
@@ -112,7 +112,7 @@ pub enum AssembleError {
     },
     /// Members are absent that were there at last.
     #[error(
-        "{} when the array was last used{}; bring what is missing, or start degraded with --run",
+        "{} when the array was last used{}; bring what is missing, or start degraded",
         absent_text(.roles, .given), excluded_text(.excluded)
     )]
     Absent {
@@ -127,7 +127,7 @@ pub enum AssembleError {
     #[error(
         "the array is degraded, and was not stopped cleanly, or a member was lost before a resync was over: rows that were \
          being written, or were not resynced yet, may have a missing part that cannot be told. Bring the missing member, \
-         unless it is the one that failed, or accept that with --force"
+         unless it is the one that failed, or accept that by force"
     )]
     DirtyDegraded,
     /// A member could not be read or written.

@@ -136,7 +136,7 @@ impl Roster {
         }
         // Until it is attached, nobody else may measure, blank or write it.
         let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
-        // The device may be what is left of a member that `--force` needs.
+        // The device may be what is left of a member that an opening by force needs.
         if self.has_failed() && !lives(Mutant::FailedBlanks) {
             return Err(ArrayError::Failed);
         }
