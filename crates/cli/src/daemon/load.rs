@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use stripewise::{Array, Device, Host, StatsReport, Timestamp};
-use stripewise_lab::load::{Control, run_controlled};
+use stripewise_load::{Control, run_controlled};
 
 use super::attention::{Attention, Held};
 use crate::{

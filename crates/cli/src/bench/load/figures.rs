@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use stripewise_lab::load::{Control, LoadReport, OpReport};
+use stripewise_load::{Control, LoadReport, OpReport};
 
 use super::LoadSpec;
 use crate::{sizes::format_size, times::format_nanoseconds};

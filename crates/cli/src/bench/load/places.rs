@@ -7,7 +7,7 @@ use stripewise::{
     Device, Host, HostOptions,
     file::{FileDevice, FileOptions},
 };
-use stripewise_lab::load::{Control, run_controlled};
+use stripewise_load::{Control, run_controlled};
 
 use super::{LoadFigures, LoadSpec};
 use crate::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stripewise::DeviceInfo;
-use stripewise_lab::load::{Load, Offsets, Sizes, Stop};
+use stripewise_load::{Load, Offsets, Sizes, Stop};
 use thiserror::Error;
 
 /// The longest request: beyond what any stripe has.

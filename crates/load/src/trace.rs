@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use stripewise_device::{Device, EnvHandle, IoBuf, SharedBuf, WriteFlags};
 use thiserror::Error;
 
-use super::{gather::Gathering, report::LoadReport};
+use crate::{gather::Gathering, report::LoadReport};
 
 /// What a recorded request did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

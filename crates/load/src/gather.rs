@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::report::LoadReport;
+use crate::report::LoadReport;
 
 /// Where tasks bring their reports.
 pub(super) struct Gathering(Mutex<State>);
