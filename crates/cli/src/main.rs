@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod choices;
 mod client;
 mod commands;
 mod daemon;
@@ -17,6 +18,7 @@ mod ground;
 mod habits;
 mod holders;
 mod interrupt;
+mod load;
 mod logging;
 mod models;
 mod numbers;
@@ -25,7 +27,7 @@ mod policies;
 mod printable;
 mod probe;
 mod progress;
-mod protocol;
+mod reports;
 mod rundir;
 mod said;
 mod sigpipe;

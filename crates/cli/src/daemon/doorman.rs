@@ -18,12 +18,10 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use stripewise_wire::{Reply, Request};
 
 use super::control::{REQUEST_BYTES_MAX, answer};
-use crate::{
-    protocol::{Reply, Request},
-    rundir::socket_path,
-};
+use crate::rundir::socket_path;
 
 /// How long commands wait for the array.
 const QUIET: Duration = Duration::from_secs(5);

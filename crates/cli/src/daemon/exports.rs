@@ -22,6 +22,7 @@ use stripewise::{
     },
     uring::Runtime,
 };
+use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 
 use super::{
     end::Asked,
@@ -30,12 +31,8 @@ use super::{
     patience::{Deadline, Patience},
     remains::{self, DeadDevice},
     room,
-    state::Notes,
 };
-use crate::{
-    protocol::{AttachChoice, DiscardChoice, ServeLimits},
-    rundir::{link_dir, run_dir},
-};
+use crate::rundir::{link_dir, run_dir};
 
 /// How long a server's last requests may take, beyond what its clients are given to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);

@@ -10,10 +10,10 @@ use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
-    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits,
-    format::extension::{Endurance, MemberClass},
+    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits, format::extension::Endurance,
     plan::selection::policy,
 };
+use stripewise_wire::{ClassChoice, Notes, Reply, Request, ScrubAction};
 
 use super::{
     end::{Asked, End},
@@ -24,10 +24,7 @@ use super::{
     session::Session,
     trace::Tracing,
 };
-use crate::{
-    errors,
-    protocol::{ClassChoice, Reply, Request, ScrubAction},
-};
+use crate::{errors, reports::member_class};
 
 /// How long a question and a command to the array may take. A command waits for members; one that hangs must not keep its
 /// user waiting for ever.
@@ -45,9 +42,6 @@ const REPAIRS: &str = "where blocks disagree, data is taken for right and redund
                        data block that is wrong stays, and can be told no longer";
 const HANGS_UNCLEAN: &str = "a request to one of its members does not end; what was being written is resynced when the array is \
                              next assembled";
-
-/// What is to be told about a command that was carried out.
-pub(super) type Notes = Vec<String>;
 
 /// A daemon's array and what is exported of it.
 pub(crate) struct DaemonState {
@@ -303,14 +297,14 @@ impl DaemonState {
         let opened = members::open(&self.host, device, deadline)?;
         members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
         let notes = members::check_contents(device, &opened, force, &[])?;
-        let (opened, class) = (Arc::new(opened), class.map(MemberClass::from));
+        let (opened, class) = (Arc::new(opened), class.map(member_class));
         self.on_array(deadline, move |array| async move { array.add_as(opened, class).await })?;
         Ok(notes)
     }
 
     fn set_class(&self, member: &str, class: ClassChoice, deadline: Deadline) -> anyhow::Result<Notes> {
         let name = member_name(member);
-        self.on_array(deadline, move |array| async move { array.set_class(&name, class.into()).await })
+        self.on_array(deadline, move |array| async move { array.set_class(&name, member_class(class)).await })
     }
 
     fn replace(
