@@ -1,8 +1,8 @@
-//! Where pooled buffers come from: slabs that stay where they are as long as the process runs, so that rings can register
-//! them with the kernel, once, instead of having it look up and pin the pages of every request.
+//! The slabs that pooled buffers come from. Slabs stay in place as long as the process runs, so rings
+//! register them with the kernel once; the kernel then need not look up and pin the pages of every request.
 //!
-//! A slab is cut into buffers of one size. Buffers of other sizes, and those for which there is no slab left, come from the
-//! heap and are as good, but not registered.
+//! A slab is cut into buffers of one size. Buffers of other sizes, and all buffers once the slabs are used
+//! up, come from the heap: they are as good, but not registered.
 
 #![allow(unsafe_code)]
 
@@ -15,14 +15,15 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 
 /// Bytes of a slab, and the largest buffer that comes from one.
 pub(crate) const SLAB_BYTES: usize = 2 << 20;
-/// Buffers from here on are large: a slab has only one or two of them.
+/// Buffers of at least this size are large: a slab holds only one or two of them.
 const LARGE_BYTES: usize = SLAB_BYTES / 2;
-/// Slabs that are cut into large buffers, at most: else some clients with large requests would leave none for small ones.
+/// At most this many slabs are cut into large buffers: else a few clients with large requests would leave
+/// none for small ones.
 const LARGE_SLABS_MAX: usize = SLABS_MAX / 2;
-/// Slabs of the process: 512 MiB of address space, of which only what is used takes memory.
+/// Slabs of the process: 512 MiB of address space, of which only the used part takes memory.
 pub(crate) const SLABS_MAX: usize = 256;
 
-/// None: there is not that much address space.
+/// None if there is not that much address space.
 static ARENA: LazyLock<Option<Arena>> = LazyLock::new(Arena::reserve);
 
 struct Arena {
@@ -32,13 +33,13 @@ struct Arena {
     free: Mutex<Free>,
 }
 
-/// Who is free: offsets from the first slab.
+/// Free buffers, as offsets from the first slab.
 #[derive(Default)]
 struct Free {
-    /// By size: of what pages' power of two.
+    /// By size: the index is the base-2 logarithm of the bytes.
     buffers: [Vec<usize>; SLAB_BYTES.ilog2() as usize + 1],
     slabs_cut: usize,
-    /// Of these, into large buffers.
+    /// Those of them cut into large buffers.
     large_cut: usize,
 }
 
@@ -46,7 +47,7 @@ impl Arena {
     fn reserve() -> Option<Self> {
         let len = (SLABS_MAX + 1) * SLAB_BYTES;
         let map: MmapRaw = MmapOptions::new().len(len).no_reserve_swap().map_anon().ok()?.into();
-        // Only speed hangs on it; some systems have no large pages.
+        // Only speed depends on it; some systems have no large pages.
         let _ = map.advise(Advice::HugePage);
         let start = map.as_mut_ptr().addr();
         Some(Self { skipped: start.next_multiple_of(SLAB_BYTES) - start, map, free: Mutex::default() })
@@ -57,7 +58,7 @@ impl Arena {
         self.map.as_mut_ptr().wrapping_add(self.skipped)
     }
 
-    /// A buffer's offset, if it is of here.
+    /// A buffer's offset, if it lies in the arena.
     fn offset_of(&self, buffer: *const u8) -> Option<usize> {
         let offset = buffer.addr().checked_sub(self.start().addr())?;
         (offset < SLABS_MAX * SLAB_BYTES).then_some(offset)
@@ -85,7 +86,8 @@ impl Free {
     }
 }
 
-/// A buffer of this many bytes, a power of two, aligned to it, with arbitrary content; none if no slab has one.
+/// A buffer of this many bytes, a power of two, aligned to its size, with arbitrary content; None if no slab
+/// has one.
 pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
     debug_assert!(bytes.is_power_of_two());
     if bytes > SLAB_BYTES {
@@ -94,7 +96,7 @@ pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
     ARENA.as_ref()?.take(bytes)
 }
 
-/// Gives a buffer back that [`take`] gave out; false if it came from elsewhere.
+/// Takes back a buffer that [`take`] gave out; false if it came from elsewhere.
 pub(crate) fn give_back(buffer: NonNull<u8>, bytes: usize) -> bool {
     let Some(arena) = ARENA.as_ref() else { return false };
     let Some(offset) = arena.offset_of(buffer.as_ptr()) else { return false };
@@ -103,12 +105,12 @@ pub(crate) fn give_back(buffer: NonNull<u8>, bytes: usize) -> bool {
     true
 }
 
-/// The slab that a range lies in, if it is of here.
+/// The slab that a range lies in, if it lies in the arena.
 pub(crate) fn slab_of(start: *const u8) -> Option<usize> {
     Some(ARENA.as_ref()?.offset_of(start)? / SLAB_BYTES)
 }
 
-/// A slab's memory, which is never given back to the system.
+/// A slab's memory, which is never returned to the system.
 pub(crate) fn slab(index: usize) -> Option<*mut u8> {
     Some(ARENA.as_ref()?.start().wrapping_add(index * SLAB_BYTES))
 }

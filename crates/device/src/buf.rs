@@ -1,10 +1,10 @@
 //! Owned, aligned, pooled buffers.
 //!
-//! An [`IoBuf`] is the only way to a range of an allocation, so it can be written; it can be split into disjoint
-//! parts (a read that scatters over members) and frozen into a [`SharedBuf`], which is read-only and cheap to clone
-//! (a write that goes to several members). Both keep the allocation alive, so an I/O in flight never outlives its
-//! memory, whatever its caller drops. Freed allocations go to a per-thread pool. Memory comes from slabs that rings register
-//! (`arena.rs`), or from the heap.
+//! An [`IoBuf`] is the only access to a range of an allocation, so it is writable. It can be split into
+//! disjoint parts (a read that scatters over members) and frozen into a [`SharedBuf`], which is read-only and
+//! cheap to clone (a write that goes to several members). Both keep the allocation alive, so an I/O in flight
+//! never outlives its memory, whatever its caller drops. Freed allocations go to a per-thread pool. Memory
+//! comes from slabs that rings register (`arena.rs`), or from the heap.
 
 #![allow(unsafe_code)]
 
@@ -27,10 +27,11 @@ pub const BUF_ALIGN: usize = 4096;
 /// Allocations of up to this many bytes are pooled.
 const POOLED_BYTES_MAX: usize = arena::SLAB_BYTES;
 const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
-/// What one thread's pool keeps of each size class at most, in bytes. Ten classes: 160 MiB a thread at the worst.
+/// The most that one thread's pool keeps of each size class, in bytes. Ten classes: at worst 160 MiB per
+/// thread.
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
 
-/// An allocation that nobody has. In a box, since handles point at it and it is to stay where it is.
+/// An allocation without a holder. Boxed, since handles point at it and it must not move.
 type Pooled = Box<Allocation>;
 
 #[cfg(feature = "loom")]
@@ -89,11 +90,11 @@ fn class_of(capacity: usize) -> Option<usize> {
     (capacity <= POOLED_BYTES_MAX).then(|| (capacity / BUF_ALIGN).ilog2() as usize)
 }
 
-/// A counted reference to an allocation that returns it to the pool when it is the last. An `Arc` would do, but for the
-/// price: whoever holds the only one can give it back without an atomic read-modify-write.
+/// A counted reference to an allocation; the last one returns the allocation to the pool. An `Arc` would do,
+/// but costs more: here an only holder gives the allocation back without an atomic read-modify-write.
 struct Handle(NonNull<Allocation>);
 
-// SAFETY: as of `Allocation`, to which a handle is a counted reference.
+// SAFETY: as for `Allocation`, to which a handle is a counted reference.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -119,7 +120,7 @@ impl Handle {
         unsafe { self.allocation().start.as_ptr().add(offset) }
     }
 
-    /// Whether nobody else holds the allocation. Only a holder could let others in.
+    /// Whether this is the only handle to the allocation. Only a holder can make more.
     fn is_only(&self) -> bool {
         self.allocation().holders.load(Ordering::Acquire) == 1
     }
@@ -143,10 +144,10 @@ impl Drop for Handle {
                 return;
             }
             fence(Ordering::Acquire);
-            // In the pool it has the one holder that it will be given out to.
+            // In the pool it already counts the holder that it will be given to.
             self.allocation().holders.store(1, Ordering::Relaxed);
         }
-        // SAFETY: it came from a leaked box, and the last holder, which this is, takes it back just once.
+        // SAFETY: it came from a leaked box, and this, the last holder, takes it back exactly once.
         let allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
         let capacity = allocation.capacity;
         let Some(class) = class_of(capacity) else { return };
@@ -168,7 +169,7 @@ pub struct IoBuf {
 }
 
 impl IoBuf {
-    /// A buffer whose contents are arbitrary (initialised, perhaps with what an earlier user left).
+    /// A buffer whose contents are arbitrary (initialised, perhaps with an earlier user's data).
     pub fn with_len(len: usize) -> Self {
         Self { handle: Handle::allocate(len), start: 0, len }
     }
@@ -204,7 +205,8 @@ impl IoBuf {
         std::mem::replace(self, tail)
     }
 
-    /// Joins `tail` back, which must be the range right behind this one in the same allocation; else gives it back.
+    /// Joins `tail` back, which must be the range right behind this one in the same allocation; else returns
+    /// it.
     pub fn unsplit(&mut self, tail: Self) -> Result<(), Self> {
         let adjacent = self.handle.is_same(&tail.handle) && self.start + self.len == tail.start;
         if !adjacent {
@@ -270,7 +272,7 @@ impl SharedBuf {
         Self { handle: self.handle.clone(), start: self.start + range.start, len: range.end - range.start }
     }
 
-    /// As [`SharedBuf::slice`], of a buffer that is not needed any more.
+    /// As [`SharedBuf::slice`], but consumes the buffer.
     ///
     /// # Panics
     /// If `range` is not within the buffer.
@@ -281,7 +283,7 @@ impl SharedBuf {
         self
     }
 
-    /// Takes the buffer back for writing if nobody else holds any part of its allocation.
+    /// Takes the buffer back for writing if no other buffer holds a part of its allocation.
     pub fn try_into_owned(self) -> Result<IoBuf, Self> {
         if !self.handle.is_only() {
             return Err(self);

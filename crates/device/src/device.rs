@@ -27,14 +27,14 @@ impl ReadDone {
         self.take_one()
     }
 
-    /// As [`ReadDone::into_one`], where the outcome is large to be moved. Once.
+    /// As [`ReadDone::into_one`], but without moving a large outcome. Call it once.
     pub fn take_one(&mut self) -> Result<IoBuf, IoError> {
         self.result?;
         Ok(self.bufs.pop().expect("a read returns the buffers it was lent"))
     }
 }
 
-/// The future of a request that brings nothing back but success.
+/// The future of a request that returns nothing but success or failure.
 pub type Completion = IoFuture<Result<(), IoError>>;
 
 /// The total length of a list of buffers, in bytes.
@@ -54,7 +54,8 @@ pub struct WriteFlags {
 pub struct ZeroFlags {
     /// The range may be unmapped (punched), as long as it reads as zeroes afterwards.
     pub may_unmap: bool,
-    /// The request is refused ([`IoErrorKind::Refused`](crate::IoErrorKind::Refused)) where it would cost as much as a write.
+    /// Refuse the request ([`IoErrorKind::Refused`](crate::IoErrorKind::Refused)) where it would cost as much
+    /// as a write.
     pub fast_only: bool,
 }
 
@@ -90,8 +91,8 @@ pub struct DeviceInfo {
     pub logical_block_bytes: u32,
     /// The medium.
     pub media: MediaKind,
-    /// Whether [`Device::write_zeroes`] that may unmap frees the range, at a small part of what writing it costs. None: the
-    /// operating system does not tell.
+    /// Whether a [`Device::write_zeroes`] that may unmap frees the range, at a fraction of the cost of
+    /// writing it. None: the operating system does not tell.
     pub unmaps: Option<bool>,
 }
 
@@ -114,8 +115,8 @@ pub trait Device: Send + Sync + 'static {
     /// Writes all of `from` at `offset_bytes`.
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion;
 
-    /// As [`Device::write`], of a range that was not just read: what is there need not be fetched into caches, nor kept in
-    /// them. Only devices in memory know a difference.
+    /// As [`Device::write`], for a range that was not just read: it need not be fetched into caches, nor kept
+    /// in them. Only devices in memory treat it differently.
     fn write_uncached(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
         self.write(offset_bytes, from, flags)
     }
@@ -126,22 +127,23 @@ pub trait Device: Send + Sync + 'static {
     /// Makes the range read as zeroes.
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion;
 
-    /// Tells that the content of the range is no longer needed. What it reads as afterwards is not certain; a device
-    /// that has no use for the hint, or for which it would cost as much as writing, does nothing.
+    /// Tells the device that the content of the range is no longer needed. What it reads as afterwards is
+    /// undefined. A device that has no use for the hint, or for which it would cost as much as writing, does
+    /// nothing.
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         let _ = (offset_bytes, len_bytes);
         IoFuture::ready(Ok(()))
     }
 
-    /// Which parts of the range, from its start on, are holes. The answer covers at least the range's first block
-    /// and at most the range. A device that cannot tell says that all is stored.
+    /// Which parts of the range, from its start on, are holes. The answer covers at least the range's first
+    /// block and at most the range. A device that cannot tell reports everything as stored.
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         let _ = offset_bytes;
         IoFuture::ready(Ok(vec![Extent { len_bytes, is_hole: false }]))
     }
 }
 
-/// A shared device is a device: layers can be put around one that somebody else holds too.
+/// A shared device is a device: a layer can wrap one that has other holders.
 impl<D: Device + ?Sized> Device for Arc<D> {
     fn info(&self) -> &DeviceInfo {
         (**self).info()

@@ -29,14 +29,26 @@ pub trait Env: Send + Sync + 'static {
     /// Civil time, microseconds since 1970-01-01 UTC, for superblocks and logs.
     fn wall_clock_us(&self) -> u64;
 
-    /// Completes once `duration` has passed. Must be called and polled on a task of this environment.
+    /// Completes once `duration` has passed. One that began on a worker is polled on workers.
     fn sleep(&self, duration: Duration) -> IoFuture<()>;
 
-    /// Runs `task` beside the caller, to its end. An array whose members are files or block devices needs it to run where the
-    /// caller does, if that is a worker: an io_uring request is asked after by the worker that made it.
+    /// Runs `task` beside the caller, to its end. If the caller is a worker and the array's members are files
+    /// or block devices, the task must run on that worker: only it sees the completions of its io_uring
+    /// requests.
     fn spawn(&self, task: BoxFuture<()>);
 
-    /// How many worker threads run its tasks; tables that they share are sized by it.
+    /// Whether the caller runs on one of its workers. Only there do arrays ask members for I/O; a request made elsewhere is
+    /// spawned.
+    fn is_here(&self) -> bool;
+
+    /// A step of the engine has panicked inside its caller's future, and unwinds. It may have let go of rows that are half
+    /// written, so nothing may run on: the process ends, and the next opening resyncs. Only an environment that stops
+    /// everything itself, as a simulation does, returns.
+    fn engine_panicked(&self) {
+        std::process::abort();
+    }
+
+    /// How many worker threads run its tasks; the tables that they share are sized by it.
     fn threads(&self) -> usize;
 
     /// A random number: seeded in a simulation, unpredictable elsewhere. Not for secrets.

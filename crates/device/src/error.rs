@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// How a member failed, as far as the engine's reaction differs.
+/// How a member failed, as far as the engine reacts differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoErrorKind {
     /// The medium could not deliver or take the data here; other places may be fine (EIO, EILSEQ, EREMOTEIO).
@@ -15,8 +15,12 @@ pub enum IoErrorKind {
     NoSpace,
     /// The request itself was refused (EINVAL, EOPNOTSUPP): our bug or a missing feature.
     Refused,
-    /// The member's bad-block log lists the place: the device was not asked, as it would deliver something else.
+    /// The member's bad-block log lists the place. The device was not asked, as it would return something
+    /// else.
     BadBlock,
+    /// The request was made, or awaited, where it cannot be served: outside the workers of an io_uring runtime, or after the
+    /// runtime has ended.
+    NoRuntime,
     /// Anything else; treated as [`IoErrorKind::Medium`] by the engine.
     Other,
 }
@@ -41,7 +45,7 @@ impl IoError {
         Self { kind, errno: 0 }
     }
 
-    /// Classifies an errno as io_uring or a system call returned it.
+    /// Classifies an errno from io_uring or a system call.
     pub fn from_errno(errno: i32) -> Self {
         let kind = match errno {
             libc::EIO | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG | libc::ENODATA => IoErrorKind::Medium,
@@ -63,6 +67,9 @@ impl IoError {
             IoErrorKind::NoSpace => "no space left under the device",
             IoErrorKind::Refused => "request refused by the device",
             IoErrorKind::BadBlock => "listed as a bad block",
+            IoErrorKind::NoRuntime => {
+                "no worker of a running io_uring runtime was there to serve the request"
+            }
             IoErrorKind::Other => "I/O error",
         }
     }

@@ -1,4 +1,4 @@
-//! Members that are block devices or regular files, by O_DIRECT over io_uring.
+//! Members that are block devices or regular files, with O_DIRECT over io_uring.
 //!
 //! A member is opened exclusively: block devices with `O_EXCL` (the kernel refuses what is mounted or held by
 //! another driver), regular files with an advisory lock. Regular files may be sparse; zeroes are written as holes.
@@ -38,13 +38,13 @@ pub enum OpenError {
         /// The path as given.
         path: String,
     },
-    /// Something else has taken its place while it was being opened.
+    /// Something else took its place while it was being opened.
     #[error("{path}: it was replaced while it was being opened; look at what is there now, then try again")]
     Replaced {
         /// The path as given.
         path: String,
     },
-    /// Somebody else holds it.
+    /// It is in use elsewhere.
     #[error("{path}: in use (mounted, or held by another array or process); unmount or stop that first")]
     Busy {
         /// The path as given.
@@ -60,20 +60,20 @@ pub enum OpenError {
     },
 }
 
-/// Extents named in one answer.
+/// The most extents in one answer.
 const EXTENTS_MAX: usize = 1024;
 
 /// How to open a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileOptions {
-    /// Open for reading only, without claiming it.
+    /// Open it for reading only, without claiming it.
     pub read_only: bool,
-    /// Take it for one whose queue can be polled even where the system does not say so.
+    /// Assume that its queue can be polled even if the system does not say so.
     pub poll: bool,
 }
 
-/// How often, and after how long, a member is asked for again that is in use: what a process had in its rings the kernel lets go
-/// of some time after that process has ended.
+/// How often, and at what interval, to try again to open a member in use: the kernel releases what a process
+/// had in its rings some time after that process has ended.
 const BUSY_POLLS: u32 = 25;
 const BUSY_POLL: Duration = Duration::from_millis(20);
 
@@ -88,7 +88,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens a member; I/O on it must be asked for by tasks of a [`crate::uring::Runtime`].
+    /// Opens a member; only tasks of a [`crate::uring::Runtime`] may make requests to it: others fail with
+    /// [`IoErrorKind::NoRuntime`].
     ///
     /// # Errors
     /// [`OpenError`], naming the path and what to do.
@@ -104,13 +105,13 @@ impl FileDevice {
         let claim = || claim(path, &name, is_block, options);
         let file = match claim() {
             Err(OpenError::Busy { .. }) => {
-                // It may be one of ours that workers are about to let go of.
+                // It may be one of ours that workers are about to release.
                 files::wait_for_leaving();
                 claim_again(claim)?
             }
             claimed => claimed?,
         };
-        // What was opened counts: a path may lead elsewhere from one moment to the next.
+        // Check the file that was opened: the path may lead elsewhere from one moment to the next.
         let metadata = file.metadata().map_err(os)?;
         if metadata.file_type() != before.file_type() {
             return Err(OpenError::Replaced { path: name });
@@ -126,7 +127,7 @@ impl FileDevice {
     }
 }
 
-/// Asks again for a while for what is in use.
+/// Tries again, for a while, to claim a member that is in use.
 fn claim_again(claim: impl Fn() -> Result<File, OpenError>) -> Result<File, OpenError> {
     for _ in 0..BUSY_POLLS {
         match claim() {
@@ -137,7 +138,7 @@ fn claim_again(claim: impl Fn() -> Result<File, OpenError>) -> Result<File, Open
     claim()
 }
 
-/// Opens a member, so that nobody else does, unless it is only to be read.
+/// Opens a member exclusively, unless it is only to be read.
 fn claim(path: &Path, name: &str, is_block: bool, options: FileOptions) -> Result<File, OpenError> {
     let file = open_direct(path, is_block, options).map_err(|e| busy_or_os(name, e))?;
     if !options.read_only && !is_block {
@@ -147,7 +148,7 @@ fn claim(path: &Path, name: &str, is_block: bool, options: FileOptions) -> Resul
     Ok(file)
 }
 
-/// Opens with O_DIRECT where the file system has it; tmpfs and a few others do not.
+/// Opens with O_DIRECT where the file system supports it; tmpfs and a few others do not.
 fn open_direct(path: &Path, is_block: bool, options: FileOptions) -> io::Result<File> {
     let exclusive = if is_block && !options.read_only { libc::O_EXCL } else { 0 };
     let open = |flags| {
@@ -171,7 +172,7 @@ fn file_info(name: String, file: &File, size_bytes: u64, dev: u64) -> io::Result
     let statx = rustix::fs::statx(file, "", rustix::fs::AtFlags::EMPTY_PATH, mask)?;
     let direct_align = if statx.stx_mask & mask.bits() != 0 { statx.stx_dio_offset_align } else { 0 };
     let logical_block_bytes = if direct_align <= 512 { 512 } else { 4096 };
-    // Whether its file system makes holes is not told; trying costs little.
+    // The system does not say whether the file system makes holes; trying costs little.
     Ok(DeviceInfo { name, size_bytes, logical_block_bytes, media: media_kind(dev), unmaps: None })
 }
 
@@ -183,7 +184,7 @@ fn block_info(name: String, file: &File, rdev: u64) -> io::Result<DeviceInfo> {
     Ok(DeviceInfo { name, size_bytes, logical_block_bytes: sector, media, unmaps })
 }
 
-/// A block device's size by seeking to its end: needs no ioctl of our own.
+/// A block device's size, by seeking to its end: that needs no ioctl of our own.
 fn block_size_bytes(file: &File) -> rustix::io::Result<u64> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }
@@ -199,8 +200,9 @@ fn queue_says(dev: u64, name: &str, value: &str) -> bool {
     queue_value(dev, name).as_deref() == Some(value)
 }
 
-/// Whether zeroing a range of a disk unmaps it. A disk that takes discards and writes zeroes by itself does the latter by unmapping;
-/// one that only writes zeroes by itself (WRITE SAME on a hard disk) still has to go over them.
+/// Whether zeroing a range of a disk unmaps it. A disk that supports both discards and writing zeroes does
+/// the latter by unmapping. A disk that only supports writing zeroes (WRITE SAME on a hard disk) still has to
+/// write the whole range.
 fn queue_unmaps(dev: u64) -> bool {
     let takes = |name| queue_value(dev, name).is_some_and(|bytes| bytes != "0");
     takes("discard_max_bytes") && takes("write_zeroes_max_bytes")
@@ -253,14 +255,14 @@ impl Device for FileDevice {
         let (file, size_bytes) = (self.file.clone(), self.info.size_bytes);
         let look = move || {
             let extents = file_extents(file.as_fd(), range);
-            // What a file has lost at its end is no hole.
+            // What a file has lost at its end is not a hole.
             let now = rustix::fs::fstat(&*file).map_or(0, |stat| stat.st_size as u64);
             if now >= size_bytes { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) }
         };
         if !self.file.is_served() {
             return IoFuture::ready(look());
         }
-        // Its server may hang, and the worker must not.
+        // The file's server may hang; the worker must not.
         let done = Event::default();
         let answer = done.clone();
         let asked = thread::Builder::new().name("stripewise-look".into()).spawn(move || answer.set(look()));
@@ -271,7 +273,7 @@ impl Device for FileDevice {
     }
 }
 
-/// Cuts a range of a file at its holes; what the file system does not tell counts as stored.
+/// Cuts a range of a file at its holes; what the file system does not report counts as stored.
 fn file_extents(fd: BorrowedFd<'_>, range: std::ops::Range<u64>) -> Vec<Extent> {
     let mut extents = Vec::new();
     let mut at = range.start;
@@ -306,7 +308,7 @@ impl FileDevice {
     }
 }
 
-/// For callers that must ask the kernel more about the file that is really open.
+/// For callers that ask the kernel more about the file that is actually open.
 impl AsFd for FileDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -324,6 +326,10 @@ fn finish(outcome: Outcome) -> Result<(), IoError> {
 }
 
 fn finish_read(outcome: Outcome) -> ReadDone {
-    let Payload::Read(bufs) = outcome.payload else { unreachable!("a read lends read buffers") };
+    let bufs = match outcome.payload {
+        Payload::Read(bufs) => bufs,
+        // They went with their runtime.
+        _ => ReadBufs::new(),
+    };
     ReadDone { result: outcome.result.map(drop), bufs }
 }

@@ -1,4 +1,5 @@
-//! The future of one member I/O: ready at once, waiting in the io_uring reactor or at its device, or any boxed future.
+//! The future of one member I/O: ready at once, waiting in the io_uring reactor or at its device, or any
+//! boxed future.
 
 use std::{
     fmt,
@@ -13,8 +14,8 @@ use crate::{
     uring::op::{OpHandle, Outcome},
 };
 
-/// The future of one I/O. A concrete type, so that members can be used through `dyn Device` without an allocation
-/// where the device is memory or io_uring, or keeps its requests itself.
+/// The future of one I/O. A concrete type, so that calls through `dyn Device` need no allocation where the
+/// device is memory or io_uring, or keeps its requests itself.
 pub struct IoFuture<T>(State<T>);
 
 enum State<T> {
@@ -24,20 +25,21 @@ enum State<T> {
     Boxed(BoxFuture<T>),
 }
 
-/// A device that keeps the requests made of it, each under a number, until their callers have been told.
+/// A device that keeps its requests, each under a number, until it has told their callers the outcome.
 ///
-/// Each number is given to one [`IoFuture::kept`]. It may be used anew once [`RequestKeeper::poll_request`] has returned the
-/// outcome, or after [`RequestKeeper::abandon`]; one of the two comes once.
+/// Each number belongs to one [`IoFuture::kept`]. The device may reuse it once
+/// [`RequestKeeper::poll_request`] has returned the outcome, or after [`RequestKeeper::abandon`]; exactly one
+/// of the two happens, once.
 pub trait RequestKeeper<T>: Send + Sync {
-    /// The outcome of a request; else who asked last is woken, by `cx`, when there is one.
+    /// Polls the request. If pending, keeps `cx`'s waker; only the latest caller is woken.
     fn poll_request(&self, number: u64, cx: &mut Context<'_>) -> Poll<T>;
 
-    /// Nobody will ask for the outcome, which was not told. Does not cancel the request: what it reads into or writes stays
-    /// until it is done. Called where a future is dropped, so it must not panic.
+    /// No caller will ask for the outcome, which was not told. Does not cancel the request: the buffers that
+    /// it reads into or writes from stay until it is done. Called from a future's drop, so it must not panic.
     fn abandon(&self, number: u64);
 }
 
-/// A request of which somebody wants to hear.
+/// A caller's claim to the outcome of a request.
 struct Ticket<T> {
     /// None once the outcome was told.
     keeper: Option<Arc<dyn RequestKeeper<T>>>,
@@ -67,13 +69,13 @@ impl<T> IoFuture<T> {
         Self(State::Ready(Some(value)))
     }
 
-    /// A request that some other future carries.
+    /// A request that another future carries.
     pub fn boxed(future: impl Future<Output = T> + Send + 'static) -> Self {
         Self(State::Boxed(Box::pin(future)))
     }
 
-    /// A request that its device keeps under a number. Keeps the device, too, and abandons the request when dropped before its
-    /// outcome was told; after that, it is not polled again.
+    /// A request that its device keeps under a number. The future holds the device, and abandons the request
+    /// if it is dropped before the outcome was told. After that it is not polled again.
     pub fn kept(keeper: Arc<dyn RequestKeeper<T>>, number: u64) -> Self {
         Self(State::Kept(Ticket { keeper: Some(keeper), number }))
     }
@@ -82,7 +84,7 @@ impl<T> IoFuture<T> {
         Self(State::Uring(op, finish))
     }
 
-    /// A look at the value, if the request was done at once.
+    /// Borrows the value, if the request was done at once.
     pub fn peek(&self) -> Option<&T> {
         match &self.0 {
             State::Ready(value) => value.as_ref(),
@@ -90,7 +92,7 @@ impl<T> IoFuture<T> {
         }
     }
 
-    /// As [`IoFuture::peek`], to take something out of the value in its place.
+    /// As [`IoFuture::peek`], to take something out of the value in place.
     pub fn peek_mut(&mut self) -> Option<&mut T> {
         match &mut self.0 {
             State::Ready(value) => value.as_mut(),
@@ -98,7 +100,7 @@ impl<T> IoFuture<T> {
         }
     }
 
-    /// Takes the value out, if the request was done at once and that was not asked before.
+    /// Takes the value out, if the request was done at once and the value was not taken before.
     pub fn take_ready(&mut self) -> Option<T> {
         match &mut self.0 {
             State::Ready(value) => value.take(),
@@ -150,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Requests are done when they are told; keeps who asked last and who was abandoned.
+    /// Completes requests when told to; records the latest waker and the abandoned requests.
     #[derive(Default)]
     struct Keeper {
         done: Mutex<Vec<u64>>,

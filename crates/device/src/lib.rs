@@ -1,9 +1,9 @@
-//! What the engine needs of the world, as traits, and the worlds that provide it.
+//! The traits through which the engine sees the world, and the worlds that implement them.
 //!
 //! * [`Device`]: a member's bytes; [`Env`]: clock, tasks, randomness.
 //! * [`buf`]: owned, aligned, pooled buffers that I/O can hold on to.
 //! * [`memory`]: a member in memory. [`mod@file`]: a block device or regular file over io_uring.
-//! * [`parts`]: what a thread is at, for a sampler.
+//! * [`parts`]: which part of the engine a thread is in, for a sampler.
 //! * [`wrap`]: small layers over any member (count, trace, delay, fault) that stack freely.
 //! * [`uring`]: the thread-per-core executor whose reactor is io_uring.
 //!

@@ -1,35 +1,36 @@
-//! What a thread is at, for whoever looks now and then: by which part the time of a request goes (scalaraid Fig. 2b).
+//! Which part of the engine a thread is in, for a sampler: where the time of a request goes (scalaraid Fig.
+//! 2b).
 //!
-//! A thread that is watched notes each part that it enters, and the one that it comes back to: a store each. Nobody reads
-//! a clock; a sampler looks at the threads many times. A thread that is not watched looks at one word of its own.
+//! A watched thread notes each part that it enters, and the outer part when it returns: one store each. It
+//! reads no clock; a sampler looks at the threads many times. An unwatched thread reads one word of its own.
 
 use std::{
     cell::Cell,
     sync::atomic::{AtomicU8, Ordering::Relaxed},
 };
 
-/// Parts of a request's time, each without those within it.
+/// Parts of a request's time, each without the parts nested in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {
-    /// No request: the caller's own.
+    /// No request: the caller's own work.
     Outside,
-    /// Locks of stripes: taking and giving back, and waiting as long as that keeps the processor busy.
+    /// Locks of stripes: taking and releasing them, and waiting while that keeps the processor busy.
     StripeLock,
-    /// Counters of regions, and the marks in the bitmap that they stand for.
+    /// Counters of regions, and the bitmap marks that they stand for.
     CounterLock,
     /// Parity arithmetic.
     Parity,
     /// Copies between buffers and members in memory.
     Copy,
-    /// Asking members, beside what they copy at once.
+    /// Calls to members, without the copies made during the call.
     Submit,
-    /// All else of a request: plans, counters of statistics, buffers, tasks.
+    /// Everything else in a request: plans, statistics, buffers, tasks.
     Rest,
 }
 
 impl Part {
-    /// All of them, in the order of their numbers.
+    /// All parts, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::Outside,
         Self::StripeLock,
@@ -40,7 +41,7 @@ impl Part {
         Self::Rest,
     ];
 
-    /// As tables have it.
+    /// The name shown in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Outside => "outside",
@@ -58,12 +59,12 @@ thread_local! {
     static WATCHED: Cell<Option<&'static AtomicU8>> = const { Cell::new(None) };
 }
 
-/// A thread that is watched.
+/// A watched thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Watched(&'static AtomicU8);
 
 impl Watched {
-    /// This thread, watched from here on until it ends. A few bytes are never given back, once for each such thread.
+    /// Watches this thread from here on until it ends. Leaks a few bytes, once per thread.
     pub fn this_thread() -> Self {
         Self(WATCHED.get().unwrap_or_else(|| {
             let cell: &'static AtomicU8 = Box::leak(Box::new(AtomicU8::new(Part::Outside as u8)));
@@ -72,18 +73,19 @@ impl Watched {
         }))
     }
 
-    /// What it is at.
+    /// The part that the thread is in.
     pub fn part(self) -> Part {
         Part::ALL[usize::from(self.0.load(Relaxed))]
     }
 }
 
-/// The thread is in a part until this is dropped. Not to be held while a task waits: others run on the thread then.
+/// The thread is in a part until this is dropped. Do not hold it while a task waits: other tasks run on the
+/// thread then.
 #[derive(Debug)]
 #[must_use = "the part ends when this is dropped"]
 pub struct Within(Option<(&'static AtomicU8, u8)>);
 
-/// The thread enters a part.
+/// Enters a part.
 #[inline]
 pub fn within(part: Part) -> Within {
     Within(WATCHED.get().map(|cell| {

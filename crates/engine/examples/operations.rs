@@ -50,19 +50,21 @@ fn main() {
 }
 
 async fn random_writes(array: Array, count: u64) {
+    let blocks = array.geometry().capacity_bytes() / BLOCK as u64;
     let mut rng = Rng::with_seed(1);
     let data = IoBuf::copy_of(&[7; BLOCK]).freeze();
     for _ in 0..count {
-        let at = rng.u64(..array.geometry().capacity_bytes() / BLOCK as u64) * BLOCK as u64;
+        let at = rng.u64(..blocks) * BLOCK as u64;
         array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
     }
 }
 
 async fn random_reads(array: Array, count: u64) {
+    let blocks = array.geometry().capacity_bytes() / BLOCK as u64;
     let mut rng = Rng::with_seed(1);
     let mut buf = IoBuf::with_len(BLOCK);
     for _ in 0..count {
-        let at = rng.u64(..array.geometry().capacity_bytes() / BLOCK as u64) * BLOCK as u64;
+        let at = rng.u64(..blocks) * BLOCK as u64;
         buf = array.read(at, buf).await.expect("memory members do not fail");
     }
 }

@@ -9,48 +9,44 @@
 //! * jobs: resync, rebuild, replace, check, repair.
 //! * [`mutants`]: deliberate bugs, for the simulator to find; none in a shipped build.
 
-mod advice;
 mod array;
-mod assemble;
-mod bad_blocks;
 mod compute;
-mod counters;
-mod create;
-pub mod endurance;
-mod enroll;
 mod error;
-mod examine;
-pub mod geometry;
 mod intent;
 mod jobs;
-mod ledger;
-pub mod locking;
+mod life;
 mod locks;
-mod measure;
-mod meter;
+mod members;
+mod metadata;
 #[cfg(all(test, feature = "loom"))]
 mod model_check;
 pub mod mutants;
+mod opening;
 pub mod plan;
-mod preview;
-mod regions;
-pub mod rows;
+mod roster;
 mod seam;
-mod stats;
-mod topology;
-mod trace;
+mod shape;
+mod stripes;
 
-pub use advice::advice;
 pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
-pub use assemble::{AssembleError, AssembleOptions, Chosen, Excluded, assemble, choose};
-pub use create::{CreateError, CreateOptions, ParityPlace};
 pub use error::ArrayError;
-pub use examine::{Examination, ExamineError, examine};
+pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
 pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};
-pub use locking::{CounterLocks, Locking, Preset, StripeLocks};
-pub use measure::{ServiceTimes, Touch, measure};
-pub use preview::{Preview, preview};
-pub use regions::RegionShape;
-pub use stats::{MemberStats, MemberStatsReport, Stats, StatsReport};
+pub use members::{
+    endurance,
+    measure::{ServiceTimes, Touch, measure},
+    stats::{MemberStats, MemberStatsReport, Stats, StatsReport},
+};
+pub use metadata::examine::{Examination, ExamineError, examine};
+pub use opening::{
+    advice::advice,
+    assemble::assemble,
+    candidates::{Chosen, Excluded},
+    choose::choose,
+    create::{CreateError, CreateOptions, ParityPlace},
+    options::{AssembleError, AssembleOptions},
+    preview::{Preview, preview},
+};
+pub use shape::{geometry, regions::RegionShape, rows};
+pub use stripes::trace::{Decision, TraceFilter, Traced};
 pub use stripewise_format::extension::MapKind;
-pub use trace::{Decision, TraceFilter, Traced};

@@ -187,7 +187,7 @@ fn every_second_write(at_once: bool) {
         for preset in PRESETS {
             for case in 0..6 {
                 let rig = rig(level, at_once, preset);
-                let (what, request) = requests(rig.array.geometry())[case];
+                let (what, request) = requests(&rig.array.geometry())[case];
                 let what = format!("{what}, {level:?}, {}, at once: {at_once}", preset.name);
                 second_write(&rig, request, &what);
             }

@@ -256,7 +256,7 @@ fn what_a_rebuild_cannot_recover_is_listed_and_stays_so() {
         });
         bench.world.run_for(Duration::from_secs(3));
         assert!(bench.sims.iter().all(|member| listed(member).is_empty()));
-        common::check_parity(bench.array.geometry(), &bench.sims);
+        common::check_parity(&bench.array.geometry(), &bench.sims);
     }
 }
 

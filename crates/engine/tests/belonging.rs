@@ -131,6 +131,19 @@ fn where_no_side_has_more_members_no_device_decides() {
     lab.assemble_all(AssembleOptions { force: true, ..run() }).unwrap_err();
 }
 
+#[test]
+fn an_event_count_that_cannot_be_raised_is_refused() {
+    for events in [u64::MAX, u64::MAX - 1, (u64::MAX >> 1) + 1] {
+        let mut lab = Lab::new(3, RAID5);
+        lab.stop();
+        for member in &lab.members {
+            change_superblock(member, |superblock| superblock.events = events);
+        }
+        let refused = lab.assemble_all(AssembleOptions { force: true, ..run() }).unwrap_err();
+        assert!(refused.to_string().contains("event count"), "{refused}");
+    }
+}
+
 /// The kernel's md writes for a member that is absent what it writes for a number that was never given.
 fn run_apart_by_the_kernel(member: &SimMember, own_number: u32, more_events: u64) {
     change_superblock(member, |superblock| {

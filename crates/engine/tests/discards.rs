@@ -155,7 +155,7 @@ fn members_that_unmap_get_one_request_for_a_run_of_stripes() {
         let content = bench.content();
         let is_as_it_must = |(at, byte): (usize, &u8)| *byte == if whole.contains(&at) { 0 } else { 7 };
         assert!(content.iter().enumerate().all(is_as_it_must));
-        check_parity(bench.array.geometry(), &bench.sims);
+        check_parity(&bench.array.geometry(), &bench.sims);
     }
 }
 
@@ -171,7 +171,7 @@ fn zeroes_are_zeroes_whatever_members_know() {
                 .unwrap();
             let content = bench.content();
             assert!(content.iter().enumerate().all(|(at, byte)| (*byte == 0) == (start..end).contains(&at)));
-            check_parity(bench.array.geometry(), &bench.sims);
+            check_parity(&bench.array.geometry(), &bench.sims);
         }
     }
 }
@@ -200,7 +200,7 @@ fn zeroes_reach_a_member_that_is_being_filled() {
             bench.run(async move |array| array.wait_for_jobs().await);
             bench.sims[0] = spare;
             assert!(bench.content().iter().all(|byte| *byte == 0));
-            check_parity(bench.array.geometry(), &bench.sims);
+            check_parity(&bench.array.geometry(), &bench.sims);
         }
     }
 }

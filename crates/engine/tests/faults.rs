@@ -63,7 +63,7 @@ fn a_write_around_unreadable_blocks_is_right() {
             .collect();
         assert_eq!(found, expected);
         bench.world.run_for(Duration::from_secs(3));
-        common::check_parity(bench.array.geometry(), &bench.sims);
+        common::check_parity(&bench.array.geometry(), &bench.sims);
     }
 }
 
@@ -467,7 +467,7 @@ fn a_rebuild_goes_around_blocks_that_cannot_be_read() {
         assert!(bench.array.stats().report().healed_blocks > 0);
         assert!(bench.read(0, capacity).unwrap() == content);
         bench.sims[2] = sim;
-        common::check_parity(bench.array.geometry(), &bench.sims);
+        common::check_parity(&bench.array.geometry(), &bench.sims);
     }
 }
 

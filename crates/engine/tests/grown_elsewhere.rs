@@ -69,7 +69,7 @@ fn all_is_resynced_although_power_fails_soon_after_the_opening() {
         }
         world.crash();
         let array = open(&world, &members);
-        let geometry = *array.geometry();
+        let geometry = array.geometry();
         world
             .run(async move {
                 array.wait_for_jobs().await;

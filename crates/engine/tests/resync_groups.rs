@@ -47,7 +47,7 @@ fn every_group_of_distributed_regions_is_resynced() {
                 writer.write(stripe * stripe_bytes, data, WriteFlags { fua: true }).await.unwrap();
             }
         });
-        let geometry = *array.geometry();
+        let geometry = array.geometry();
         world.crash();
         // What a crash leaves of redundancy, at its worst.
         for stripe in &stripes {
@@ -63,6 +63,6 @@ fn every_group_of_distributed_regions_is_resynced() {
         assert_eq!((job.kind, job.outcome), (JobKind::Resync, Some(JobOutcome::Done)));
         assert_eq!((job.total_stripes, job.done_stripes), (stripes.len() as u64, stripes.len() as u64));
         assert_eq!(job.mismatched_rows, stripes.len() as u64, "{level:?}");
-        check_parity(array.geometry(), &members);
+        check_parity(&array.geometry(), &members);
     }
 }

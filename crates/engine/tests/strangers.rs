@@ -59,7 +59,7 @@ fn a_stranger_of_longer_blocks_changes_nothing() {
         let (env, given) = (world.env(), devices(members));
         world.run(async move {
             let array = assemble(env, given, &AssembleOptions::default()).await.unwrap();
-            let geometry = *array.geometry();
+            let geometry = array.geometry();
             array.stop().await.unwrap();
             (geometry.logical_block_bytes(), geometry.capacity_bytes())
         })

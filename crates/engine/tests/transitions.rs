@@ -263,7 +263,7 @@ fn a_resync_goes_around_bad_blocks_and_leaves_parity_right() {
             array.wait_for_jobs().await;
             array
         });
-        common::check_parity(array.geometry(), &bench.sims);
+        common::check_parity(&array.geometry(), &bench.sims);
     }
 }
 

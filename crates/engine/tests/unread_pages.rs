@@ -80,7 +80,7 @@ fn what_unread_pages_marked_is_resynced_although_power_fails_while_they_are_writ
             let waiting = array.clone();
             world.run(async move { waiting.wait_for_jobs().await });
             println!("seed {seed}, {steps} steps");
-            check_parity(array.geometry(), &members);
+            check_parity(&array.geometry(), &members);
         }
     }
 }

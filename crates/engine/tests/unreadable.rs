@@ -65,7 +65,7 @@ fn check(bench: &Bench, content: &[u8], what: &str) {
     bench.array.start_scrub(true).unwrap();
     let array = bench.array.clone();
     bench.world.run(async move { array.wait_for_jobs().await });
-    check_parity(bench.array.geometry(), &bench.sims);
+    check_parity(&bench.array.geometry(), &bench.sims);
     assert!(bench.faults.iter().all(|faults| faults.is_quiet()), "all are written, {what}");
 }
 
@@ -118,7 +118,7 @@ fn a_write_before_the_resync_keeps_what_can_be_read() {
         let array = bench.array.clone();
         bench.world.run(async move { array.flush().await }).unwrap();
         bench.world.crash();
-        let (geometry, first) = (*bench.array.geometry(), StripeIndex(0));
+        let (geometry, first) = (bench.array.geometry(), StripeIndex(0));
         let (own, parity) =
             (geometry.member_of(first, 0).0, geometry.member_of(first, geometry.data_columns()).0);
         bench.sims[parity].poke(DATA_OFFSET + ((ROWS - 1) * BLOCK) as u64, &[0x5a; BLOCK]);

@@ -1,10 +1,11 @@
-//! Messages about what clients do, told seldom: however often clients connect and go, the log grows by some lines a minute.
+//! Rate-limited messages about clients: however often clients connect and leave, the log grows by some lines
+//! a minute.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The first of a kind are told one by one.
+/// The first of a kind are reported one by one.
 const BURST: u32 = 5;
 /// Then there is silence until this much time has passed since the first of them.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -22,7 +23,7 @@ struct State {
 }
 
 impl Seldom {
-    /// Counts one more. Some if it is to be told: then with how many were not, since the last one that was.
+    /// Counts one more. Some if it is to be reported: then with how many were not, since the last report.
     pub fn count(&self) -> Option<u64> {
         self.count_at(Instant::now())
     }
@@ -40,7 +41,7 @@ impl Seldom {
         Some(std::mem::take(&mut state.untold))
     }
 
-    /// How many were not told, and will not be: to be said at the end.
+    /// How many were not reported, and will not be: to be said at the end.
     pub fn rest(&self) -> u64 {
         std::mem::take(&mut self.0.lock().untold)
     }

@@ -1,9 +1,9 @@
 //! Pages of the write-intent bitmap in the extension area: which regions may disagree.
 //!
-//! A page is one block with its own CRC, and has two slots. It is always written into the slot that does not hold
-//! its newest generation, so a torn write leaves the state before it readable; the bits that the lost write would
-//! have set belong to data writes that had not started. Several members may keep copies: [`Page::merge`] takes the
-//! union, which is never too little.
+//! A page is one block with its own CRC, and has two slots. It is always written into the slot that does not
+//! hold its newest generation, so a torn write leaves the state before it readable. The bits that the lost
+//! write would have set belong to data writes that had not started. Several members may keep copies:
+//! [`Page::merge`] takes the union, which never lacks a bit.
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub const SLOTS_PER_PAGE: u16 = 2;
 /// Bytes of bits in a page.
 pub const PAGE_BITS_LEN: usize = 4056;
 
-/// Regions a page stands for: one bit each.
+/// Regions in a page: one bit each.
 pub const REGIONS_PER_PAGE: u32 = PAGE_BITS_LEN as u32 * 8;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -88,7 +88,7 @@ pub enum PageError {
         "no bitmap page here: found magic {found:#010x}; take all of its regions as possibly disagreeing"
     )]
     NoMagic {
-        /// What stands in the magic's place.
+        /// The bytes in the magic's place.
         found: u32,
     },
     /// The checksum does not match.
@@ -150,7 +150,7 @@ impl Page {
         Self { array_uuid, index, generation: 0, bits: Box::new([0; PAGE_BITS_LEN]) }
     }
 
-    /// Parses one slot, whatever array and place it is of.
+    /// Parses one slot, of any array and at any place.
     pub fn decode(block: &[u8]) -> Result<Self, PageError> {
         let (raw, _) =
             RawPage::ref_from_prefix(block).map_err(|_| PageError::TooShort { have: block.len() })?;
@@ -198,7 +198,7 @@ impl Page {
         block
     }
 
-    /// The array it is of.
+    /// The array that it belongs to.
     #[must_use]
     pub const fn array_uuid(&self) -> Uuid {
         self.array_uuid
@@ -210,19 +210,20 @@ impl Page {
         self.index
     }
 
-    /// Which write of it this is.
+    /// The number of this write of the page.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Makes it the next generation: before each write, into the slot that does not hold the newest.
+    /// Makes it the next generation. Call it before each write, which goes into the slot that does not hold
+    /// the newest.
     pub fn advance(&mut self) {
-        // 2^64 writes do not happen; a page that claims to be there was not made by one.
+        // 2^64 writes do not happen; a page that claims so many was not made by them.
         self.generation = self.generation.saturating_add(1);
     }
 
-    /// Counts on from another page's generation, if that is the newer one: what is written next must be newer than it.
+    /// Continues from another page's generation if that is newer: the next write must be newer than both.
     pub fn follow(&mut self, generation: u64) {
         self.generation = self.generation.max(generation);
     }
@@ -234,7 +235,7 @@ impl Page {
         Some(byte >> (region % 8) & 1 == 1)
     }
 
-    /// Sets or clears region `region` and says whether that changed it; `None` past the page's end.
+    /// Sets or clears region `region` and returns whether that changed it; `None` past the page's end.
     #[must_use]
     pub fn set(&mut self, region: u32, dirty: bool) -> Option<bool> {
         let byte = self.bits.get_mut(region as usize / 8)?;
@@ -249,7 +250,7 @@ impl Page {
         &self.bits
     }
 
-    /// The bits, to be changed many at a time.
+    /// The bits, for changing many at a time.
     #[must_use]
     pub fn bits_mut(&mut self) -> &mut [u8; PAGE_BITS_LEN] {
         &mut self.bits
@@ -282,22 +283,23 @@ impl Page {
     }
 }
 
-/// The page that counts, of the two slots.
+/// The page that counts of the two slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Newest {
     /// Its newest generation.
     pub page: Page,
-    /// Where that lies; the next write goes to [`Slot::other`].
+    /// Its slot; the next write goes to [`Slot::other`].
     pub slot: Slot,
-    /// What is wrong with the other slot, if anything. [`PageError::Crc`] means a torn write, which is harmless, or
-    /// a medium that lost a durable one, which is not: then the other members' copies must be merged in.
+    /// What is wrong with the other slot, if anything. [`PageError::Crc`] means either a torn write, which is
+    /// harmless, or a medium that lost a durable page, which is not: then the other members' copies must be
+    /// merged in.
     pub lost: Option<PageError>,
 }
 
 /// The newest page of the two slots.
 ///
-/// Two valid slots of one generation are both taken, as a union: no crash makes them, and a bit too many only costs
-/// time.
+/// If both slots are valid and of one generation, the union counts: no crash makes such slots, and a
+/// superfluous bit only costs time.
 pub fn newest(a: &[u8], b: &[u8], array_uuid: Uuid, index: u32) -> Result<Newest, NoPage> {
     let slots = (Page::decode_for(a, array_uuid, index), Page::decode_for(b, array_uuid, index));
     match slots {

@@ -13,9 +13,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     value(&digest)
 }
 
-/// CRC-32C of `bytes` with the four bytes from `hole` taken as zero: the place where the value itself is stored.
+/// CRC-32C of `bytes` with the four bytes from `hole` taken as zero: the place where the value itself is
+/// stored.
 ///
-/// A hole that does not lie within `bytes` is no hole: the whole is summed.
+/// A hole that does not lie within `bytes` is ignored: all bytes are summed.
 #[must_use]
 pub fn crc32c_with_hole(bytes: &[u8], hole: usize) -> u32 {
     let Range { start, end } = hole..hole.saturating_add(4);

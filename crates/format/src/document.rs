@@ -1,4 +1,5 @@
-//! Holds `docs/on-disk-format.md` against the raw structs: its tables must have every field, where the code has it.
+//! Compares `docs/on-disk-format.md` with the raw structs: its tables must have every field where the code
+//! has it.
 
 use std::mem::offset_of;
 
@@ -66,7 +67,7 @@ fn tables_are_what_the_code_has() {
     assert_eq!(table(&document, "bitmap page"), page);
 }
 
-/// The rows of the table of constants: name and value, as the document has them.
+/// Checks the rows of the table of constants: name and value, as the document has them.
 #[test]
 fn constants_are_what_the_code_has() {
     let document = document();

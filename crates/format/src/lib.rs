@@ -7,8 +7,8 @@
 //! * [`media`]: what is assumed of a member's medium, in constants.
 //!
 //! Everything is parsed into a valid type at this edge. Arbitrary bytes give a typed error that says what is
-//! wrong, why it matters and what to do; they never panic. `docs/on-disk-format.md` is the byte-level truth and a
-//! test in this crate holds the raw structs against its tables.
+//! wrong, why it matters and what to do; they never panic. `docs/on-disk-format.md` describes every byte, and
+//! a test in this crate compares its tables with the raw structs.
 
 pub mod bitmap;
 pub mod crc;

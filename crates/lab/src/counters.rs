@@ -1,5 +1,5 @@
-//! The same load on member files and on modelled members: what the array counts is the same on both, for policies that go
-//! by counts. So what a modelled array does with its rows, a real one does.
+//! The same load on member files and on modelled members: for policies that go by counts, the array's
+//! counters are the same on both. So a real array treats its rows as a modelled one does.
 
 use std::{
     fs::File,
@@ -29,13 +29,13 @@ use crate::{
 /// Levels 4, 5 and 6.
 pub static ARRAYS: [&Shape; 3] = [&shapes::RAID4S, &shapes::RAID5, &shapes::RAID6_HYBRID];
 
-/// What is compared: what clients asked for, and how rows were written.
+/// The counters compared: the clients' requests, and how rows were written.
 pub const COUNTERS: [&str; 7] =
     ["writes", "written_bytes", "stripe_writes", "stripe_writes_full", "rows_full", "rows_rmw", "rows_rcw"];
 
-/// Of a member file; most of it stays a hole.
+/// Size of a member file; most of it stays a hole.
 const FILE_BYTES: u64 = 80 << 20;
-/// The part of each array that is written to.
+/// The part of each array that the load writes to.
 const SPAN_BYTES: u64 = 192 << 20;
 
 /// Why there are no counters of files.
@@ -46,19 +46,19 @@ pub enum FilesError {
     Make {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A member file could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// There is no io_uring.
+    /// io_uring is not available.
     #[error("io_uring cannot be had: {0}; files are written to through it")]
     Runtime(#[source] io::Error),
     /// The array could not be made.
     #[error("the array cannot be made over the files: {0}")]
     Create(#[from] CreateError),
-    /// Writing did not go well.
+    /// A write failed.
     #[error("{folder}: a member file failed while it was written to; see whether the file system is full")]
     Failed {
         /// Where the files are.
@@ -66,7 +66,7 @@ pub enum FilesError {
     },
 }
 
-/// A counter on both.
+/// A counter on both arrays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Counter {
     /// Its name.
@@ -77,19 +77,19 @@ pub struct Counter {
     pub modelled: u64,
 }
 
-/// An array under a policy, on both.
+/// An array with a policy, on both kinds of members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// The array's level.
     pub level: i32,
     /// How it wrote partly written rows.
     pub policy: &'static str,
-    /// What it counted.
+    /// Its counters.
     pub counters: Vec<Counter>,
 }
 
 impl Counter {
-    /// Whether both are the same.
+    /// Whether both values are equal.
     pub fn is_equal(&self) -> bool {
         self.files == self.modelled
     }
@@ -102,14 +102,14 @@ impl Comparison {
         Self { level: shape.level.number(), policy: policy.name, counters }
     }
 
-    /// Whether all counters are the same.
+    /// Whether all counters are equal.
     pub fn is_equal(&self) -> bool {
         self.counters.iter().all(Counter::is_equal)
     }
 }
 
-/// The policies, those that go by counts and those that go by what members' I/O takes: the latter choose by how fast the
-/// members are just now, and count differently from one run to the next.
+/// The policies, those that go by counts and those that go by members' costs: the latter choose by how fast
+/// the members are just now, and count differently from one run to the next.
 pub fn policies() -> (Vec<&'static Policy>, Vec<&'static Policy>) {
     POLICIES.iter().partition(|policy| !(policy.make)().needs_costs())
 }
@@ -135,10 +135,9 @@ fn load(seed: u64) -> Load {
     }
 }
 
-/// The same load on an array of member files in this folder, which is to be an empty one, and on modelled members.
+/// The same load on an array of member files in this folder, which must be empty, and on modelled members.
 ///
-/// # Errors
-/// [`FilesError`]: the files, or io_uring, do not do their part.
+/// # Errors [`FilesError`]: a file, or io_uring, failed.
 pub fn compare(
     shape: &'static Shape,
     policy: &'static Policy,
@@ -150,7 +149,7 @@ pub fn compare(
     Ok(Comparison::new(shape, policy, &files.stats, &modelled.stats))
 }
 
-/// A load on an array of modelled members.
+/// Runs a load on an array of modelled members.
 ///
 /// # Panics
 /// If it does not fit the array.

@@ -1,23 +1,23 @@
-//! A load on any array, modelled or real, with what the array counted meanwhile.
+//! A load on any array, modelled or real, with the array's counters for that time.
 
 use std::sync::Arc;
 
 use stripewise_engine::{Array, MemberStatsReport, StatsReport};
 use stripewise_load::{Load, LoadReport};
 
-/// What a load was for clients, and for the array.
+/// A load's results for clients, and for the array.
 #[derive(Debug, Clone)]
 pub struct Driven {
     /// Throughput and latencies.
     pub load: LoadReport,
     /// Requests, and rows by cycle.
     pub stats: StatsReport,
-    /// Of each member, in the order of their device numbers.
+    /// The counters of each member, in the order of their device numbers.
     pub members: Vec<MemberStatsReport>,
 }
 
-/// Runs a load on an array. Must be awaited on a task of the array's environment. With a seed in the load, requests are the
-/// same on every array, and so are its counters of rows, if the policy goes by counts alone.
+/// Runs a load on an array. Must be awaited on a task of the array's environment. With a seed in the load,
+/// requests are the same on every array, and so are the counters of rows, if the policy goes by counts alone.
 ///
 /// # Panics
 /// If the load does not fit the array, as [`stripewise_load::run`].

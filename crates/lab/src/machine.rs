@@ -1,27 +1,27 @@
-//! The machine that real-time figures are of.
+//! The machine of real-time figures.
 
 use std::{fmt, fs, path::Path, thread};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A machine, as far as figures hang on it.
+/// A machine, as far as figures depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's model.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
-    /// Of one core, as in "L1d 48K, L2 2048K, L3 107520K".
+    /// The caches of one core, as in "L1d 48K, L2 2048K, L3 107520K".
     pub caches: String,
-    /// Whole GiB: what the kernel keeps for itself differs from start to start.
+    /// Whole GiB: the kernel's own share differs from start to start.
     pub memory_gib: u64,
     /// The kernel's release.
     pub kernel: String,
 }
 
 impl Machine {
-    /// This one. What the kernel does not tell is "unknown", or 0.
+    /// This machine. Facts that the kernel does not tell are "unknown", or 0.
     pub fn here() -> Self {
         Self {
             processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
@@ -32,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// A word that tells it from others.
+    /// A word that distinguishes it from others.
     pub fn id(&self) -> String {
         format!("{:08x}", xxh3_64(format!("{self:?}").as_bytes()) >> 32)
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The value behind a key in front of a colon, in the first line that has one.
+/// The value of a key before a colon, in the first line that has it.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(its_key, _)| its_key.trim() == key).map(|(_, value)| value.trim())
@@ -68,12 +68,12 @@ fn memory_gib(meminfo: &str) -> u64 {
 
 fn caches(folder: &Path) -> String {
     let caches: Vec<_> = (0..).map_while(|index| cache(&folder.join(format!("index{index}")))).collect();
-    // Instructions are of no interest.
+    // Instruction caches do not matter.
     let of_data: Vec<_> = caches.into_iter().flatten().collect();
     if of_data.is_empty() { "unknown caches".to_owned() } else { of_data.join(", ") }
 }
 
-/// None behind the last one; none within for one of instructions.
+/// None behind the last cache; Some(None) for an instruction cache.
 fn cache(folder: &Path) -> Option<Option<String>> {
     let read = |name| Some(fs::read_to_string(folder.join(name)).ok()?.trim().to_owned());
     let (level, kind, size) = (read("level")?, read("type")?, read("size")?);

@@ -8,10 +8,10 @@ use std::{
     thread,
 };
 
-/// Who hears how far an experiment has come: its name, points done, points in all.
+/// A callback for an experiment's progress: its name, points done, points in all.
 pub type OnProgress<'a> = &'a (dyn Fn(&str, usize, usize) + Sync);
 
-/// The results of `run` for all `points`, in their order, whoever computed them.
+/// The results of `run` for all `points`, in their order, whichever thread computed them.
 ///
 /// # Panics
 /// If `run` does.

@@ -36,9 +36,9 @@ pub struct Load {
     pub sizes: Sizes,
     /// Offsets are multiples of this.
     pub unit_bytes: u64,
-    /// The part of the device that is used: from here,
+    /// The start of the part of the device that is used.
     pub start_bytes: u64,
-    /// so many bytes; all the rest if not given.
+    /// The length of that part; all the rest if not given.
     pub span_bytes: Option<u64>,
     /// How many of a hundred requests read; the rest write.
     pub read_percent: u8,
@@ -46,24 +46,25 @@ pub struct Load {
     pub fua: bool,
     /// When it ends.
     pub stop: Stop,
-    /// Each client has a cursor of its own, and with [`Stop::Requests`] a count of its own, as fio's jobs have; else they
-    /// share both.
+    /// Each client has its own cursor, and with [`Stop::Requests`] its own count, as fio's jobs have; else
+    /// they share both.
     pub separate: bool,
-    /// Requests that begin before so much time has passed do not count.
+    /// Requests that begin before this time has passed do not count.
     pub warm_up: Duration,
-    /// What places, lengths, kinds and contents of requests are drawn from; the environment's randomness, if not given. With
-    /// a seed, the n-th request is the same one on every device, in virtual time and in real time.
+    /// The seed of places, lengths, kinds and contents of requests; without it they come from the
+    /// environment's randomness. With a seed, the n-th request is the same one on every device, in virtual
+    /// time and in real time.
     pub seed: Option<u64>,
 }
 
-/// When a load ends. What is under way then still counts.
+/// When a load ends. Requests under way then still count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// After so many requests of all clients together; of each, if they are separate.
     Requests(u64),
     /// After a time, warming up included.
     Time(Duration),
-    /// When the cursor of `Sequential` or `Stride` has come to the span's end; nothing else has one.
+    /// When the cursor of `Sequential` or `Stride` has reached the span's end; other kinds have no cursor.
     Span,
 }
 
@@ -164,12 +165,11 @@ impl Control {
     }
 }
 
-/// Runs a load to its end. Must be awaited on a task of the environment. In virtual time, a load that ends by time
-/// needs requests that take some: over a device that is always ready the clock stands still.
+/// Runs a load to its end. Must be awaited on a task of the environment. In virtual time, a load that ends by
+/// time needs requests that take time: over a device that is always ready the clock stands still.
 ///
-/// # Panics
-/// If the load does not fit the device: a span beyond its end, or a request longer than the span. If it would never end:
-/// at the span's end, without a cursor that moves there.
+/// # Panics If the load does not fit the device: a span beyond its end, or a request longer than the span. If
+/// it would never end: it stops at the span's end, but has no cursor that moves there.
 pub async fn run(env: EnvHandle, device: Arc<dyn Device>, load: Load) -> LoadReport {
     run_controlled(env, device, load, Arc::default()).await
 }
@@ -217,7 +217,7 @@ struct Shared {
     until: Timestamp,
 }
 
-/// How far clients that share it have come.
+/// The progress of one client, or of all that share it.
 struct Course {
     places: Places,
     /// Requests begun.
@@ -234,7 +234,7 @@ impl Shared {
             "a load without a cursor has no end"
         );
         let mut source = IoBuf::with_len((SOURCE_BYTES + load.sizes.longest().min(PIECE_BYTES)) as usize);
-        // Drawn also where a seed is given: what else the environment draws does not depend on that.
+        // Drawn even if a seed is given, so that the environment's later draws do not depend on that.
         let drawn = env.random_u64();
         Rng::with_seed(load.seed.unwrap_or(drawn)).fill(&mut source);
         let seed = load.seed.unwrap_or_else(|| env.random_u64());
@@ -258,8 +258,8 @@ impl Shared {
         }
     }
 
-    /// The course of a client, and the number of one more request, if it may begin at this time. No two requests of all
-    /// courses have the same number.
+    /// A client's course, and the number of its next request, if one may begin at this time. No two requests
+    /// of all courses have the same number.
     fn begin(&self, client: usize, now: Timestamp) -> Option<(&Course, u64)> {
         if self.control.ended.load(Ordering::Relaxed) {
             return None;
@@ -275,7 +275,7 @@ impl Shared {
         may.then_some((course, number * courses as u64 + (client % courses) as u64))
     }
 
-    /// What the request of a number is drawn from, whoever sends it.
+    /// The source of the choices of one request, whichever client sends it.
     fn rng(&self, number: u64) -> Rng {
         Rng::with_seed(self.seed.wrapping_add(number.wrapping_mul(SEED_STEP)))
     }
@@ -289,7 +289,7 @@ impl Shared {
     }
 }
 
-/// One of a client's requests after the other.
+/// A client's requests, one after the other.
 struct Lane {
     shared: Arc<Shared>,
     /// The client's.

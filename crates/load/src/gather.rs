@@ -1,4 +1,4 @@
-//! Reports of tasks, brought together.
+//! Merges the reports of tasks.
 
 use std::{
     future::poll_fn,
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 
 use crate::report::LoadReport;
 
-/// Where tasks bring their reports.
+/// Collects the reports of tasks.
 pub(super) struct Gathering(Mutex<State>);
 
 struct State {
-    /// Tasks that have not brought theirs.
+    /// Tasks whose reports are missing.
     left: u64,
     report: LoadReport,
     waker: Option<Waker>,
@@ -26,7 +26,7 @@ impl Gathering {
         Arc::new(Self(Mutex::new(State { left: tasks, report: LoadReport::default(), waker: None })))
     }
 
-    /// A task has ended; its report, which others may share, is taken over.
+    /// A task has ended; takes over its report, which other tasks may share.
     pub(super) fn bring(&self, report: &mut LoadReport) {
         let waker = {
             let mut state = self.0.lock();
@@ -37,7 +37,7 @@ impl Gathering {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// All reports in one, when the last is there.
+    /// Waits for the last report, and returns all in one.
     pub(super) async fn wait(&self) -> LoadReport {
         poll_fn(|cx| {
             let mut state = self.0.lock();

@@ -1,7 +1,8 @@
 //! Client load over any device: closed loops with distributions of place and size, or the replay of a trace.
 //!
-//! Needs nothing but an environment and a device, so the same load runs in virtual time over modelled disks and in
-//! real time over real ones. Latencies are what a client sees, from the call to the end of the request.
+//! It needs only an environment and a device, so the same load runs in virtual time over modelled disks and
+//! in real time over real ones. Latencies are those that a client sees, from the call to the end of the
+//! request.
 
 mod clients;
 mod gather;

@@ -1,7 +1,7 @@
 //! Logarithm and exponential that are the same on every machine.
 //!
-//! Those of the standard library come from the platform and may differ in the last bit, which would give other runs
-//! for the same seed. These use only operations that IEEE 754 rounds exactly.
+//! The standard library's versions come from the platform and may differ in the last bit, which would change
+//! the run of a seed. These use only operations that IEEE 754 rounds exactly.
 
 use std::f64::consts::{LN_2, SQRT_2};
 

@@ -6,11 +6,11 @@ use fastrand::Rng;
 
 use crate::math::{exp, ln};
 
-/// How places are chosen within the span of a load. All are multiples of the load's unit, if the lengths of `Sequential`
-/// and the bytes of `Stride` are.
+/// How places are chosen within the span of a load. All are multiples of the load's unit, if the lengths of
+/// `Sequential` and the bytes of `Stride` are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Offsets {
-    /// Every place as likely as every other.
+    /// Every place is equally likely.
     Uniform,
     /// One after another; all clients share one cursor. At the span's end it begins anew, or the load ends with
     /// [`Stop::Span`](crate::Stop::Span).
@@ -21,8 +21,8 @@ pub enum Offsets {
         /// The skew.
         theta: f64,
     },
-    /// From one request's start to the next one's are so many bytes: the stride benchmark of msc-ct Fig. 8 with
-    /// S * block. Ends as `Sequential` does.
+    /// Successive requests start so many bytes apart: the stride benchmark of msc-ct Fig. 8 with S * block.
+    /// Ends as `Sequential` does.
     Stride {
         /// Bytes from start to start.
         bytes: u64,
@@ -30,7 +30,7 @@ pub enum Offsets {
 }
 
 impl Offsets {
-    /// Whether there is a cursor, which moves.
+    /// Whether it has a moving cursor.
     pub(super) fn come_to_an_end(self) -> bool {
         match self {
             Self::Sequential => true,
@@ -60,8 +60,8 @@ impl Places {
         Self { offsets, units, unit_bytes, cursor: AtomicU64::new(0), zipf }
     }
 
-    /// Where a request of this length goes, from the span's start; `None` if a cursor is at the end and may not begin
-    /// anew.
+    /// Where a request of this length goes, from the span's start; `None` if a cursor is at the end and may
+    /// not start again.
     pub(super) fn next(&self, rng: &mut Rng, len_bytes: u64, once: bool) -> Option<u64> {
         let span_bytes = self.units * self.unit_bytes;
         assert!(len_bytes <= span_bytes, "a request of {len_bytes} bytes is longer than the span");
@@ -86,7 +86,8 @@ impl Places {
         if once {
             return None;
         }
-        // Whoever finds the end begins anew; of several at the same moment, all but one follow behind.
+        // The request that finds the end starts again; of several at the same moment, all but one follow
+        // behind.
         self.cursor.store(step_bytes, Ordering::Relaxed);
         Some(0)
     }
@@ -94,7 +95,7 @@ impl Places {
 
 /// A place for each rank, no two alike: ranks times a step that shares no factor with the number of places.
 fn scatter(rank: u64, units: u64) -> u64 {
-    // The golden ratio's part of the span spreads neighbours far apart.
+    // A step of the golden ratio's part of the span spreads neighbours far apart.
     let mut step = ((u128::from(units) * 618_033_989) / 1_000_000_000) as u64 | 1;
     while gcd(step, units) != 1 {
         step += 2;

@@ -1,4 +1,4 @@
-//! What a load has seen.
+//! The results of a load.
 
 use std::{fmt, time::Duration};
 
@@ -10,11 +10,11 @@ const DIGITS: u8 = 3;
 /// Requests of one kind.
 #[derive(Debug, Clone)]
 pub struct OpReport {
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Requests that failed; they are in nothing else here.
+    /// Requests that failed; they count nowhere else here.
     pub errors: u64,
     /// From call to end, in nanoseconds.
     pub latency_ns: Histogram<u64>,
@@ -34,7 +34,7 @@ impl OpReport {
         self.latency_ns.record(latency.as_nanos() as u64).expect("it grows as needed");
     }
 
-    /// Takes in another report's requests.
+    /// Adds another report's requests.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -52,7 +52,7 @@ pub struct LoadReport {
     pub writes: OpReport,
     /// Flushes.
     pub flushes: OpReport,
-    /// From the first request that counts to the last one's end.
+    /// From the first counted request to the end of the last one.
     pub elapsed: Duration,
 }
 

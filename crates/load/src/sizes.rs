@@ -7,9 +7,9 @@ use fastrand::Rng;
 pub enum Sizes {
     /// All alike.
     Fixed(u64),
-    /// Each with its weight, of which one at least is above 0.
+    /// Each with its weight; at least one weight is above 0.
     Weighted(Vec<(u64, u32)>),
-    /// From the first to the last, which is no shorter, in steps above 0, all as likely.
+    /// From the first to the last, which is no shorter, in steps above 0, all equally likely.
     Range {
         /// The shortest.
         from: u64,
@@ -39,7 +39,7 @@ impl Sizes {
         }
     }
 
-    /// The longest that may come.
+    /// The longest possible length.
     pub(super) fn longest(&self) -> u64 {
         match self {
             Self::Fixed(bytes) => *bytes,

@@ -1,7 +1,8 @@
-//! The replay of what others have recorded.
+//! Replays recorded requests.
 //!
-//! A trace is text, a request a line: time in microseconds, operation (R, W or F for flush), and but for F offset and
-//! length in bytes, between blanks or tabs. Lines that begin with `#` and empty ones mean nothing.
+//! A trace is text, one request a line: time in microseconds, operation (R, W or F for flush), and except for
+//! F offset and length in bytes, separated by blanks or tabs. Empty lines and lines that begin with `#` are
+//! ignored.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use thiserror::Error;
 
 use crate::{gather::Gathering, report::LoadReport};
 
-/// What a recorded request did.
+/// The operation of a recorded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceOp {
     /// R.
@@ -39,7 +40,7 @@ pub struct TraceRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace(Vec<TraceRequest>);
 
-/// Why a text is no trace.
+/// Why a text is not a trace.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct TraceError {

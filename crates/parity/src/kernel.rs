@@ -1,7 +1,7 @@
 //! A kernel: the safe operations over one instruction set's passes, and the choice of the best for this CPU.
 //!
-//! This is the safety boundary of the crate. Here lengths are checked; and a [`Kernel`] can be had only from
-//! those whose CPU features were detected.
+//! This is the safety boundary of the crate: it checks lengths, and every [`Kernel`] comes from the list of
+//! kernels whose CPU features were detected.
 #![allow(unsafe_code)]
 
 use crate::field::{DATA_COLUMNS_MAX, power};

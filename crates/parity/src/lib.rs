@@ -1,18 +1,18 @@
-//! Parity for RAID 4, 5 and 6: XOR, the field GF(2^8), P and Q, and reconstruction of what was lost.
+//! Parity for RAID 4, 5 and 6: XOR, the field GF(2^8), P and Q, and reconstruction of lost columns.
 //!
 //! P is the XOR of a row's data columns; Q is the sum of `2^i * D_i` in GF(2^8) modulo `0x11D`, `i` being the
 //! column's index. These are Linux md's definitions, so arrays are interchangeable with the kernel's.
 //!
-//! Everything here is a pure function of byte slices of one length; any length and any alignment will do. A
-//! length that differs is the caller's bug and panics. A data column given as `None` counts as zeros and costs no
-//! memory traffic: that is how short and absent columns are expressed.
+//! Everything here is a pure function of byte slices of one length; any length and any alignment will do.
+//! Slices of different lengths are the caller's bug and panic. A data column given as `None` counts as zeros
+//! and costs no memory traffic: that is how short and absent columns are expressed.
 //!
 //! The functions of this module run on [`Kernel::best`], chosen once for this machine. [`Kernel::available`]
 //! lists all that can run here, so that tests and benchmarks can force each of them.
 //!
 //! Not here: which columns make a row, how they rotate over members, or when parity is updated rather than
-//! computed anew. That is geometry and planning, and belongs to the engine. How fast each kernel is, and why
-//! there are no non-temporal stores, is measured in `docs/design/parity.md`.
+//! computed anew. That is geometry and planning, and belongs to the engine. `docs/design/parity.md` measures
+//! each kernel's speed, and why there are no non-temporal stores.
 
 pub mod field;
 mod kernel;
@@ -99,7 +99,7 @@ pub fn recover_two_data(
     Kernel::best().recover_two_data(p, q, data, lost, out_a, out_b);
 }
 
-/// Recovers every column named in `lost` from what survives; the one entry that picks the right method.
+/// Recovers every column named in `lost` from the survivors; the one entry that picks the right method.
 ///
 /// `p` and `q` are `None` where that parity is lost or the level has none. `data` must be `None` at every data
 /// column named in `lost`; where it is `None` and not named, the column counts as zeros.

@@ -1,7 +1,7 @@
 //! The passes: each walks its slices once, a group of registers at a time, whatever the kernel's registers are.
 //!
-//! A pass says what happens to the bytes at one offset; [`run`] does the walking and the ragged end. Slices are
-//! checked for equal length by the constructor of each pass (`Kernel`'s methods), which is what makes the
+//! A pass says what happens to the bytes at one offset; [`run`] does the walking and the ragged end. The
+//! constructor of each pass (`Kernel`'s methods) checks that its slices have equal lengths, which makes the
 //! unchecked group access sound.
 #![allow(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub(crate) unsafe trait Pass {
     unsafe fn block<V: Vector, const N: usize, const PARTIAL: bool>(&mut self, at: usize) -> bool;
 }
 
-/// Walks a pass from start to end: groups of `N` registers, single registers, then what is left.
+/// Walks a pass from start to end: groups of `N` registers, single registers, then the remaining bytes.
 ///
 /// # Safety
 /// The CPU has the features of `V`.
@@ -177,7 +177,7 @@ impl<V: Vector, const N: usize, const P: bool, const Q: bool> Sums<V, N, P, Q> {
 }
 
 impl<V: Vector, const N: usize> Group<V, N> {
-    /// Stores a parity, added to what was there if that is to be kept.
+    /// Stores a parity, added to the old bytes if `keep` is set.
     ///
     /// # Safety
     /// As for [`Group::read`].

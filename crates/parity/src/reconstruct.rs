@@ -1,7 +1,8 @@
-//! Getting lost columns back, written over the kernels' operations and free of `unsafe`.
+//! Recovers lost columns, using the kernels' operations and no `unsafe`.
 //!
-//! The algebra is that of "The mathematics of RAID-6", section 4. With `Pxy`, `Qxy` the parities of what survives,
-//! `dp = P ^ Pxy` and `dq = Q ^ Qxy`, the lost columns x < y obey `Dx + Dy = dp` and `2^x Dx + 2^y Dy = dq`.
+//! The algebra is that of "The mathematics of RAID-6", section 4. With `Pxy`, `Qxy` the parities of the
+//! survivors, `dp = P ^ Pxy` and `dq = Q ^ Qxy`, the lost columns x < y obey `Dx + Dy = dp` and `2^x Dx + 2^y
+//! Dy = dq`.
 
 use crate::field::{inverse, mul, power};
 use crate::kernel::Kernel;
@@ -19,7 +20,7 @@ pub enum Column {
     Q,
 }
 
-/// A column to recover, and where to.
+/// A column to recover, and its destination.
 #[derive(Debug)]
 pub struct Lost<'a> {
     /// Which column.

@@ -26,7 +26,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn store(self, to: *mut u8);
     /// The field's addition.
     unsafe fn xor(self, other: Self) -> Self;
-    /// Bitwise or, to gather what is not zero.
+    /// Bitwise or, to gather nonzero bits.
     unsafe fn or(self, other: Self) -> Self;
     /// Whether all bytes are zero.
     unsafe fn is_zero(self) -> bool;

@@ -1,4 +1,4 @@
-//! Clients of an array: they write, flush, zero, discard and read anywhere, and check what they read.
+//! Clients of an array: they write, flush, zero, discard and read anywhere, and check the data they read.
 
 use std::{
     future::poll_fn,
@@ -19,11 +19,11 @@ use stripewise_engine::{Array, ArrayError};
 
 use crate::check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket};
 
-/// What the clients of an array share: what it may hold, and whether anything was wrong.
+/// The state shared by an array's clients: its allowed contents, and whether anything was wrong.
 pub struct Desk {
     /// What each sector may hold.
     pub sectors: Mutex<Sectors>,
-    /// The sectors that clients use, in parts that do not touch: all, unless the array is too large for that.
+    /// The sectors that clients use, in separate parts: all, unless the array is too large for that.
     pub windows: Vec<Range<usize>>,
     /// Requests may fail: more members are lost than the level tolerates.
     pub is_lenient: AtomicBool,
@@ -48,7 +48,7 @@ impl Desk {
         })
     }
 
-    /// Notes what is wrong, if nothing was before.
+    /// Notes a violation, unless there was one before.
     pub fn report(&self, violation: Violation) {
         self.violation.lock().get_or_insert(violation);
     }
@@ -62,11 +62,11 @@ impl Desk {
     }
 }
 
-/// Writes of a stream at most: some that are not gathered, and more than one stripe of the rest.
+/// The most writes of a stream: some that are not gathered, and more than one stripe of the others.
 const STREAM_MAX: usize = 24;
 /// Sectors of a block of 4 KiB.
 const BLOCK_SECTORS: usize = 8;
-/// How often a request that is given up has been polled by then, at most.
+/// The most polls of a request before it is given up.
 const POLLS_MAX: u8 = 3;
 /// Sectors of the longest zeroing: 4 MiB.
 const ZEROED_MAX: usize = 8192;
@@ -80,7 +80,7 @@ struct Writing<F> {
     done: F,
 }
 
-/// What came of a request to the array as a device, whose errors do not say that it is being stopped.
+/// The result of a request to the array as a device, whose errors do not say that the array is being stopped.
 async fn told<T>(array: &Array, result: Result<T, IoError>) -> Result<T, ArrayError> {
     match result {
         Ok(value) => Ok(value),
@@ -91,7 +91,7 @@ async fn told<T>(array: &Array, result: Result<T, IoError>) -> Result<T, ArrayEr
     }
 }
 
-/// Polls a future so many times at most, each time that it is woken, and drops it when it is woken once more.
+/// Polls a future at most so many times, once for each wake-up, and drops it at the next wake-up.
 async fn polled<F: Future>(times: u8, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (Box::pin(future), times);
     poll_fn(move |context| {
@@ -106,20 +106,20 @@ async fn polled<F: Future>(times: u8, future: F) -> Option<F::Output> {
 
 /// A client at work.
 pub struct Client {
-    /// Whose.
+    /// Its array.
     pub array: Array,
-    /// Where it looks up what it may read.
+    /// The record of what it may read.
     pub desk: Arc<Desk>,
-    /// What it does.
+    /// The source of its choices.
     pub rng: Rng,
-    /// The sector near which it likes to work: within a few rows, so that clients meet.
+    /// The sector near which it mostly works: within a few rows, so that clients meet.
     pub home: usize,
-    /// Of so many writes one is to be durable when it is acknowledged.
+    /// One in so many writes must be durable when it is acknowledged.
     pub fua_one_in: u8,
 }
 
 impl Client {
-    /// Sends requests until so many are done, or the array is being stopped.
+    /// Sends requests until the given number is done, or the array is being stopped.
     pub async fn run(mut self, requests: usize) {
         for _ in 0..requests {
             match self.request().await {
@@ -135,7 +135,8 @@ impl Client {
         }
     }
 
-    /// Writes and reads one block of 4 KiB and parts of it, and nothing else: several that do get in each other's way.
+    /// Writes and reads one block of 4 KiB and parts of it, and nothing else: several such clients get in
+    /// each other's way.
     pub async fn crowd(mut self, block: usize, requests: usize) {
         let unit = self.unit();
         for _ in 0..requests {
@@ -160,7 +161,7 @@ impl Client {
         }
     }
 
-    /// Writes one block of 4 KiB over and over, without a pause, so many times or until that is enough.
+    /// Writes one block of 4 KiB over and over, without a pause, so many times or until `is_enough` is set.
     pub async fn keep_writing(mut self, block: usize, requests: usize, is_enough: Arc<AtomicBool>) {
         for _ in 0..requests {
             if is_enough.load(Ordering::Relaxed) {
@@ -173,7 +174,7 @@ impl Client {
         }
     }
 
-    /// Reads one block of 4 KiB so many times, and gives up as a rule before it has been read.
+    /// Reads one block of 4 KiB so many times, and mostly gives up before it has been read.
     pub async fn give_up(mut self, block: usize, requests: usize) {
         for _ in 0..requests {
             let ticket = self.desk.sectors.lock().begin_read();
@@ -239,7 +240,7 @@ impl Client {
         self.end_write(writing).await
     }
 
-    /// Writes that lie one behind the other, many at once: the array may write several as one.
+    /// Writes one behind the other, many at once: the array may write several as one.
     async fn stream(&mut self, first: usize) -> Result<(), ArrayError> {
         let each = [1, 8, 8, 24][self.rng.usize(..4)].max(self.unit());
         let end = self.window_end(first).min(first + each * self.rng.usize(2..=STREAM_MAX));
@@ -256,7 +257,8 @@ impl Client {
         result
     }
 
-    /// Where a second stream ends that goes the same way meanwhile: with the last stripe that the first one ends, now and then.
+    /// Where a second stream in the same direction ends: now and then with the last stripe that the first one
+    /// ends.
     fn end_of_second(&mut self, first: usize, end: usize) -> usize {
         let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
         if self.rng.u8(..3) == 0 { (end / stripe * stripe).max(first) } else { first }
@@ -282,7 +284,7 @@ impl Client {
         Writing { ticket, fua, done }
     }
 
-    /// The same bytes in one to three buffers, of whole sectors.
+    /// The same bytes in one to three buffers of whole sectors.
     fn in_parts(&mut self, content: &SharedBuf) -> WriteBufs {
         let lens = self.part_lens(content.len());
         let mut start = 0;
@@ -293,8 +295,8 @@ impl Client {
         lens.into_iter().map(part).collect()
     }
 
-    /// Lengths of one to three buffers that so many bytes are handed over in: every other time of whole blocks, which the engine
-    /// does not copy.
+    /// Lengths of the one to three buffers of a request of `len` bytes: every other time whole blocks, which
+    /// the engine does not copy.
     fn part_lens(&mut self, len: usize) -> Vec<usize> {
         let grain = if self.rng.bool() { BLOCK_SECTORS * SECTOR_BYTES } else { SECTOR_BYTES };
         let grains = len / grain;
@@ -310,7 +312,7 @@ impl Client {
         self.end(writing.ticket, writing.done.await, writing.fua)
     }
 
-    /// Zeroes, now and then to the end of the window: more than a request of any other kind has.
+    /// Zeroes a range, now and then to the end of the window: longer than any other kind of request.
     async fn zero(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
         let to_the_end = self.rng.u8(..8) == 0;
         let count = if to_the_end { (self.window_end(first) - first).min(ZEROED_MAX) } else { count };
@@ -333,7 +335,7 @@ impl Client {
         if self.desk.windows.iter().any(is_used) { self.zero(first, stripe).await } else { Ok(()) }
     }
 
-    /// Asks where something is stored: where the array says that nothing is, zeroes are read.
+    /// Asks where data is stored: where the array reports a hole, reads return zeroes.
     ///
     /// # Errors
     /// What the array says.
@@ -353,7 +355,8 @@ impl Client {
         Ok(())
     }
 
-    /// Whole stripes read as zeroes afterwards, if all members unmap; else nothing changes. The rest is left as it is.
+    /// Whole stripes read as zeroes afterwards if all members unmap; else nothing changes. The rest of the
+    /// range stays as it is.
     async fn discard(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
         let stripe = self.array.geometry().stripe_bytes() as usize / SECTOR_BYTES;
         let whole = first.div_ceil(stripe) * stripe..(first + count) / stripe * stripe;
@@ -368,7 +371,7 @@ impl Client {
         let mut sectors = self.desk.sectors.lock();
         match (unmapped_before, self.array.unmaps()) {
             (false, false) if result.is_ok() => sectors.withdraw(ticket),
-            // Members came or went meanwhile: it may have been done or not.
+            // Members came or went meanwhile: the discard may have happened or not.
             (before, after) => sectors.end_write(ticket, result.is_ok() && before && after, false),
         }
         result
@@ -410,7 +413,7 @@ impl Client {
     async fn read(&mut self, first: usize, count: usize) -> Result<(), ArrayError> {
         let ticket = self.desk.sectors.lock().begin_read();
         let (offset, len) = ((first * SECTOR_BYTES) as u64, count * SECTOR_BYTES);
-        // Both ways lead to the same bytes.
+        // Both calls return the same bytes.
         let content = if (first / 8 + count).is_multiple_of(2) {
             self.array.read(offset, IoBuf::with_len(len)).await?
         } else {

@@ -1,4 +1,4 @@
-//! The last things that members were asked, for telling the story of a failure.
+//! The last requests to members, for telling the story of a failure.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use stripewise_device::Timestamp;
 /// Events kept.
 const EVENTS_KEPT: usize = 4096;
 
-/// What a member was asked to do. The numbers are part of the trace's hash.
+/// The kind of a request. The numbers are part of the trace's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// A read.
@@ -32,7 +32,7 @@ pub enum EventKind {
 pub struct Event {
     /// When.
     pub at: Timestamp,
-    /// To which member, by the order they were added to the world.
+    /// The member, by the order in which they were added to the world.
     pub member: usize,
     /// What.
     pub kind: EventKind,
@@ -53,7 +53,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// The last events, when somebody wants them.
+/// The last events, if wanted.
 #[derive(Default)]
 pub(crate) struct EventLog {
     is_on: AtomicBool,
@@ -92,10 +92,10 @@ impl EventLog {
 const SUPERBLOCK_AT: u64 = 4096;
 /// Where the first copy of its extension header lies; pages of the bitmap follow.
 const HEADER_AT: u64 = 256 << 10;
-/// No member's data begins before.
+/// No member's data begins before this byte.
 pub(crate) const DATA_OFFSET_MIN: u64 = 1 << 20;
 
-/// How often members were asked for what stories wait for.
+/// How often each event happened that stories wait for.
 #[derive(Debug, Default)]
 pub(crate) struct EventCounts {
     superblocks: AtomicU64,
@@ -107,12 +107,12 @@ pub(crate) struct EventCounts {
     reads: AtomicU64,
 }
 
-/// What a story may wait for.
+/// An event that a story may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
     /// A superblock is about to be written.
     Superblock,
-    /// The header that goes before a superblock is about to be written.
+    /// The header that precedes a superblock is about to be written.
     Header,
     /// A page of the bitmap is about to be written, or the header's second copy.
     Page,
@@ -122,7 +122,7 @@ pub enum Sight {
     Flush,
     /// A write is about to fail.
     Failure,
-    /// Something is about to be read.
+    /// A read is about to begin.
     Read,
 }
 

@@ -1,4 +1,4 @@
-//! A single-threaded executor with a virtual clock, whose choices come from a seed.
+//! A single-threaded executor with a virtual clock; a seed determines its choices.
 
 use std::{
     sync::{
@@ -18,14 +18,14 @@ use stripewise_device::{BoxFuture, Timestamp};
 
 use crate::timers::{Due, EventSource, Fired, Timers, Wakers};
 
-/// The largest number of steps one run may take unless told otherwise: a bound against tasks that never sleep.
+/// The most steps of one run by default: a bound against tasks that never sleep.
 const STEPS_MAX: u64 = 500_000_000;
 
-/// What is due at one time, in order.
+/// The events due at one time, in order.
 type DueNow = SmallVec<[Due; 4]>;
 
 pub(crate) struct Executor {
-    /// Nanoseconds. Outside of the lock, because it is looked at so often; only the executor's thread changes it.
+    /// Nanoseconds. Outside of the lock, because it is read so often; only the executor's thread changes it.
     now: AtomicU64,
     state: Mutex<State>,
 }
@@ -35,7 +35,7 @@ struct State {
     ready: Vec<Runnable>,
     timers: Timers,
     sources: Vec<Arc<dyn EventSource>>,
-    /// With the order of their being started.
+    /// With the order in which they were started.
     tasks: Slab<(u64, Task<()>)>,
     next_task: u64,
     steps: u64,
@@ -69,7 +69,7 @@ impl Executor {
         f(&mut self.state.lock().rng)
     }
 
-    /// Mixes an event, and when it is, into the trace's hash.
+    /// Mixes an event, and its time, into the trace's hash.
     pub(crate) fn note(&self, event: [u64; 4]) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -102,12 +102,12 @@ impl Executor {
         state.ready.push(runnable);
     }
 
-    /// Registers a waker for a time; returns the slot to change it or take it back by.
+    /// Registers a waker for a time; returns the slot by which to change or remove it.
     pub(crate) fn add_timer(&self, deadline: Timestamp, waker: Waker) -> usize {
         self.state.lock().timers.add_waker(deadline, waker)
     }
 
-    /// Another waker, or none, for a timer that has not come up.
+    /// Sets another waker, or none, for a timer that is not due yet.
     pub(crate) fn change_timer(&self, slot: usize, waker: Option<Waker>) {
         let old = std::mem::replace(self.state.lock().timers.waker_mut(slot), waker);
         drop(old);
@@ -120,7 +120,7 @@ impl Executor {
         state.sources.push(source(number));
     }
 
-    /// Notes what was asked of a source, and when its next event is.
+    /// Notes a request to a source, and the time of the source's next event.
     pub(crate) fn arm(&self, source: usize, next: Option<Timestamp>, asked: u64) {
         let now = self.now();
         let mut state = self.state.lock();
@@ -129,10 +129,10 @@ impl Executor {
         state.timers.arm(source, next);
     }
 
-    /// Takes steps while `go_on`, in each of which one ready task runs, chosen by the seed, or time passes to the next
-    /// timer. False: nothing is left until then.
+    /// Takes steps while `go_on`. In each step either one ready task, chosen by the seed, runs, or time
+    /// passes to the next timer. False: nothing is left until then.
     pub(crate) fn run(&self, until: Timestamp, mut go_on: impl FnMut() -> bool) -> bool {
-        // Between steps the lock is kept: to take it again takes longer than much of what is done under it.
+        // The lock is kept between steps: taking it again takes longer than much of the work under it.
         let mut state = self.state.lock();
         while go_on() {
             if !self.step(&mut state, until) {
@@ -159,7 +159,7 @@ impl Executor {
         true
     }
 
-    /// All that is due happens, in order.
+    /// Lets everything that is due happen, in order.
     fn set_off(&self, state: &mut MutexGuard<'_, State>, now: Timestamp, first: Due) {
         let mut wakers = Wakers::new();
         // Mostly nothing else is due at that time.
@@ -200,7 +200,7 @@ impl Executor {
         }
     }
 
-    /// Lets go of the sources, which hold the executor in turn.
+    /// Drops the sources, which hold the executor in turn.
     pub(crate) fn drop_sources(&self) {
         let sources = std::mem::take(&mut self.state.lock().sources);
         drop(sources);
@@ -224,7 +224,8 @@ impl State {
         }
     }
 
-    /// What a source does next is noted when all that is due now has happened, though it be due now, too.
+    /// Notes a source's next event only after everything due now has happened, even if the next event is due
+    /// now, too.
     fn happen_all(&mut self, now: Timestamp, all: DueNow, wakers: &mut Wakers) {
         let mut fired: SmallVec<[(usize, Fired); 4]> = SmallVec::new();
         for due in all {
@@ -243,7 +244,7 @@ impl State {
     }
 
     fn note(&mut self, event: u64) {
-        // A word-wise FNV: the rotation brings high bits back down, where the multiplication spreads them.
+        // A word-wise FNV: the rotation brings back down the high bits to which the multiplication spreads.
         self.trace = (self.trace ^ event).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
     }
 }

@@ -1,4 +1,4 @@
-//! What happens at which time: wakers of sleeping tasks, and the next events of modelled disks.
+//! The events of each time: wakers of sleeping tasks, and the next events of modelled disks.
 
 use std::{cmp::Reverse, collections::BinaryHeap, task::Waker};
 
@@ -7,23 +7,23 @@ use stripewise_device::Timestamp;
 
 /// A thing in the world that changes by itself at known times, such as a disk.
 pub(crate) trait EventSource: Send + Sync {
-    /// Its next event is due. Who waits for what comes of that is added to `wakers`. It must not ask the executor for
-    /// anything meanwhile.
+    /// Its next event is due. It adds the wakers of tasks that wait for the event's results to `wakers`. It
+    /// must not call the executor meanwhile.
     fn fire(&self, now: Timestamp, wakers: &mut Wakers) -> Fired;
 }
 
 /// Tasks to be woken, in order.
 pub(crate) type Wakers = SmallVec<[Waker; 4]>;
 
-/// What came of a source's event.
+/// The result of a source's event.
 pub(crate) struct Fired {
-    /// A word of it for the trace.
+    /// A word that stands for it in the trace.
     pub(crate) event: u64,
-    /// When its next event is.
+    /// The time of its next event.
     pub(crate) next: Option<Timestamp>,
 }
 
-/// Timers and events, in the order of time, then of their being set.
+/// Timers and events, in the order of time, then in the order in which they were set.
 #[derive(Default)]
 pub(crate) struct Timers {
     /// Wakers by slot.
@@ -32,15 +32,15 @@ pub(crate) struct Timers {
     /// By slot. A slot is reused only when its heap entry has come up.
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
-    /// By source: its next event. To look through these few takes less than to keep a heap in which most entries go out of
-    /// date.
+    /// By source: its next event. Searching these few is faster than keeping a heap in which most entries
+    /// become stale.
     armed: Vec<Turn>,
     /// The first of them.
     first_event: Turn,
 }
 
-/// When something is due: the time in the upper half of a number, then the order of being set, then the source, if it is one.
-/// The first of several is their minimum, found without unpredictable branches.
+/// When something is due: the time in the upper half of a number, then the order of setting, then the source,
+/// if it is one. The first of several is their minimum, found without unpredictable branches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn(u128);
 
@@ -96,7 +96,7 @@ impl Timers {
         slot
     }
 
-    /// The waker in a slot that has not come up.
+    /// The waker in a slot that is not due yet.
     pub(crate) fn waker_mut(&mut self, slot: usize) -> &mut Option<Waker> {
         &mut self.wakers[slot]
     }
@@ -124,7 +124,7 @@ impl Timers {
         };
     }
 
-    /// The turn of what is set now.
+    /// The turn of an entry that is set now.
     fn turn(&mut self, time: Timestamp, source: usize) -> Turn {
         self.next_order += 1;
         Turn::new(time, self.next_order, source)
@@ -138,21 +138,21 @@ impl Timers {
             if self.wakers[slot].is_some() {
                 return Some(turn);
             }
-            // It was taken back.
+            // The timer was removed.
             self.heap.pop();
             self.free.push(slot);
         }
         None
     }
 
-    /// Whether something may be due by a time, at a glance.
+    /// A quick check whether something may be due by a time.
     #[inline]
     pub(crate) fn may_be_due(&self, by: Timestamp) -> bool {
         let is_due = |turn: Turn| turn.time() <= by;
         is_due(self.first_event) || self.heap.peek().is_some_and(|Reverse((turn, _))| is_due(*turn))
     }
 
-    /// Takes the next thing that is due by a time, and tells when it is.
+    /// Takes the next entry that is due by a time, and returns when it is due.
     pub(crate) fn pop_due(&mut self, by: Timestamp) -> Option<(Timestamp, Due)> {
         if let Some(turn) = self.first_waker() {
             let Reverse((_, slot)) = (turn.time() <= by).then(|| self.heap.pop())??;
@@ -220,7 +220,7 @@ mod tests {
         timers.arm(sources[0], Some(Timestamp(7)));
         timers.arm(sources[1], Some(Timestamp(5)));
         timers.add_waker(Timestamp(5), noop_waker());
-        // What comes first is put off.
+        // Postpones the earliest event.
         timers.arm(sources[2], Some(Timestamp(7)));
         let came = std::iter::from_fn(|| timers.pop_due(Timestamp(7))).map(|(time, due)| match due {
             Due::Waker(_) => (time.0, None),

@@ -24,7 +24,7 @@ use crate::{
 /// Civil time at the start of every world: 2026-01-01.
 const EPOCH_US: u64 = 1_767_225_600_000_000;
 
-/// As far as time goes.
+/// The end of time.
 const FOREVER: Timestamp = Timestamp(u64::MAX);
 
 /// A simulated world.
@@ -34,7 +34,7 @@ pub struct World {
     disks: Vec<Arc<ModelledDisk>>,
     events: Arc<EventLog>,
     counts: Arc<EventCounts>,
-    /// What members added from now on say they are.
+    /// The medium that members added from now on report.
     media: MediaKind,
 }
 
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Members added from now on say that they are of this kind; flash, unless it is said. They take as long as before.
+    /// Members added from now on report this medium (flash by default). Their latencies do not change.
     pub fn set_media(&mut self, media: MediaKind) {
         self.media = media;
     }
@@ -66,7 +66,7 @@ impl World {
         self.add_member_with(name, size_bytes, Manners::default())
     }
 
-    /// Adds a zeroed member that has its own manners.
+    /// Adds a zeroed member with its own traits.
     pub fn add_member_with(
         &mut self,
         name: impl Into<String>,
@@ -77,13 +77,13 @@ impl World {
         self.keep_member(|number, executor, noted| SimMember::new(info, manners, number, executor, noted))
     }
 
-    /// Adds a member that has these bytes.
+    /// Adds a member with these bytes.
     pub fn add_member_holding(&mut self, name: impl Into<String>, bytes: &MemberImage) -> Arc<SimMember> {
         let info = self.member_info(name, bytes.size_bytes(), Manners::default());
         self.keep_member(|number, executor, noted| SimMember::holding(info, number, executor, noted, bytes))
     }
 
-    /// How many members were added, of all sorts but modelled disks.
+    /// How many members were added, without modelled disks.
     pub fn member_count(&self) -> usize {
         self.members.len()
     }
@@ -119,8 +119,8 @@ impl World {
         disk
     }
 
-    /// Adds a hard disk. Its discs turn as no other's do: angle and speed are the next numbers from the world's seed, so that they
-    /// also follow from what was drawn before.
+    /// Adds a hard disk. Its discs turn independently: angle and speed are the next numbers from the world's
+    /// seed, so they also depend on earlier draws.
     ///
     /// # Panics
     /// If the parameters contradict one another; at the 65,537th disk.
@@ -139,7 +139,7 @@ impl World {
         &self.members
     }
 
-    /// Runs until `future` is done; what else was started goes on only meanwhile.
+    /// Runs until `future` is done; other started futures continue only meanwhile.
     ///
     /// # Panics
     /// If everything waits and nothing can happen any more.
@@ -151,7 +151,7 @@ impl World {
         result.expect("a task that ends leaves its result")
     }
 
-    /// As [`World::run`], with a bound: None if so many steps were not enough, or everything waits.
+    /// As [`World::run`], with a bound: None if the steps were not enough, or everything waits.
     pub fn run_within<T: Send + 'static>(
         &self,
         steps: u64,
@@ -177,7 +177,7 @@ impl World {
         slot
     }
 
-    /// Lets time pass, with whatever happens in it.
+    /// Lets time pass, and everything happen that is due.
     pub fn run_for(&self, duration: Duration) {
         let until = self.executor.after(duration);
         self.executor.run(until, || true);
@@ -190,7 +190,8 @@ impl World {
         self.executor.run(FOREVER, || steps.next().is_some());
     }
 
-    /// As [`World::run_steps`], ended early by something that is looked at before each. False: it did not come.
+    /// As [`World::run_steps`], but ends early once `has_come` holds, which is checked before each step.
+    /// False: it never held.
     pub fn run_steps_until(&self, steps: u64, mut has_come: impl FnMut() -> bool) -> bool {
         let (mut steps, mut came) = (0..steps, false);
         self.executor.run(FOREVER, || {
@@ -200,13 +201,13 @@ impl World {
         came
     }
 
-    /// How often that was seen since the world began.
+    /// How often that event happened since the world began.
     pub fn seen(&self, sight: Sight) -> u64 {
         self.counts.of(sight)
     }
 
-    /// Power fails: every task ends where it is, and each member keeps what it must of its unflushed writes and what
-    /// chance leaves of the rest.
+    /// Power fails: every task ends where it is; each member keeps its certain content, and chance decides
+    /// about the rest of its unflushed writes.
     pub fn crash(&self) {
         // Members first: requests that tasks drop must not count as completed.
         self.members.iter().for_each(|member| member.lose_power());
@@ -214,8 +215,8 @@ impl World {
         self.executor.drop_all();
     }
 
-    /// How many steps of the scheduler a run may take, before it counts as one that does not come to an end. Half a
-    /// billion unless changed: an I/O takes a few.
+    /// How many steps of the scheduler a run may take before it counts as endless. Half a billion unless
+    /// changed: an I/O takes a few.
     pub fn set_steps_max(&self, steps_max: u64) {
         self.executor.set_steps_max(steps_max);
     }
@@ -225,13 +226,13 @@ impl World {
         self.executor.with_rng(|rng| rng.u64(..below))
     }
 
-    /// A hash of everything that members were asked so far, when, and of what they were to write, a sample of each sector:
-    /// equal for equal seeds. Of what modelled disks write, only where and how much.
+    /// A hash of all requests to members so far, their times, and a sample of each sector of the written
+    /// data: equal for equal seeds. For modelled disks' writes, only offset and length.
     pub fn trace_hash(&self) -> u64 {
         self.executor.trace()
     }
 
-    /// From now on the last requests to members are kept, for [`World::events`].
+    /// From now on keeps the last requests to members, for [`World::events`].
     pub fn keep_events(&self) {
         self.events.turn_on();
     }
@@ -247,7 +248,7 @@ impl World {
     }
 }
 
-/// Whether the task that was started with this slot has not ended: then it lets go of the slot.
+/// Whether the task of this slot is still running: when it ends it drops the slot.
 fn is_awaited<T>(slot: &Arc<Mutex<Option<T>>>) -> bool {
     Arc::strong_count(slot) > 1
 }
@@ -281,6 +282,14 @@ impl Env for SimEnv {
     fn spawn(&self, task: BoxFuture<()>) {
         self.executor.spawn(task);
     }
+
+    /// The world has one thread, whose requests are its own.
+    fn is_here(&self) -> bool {
+        true
+    }
+
+    /// The story catches the panic, and ends with it.
+    fn engine_panicked(&self) {}
 
     fn threads(&self) -> usize {
         1
@@ -323,7 +332,7 @@ impl Future for SimSleep {
 
 impl Drop for SimSleep {
     fn drop(&mut self) {
-        // A timer whose time has come has given its slot away.
+        // A timer that has come due has given up its slot.
         if let Some(timer) = self.timer
             && self.executor.now() < self.deadline
         {

@@ -31,7 +31,7 @@ pub enum HostError {
     Assemble(#[from] AssembleError),
 }
 
-/// An io_uring runtime, and what runs on it.
+/// An io_uring runtime, and the arrays and members on it.
 pub struct Host {
     runtime: Arc<Runtime>,
 }
@@ -40,7 +40,7 @@ impl Host {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// When io_uring cannot be had.
+    /// If io_uring is not available.
     pub fn start(options: &HostOptions) -> io::Result<Self> {
         Ok(Self { runtime: Arc::new(Runtime::start(&options.runtime)?) })
     }
@@ -55,12 +55,13 @@ impl Host {
         &self.runtime
     }
 
-    /// Runs a future on a worker and waits for it. Not to be called on a worker.
+    /// Runs a future on a worker and waits for it. Do not call it on a worker.
     pub fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
         self.runtime.block_on(future)
     }
 
-    /// Opens a member exclusively. Its name is the canonical path. One that is in use is waited for a moment.
+    /// Opens a member exclusively. Its name is the canonical path. Waits a moment for a member that is in
+    /// use.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -68,7 +69,7 @@ impl Host {
         Ok(Arc::new(self.open_file(path)?))
     }
 
-    /// As [`Host::open_member`], for a caller that wants to look at the open file before it becomes a member.
+    /// As [`Host::open_member`], for a caller that inspects the open file before it becomes a member.
     ///
     /// # Errors
     /// [`OpenError`].

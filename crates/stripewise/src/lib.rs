@@ -19,9 +19,10 @@
 //! # }
 //! ```
 //!
-//! A write is some thousand instructions in several crates. Where they count, as over memory or fast flash, build with
-//! `lto = "thin"` and `codegen-units = 1` in the profile of your own workspace, as the `stripewise` command is built: without
-//! them 4 KiB writes over members in memory took a seventh to three quarters longer.
+//! A write is some thousand instructions in several crates. Where they count, as over memory or fast flash,
+//! build with `lto = "thin"` and `codegen-units = 1` in the profile of your own workspace, as the
+//! `stripewise` command is built. Without them 4 KiB writes over members in memory took a seventh to three
+//! quarters longer.
 
 mod host;
 

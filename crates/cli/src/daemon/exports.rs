@@ -329,7 +329,7 @@ impl Held {
             (uri, source.runtime.begin(async move { server.stop().await }))
         };
         let ending: Vec<_> = stopping.into_iter().map(begin).collect();
-        let hang = ending.into_iter().filter(|(_, end)| end.recv_timeout(deadline.left()).is_err());
+        let hang = ending.into_iter().filter(|(_, end)| end.wait_for(deadline.left()).is_none());
         Ok(hang
             .map(|(uri, _)| format!("{uri} is served no more, but some of its last requests do not end"))
             .collect())

@@ -1,17 +1,13 @@
 //! What a daemon holds, and its answers to requests.
 
-use std::{
-    path::Path,
-    sync::{Arc, mpsc::Receiver},
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
     Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits, format::extension::Endurance,
-    plan::selection::policy,
+    plan::selection::policy, uring::Started,
 };
 use stripewise_wire::{ClassChoice, Notes, Reply, Request, ScrubAction};
 
@@ -66,7 +62,7 @@ enum Stopping {
     No,
     /// Nothing is exported any more, and the array has been told to stop.
     Told {
-        ends: Receiver<Result<(), ArrayError>>,
+        ends: Started<Result<(), ArrayError>>,
         notes: Notes,
     },
     Stopped(Stopped),
@@ -115,14 +111,14 @@ impl DaemonState {
         let (ended, notes) = match &*stopping {
             Stopping::Stopped(stopped) => return Ok(stopped.clone()),
             Stopping::Told { ends, notes } => {
-                (ends.recv_timeout(deadline.within(patience_for(users))), notes.clone())
+                (ends.wait_for(deadline.within(patience_for(users))), notes.clone())
             }
             Stopping::No => bail!("it could not be told to stop"),
         };
         let unclean = match ended {
-            Ok(result) => result.err().map(why_unclean),
-            Err(_) if users == Users::Force => Some(HANGS_UNCLEAN.to_owned()),
-            Err(_) => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
+            Some(result) => result.err().map(why_unclean),
+            None if users == Users::Force => Some(HANGS_UNCLEAN.to_owned()),
+            None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
         };
         self.end.stopped();
         let stopped = Stopped { unclean, notes };

@@ -40,6 +40,10 @@ impl Env for Spread {
         self.runtime.spawn_on(self.next.fetch_add(1, Ordering::Relaxed), task);
     }
 
+    fn is_here(&self) -> bool {
+        self.env.is_here()
+    }
+
     fn threads(&self) -> usize {
         self.env.threads()
     }

@@ -1,7 +1,7 @@
 //! Members in memory: every request is done at once. For benchmarks, tests and RAM-backed arrays.
 //!
-//! There are no locks: as on a disk, requests that overlap while they are under way may each see or leave a mixture of
-//! both. Large pages are asked for, as members are large and the places written are all over them.
+//! There are no locks: as on a disk, requests that overlap while they are under way may each see or leave a
+//! mixture of both. The memory uses large pages if it can, since members are large and written all over.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,7 @@ impl MemoryDevice {
     /// A zeroed member of the given size, with 512-byte logical blocks.
     ///
     /// # Panics
-    /// When there is not that much address space.
+    /// If there is not that much address space.
     pub fn new(name: impl Into<String>, size_bytes: u64) -> Self {
         Self::with_block_bytes(name, size_bytes, 512)
     }
@@ -33,7 +33,7 @@ impl MemoryDevice {
     /// As [`MemoryDevice::new`] with a given logical block size.
     ///
     /// # Panics
-    /// When there is not that much address space, or the block size is not a power of two.
+    /// If there is not that much address space, or the block size is not a power of two.
     pub fn with_block_bytes(name: impl Into<String>, size_bytes: u64, logical_block_bytes: u32) -> Self {
         assert!(logical_block_bytes.is_power_of_two(), "blocks of {logical_block_bytes} bytes");
         let (name, media) = (name.into(), MediaKind::Ssd);
@@ -58,7 +58,7 @@ impl MemoryDevice {
     }
 }
 
-/// Whether a request lies in a device, on its blocks.
+/// Whether a request lies within a device and on its blocks.
 fn check(info: &DeviceInfo, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
     let end = offset_bytes.checked_add(len_bytes).ok_or(IoError::new(IoErrorKind::Refused))?;
     if end > info.size_bytes {
@@ -108,22 +108,24 @@ impl Device for MemoryDevice {
     }
 }
 
-/// Data of a member that holds none: writes are taken and forgotten, reads leave what the buffer had. Only its first bytes,
-/// where an array's metadata lies, are kept. What an array over such members does is what the engine itself takes.
+/// A member that stores no data: it drops what is written, and a read leaves its buffer as it was. It keeps
+/// only its first bytes, where an array's metadata lies. The cost of an array over such members is that of
+/// the engine itself.
 pub struct NullDevice {
     kept: MemoryDevice,
     info: DeviceInfo,
 }
 
 impl NullDevice {
-    /// A member of the given size that keeps what is below `kept_bytes`.
+    /// A member of the given size that keeps the bytes below `kept_bytes`.
     pub fn new(name: impl Into<String>, size_bytes: u64, kept_bytes: u64) -> Self {
         let kept = MemoryDevice::new(name, kept_bytes);
         let info = DeviceInfo { size_bytes, ..kept.info.clone() };
         Self { kept, info }
     }
 
-    /// Whether a request is for what is kept. One that begins there and ends behind it is refused as too long.
+    /// Whether a request is for the kept bytes. One that begins there and ends behind them fails as
+    /// truncated.
     fn is_kept(&self, offset_bytes: u64) -> bool {
         offset_bytes < self.kept.info.size_bytes
     }
@@ -172,7 +174,7 @@ impl Bytes {
         // A mapping cannot be empty.
         let map =
             MmapOptions::new().len(len.max(1)).map_anon().expect("address space for a member in memory");
-        // Only speed hangs on it; some systems have no large pages.
+        // Only speed depends on it; some systems have no large pages.
         let _ = map.advise(Advice::HugePage);
         Self { map: map.into(), len }
     }
@@ -208,7 +210,8 @@ impl Bytes {
     }
 }
 
-/// Copies as [`MemoryDevice`] does what was written to it [uncached](Device::write_uncached); for who measures beside it.
+/// Copies as a [`MemoryDevice`] does for an [uncached](Device::write_uncached) write; for measurements beside
+/// it.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -218,7 +221,7 @@ pub fn copy_uncached(from: &[u8], to: &mut [u8]) {
     unsafe { racing::copy_uncached(from.as_ptr(), to.as_mut_ptr(), from.len()) }
 }
 
-/// Copies as [`MemoryDevice`] does what is read from it; for who measures beside it.
+/// Copies as a [`MemoryDevice`] does for a read; for measurements beside it.
 ///
 /// # Panics
 /// If the lengths differ.

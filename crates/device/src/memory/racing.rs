@@ -1,5 +1,6 @@
-//! Copies that may run against each other. In Rust's own terms that would be a data race, which is undefined; so they are
-//! made by the C library, or in machine code, behind the compiler's back, as the kernel or a controller would make them.
+//! Copies that may race with each other. In Rust's terms that would be a data race, which is undefined
+//! behaviour. So the C library or machine code makes them, behind the compiler's back, as the kernel or a
+//! controller would.
 
 use std::hint::black_box;
 
@@ -28,7 +29,7 @@ pub(super) unsafe fn zero(to: *mut u8, len: usize) {
     unsafe { set(to.cast(), 0, len) };
 }
 
-/// Copies between what is in a cache and what may not be, line by line.
+/// Copies between memory that is in a cache and memory that may not be, line by line.
 #[cfg(target_arch = "x86_64")]
 mod by_line {
     use std::{
@@ -42,8 +43,9 @@ mod by_line {
     const LINE_BYTES: usize = 64;
     const PAGE_BYTES: usize = 4096;
 
-    /// As [`copy`], past the caches. Memory that is not in a cache need not be read before it is overwritten then, which makes
-    /// a copy to it faster by a quarter to a half; one to memory that is in a cache gets slower by as much.
+    /// As [`copy`], past the caches. Memory that is not in a cache need not be read before it is overwritten
+    /// then. That makes a copy to it faster by a quarter to a half, and a copy to memory that is in a cache
+    /// slower by as much.
     ///
     /// # Safety
     /// As [`copy`].
@@ -57,7 +59,7 @@ mod by_line {
         unsafe { copy(from.add(done), to.add(done), len - done) };
     }
 
-    /// Stores lines past the caches. Whoever learns that it is done sees them.
+    /// Stores lines past the caches. A thread that learns of the end of the copy sees them.
     ///
     /// # Safety
     /// Both ranges are valid, and apart; they are whole lines, at least one, and `to` begins with one.
@@ -92,11 +94,11 @@ mod by_line {
         }
     }
 
-    /// As [`copy`], of what may not be in a cache. A Sapphire Rapids fetches ahead within a page, and little past its end: from
-    /// memory, four pages side by side come a third faster than one after the other, and in its caches as fast. With registers
-    /// narrower than a line they would be slower by a quarter where they are in a cache. On a Zen 4 they are slower by a fifth. So
-    /// Intel's processors with AVX-512 copy so, and others as ever; so does what is shorter than four pages, or goes to a place
-    /// that is not aligned.
+    /// As [`copy`], from memory that may not be in a cache. A Sapphire Rapids prefetches within a page and
+    /// little past its end. From memory, four pages side by side are copied a third faster than one after the
+    /// other; from its caches, as fast. Registers narrower than a line would make cached copies slower by a
+    /// quarter. On a Zen 4, pages side by side are slower by a fifth. So only Intel's processors with AVX-512
+    /// copy this way. Copies shorter than four pages, or to an unaligned place, use [`copy`].
     ///
     /// # Safety
     /// As [`copy`].
@@ -113,7 +115,7 @@ mod by_line {
         unsafe { copy(from.add(done), to.add(done), len - done) };
     }
 
-    /// Whether the processor is one on which pages side by side are faster.
+    /// Whether pages side by side are faster on this processor.
     fn gains_side_by_side() -> bool {
         static GAINS: OnceLock<bool> = OnceLock::new();
         *GAINS.get_or_init(|| {
@@ -125,15 +127,15 @@ mod by_line {
         })
     }
 
-    /// Copies a line of each page, then the next of each. Registers from 16 on leave no state behind that would slow down older
-    /// instructions.
+    /// Copies a line of each page, then the next of each. Registers from 16 on leave no state behind that
+    /// would slow down older instructions.
     ///
     /// # Safety
     /// Both ranges are four pages, valid, and apart; `to` begins with a line.
     #[target_feature(enable = "avx512f")]
     unsafe fn copy_four_pages(from: *const u8, to: *mut u8) {
-        // SAFETY: the caller vouches for four pages at either address; the loop goes through the first, and the others lie
-        // at their distances.
+        // SAFETY: the caller vouches for four pages at either address; the loop runs over the first page, and
+        // the others lie at fixed distances.
         unsafe {
             asm!(
                 "2:",
@@ -175,7 +177,8 @@ mod by_line {
             let from: Vec<u8> =
                 (0..4 * PAGE_BYTES + 1).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
             let mut to = IoBuf::zeroed(5 * PAGE_BYTES);
-            // SAFETY: four pages at either, apart; a buffer begins with a page, and the processor has AVX-512.
+            // SAFETY: four pages on either side, apart; a buffer begins with a page, and the processor has
+            // AVX-512.
             unsafe { copy_four_pages(from[1..].as_ptr(), to.as_mut_ptr()) };
             assert!(to[..4 * PAGE_BYTES] == from[1..]);
             assert!(to[4 * PAGE_BYTES..].iter().all(|byte| *byte == 0), "and no more");

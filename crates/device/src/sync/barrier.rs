@@ -1,9 +1,9 @@
-//! A memory barrier between two sides of which one runs all the time and the other hardly ever.
+//! A memory barrier between two sides, one of which runs all the time and the other hardly ever.
 //!
-//! The busy side calls [`light`], which costs nothing; the other side calls [`heavy`], which has the kernel run a barrier
-//! on every processor that runs a thread of this process (`membarrier(2)`). Whatever the busy side does around `light`
-//! is then in one order with what the other side does around `heavy`, as if both had run a full barrier. Where the system
-//! call cannot be had, both do.
+//! The busy side calls [`light`], which costs nothing. The other side calls [`heavy`], which makes the kernel
+//! run a barrier on every processor that runs a thread of this process (`membarrier(2)`). What the busy side
+//! does around `light` is then ordered with what the other side does around `heavy`, as if both had run a
+//! full barrier. Where the system call is not available, both do.
 
 #[cfg(not(feature = "loom"))]
 pub(super) use with_kernel::{heavy, light};
@@ -20,7 +20,7 @@ mod with_kernel {
 
     /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED`: all threads of this process, at once.
     const EXPEDITED: libc::c_int = 1 << 3;
-    /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`: this process is going to.
+    /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED`: this process is going to use it.
     const REGISTER: libc::c_int = 1 << 4;
 
     static REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -35,16 +35,16 @@ mod with_kernel {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    /// The busy side's.
+    /// The busy side's barrier.
     #[inline]
     pub(in crate::sync) fn light() {
         if is_registered() { compiler_fence(SeqCst) } else { fence(SeqCst) }
     }
 
-    /// The other side's.
+    /// The other side's barrier.
     pub(in crate::sync) fn heavy() {
         fence(SeqCst);
-        // It fails for want of memory at most, and there is no going on without it.
+        // It can only fail for lack of memory, and nothing may continue without it.
         while is_registered() && !membarrier(EXPEDITED) {
             std::thread::yield_now();
         }

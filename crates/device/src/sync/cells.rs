@@ -1,23 +1,24 @@
-//! Which of a small number of cells is a thread's own.
+//! Gives each thread one of a small number of cells.
 
 use parking_lot::Mutex;
 
-/// So many threads at a time have cells of their own. Loom's threads are one to the standard library: none has.
+/// This many threads at a time have cells of their own. The standard library sees loom's threads as one: none
+/// has.
 const OWN: usize = if cfg!(feature = "loom") { 0 } else { 64 };
-/// All others share these.
+/// All other threads share these.
 const SHARED: usize = if cfg!(feature = "loom") { 1 } else { 8 };
-/// Cells.
+/// All cells.
 pub(super) const CELLS: usize = OWN + SHARED;
 
-/// The numbers of threads that there are.
+/// The numbers of the threads that exist.
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { taken: 0, free: Vec::new() });
 
 thread_local! {
     static MINE: Mine = Mine(NUMBERS.lock().take());
 }
 
-/// A thread's number, until it ends. Whoever has the number of a cell next sees all that was written there: the numbers'
-/// lock lies between.
+/// A thread's number, until the thread ends. The next thread with that number sees everything written to the
+/// cell: the lock of the numbers lies between.
 struct Mine(usize);
 
 impl Drop for Mine {
@@ -26,9 +27,9 @@ impl Drop for Mine {
     }
 }
 
-/// Numbers, each of one thread at a time.
+/// Numbers, each held by one thread at a time.
 struct Numbers {
-    /// How many were ever taken at a time.
+    /// The most numbers ever taken at a time.
     taken: usize,
     free: Vec<usize>,
 }
@@ -41,7 +42,8 @@ impl Numbers {
         })
     }
 
-    /// Numbers with cells of their own are few, and the first that somebody wants.
+    /// Keeps the lowest number last, to be taken first: few numbers have cells of their own, and these are
+    /// the low ones.
     fn give_back(&mut self, number: usize) {
         let place = self.free.partition_point(|other| *other > number);
         self.free.insert(place, number);
@@ -52,7 +54,7 @@ impl Numbers {
 #[inline]
 #[cfg_attr(feature = "loom", expect(clippy::absurd_extreme_comparisons, clippy::modulo_one))]
 pub(super) fn my_cell() -> (usize, bool) {
-    // What a thread drops at its very end may count, too.
+    // Values that a thread drops at its very end may count, too.
     let mine = MINE.try_with(|mine| mine.0).unwrap_or(OWN);
     if mine < OWN { (mine, true) } else { (OWN + mine % SHARED, false) }
 }

@@ -9,7 +9,7 @@ use super::cells::{CELLS, my_cell};
 #[derive(Debug)]
 pub struct Counters<const N: usize>(Box<[Cells<N>]>);
 
-/// One thread's part; two cache lines, since processors fetch those in pairs.
+/// One thread's counters. They are aligned to two cache lines, since processors fetch those in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Cells<const N: usize>([AtomicU64; N]);
@@ -48,7 +48,7 @@ impl<const N: usize> Counters<N> {
     }
 }
 
-/// Named counters over [`Counters`]: an index, a set to add to, and a report of it at one moment.
+/// Named counters over [`Counters`]: an index, a set to add to, and a report of the set at one moment.
 #[macro_export]
 macro_rules! counters {
     ($index:ident, $(#[$set_doc:meta])* $set:ident, $(#[$report_doc:meta])* $report:ident:

@@ -1,4 +1,5 @@
-//! Numbers that nothing else of this process has or had. Not of the seam: no order between threads hangs on them.
+//! Numbers unique in this process, for all its life. Not part of the seam: no order between threads depends
+//! on them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

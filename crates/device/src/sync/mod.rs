@@ -1,5 +1,5 @@
-//! Waiting without blocking a thread: a list of wakers under the caller's own lock, a one-shot event, and a turn for the
-//! other tasks; the mailbox of a thread that sleeps; and counting without sharing.
+//! Waiting without blocking a thread: a list of wakers under the caller's own lock, a one-shot event, and a
+//! yield to other tasks. Also the mailbox of a thread that sleeps, and counting without sharing.
 
 mod barrier;
 mod cells;
@@ -19,7 +19,7 @@ pub use mailbox::Mailbox;
 pub use readers::{Kept, Reader, Readers, Replaced, Seen};
 use seam::{Arc, Mutex};
 
-/// Lets the thread's other tasks run first that are ready now.
+/// Lets the thread's other ready tasks run first.
 pub async fn yield_now() {
     let mut has_yielded = false;
     poll_fn(|cx| {
@@ -32,8 +32,8 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that no
-/// change falls between looking and waiting.
+/// Wakers of tasks that wait for some state to change. The state and the list belong under one lock, so that
+/// no change falls between checking and waiting.
 #[derive(Debug, Default)]
 pub struct WaitList(Vec<Waker>);
 
@@ -80,7 +80,7 @@ impl<T> Default for Event<T> {
 }
 
 impl<T: Clone> Event<T> {
-    /// Sets the value, unless one is set already, and wakes everybody.
+    /// Sets the value, unless one is set already, and wakes all waiting tasks.
     pub fn set(&self, value: T) {
         let wakers = {
             let mut shared = self.0.lock();

@@ -1,11 +1,13 @@
-//! Requests under way, counted without sharing, and values that they look at and others replace (read, copy, update).
+//! Counts requests under way without sharing, and holds values that requests read while others replace them
+//! (read, copy, update).
 //!
-//! A request says [`Readers::enter`] once and may look at any [`Replaced`] value of these readers until it is through,
-//! without a lock and without a count that processors share. A value that was replaced is dropped when all requests
-//! that were under way at that time are through; nobody waits for that.
+//! A request calls [`Readers::enter`] once and may read any [`Replaced`] value of these readers until it
+//! ends, without a lock and without a count that processors share. A replaced value is dropped once all
+//! requests that were under way at the replacement have ended; no thread waits for that.
 //!
-//! Counts are of two kinds, which take turns, as in the kernel's SRCU: a value that is replaced goes when those of the
-//! kind that was current are through, and the kinds change only when those of the other kind are.
+//! Requests are counted as one of two kinds, which take turns, as in the kernel's SRCU. A replaced value is
+//! dropped once the requests of the kind current at the time have ended. The kinds change only once the
+//! requests of the other kind have ended.
 
 #![allow(unsafe_code)]
 
@@ -33,12 +35,12 @@ struct Cell {
 /// Counts requests under way.
 #[derive(Debug)]
 pub struct Readers {
-    /// No other readers of this process have or had it.
+    /// Unique in this process: no other readers have or had it.
     id: u64,
-    /// What those who enter now are counted as.
+    /// The kind that a request entering now is counted as.
     kind: AtomicUsize,
     cells: Box<[Cell]>,
-    /// Held by whoever changes the kind.
+    /// Held while the kind is changed.
     turn: Mutex<()>,
 }
 
@@ -72,15 +74,15 @@ impl Readers {
         let kind = self.kind.load(Ordering::Relaxed);
         let (cell, is_own) = my_cell();
         add_one(&self.cells[cell].entered[kind], is_own, Ordering::Relaxed);
-        // What the request looks at from here on is no older than what it was counted under.
+        // The count comes before everything that the request reads from here on.
         barrier::light();
         Reader { readers: self, kind, is_request }
     }
 
-    /// Goes on with a request that was [kept](Reader::keep).
+    /// Continues a request that was [kept](Reader::keep).
     ///
     /// # Panics
-    /// If the request is one of other readers.
+    /// If other readers counted the request.
     pub fn resume(&self, kept: Kept) -> Reader<'_> {
         assert_eq!(kept.readers, self.id, "a request is resumed where it was counted in");
         Reader { readers: self, kind: kept.kind, is_request: true }
@@ -90,22 +92,23 @@ impl Readers {
         self.cells.iter().map(|cell| counts(cell).load(Ordering::Acquire)).fold(0, u64::wrapping_add)
     }
 
-    /// How many requests of a kind are under way; who leaves meanwhile may still be counted. A request that is missed
-    /// sees what the caller did before.
+    /// How many requests of a kind are under way; one that ends meanwhile may still be counted. A request
+    /// that this misses sees everything that the caller did before.
     fn of_kind(&self, kind: usize) -> u64 {
-        // First who left: nobody is seen to leave who is not seen to have entered.
+        // Sum `left` first: then every request seen to leave is also seen to have entered.
         let left = self.sum(|cell| &cell.left[kind]);
         barrier::heavy();
         self.sum(|cell| &cell.entered[kind]).wrapping_sub(left)
     }
 
-    /// How many requests are under way. A request that is not among them sees what the caller did before.
+    /// How many requests are under way. A request not counted here sees everything that the caller did
+    /// before.
     pub fn active(&self) -> u64 {
         self.of_kind(0) + self.of_kind(1)
     }
 
-    /// Lets the kinds change if nobody of the other kind is under way, and tells whether. Of two such turns that follow
-    /// each other, all requests are through that were under way before the first.
+    /// Changes the kind if no request of the other kind is under way; returns whether it did. After two
+    /// changes in a row, all requests that were under way before the first have ended.
     fn turn(&self) -> bool {
         let _one_at_a_time = self.turn.lock();
         let kind = self.kind.load(Ordering::Relaxed);
@@ -116,7 +119,7 @@ impl Readers {
         turns
     }
 
-    /// Grows whenever a request is through.
+    /// Grows with each request that ends.
     pub fn served(&self) -> u64 {
         self.sum(|cell| &cell.served)
     }
@@ -127,21 +130,22 @@ impl Readers {
 pub struct Reader<'a> {
     readers: &'a Readers,
     kind: usize,
-    /// Somebody's request, not a look in between.
+    /// A request, not a brief look by this module.
     is_request: bool,
 }
 
-/// A request under way that somebody else goes on with. Whoever loses it leaves it under way for ever.
+/// A request under way that is to be resumed elsewhere. If this is lost, the request stays under way for
+/// ever.
 #[derive(Debug)]
 #[must_use = "the request stays under way until it is resumed"]
 pub struct Kept {
     kind: usize,
-    /// Where it was counted in. Not an address, which other readers may have later.
+    /// The id of the readers that counted it. Not their address, which other readers may have later.
     readers: u64,
 }
 
 impl Reader<'_> {
-    /// Keeps the request under way, to be resumed.
+    /// Keeps the request under way until it is resumed.
     pub fn keep(self) -> Kept {
         let kept = Kept { kind: self.kind, readers: self.readers.id };
         std::mem::forget(self);
@@ -161,17 +165,17 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// A value that requests look at and others replace.
+/// A value that requests read and others replace.
 pub struct Replaced<T> {
     readers: Counted<Readers>,
-    /// From `Arc::into_raw`; this value holds one count of it.
+    /// From `Arc::into_raw`; this field holds one count of it.
     current: AtomicPtr<T>,
     retired: Mutex<Retired<T>>,
 }
 
-/// Values that may still be looked at.
+/// Replaced values that requests may still read.
 struct Retired<T> {
-    /// The kinds have changed once since these were replaced: they go when they change again.
+    /// The kind has changed once since these were replaced: they are dropped at the next change.
     waiting: Vec<Counted<T>>,
     /// Replaced since then.
     next: Vec<Counted<T>>,
@@ -195,10 +199,10 @@ impl<T: Send + Sync> Replaced<T> {
         Self { readers, current, retired: Mutex::new(Retired { waiting: Vec::new(), next: Vec::new() }) }
     }
 
-    /// The value now, for as long as the request is under way.
+    /// The current value, for as long as the request is under way.
     ///
     /// # Panics
-    /// If the request is one of other readers.
+    /// If other readers counted the request.
     #[inline]
     pub fn get<'r>(&'r self, reader: &'r Reader<'_>) -> Seen<'r, T> {
         assert!(ptr::eq(reader.readers, &*self.readers), "a request looks at the values of its own readers");
@@ -206,29 +210,29 @@ impl<T: Send + Sync> Replaced<T> {
         Seen { value, _request: PhantomData }
     }
 
-    /// The value now, to be kept.
+    /// The current value, to be kept.
     pub fn load(&self) -> Counted<T> {
         self.get(&self.readers.enter_as(false)).to_arc()
     }
 
-    /// A look at the value that is there now.
+    /// Reads the current value.
     pub fn look<R>(&self, at: impl FnOnce(&T) -> R) -> R {
         at(&self.get(&self.readers.enter_as(false)))
     }
 
-    /// Replaces the value. What was there is dropped in time.
+    /// Replaces the value. The old one is dropped later, see [`Replaced::reclaim`].
     pub fn store(&self, value: Counted<T>) {
         let mut retired = self.retired.lock();
         let old = self.current.swap(Counted::into_raw(value).cast_mut(), Ordering::AcqRel);
-        // SAFETY: the pointer came from `Arc::into_raw`, and its count is handed on just once, by the swap.
+        // SAFETY: the pointer came from `Arc::into_raw`, and the swap passes its count on exactly once.
         retired.next.push(unsafe { Counted::from_raw(old) });
         let gone = self.advance(&mut retired);
         drop(retired);
         drop(gone);
     }
 
-    /// Drops replaced values that nobody can look at any more, and tells whether those were all. To be called now and
-    /// then.
+    /// Drops replaced values that no request can read any more; returns whether none are left. Call it now
+    /// and then.
     pub fn reclaim(&self) -> bool {
         let mut retired = self.retired.lock();
         if retired.is_empty() {
@@ -242,7 +246,7 @@ impl<T: Send + Sync> Replaced<T> {
         all
     }
 
-    /// Takes out what can go.
+    /// Takes out the values that can be dropped.
     fn advance(&self, retired: &mut Retired<T>) -> Vec<Counted<T>> {
         if !self.readers.turn() {
             return Vec::new();
@@ -254,21 +258,21 @@ impl<T: Send + Sync> Replaced<T> {
 impl<T> Drop for Replaced<T> {
     fn drop(&mut self) {
         let current = self.current.load(Ordering::Acquire);
-        // SAFETY: the pointer came from `Arc::into_raw`; nobody borrows from what is being dropped.
+        // SAFETY: the pointer came from `Arc::into_raw`; nothing borrows from a value that is being dropped.
         drop(unsafe { Counted::from_raw(current) });
     }
 }
 
-/// A value that a request looks at.
+/// A value that a request reads.
 #[derive(Debug)]
 pub struct Seen<'r, T> {
-    /// From `Arc::into_raw`. `current` or `retired` holds a count of it, and drops that only after the request, which was
-    /// under way before this was loaded, is through.
+    /// From `Arc::into_raw`. `current` or `retired` holds a count of it and drops that only after the request
+    /// has ended; the request was under way before this was loaded.
     value: *const T,
     _request: PhantomData<&'r T>,
 }
 
-// SAFETY: it is as good as a reference to the value.
+// SAFETY: it is equivalent to a reference to the value.
 unsafe impl<T: Sync> Send for Seen<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Seen<'_, T> {}
@@ -284,7 +288,8 @@ impl<T> Copy for Seen<'_, T> {}
 impl<'r, T> Seen<'r, T> {
     /// The value itself.
     pub fn value(self) -> &'r T {
-        // SAFETY: the value lives as long as the request is under way, and that is borrowed for as long.
+        // SAFETY: the value lives as long as the request is under way, and the request is borrowed for as
+        // long.
         unsafe { &*self.value }
     }
 
@@ -316,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows when it is dropped.
+    /// Counts its drops.
     struct Watched(Arc<AtomicUsize>, u64);
 
     impl Drop for Watched {

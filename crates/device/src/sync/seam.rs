@@ -1,5 +1,6 @@
-//! The primitives under everything that waits without blocking, or is shared without a lock: parking_lot's and the
-//! standard library's, or with the feature `loom` those of loom, which tries every order of their steps.
+//! The primitives under all code that waits without blocking or shares without a lock: those of parking_lot
+//! and the standard library, or, with the feature `loom`, those of loom, which tries every order of their
+//! steps.
 //!
 //! Code whose orders are to be checked takes its primitives from here and nowhere else.
 
@@ -13,14 +14,14 @@ pub use loom::sync::{Arc, atomic};
 #[cfg(not(feature = "loom"))]
 pub use parking_lot::{Mutex, MutexGuard, RwLock};
 
-/// How often a thread looks at a lock that is taken before it sleeps: for one to some fifteen microseconds, by how long
-/// the processor pauses between looks.
+/// How often a thread looks at a taken lock before it sleeps: for one to about fifteen microseconds,
+/// depending on how long the processor pauses between looks.
 #[cfg(not(feature = "loom"))]
 const LOOKS: u32 = 256;
 
-/// Takes a lock that is never held for long, as the kernel takes its spin locks: who finds it taken looks until it is free. To
-/// sleep and be woken takes far longer than the holder needs, and all that come meanwhile sleep too. Only if the holder must have
-/// lost its processor does a thread sleep all the same.
+/// Takes a lock that is never held for long, as the kernel takes its spin locks: a thread that finds it taken
+/// looks until it is free. Sleeping and waking takes far longer than the holder needs, and all threads that
+/// arrive meanwhile would sleep too. A thread sleeps only when the holder must have lost its processor.
 #[cfg(not(feature = "loom"))]
 #[inline]
 pub fn spin<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -31,7 +32,7 @@ pub fn spin<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cold]
 fn spin_taken<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     for _ in 0..LOOKS {
-        // To look is cheap beside trying, which takes the line from the holder.
+        // Looking is cheap; trying takes the cache line from the holder.
         if !mutex.is_locked()
             && let Some(guard) = mutex.try_lock()
         {
@@ -42,13 +43,13 @@ fn spin_taken<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Whether threads sleep is nothing that loom knows of.
+/// Loom does not model whether threads sleep.
 #[cfg(feature = "loom")]
 pub fn spin<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// A lock of loom's with parking_lot's face: nobody panics while holding it.
+/// Loom's lock with parking_lot's interface: no thread panics while holding it.
 #[cfg(feature = "loom")]
 #[derive(Debug, Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(*sum.lock(), 40_000);
     }
 
-    /// The holder keeps it for much longer than others look.
+    /// The holder keeps it for much longer than other threads look.
     #[test]
     fn who_has_looked_for_long_sleeps_and_is_woken() {
         let lock = Mutex::new(false);

@@ -1,19 +1,20 @@
 //! One worker: its task queue, its inbox from other threads, and its turn.
 
 use std::{
-    cell::RefCell,
-    collections::VecDeque,
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
     io,
     os::fd::OwnedFd,
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Waker,
     time::{Duration, Instant},
 };
 
 use async_task::Runnable;
+use parking_lot::Mutex;
 use smallvec::smallvec;
 
 use super::{
@@ -30,7 +31,12 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    /// The runtime whose worker this thread is; 0: of none. Apart from the rest, as every request looks at it.
+    static RUNTIME: Cell<usize> = const { Cell::new(0) };
 }
+
+/// Inboxes of workers by their ids, for requests that are awaited on other threads than they were made on.
+static INBOXES: Mutex<BTreeMap<usize, Weak<Inbox>>> = Mutex::new(BTreeMap::new());
 
 struct Local {
     id: usize,
@@ -41,28 +47,43 @@ struct Local {
 pub(super) struct Inbox {
     /// Unique in the process, whatever the runtime.
     id: usize,
+    /// The runtime's number, from 1.
+    runtime: usize,
     runnables: Mailbox<Runnable>,
     eventfd: Arc<OwnedFd>,
+    /// The worker has gone: nobody takes what is sent.
+    ended: AtomicBool,
 }
 
 impl Inbox {
-    pub(super) fn new() -> io::Result<Arc<Self>> {
+    pub(super) fn new(runtime: usize) -> io::Result<Arc<Self>> {
         static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Self { id, runnables: Mailbox::default(), eventfd: Arc::new(eventfd) }))
+        let eventfd = Arc::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?);
+        let (runnables, ended) = (Mailbox::default(), AtomicBool::new(false));
+        let inbox = Arc::new(Self { id, runtime, runnables, eventfd, ended });
+        INBOXES.lock().insert(id, Arc::downgrade(&inbox));
+        Ok(inbox)
+    }
+
+    /// The inbox of the worker with this id, while its runtime is there.
+    pub(super) fn of_worker(id: usize) -> Option<Arc<Self>> {
+        INBOXES.lock().get(&id)?.upgrade()
     }
 
     pub(super) fn id(&self) -> usize {
         self.id
     }
 
-    /// Starts a task on this worker, from any thread.
+    /// Starts a task on this worker, from any thread. Once the worker has gone the task is dropped.
     pub(super) fn spawn(self: &Arc<Self>, task: BoxFuture<()>) {
         let inbox = self.clone();
         let (runnable, task) = async_task::spawn(task, move |runnable| inbox.schedule(runnable));
         task.detach();
         runnable.schedule();
+        if self.ended.load(Ordering::SeqCst) {
+            drop(self.runnables.take());
+        }
     }
 
     fn schedule(&self, runnable: Runnable) {
@@ -105,6 +126,18 @@ fn with_local<R>(f: impl FnOnce(&mut Local) -> R) -> R {
     LOCAL.with_borrow_mut(|local| f(local.as_mut().expect("called on a worker")))
 }
 
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        INBOXES.lock().remove(&self.id);
+    }
+}
+
+/// The number of the runtime whose worker this thread is; 0 if it is none.
+#[inline]
+pub(super) fn current_runtime() -> usize {
+    RUNTIME.get()
+}
+
 /// The worker this thread is, if it is one of any runtime.
 pub(super) fn current_worker() -> Option<usize> {
     LOCAL.with_borrow(|local| local.as_ref().map(|local| local.id))
@@ -124,6 +157,7 @@ async fn watch_eventfd(inbox: Arc<Inbox>) {
 pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()> {
     reactor::install(inbox, options)?;
     LOCAL.set(Some(Local { id: inbox.id, ready: VecDeque::new() }));
+    RUNTIME.set(inbox.runtime);
     inbox.spawn(Box::pin(watch_eventfd(inbox.clone())));
     let mut wakers = Vec::new();
     let result = loop {
@@ -137,16 +171,22 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
         }
     };
     let unfinished = LOCAL.take();
+    RUNTIME.set(0);
     reactor::remove();
     // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none. Who sleeps is
     // woken into it, too: that its waker is dropped would not end a task that holds another one of its own.
     drop(unfinished);
     timer::take_all().into_iter().for_each(Waker::wake);
-    loop {
-        if inbox.runnables.take().is_empty() {
-            break result;
-        }
-    }
+    drop_sent(inbox);
+    // Who spawns from now on sees this, or is seen.
+    inbox.ended.store(true, Ordering::SeqCst);
+    drop_sent(inbox);
+    result
+}
+
+/// Drops what was sent, until nothing is.
+fn drop_sent(inbox: &Inbox) {
+    while !inbox.runnables.take().is_empty() {}
 }
 
 /// Runs what is ready now. What these tasks make ready comes after the ring: a task that goes on and on must not keep the

@@ -1,8 +1,8 @@
-//! Files that a worker's rings have registered: requests name them by a number, and neither the kernel nor the requests
-//! count references to them, which all workers would share.
+//! Files registered with a worker's rings. Requests name them by number, so neither the kernel nor the
+//! requests count references to them, which all workers would share.
 //!
-//! A file's number is its descriptor's. It is registered with the first request on a worker, and kept open there until its
-//! owner lets go of it and what is under way is done.
+//! A file's number is its descriptor. A worker registers it with the first request, and keeps it open until
+//! its owner releases it and the requests under way are done.
 
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -17,18 +17,19 @@ use super::{executor::Inbox, reactor, ring::Ring};
 
 /// Descriptors from here on are not registered: their requests count references.
 const FILES_MAX: usize = 1024;
-/// How long opening a file waits for workers to let go of others. They do so in their next turn.
+/// How long opening a file waits for pending releases of others. Workers release them in their next turn.
 const LET_GO_MAX: Duration = Duration::from_secs(1);
 
-/// Workers that have been asked to let go of a file, and have not yet.
+/// Pending releases: workers asked to release a file, and threads that close one.
 static LEAVING: Mutex<usize> = Mutex::new(0);
 static LEFT: Condvar = Condvar::new();
 
-/// An open file, and the workers that know it.
+/// An open file, and the workers that have registered it.
 pub(crate) struct OpenFile {
-    /// There until it is dropped.
+    /// Some until it is dropped.
     fd: Option<OwnedFd>,
-    /// Another process or machine serves the file, and may hang. Found out at the opening: the question itself may hang later.
+    /// Another process or machine serves the file, and may hang. Determined when it is opened: asking later
+    /// may itself hang.
     is_served: bool,
     homes: Mutex<Vec<Arc<Inbox>>>,
 }
@@ -48,7 +49,8 @@ impl OpenFile {
         self.fd.as_ref().expect("it is open until it is dropped")
     }
 
-    /// Has all workers let go of it, for whom it was opened: a device can be opened exclusively again after that.
+    /// Makes every worker that registered the file release it: after that a device can be opened exclusively
+    /// again.
     pub(crate) fn leave(self: &Arc<Self>) {
         for home in std::mem::take(&mut *self.homes.lock()) {
             if reactor::with_here(home.id(), |reactor| reactor.forget(self)) || home.is_stopping() {
@@ -71,12 +73,12 @@ fn is_served(fd: impl AsFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|stat| SERVED.contains(&stat.f_type))
 }
 
-/// Closing asks the file's server. A server that hangs must not block the worker that drops the last reference.
+/// Closing asks the file's server. A hanging server must not block the worker that drops the last reference.
 impl Drop for OpenFile {
     fn drop(&mut self) {
         let Some(fd) = self.fd.take().filter(|_| self.is_served) else { return };
         let leaving = Leaving::new();
-        // Where no thread can be had it is closed here.
+        // If no thread can be started, the file is closed here.
         let _ = thread::Builder::new().name("stripewise-close".into()).spawn(move || {
             drop(fd);
             drop(leaving);
@@ -96,14 +98,14 @@ impl AsFd for OpenFile {
     }
 }
 
-/// Waits, for a while, until workers have let go of the files that they were asked to.
+/// Waits, for a while, until the pending releases are done.
 pub(crate) fn wait_for_leaving() {
     let deadline = Instant::now() + LET_GO_MAX;
     let mut leaving = LEAVING.lock();
     while *leaving > 0 && !LEFT.wait_until(&mut leaving, deadline).timed_out() {}
 }
 
-/// A worker that is to let go of a file; dropped when it did, or never will.
+/// A pending release of a file; dropped when it is done, or never will be.
 struct Leaving;
 
 impl Leaving {
@@ -120,10 +122,10 @@ impl Drop for Leaving {
     }
 }
 
-/// The files that a worker's rings have registered, by descriptor.
+/// The files registered with a worker's rings, by descriptor.
 pub(super) struct Files {
     entries: Vec<Entry>,
-    /// Whether the rings have tables.
+    /// Whether the rings have file tables.
     can_register: bool,
 }
 
@@ -132,7 +134,7 @@ struct Entry {
     file: Option<Arc<OpenFile>>,
     /// Requests under way.
     under_way: u32,
-    /// Its owner has let go of it.
+    /// Its owner has released it.
     is_leaving: bool,
 }
 
@@ -143,8 +145,8 @@ impl Files {
         Self { entries: Vec::new(), can_register }
     }
 
-    /// Counts a request to a file, by whose number it can be asked for; false if it is not registered, as those never are that
-    /// another process serves.
+    /// Counts a request to a file, which then may name the file by its number. False if the file is not
+    /// registered; files that another process serves never are.
     pub(super) fn enter<'r>(
         &mut self,
         file: &Arc<OpenFile>,
@@ -159,7 +161,7 @@ impl Files {
             self.entries.resize_with(number + 1, Entry::default);
         }
         let Some(entry) = self.entries.get_mut(number) else { return false };
-        // Who is there is this file: while it is kept open, no other has its number.
+        // A file in this entry is this file: while it is kept open, no other has its descriptor.
         if entry.file.is_none() {
             if !self.can_register {
                 return false;
@@ -186,7 +188,7 @@ impl Files {
         }
     }
 
-    /// A file's owner lets go of it.
+    /// A file's owner releases it.
     pub(super) fn forget<'r>(&mut self, file: &Arc<OpenFile>, rings: impl Iterator<Item = &'r Ring>) {
         let number = file.fd().as_raw_fd() as usize;
         let Some(entry) = self.entries.get_mut(number) else { return };

@@ -1,5 +1,5 @@
-//! Stream sockets, for the NBD server and client: what can be moved at once is, by a system call of its own, and the ring
-//! waits for the rest.
+//! Stream sockets, for the NBD server and client. A system call of its own moves what can be moved at once,
+//! and the ring waits for the rest.
 
 use std::{
     io::IoSlice,
@@ -37,7 +37,7 @@ impl Stream {
         Self { fd: Arc::new(fd.into()) }
     }
 
-    /// Receives what is there, at least one byte unless the peer has closed.
+    /// Receives what has arrived, at least one byte unless the peer has closed.
     pub fn receive(&self, buf: IoBuf) -> IoFuture<Received> {
         self.receive_as(Command::Receive { all: false }, buf)
     }
@@ -47,12 +47,12 @@ impl Stream {
         self.receive_as(Command::Receive { all: true }, buf)
     }
 
-    /// How much has arrived and was not received yet.
+    /// How many bytes have arrived and were not received yet.
     pub fn arrived_bytes(&self) -> usize {
         rustix::io::ioctl_fionread(&self.fd).map_or(0, |bytes| bytes as usize)
     }
 
-    /// Takes at once what is there; only what must be waited for goes through the ring.
+    /// Takes at once what has arrived; only the rest goes through the ring.
     fn receive_as(&self, command: Command, mut buf: IoBuf) -> IoFuture<Received> {
         if buf.is_empty() {
             return IoFuture::ready(Received { result: Ok(0), buf });
@@ -74,8 +74,8 @@ impl Stream {
         }
     }
 
-    /// Sends all of `bufs`. What the socket has no room for at once goes through the ring. One send at a time: who sends
-    /// again before this is done mixes the two.
+    /// Sends all of `bufs`. What the socket has no room for at once goes through the ring. One send at a
+    /// time: a second send before this one is done would mix with it.
     pub fn send(&self, bufs: WriteBufs) -> Completion {
         let total = bufs_len(&bufs);
         let sent = match self.send_now(&bufs) {
@@ -113,8 +113,11 @@ fn error_of(errno: Errno) -> IoError {
 }
 
 fn finish_receive(outcome: Outcome) -> Received {
-    let Payload::Read(mut bufs) = outcome.payload else { unreachable!("a receive lends a read buffer") };
-    let buf = bufs.pop().expect("a receive lends one buffer");
+    let buf = match outcome.payload {
+        Payload::Read(mut bufs) => bufs.pop().expect("a receive lends one buffer"),
+        // It went with its runtime.
+        _ => IoBuf::with_len(0),
+    };
     Received { result: outcome.result.map(|n| n as usize), buf }
 }
 

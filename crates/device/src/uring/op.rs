@@ -15,7 +15,7 @@ use std::{
 use io_uring::{opcode, squeue, types};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-use super::{files::OpenFile, reactor};
+use super::{executor::Inbox, files::OpenFile, reactor, routed::Routed};
 use crate::{IoError, IoErrorKind, ReadBufs, WriteBufs, bufs_len};
 
 /// What a request lends to the kernel.
@@ -57,6 +57,7 @@ pub(crate) enum Command {
 }
 
 /// How a request ended.
+#[derive(Debug)]
 pub(crate) struct Outcome {
     command: Command,
     /// The bytes moved (or the kernel's other non-negative answer).
@@ -65,6 +66,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The request's runtime has ended, and its buffers with it.
+    fn lost() -> Self {
+        let result = Err(IoError::new(IoErrorKind::NoRuntime));
+        Self { command: Command::Sync, result, payload: Payload::None }
+    }
+
     /// Nobody wants it: a connection that was accepted is closed.
     #[allow(unsafe_code)]
     pub(super) fn discard(self) {
@@ -346,15 +353,31 @@ impl Slot {
 }
 
 /// Waits for one request. Dropping it leaves the request running; the reactor keeps its buffers.
+///
+/// A request is asked for on a worker. Its outcome may be awaited on any thread: on another one than that worker the rest of the
+/// waiting moves there and the outcome comes back.
 #[derive(Debug)]
 pub(crate) struct OpHandle {
-    worker: usize,
-    index: usize,
-    finished: bool,
+    worker: u32,
+    /// In the worker's slab; [`TOLD`] once the request has left it, or is awaited elsewhere.
+    index: u32,
+    elsewhere: Option<Box<Elsewhere>>,
+}
+
+/// No place in a slab.
+const TOLD: u32 = u32::MAX;
+
+/// A request whose outcome does not come from this thread's reactor.
+#[derive(Debug)]
+enum Elsewhere {
+    /// It was asked for where no reactor is.
+    Refused(Option<Outcome>),
+    /// Its worker waits for it.
+    Routed(Routed<Outcome>),
 }
 
 impl OpHandle {
-    /// Queues a request into this worker's ring.
+    /// Queues a request into this worker's ring. On another thread it fails with [`IoErrorKind::NoRuntime`].
     pub(crate) fn submit(fd: &Arc<OwnedFd>, command: Command, payload: Payload) -> Self {
         Self::submit_rest(fd, command, payload, 0)
     }
@@ -366,36 +389,88 @@ impl OpHandle {
         payload: Payload,
         done_bytes: usize,
     ) -> Self {
-        let slot = Slot { done_bytes, ..Slot::new(Target::Socket(fd.clone()), command, payload) };
-        let (worker, index) = reactor::with(|reactor| (reactor.worker(), reactor.submit(slot)));
-        Self { worker, index, finished: false }
+        reactor::with_own(|reactor| match reactor {
+            Some(reactor) => {
+                let slot = Slot::new(Target::Socket(fd.clone()), command, payload);
+                let index = reactor.submit(Slot { done_bytes, ..slot });
+                Self::queued(reactor.worker(), index)
+            }
+            None => Self::refused(command, payload),
+        })
     }
 
     /// As [`OpHandle::submit`], for a member's file.
     pub(crate) fn submit_to_file(request: FileRequest<'_>) -> Self {
-        let (worker, index) = reactor::with(|reactor| (reactor.worker(), reactor.submit_to_file(request)));
-        Self { worker, index, finished: false }
+        reactor::with_own(|reactor| match reactor {
+            Some(reactor) => {
+                let index = reactor.submit_to_file(request);
+                Self::queued(reactor.worker(), index)
+            }
+            None => Self::refused(request.command, request.payload),
+        })
+    }
+
+    fn queued(worker: usize, index: usize) -> Self {
+        Self { worker: worker as u32, index: index as u32, elsewhere: None }
+    }
+
+    #[cold]
+    fn refused(command: Command, payload: Payload) -> Self {
+        let refused = Outcome { command, result: Err(IoError::new(IoErrorKind::NoRuntime)), payload };
+        Self { worker: 0, index: TOLD, elsewhere: Some(Box::new(Elsewhere::Refused(Some(refused)))) }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let outcome = reactor::with(|reactor| {
-            assert_eq!(reactor.worker(), self.worker, "an I/O is awaited on the worker that submitted it");
-            reactor.poll(self.index, cx.waker())
+        if self.elsewhere.is_some() {
+            return self.poll_elsewhere(cx);
+        }
+        let worker = self.worker as usize;
+        let polled = reactor::with_own(|reactor| {
+            let own = reactor.filter(|reactor| reactor.worker() == worker)?;
+            Some(own.poll(self.index as usize, cx.waker()))
         });
-        match outcome {
-            Some(outcome) => {
-                self.finished = true;
+        match polled {
+            Some(Some(outcome)) => {
+                self.index = TOLD;
                 Poll::Ready(outcome)
             }
-            None => Poll::Pending,
+            Some(None) => Poll::Pending,
+            None => self.route(cx),
+        }
+    }
+
+    /// Has the request's worker wait for it.
+    #[cold]
+    fn route(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let Some(inbox) = Inbox::of_worker(self.worker as usize) else {
+            self.index = TOLD;
+            return Poll::Ready(Outcome::lost());
+        };
+        let mut there = Self { worker: self.worker, index: self.index, elsewhere: None };
+        self.index = TOLD;
+        let waits = Routed::spawn(&inbox, std::future::poll_fn(move |cx| there.poll(cx)));
+        self.elsewhere = Some(Box::new(Elsewhere::Routed(waits)));
+        self.poll_elsewhere(cx)
+    }
+
+    #[cold]
+    fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        match self.elsewhere.as_deref_mut() {
+            Some(Elsewhere::Routed(routed)) => {
+                routed.poll(cx).map(|outcome| outcome.unwrap_or_else(Outcome::lost))
+            }
+            Some(Elsewhere::Refused(refused)) => {
+                Poll::Ready(refused.take().expect("a request is polled until it is done"))
+            }
+            None => unreachable!("it is awaited elsewhere"),
         }
     }
 }
 
 impl Drop for OpHandle {
     fn drop(&mut self) {
-        if !self.finished {
-            reactor::abandon(self.worker, self.index);
+        if self.index != TOLD {
+            reactor::abandon(self.worker as usize, self.index as usize);
         }
     }
 }

@@ -31,12 +31,18 @@ thread_local! {
     static REACTOR: RefCell<Option<Reactor>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` on this thread's reactor.
+/// Runs `f` on this thread's reactor, which it has.
 ///
 /// # Panics
-/// If the thread is not a worker: I/O on a file member must be asked for by a task of a `Runtime`.
+/// If the thread is not a worker.
 pub(super) fn with<R>(f: impl FnOnce(&mut Reactor) -> R) -> R {
-    REACTOR.with_borrow_mut(|r| f(r.as_mut().expect("io_uring I/O is done by tasks on a Runtime's workers")))
+    with_own(|reactor| f(reactor.expect("called on a worker")))
+}
+
+/// Runs `f` on this thread's reactor; none, if the thread is not a worker.
+#[inline]
+pub(super) fn with_own<R>(f: impl FnOnce(Option<&mut Reactor>) -> R) -> R {
+    REACTOR.with_borrow_mut(|reactor| f(reactor.as_mut()))
 }
 
 /// Runs `f` on this thread's reactor, if it is that worker's and nobody is at it.
@@ -50,9 +56,14 @@ pub(super) fn with_here(worker: usize, f: impl FnOnce(&mut Reactor)) -> bool {
     on_it.unwrap_or(false)
 }
 
-/// Gives up waiting for a request. A handle dropped on a foreign thread leaves its slot to the reactor's own end.
+/// Gives up waiting for a request, from any thread.
 pub(super) fn abandon(worker: usize, index: usize) {
-    with_here(worker, |reactor| reactor.abandon(index));
+    if with_here(worker, |reactor| reactor.abandon(index)) {
+        return;
+    }
+    if let Some(inbox) = Inbox::of_worker(worker).filter(|inbox| !inbox.is_stopping()) {
+        inbox.spawn(Box::pin(async move { with(|reactor| reactor.abandon(index)) }));
+    }
 }
 
 /// Installs a reactor on this thread.

@@ -1,4 +1,5 @@
-//! One ring: its queues, what did not fit into them, and the memory that the kernel knows through it.
+//! One ring: its queues, the entries that did not fit into them, and the memory registered with the kernel
+//! through it.
 
 #![allow(unsafe_code)]
 
@@ -9,8 +10,8 @@ use io_uring::{Builder, IoUring, cqueue, squeue, types};
 use super::RuntimeOptions;
 use crate::arena;
 
-/// Threads of the kernel that do what would make a worker wait, started as they are needed. Each that a hanging member keeps is one
-/// less for the others.
+/// Threads of the kernel that do what would make a worker wait, started as needed. A member that hangs takes
+/// the threads it occupies from the others.
 const KERNEL_THREADS_MAX: u32 = 256;
 
 /// A ring and its bookkeeping.
@@ -19,14 +20,14 @@ pub(super) struct Ring {
     slabs: Slabs,
     /// Entries that found the submission queue full.
     backlog: VecDeque<squeue::Entry>,
-    /// What the next call is for.
+    /// Entries and overflowed completions that the next call is for.
     unsubmitted: usize,
     /// Entries whose completions are still to come.
     under_way: usize,
 }
 
 impl Ring {
-    /// A worker's ring, for everything.
+    /// A worker's main ring, for all requests.
     pub(super) fn new(options: &RuntimeOptions) -> io::Result<Self> {
         let mut builder = builder(options);
         builder.setup_single_issuer();
@@ -41,7 +42,7 @@ impl Ring {
         Ok(Self::with(builder.build(options.queue_depth).or_else(plain)?))
     }
 
-    /// A second one, whose reads and writes the kernel completes when it is asked, without interrupts.
+    /// A second ring, whose reads and writes the kernel completes when it is polled, without interrupts.
     pub(super) fn polled(options: &RuntimeOptions) -> io::Result<Self> {
         let mut builder = builder(options);
         builder.setup_single_issuer().setup_iopoll();
@@ -49,7 +50,7 @@ impl Ring {
     }
 
     fn with(ring: IoUring) -> Self {
-        // Before Linux 5.15 there are four for each core; requests that hang may then keep others waiting earlier.
+        // Before Linux 5.15 the limit is four per core; hanging requests may then hold up others sooner.
         let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS_MAX, 0]);
         let slabs = Slabs::new(&ring);
         Self { ring, slabs, backlog: VecDeque::new(), unsubmitted: 0, under_way: 0 }
@@ -58,7 +59,7 @@ impl Ring {
     /// Queues an entry; it reaches the kernel with the next [`Ring::submit`].
     ///
     /// # Safety
-    /// What it points to stays valid, and where it is, until its completion was taken.
+    /// The memory that the entry points to stays valid and in place until its completion was taken.
     pub(super) unsafe fn push(&mut self, entry: squeue::Entry) {
         self.unsubmitted += 1;
         self.under_way += 1;
@@ -81,13 +82,13 @@ impl Ring {
         self.ring.submitter().register_files_sparse(files).is_ok()
     }
 
-    /// Registers a descriptor under a number, or with -1 whoever had it no longer; false if the kernel refuses.
+    /// Registers a descriptor under a number, or with -1 clears the number; false if the kernel refuses.
     pub(super) fn set_file(&self, number: u32, fd: RawFd) -> bool {
         self.ring.submitter().register_files_update(number, &[fd]).is_ok()
     }
 
-    /// Whether there is something to ask the kernel for: entries that it has not, or completions that it puts into their queue
-    /// when it is next called.
+    /// Whether the kernel must be called: for entries that it does not have, or for completions that it posts
+    /// only when called.
     pub(super) fn needs_call(&mut self) -> bool {
         self.unsubmitted > 0 || self.ring.submission().taskrun()
     }
@@ -97,12 +98,14 @@ impl Ring {
         self.under_way > 0
     }
 
-    /// Hands queued entries to the kernel; with `wait`, sleeps until a completion or the given time.
+    /// Hands queued entries to the kernel; with `wait`, sleeps until a completion comes or the given time is
+    /// over.
     pub(super) fn submit(&mut self, wait: Option<Duration>) -> io::Result<()> {
         loop {
             match self.enter(wait.filter(|_| self.backlog.is_empty())) {
                 Ok(_) => {}
-                // EBUSY: the completion queue is full and must be reaped first. The rest: nothing came in time.
+                // EBUSY: the completion queue is full and must be reaped first. The others: nothing came in
+                // time.
                 Err(e)
                     if matches!(
                         e.raw_os_error(),
@@ -117,7 +120,8 @@ impl Ring {
         }
     }
 
-    /// What the kernel is to be asked for again: entries that it did not take, and completions that found their queue full.
+    /// Counts what to call the kernel again for: entries that it did not take, and completions that
+    /// overflowed their queue.
     fn left_over(&mut self) -> usize {
         let by_kernel_thread = self.ring.params().is_setup_sqpoll();
         let queue = self.ring.submission();
@@ -132,12 +136,12 @@ impl Ring {
         self.ring.submitter().submit_with_args(1, &args)
     }
 
-    /// Moves backlog into the submission queue; tells whether anything moved.
+    /// Moves backlog into the submission queue; returns whether anything moved.
     fn refill(&mut self) -> bool {
         let mut moved = false;
         let mut queue = self.ring.submission();
         while let Some(entry) = self.backlog.front() {
-            // SAFETY: as who pushed it vouched.
+            // SAFETY: vouched for by the caller that pushed the entry.
             if unsafe { queue.push(entry) }.is_err() {
                 break;
             }
@@ -147,14 +151,14 @@ impl Ring {
         moved
     }
 
-    /// Takes all completions. Those that found their queue full come with the next [`Ring::submit`].
+    /// Takes all completions. Those that overflowed their queue come with the next [`Ring::submit`].
     pub(super) fn completions(&mut self) -> impl Iterator<Item = cqueue::Entry> {
         self.unsubmitted = self.unsubmitted.max(usize::from(self.ring.submission().cq_overflow()));
         let under_way = &mut self.under_way;
         self.ring.completion().inspect(|_| *under_way -= 1)
     }
 
-    /// Asks the kernel to give up what is under way.
+    /// Asks the kernel to cancel all requests under way.
     pub(super) fn cancel_all(&self) {
         let _ = self.ring.submitter().register_sync_cancel(None, types::CancelBuilder::any().all());
     }
@@ -166,9 +170,9 @@ fn builder(options: &RuntimeOptions) -> Builder {
     builder
 }
 
-/// The slabs of buffers that a ring has registered: each when its first buffer is asked for. Their pages are pinned from
-/// then on, and requests need not look them up. Where the kernel refuses (before Linux 5.19, or beyond what the user may
-/// pin, RLIMIT_MEMLOCK), requests go as they would without.
+/// The slabs of buffers that a ring has registered, each when a request first uses one of its buffers. Their
+/// pages are pinned from then on, and requests need not look them up. Where the kernel refuses (before Linux
+/// 5.19, or beyond what the user may pin, RLIMIT_MEMLOCK), requests work without.
 struct Slabs {
     state: Vec<SlabState>,
 }

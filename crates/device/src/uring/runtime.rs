@@ -1,12 +1,11 @@
 //! The runtime: a set of workers, and the `Env` they make.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io::{self, Write},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -15,6 +14,8 @@ use std::{
 use super::{
     executor::{self, Inbox},
     ring::Ring,
+    routed::Routed,
+    started::Started,
     timer::Sleep,
 };
 use crate::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
@@ -54,8 +55,10 @@ impl Runtime {
     /// When io_uring or threads cannot be had (`kernel.io_uring_disabled`, a seccomp filter, resource limits).
     pub fn start(options: &RuntimeOptions) -> io::Result<Self> {
         let count = options.threads.max(1);
-        let inboxes = (0..count).map(|_| Inbox::new()).collect::<io::Result<Arc<[_]>>>()?;
-        let env = Arc::new(UringEnv { inboxes, next: AtomicUsize::new(0), started: Instant::now() });
+        static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let inboxes = (0..count).map(|_| Inbox::new(id)).collect::<io::Result<Arc<[_]>>>()?;
+        let env = Arc::new(UringEnv { id, inboxes, next: AtomicUsize::new(0), started: Instant::now() });
         let mut runtime = Self { env, threads: Vec::new() };
         for inbox in runtime.env.inboxes.clone().iter() {
             let thread = start_worker(inbox.clone(), options.clone())?;
@@ -79,12 +82,13 @@ impl Runtime {
         self.env.inboxes[worker % self.workers()].spawn(task);
     }
 
-    /// Runs a future on the first worker and waits for it on this thread, which must not be a worker.
+    /// Runs a future on the first worker and waits for it on this thread, which must not be a worker. A panic of the future is
+    /// the caller's.
     ///
     /// # Panics
-    /// If called on a worker, or if the runtime is stopped meanwhile.
+    /// With the future's panic. If called on a worker.
     pub fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
-        self.begin(future).recv().expect("the runtime runs while it is borrowed")
+        self.begin(future).wait()
     }
 
     /// As [`Runtime::block_on`], for at most this long; then the future goes on, and what comes of it is lost.
@@ -96,27 +100,16 @@ impl Runtime {
         future: impl Future<Output = T> + Send + 'static,
         limit: Duration,
     ) -> Option<T> {
-        match self.begin(future).recv_timeout(limit) {
-            Ok(value) => Some(value),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => panic!("the runtime runs while it is borrowed"),
-        }
+        self.begin(future).wait_for(limit)
     }
 
-    /// Runs a future on the first worker; its outcome comes through the channel.
+    /// Starts a future on the first worker.
     ///
     /// # Panics
     /// If called on a worker, which would wait for itself.
-    pub fn begin<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Receiver<T> {
+    pub fn begin<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Started<T> {
         assert!(executor::current_worker().is_none(), "block_on would stop the worker it waits for");
-        let (sender, receiver) = mpsc::sync_channel(1);
-        self.spawn_on(
-            0,
-            Box::pin(async move {
-                let _ = sender.send(future.await);
-            }),
-        );
-        receiver
+        Started::on(&self.env.inboxes[0], future)
     }
 }
 
@@ -152,9 +145,18 @@ fn start_worker(inbox: Arc<Inbox>, options: RuntimeOptions) -> io::Result<JoinHa
 }
 
 struct UringEnv {
+    /// Of the runtime; from 1.
+    id: usize,
     inboxes: Arc<[Arc<Inbox>]>,
     next: AtomicUsize,
     started: Instant,
+}
+
+impl UringEnv {
+    /// The worker whose turn it is to get a task from elsewhere.
+    fn next_inbox(&self) -> &Arc<Inbox> {
+        &self.inboxes[self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len()]
+    }
 }
 
 impl Env for UringEnv {
@@ -167,14 +169,23 @@ impl Env for UringEnv {
     }
 
     fn sleep(&self, duration: Duration) -> IoFuture<()> {
-        IoFuture::boxed(Sleep::until(Instant::now() + duration))
+        let sleep = Sleep::until(Instant::now() + duration);
+        if executor::current_worker().is_some() {
+            return IoFuture::boxed(sleep);
+        }
+        let slept = Routed::spawn(self.next_inbox(), sleep);
+        IoFuture::boxed(async move { _ = poll_fn(|cx| slept.poll(cx)).await })
     }
 
     fn spawn(&self, task: BoxFuture<()>) {
         let here =
             executor::current_worker().and_then(|id| self.inboxes.iter().find(|inbox| inbox.id() == id));
-        let next = || &self.inboxes[self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len()];
-        here.unwrap_or_else(next).spawn(task);
+        here.unwrap_or_else(|| self.next_inbox()).spawn(task);
+    }
+
+    #[inline]
+    fn is_here(&self) -> bool {
+        executor::current_runtime() == self.id
     }
 
     fn threads(&self) -> usize {

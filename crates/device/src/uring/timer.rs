@@ -15,18 +15,23 @@ thread_local! {
     static TIMERS: RefCell<Timers> = RefCell::default();
 }
 
+/// Where an id tells its thread.
+const THREAD_SHIFT: u32 = 40;
+
 struct Timers {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,
     wakers: BTreeMap<u64, Waker>,
+    thread: u64,
     next_id: u64,
 }
 
 impl Default for Timers {
     fn default() -> Self {
-        // Of no other thread's ids: a sleep that is dropped on another worker must not take one of that worker's.
+        // Ids differ between threads: a sleep dropped on another worker must not remove one of that worker's
+        // timers.
         static THREADS: AtomicU64 = AtomicU64::new(0);
-        let next_id = THREADS.fetch_add(1, Ordering::Relaxed) << 40;
-        Self { heap: BinaryHeap::new(), wakers: BTreeMap::new(), next_id }
+        let thread = THREADS.fetch_add(1, Ordering::Relaxed);
+        Self { heap: BinaryHeap::new(), wakers: BTreeMap::new(), thread, next_id: thread << THREAD_SHIFT }
     }
 }
 
@@ -56,12 +61,12 @@ pub(super) fn expire(now: Instant, wakers: &mut Vec<Waker>) {
     });
 }
 
-/// Takes the wakers of all who still sleep on this thread, which ends.
+/// Takes the wakers of all tasks that still sleep on this thread, which ends.
 pub(super) fn take_all() -> Vec<Waker> {
     TIMERS.take().wakers.into_values().collect()
 }
 
-/// Waits for a deadline on the worker that first polls it.
+/// Waits for a deadline on the worker that polls it.
 pub(super) struct Sleep {
     deadline: Instant,
     id: Option<u64>,
@@ -82,7 +87,10 @@ impl Future for Sleep {
         }
         TIMERS.with_borrow_mut(|timers| {
             let deadline = self.deadline;
-            let id = *self.id.get_or_insert_with(|| timers.add(deadline));
+            // One that was moved here starts anew; where it was, its time passes unheard.
+            let own = self.id.filter(|id| id >> THREAD_SHIFT == timers.thread);
+            let id = own.unwrap_or_else(|| timers.add(deadline));
+            self.id = Some(id);
             timers.wakers.insert(id, cx.waker().clone());
         });
         Poll::Pending

@@ -1,4 +1,4 @@
-//! Counts what passes: requests and bytes by kind.
+//! Counts requests and bytes by kind.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use crate::{
     ZeroFlags, bufs_len,
 };
 
-/// What has passed a [`Count`] layer.
+/// What has passed through a [`Count`] layer.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Read requests.

@@ -7,8 +7,9 @@ use crate::{
     WriteFlags, ZeroFlags,
 };
 
-/// A layer that delays. Unlike what [`Device`] asks for, a request starts when it is polled and its time has come, and one that
-/// is dropped before that is never made: enough for whoever waits for what they ask.
+/// A layer that delays. Unlike what [`Device`] asks for, a request starts when its future is polled after the
+/// delay; a future dropped before that never makes its request. That is enough for callers that wait for
+/// their requests.
 pub struct Delay<D> {
     inner: Arc<D>,
     env: EnvHandle,
@@ -16,7 +17,7 @@ pub struct Delay<D> {
 }
 
 impl<D> Delay<D> {
-    /// Wraps a member; each request starts `delay` after it was asked for.
+    /// Wraps a member; each request starts `delay` after the call.
     pub fn new(inner: D, env: EnvHandle, delay: Duration) -> Self {
         Self { inner: Arc::new(inner), env, delay }
     }

@@ -1,4 +1,4 @@
-//! Injects errors: by operation, by range, a given number of times, or a member gone altogether.
+//! Injects errors: by operation, by range, a given number of times; or makes the whole member vanish.
 
 use std::{ops::Range, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     WriteFlags, ZeroFlags, bufs_len,
 };
 
-/// The operations a rule can name.
+/// The operations that a rule can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Reads.
@@ -27,16 +27,16 @@ pub struct FaultRule {
     pub operation: Operation,
     /// Which bytes fail; a request fails if it touches any of them.
     pub range_bytes: Range<u64>,
-    /// The error given.
+    /// The error returned.
     pub kind: IoErrorKind,
-    /// How often, until the rule is spent; `u32::MAX` for always.
+    /// How many times, until the rule is spent; `u32::MAX` for always.
     pub times: u32,
     /// A write that touches the range heals it: later reads succeed, as a disk remaps a sector.
     pub healed_by_write: bool,
 }
 
 impl FaultRule {
-    /// Whether a request of this kind fails by it.
+    /// Whether this rule makes such a request fail.
     fn applies(&self, operation: Operation, range_bytes: &Range<u64>) -> bool {
         let touches = operation == Operation::Flush || self.touches(range_bytes);
         self.operation == operation && self.times > 0 && touches
@@ -47,7 +47,7 @@ impl FaultRule {
     }
 }
 
-/// The live set of faults of one member, shared with whoever injects them.
+/// The live set of faults of one member, shared with the code that injects them.
 #[derive(Debug, Default)]
 pub struct Faults {
     state: Mutex<State>,
@@ -67,7 +67,7 @@ impl Faults {
         self.state.lock().rules.push(rule);
     }
 
-    /// Makes every request fail as a vanished device does, or come back.
+    /// Makes every request fail as on a vanished device, or brings the device back.
     pub fn set_gone(&self, gone: bool) {
         self.state.lock().gone = gone;
     }
@@ -83,17 +83,18 @@ impl Faults {
         self.state.lock().gone
     }
 
-    /// Whether some request of this kind may fail that touches these bytes, the member being there. Flushes touch all.
+    /// Whether a rule would fail some request of this kind to these bytes, if the member is not gone. Flushes
+    /// touch all.
     pub fn may_fail(&self, operation: Operation, range_bytes: Range<u64>) -> bool {
         self.state.lock().rules.iter().any(|rule| rule.applies(operation, &range_bytes))
     }
 
-    /// Requests that a rule has let fail since the faults were last forgotten.
+    /// Requests that a rule has failed since the faults were last cleared.
     pub fn failed(&self) -> u64 {
         self.state.lock().failed
     }
 
-    /// Forgets all faults; a vanished device is back.
+    /// Clears all faults; a vanished device is back.
     pub fn clear(&self) {
         *self.state.lock() = State::default();
     }
@@ -165,7 +166,7 @@ impl<D: Device> Device for Fault<D> {
         }
     }
 
-    /// Fails only where the member is gone: it heals nothing, and no rule is about it.
+    /// Fails only if the member is gone: a discard heals nothing, and no rule names it.
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
         match self.faults.is_gone() {
             false => self.inner.discard(offset_bytes, len_bytes),
@@ -173,7 +174,7 @@ impl<D: Device> Device for Fault<D> {
         }
     }
 
-    /// Fails only where the member is gone: no medium is read for it.
+    /// Fails only if the member is gone: the call reads no medium.
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         match self.faults.is_gone() {
             false => self.inner.extents(offset_bytes, len_bytes),

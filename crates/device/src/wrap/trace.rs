@@ -1,4 +1,4 @@
-//! Records what is asked of a member, in order, for tests that look at the engine's I/O.
+//! Records the requests to a member, in order, for tests that inspect the engine's I/O.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     ZeroFlags, bufs_len,
 };
 
-/// One request as it was asked.
+/// One request, as the caller made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceEvent {
     /// A read of `len_bytes` at `offset_bytes`.

@@ -8,8 +8,12 @@ use stripewise_device::{
     WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
-use super::{Array, detached::Detached, pending_read::ReadStart};
-use crate::{compute::Data, error::ArrayError};
+use super::Array;
+use crate::{
+    compute::Data,
+    error::ArrayError,
+    life::detached::{Detached, Ended},
+};
 
 /// An array as a [`Device`].
 pub struct ArrayDevice {
@@ -20,8 +24,7 @@ pub struct ArrayDevice {
 
 impl Array {
     /// The array as a device, for exports and stacking. Requests that change anything go to their end even if their future
-    /// is dropped. A read's future is to be polled, or dropped, by the worker that asked; until it is, the array is not
-    /// stopped.
+    /// is dropped. Until a read's future is polled to its end, or dropped, the array is not stopped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {
@@ -36,7 +39,7 @@ impl Array {
 
     /// Rotating if any data member is.
     fn media(&self) -> MediaKind {
-        let topology = self.shared.topology.load();
+        let topology = self.parts.roster.topology();
         let kinds: Vec<_> = topology.primaries().map(|member| member.device.info().media).collect();
         if kinds.contains(&MediaKind::Hdd) {
             MediaKind::Hdd
@@ -55,7 +58,7 @@ impl ArrayDevice {
         Self { always_discards: true, ..self }
     }
 
-    fn run<T: Send + Unpin + 'static>(
+    fn run<T: Ended + Send + Unpin + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> IoFuture<T> {
@@ -71,10 +74,9 @@ impl ArrayDevice {
                 ReadDone { result: Err(error.into()), bufs: ReadBufs::from_iter([IoBuf::with_len(len)]) }
             }
         };
-        match self.array.shared.start_read(offset_bytes, buf) {
-            ReadStart::Done(read) => IoFuture::ready(done(read)),
-            ReadStart::Pending(read) => IoFuture::boxed(read.map(done)),
-            ReadStart::Runs(read) => IoFuture::boxed(read.map(done)),
+        match self.array.parts.stripes.start_read(offset_bytes, buf).try_done() {
+            Ok(read) => IoFuture::ready(done(read)),
+            Err(reading) => IoFuture::boxed(reading.map(done)),
         }
     }
 }
@@ -101,36 +103,37 @@ impl Device for ArrayDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.array.shared.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
+        self.array.parts.stripes.start_write(offset_bytes, Data::of(from, offset_bytes), flags).into_io()
     }
 
     fn flush(&self) -> Completion {
-        let shared = self.array.shared.clone();
-        self.run(async move { shared.flush_request().await.map_err(IoError::from) })
+        let array = self.array.clone();
+        self.run(async move { array.parts.stripes.flush_request().await.map_err(IoError::from) })
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        let shared = self.array.shared.clone();
+        let array = self.array.clone();
         self.run(async move {
-            shared.write_zeroes_request(offset_bytes, len_bytes, flags).await.map_err(IoError::from)
+            array
+                .parts
+                .stripes
+                .write_zeroes_request(offset_bytes, len_bytes, flags)
+                .await
+                .map_err(IoError::from)
         })
     }
 
     fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
-        let shared = self.array.shared.clone();
+        let array = self.array.clone();
         let always = self.always_discards;
         self.run(async move {
-            shared.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
+            array.parts.stripes.discard_request(offset_bytes, len_bytes, always).await.map_err(IoError::from)
         })
     }
 
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         let array = self.array.clone();
-        self.run(async move {
-            let _request = array.shared.requests.enter();
-            array.shared.check_request(offset_bytes, len_bytes)?;
-            array.shared.extents(offset_bytes, len_bytes).await
-        })
+        self.run(async move { array.parts.stripes.extents(offset_bytes, len_bytes).await })
     }
 }
 

@@ -7,7 +7,7 @@ use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
 
 use crate::{
     mutants::{Mutant, lives},
-    rows::BLOCK_BYTES,
+    shape::rows::BLOCK_BYTES,
 };
 
 /// The data of a write, or of its part in one stripe.

@@ -19,9 +19,9 @@ use self::{
     recovery::recover_data,
 };
 use crate::{
-    geometry::{Geometry, StripeSpan},
     mutants::{Mutant, lives},
     plan::recipe::{Cells, How, Recipe, Source, Span, Sum, Write},
+    shape::geometry::{Geometry, StripeSpan},
 };
 
 /// The new content of one write's part in one stripe.
@@ -382,13 +382,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        geometry::{Geometry, Level, StripeIndex},
         plan::{
             Band, Presence, StripeState, WriteSelection, build,
             costs::{ColumnCosts, MemberCost, ServiceTime},
             lower,
             selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, by_counts},
         },
+        shape::geometry::{Geometry, Level, StripeIndex},
     };
 
     /// No policy of ours always reconstructs; with it both cycles are tried everywhere.
@@ -555,7 +555,7 @@ mod tests {
                 }
                 prop_assert_eq!(at, write.bytes().end);
             }
-            let touched = crate::array::touched_rows(&span, geometry.chunk_bytes());
+            let touched = crate::stripes::touched_rows(&span, geometry.chunk_bytes());
             for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
                 if presence(column) == Presence::Present {
                     prop_assert!(found == expected, "column {}", column);

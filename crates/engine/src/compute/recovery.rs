@@ -8,7 +8,7 @@ use stripewise_device::{
 use stripewise_parity as parity;
 
 use super::sums;
-use crate::{geometry::Geometry, plan::recipe::Parity};
+use crate::{plan::recipe::Parity, shape::geometry::Geometry};
 
 /// Columns, few.
 pub(crate) type Columns = SmallVec<[usize; 4]>;
@@ -96,7 +96,7 @@ pub(crate) fn solve(geometry: &Geometry, wanted: usize, sources: &Sources, read:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Level;
+    use crate::shape::geometry::Level;
 
     #[test]
     fn sources_are_as_few_as_can_be() {

@@ -12,8 +12,8 @@ use stripewise_device::{
 };
 
 use crate::{
-    geometry::MemberIndex,
     mutants::{Mutant, lives},
+    shape::geometry::MemberIndex,
 };
 
 /// The kinds of background job.

@@ -4,12 +4,12 @@
 //! an operator asked for. Jobs walk the stripes in batches whose rows are locked meanwhile; they can be paused,
 //! stopped and limited in speed, and go on after a restart where they stood.
 
-mod board;
+pub(crate) mod board;
 mod rebuild;
 mod runner;
 mod speed;
 mod sweep;
-mod tuning;
+pub(crate) mod tuning;
 mod verify;
 
 pub use board::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
@@ -17,3 +17,34 @@ pub use tuning::Tuning;
 
 pub(crate) use board::{Found, JobBoard, Request};
 pub(crate) use runner::{run_housekeeping, run_jobs};
+
+use std::sync::Arc;
+
+use crate::{life::Life, roster::Roster, shape::geometry::Geometry, stripes::Stripes};
+
+/// What jobs and housekeeping work with.
+pub(crate) struct Jobs {
+    life: Arc<Life>,
+    stripes: Arc<Stripes>,
+    roster: Arc<Roster>,
+    board: Arc<JobBoard>,
+    /// How large the steps of background work are.
+    tuning: Tuning,
+}
+
+impl Jobs {
+    pub(crate) fn new(
+        life: Arc<Life>,
+        stripes: Arc<Stripes>,
+        roster: Arc<Roster>,
+        board: Arc<JobBoard>,
+        tuning: Tuning,
+    ) -> Arc<Self> {
+        Arc::new(Self { life, stripes, roster, board, tuning })
+    }
+
+    /// The array's shape now.
+    fn geometry(&self) -> Geometry {
+        self.stripes.geometry()
+    }
+}

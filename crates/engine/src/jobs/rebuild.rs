@@ -2,23 +2,26 @@
 
 use std::{ops::Range, sync::Arc};
 
-use parking_lot::Mutex;
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, WriteFlags};
 
-use super::sweep::is_flash;
+use super::{Jobs, sweep::is_flash};
 use crate::{
-    array::Shared,
     compute::recovery::{self, Sources},
     error::ArrayError,
-    geometry::{MemberIndex, StripeIndex},
-    ledger::Standing,
-    locks::RowGuard,
-    meter::IoClass,
+    members::{
+        member::Member,
+        meter::IoClass,
+        stats::Cause,
+        topology::{Incoming, Topology},
+    },
+    metadata::ledger::Standing,
     mutants::{Mutant, lives},
-    rows::BLOCK_BYTES,
-    stats::Cause,
-    topology::{Incoming, Member, Topology},
+    shape::{
+        geometry::{MemberIndex, StripeIndex},
+        rows::BLOCK_BYTES,
+    },
+    stripes::RowGuard,
 };
 
 /// A batch that is on the incoming member, with its rows still locked until the next in order may follow.
@@ -27,7 +30,7 @@ pub(super) struct Filled<'a> {
     pub(super) _rows: Vec<RowGuard<'a>>,
 }
 
-impl Shared {
+impl Jobs {
     /// Fills one batch of the incoming member of `slot`.
     pub(super) async fn fill(
         &self,
@@ -36,8 +39,8 @@ impl Shared {
         stripes: Range<u64>,
     ) -> Result<Filled<'_>, ArrayError> {
         let locked = if lives(Mutant::RebuildUnlocked) { 0..0 } else { stripes.clone() };
-        let rows = self.lock_stripes(locked).await;
-        let topology = self.unfailed_topology()?;
+        let rows = self.stripes.lock_stripes(locked).await;
+        let topology = self.roster.unfailed()?;
         if !topology.is_incoming(slot, incoming) {
             return Err(gone(incoming));
         }
@@ -45,13 +48,13 @@ impl Shared {
             Some(content) => (content, Vec::new()),
             None => self.fill_by_stripe(&topology, slot, &stripes).await?,
         };
-        let start = self.member_range(&stripes).start;
+        let start = self.geometry().member_range(&stripes).start;
         let written = incoming
             .member
             .write_as(IoClass::Other, Cause::Job, start, smallvec![content.freeze()], WriteFlags::default())
             .await;
         if let Err(error) = written {
-            self.fail_all(vec![(incoming.member.clone(), error)]).await?;
+            self.roster.fail_all(vec![(incoming.member.clone(), error)]).await?;
             return Err(gone(incoming));
         }
         self.list_lost(&incoming.member, slot, lost)?;
@@ -66,25 +69,28 @@ impl Shared {
     /// [`ArrayError::Unreadable`] if the member's log has no room for them; [`ArrayError::Failed`].
     fn list_lost(&self, member: &Member, slot: MemberIndex, lost: Vec<Range<u64>>) -> Result<(), ArrayError> {
         let Some(first) = lost.first().filter(|_| !lives(Mutant::LostNotListed)) else { return Ok(()) };
-        if self.topology.load().failed {
+        if self.roster.topology().failed {
             return Err(ArrayError::Failed); // a failed array recovers nothing, which says nothing of the blocks
         }
-        let stripe = StripeIndex(first.start / self.geometry.chunk_bytes() as u64);
-        let column = self.geometry.column_of(stripe, slot);
-        let offset_bytes =
-            self.array_offset(stripe, column, (first.start - self.geometry.chunk_start(stripe)) as usize);
+        let stripe = StripeIndex(first.start / self.geometry().chunk_bytes() as u64);
+        let column = self.geometry().column_of(stripe, slot);
+        let offset_bytes = self.geometry().array_offset(
+            stripe,
+            column,
+            (first.start - self.geometry().chunk_start(stripe)) as usize,
+        );
         let on_member =
             |bytes: &Range<u64>| member.data_offset_bytes + bytes.start..member.data_offset_bytes + bytes.end;
         let len_bytes: u64 = lost.iter().map(|bytes| bytes.end - bytes.start).sum();
         if !member.bad_blocks.add(&lost.iter().map(on_member).collect::<Vec<_>>()) {
             return Err(ArrayError::Unreadable { offset_bytes });
         }
-        self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
+        self.board.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
         for bytes in &lost {
             // What could not be read for a while is written back once it can.
             let bytes = on_member(bytes);
-            let chunks = self.chunks_of(slot, member.data_offset_bytes, &bytes);
-            chunks.for_each(|chunk| self.healing.lock().put_off(chunk));
+            let chunks = self.stripes.chunks_of(slot, member.data_offset_bytes, &bytes);
+            chunks.for_each(|chunk| self.stripes.put_off_healing(chunk));
         }
         tracing::warn!(
             member = member.name(),
@@ -103,7 +109,7 @@ impl Shared {
         slot: MemberIndex,
         stripes: &Range<u64>,
     ) -> Option<IoBuf> {
-        let range = self.member_range(stripes);
+        let range = topology.geometry.member_range(stripes);
         let len = (range.end - range.start) as usize;
         if let Some(primary) = &topology.slots[slot.0].primary {
             return primary
@@ -114,27 +120,33 @@ impl Shared {
         }
         // Which columns give the one that is filled, of those that are there.
         let choose = |stripe: StripeIndex| {
-            let is_there = |c| topology.slots[self.geometry.member_of(stripe, c).0].primary.is_some();
-            Sources::choose(&self.geometry, self.geometry.column_of(stripe, slot), is_there)
+            let is_there = |c| topology.slots[topology.geometry.member_of(stripe, c).0].primary.is_some();
+            Sources::choose(&topology.geometry, topology.geometry.column_of(stripe, slot), is_there)
         };
         let sources = stripes.clone().map(StripeIndex).map(choose).collect::<Option<Vec<_>>>()?;
         // One that is left out is another one in each stripe, and disks stream better than they skip.
-        let reads_on = self.geometry.has_parity() && !is_flash(topology);
+        let reads_on = topology.geometry.has_parity() && !is_flash(topology);
         let is_wanted = |stripe: StripeIndex, member| {
             let of_stripe = &sources[(stripe.0 - stripes.start) as usize];
-            reads_on || of_stripe.read.contains(&self.geometry.column_of(stripe, member))
+            reads_on || of_stripe.read.contains(&topology.geometry.column_of(stripe, member))
         };
         let (chunks, failed) = self.read_chunks(topology, stripes.clone(), is_wanted).await;
         if !failed.is_empty() {
             return None;
         }
         let mut content = IoBuf::with_len(len);
-        let chunk_bytes = self.geometry.chunk_bytes();
+        let chunk_bytes = topology.geometry.chunk_bytes();
         let chunks_out = content.chunks_mut(chunk_bytes);
         for ((stripe, sources), out) in stripes.clone().map(StripeIndex).zip(&sources).zip(chunks_out) {
-            let column = |c: &usize| chunks.of_member(stripe, self.geometry.member_of(stripe, *c));
+            let column = |c: &usize| chunks.of_member(stripe, topology.geometry.member_of(stripe, *c));
             let read = sources.read.iter().map(column).collect::<Option<Vec<_>>>()?;
-            recovery::solve(&self.geometry, self.geometry.column_of(stripe, slot), sources, &read, out);
+            recovery::solve(
+                &topology.geometry,
+                topology.geometry.column_of(stripe, slot),
+                sources,
+                &read,
+                out,
+            );
         }
         Some(content)
     }
@@ -147,10 +159,10 @@ impl Shared {
         slot: MemberIndex,
         stripes: &Range<u64>,
     ) -> Result<(IoBuf, Vec<Range<u64>>), ArrayError> {
-        let range = self.member_range(stripes);
+        let range = topology.geometry.member_range(stripes);
         let mut content = IoBuf::with_len((range.end - range.start) as usize);
         let mut lost = Vec::new();
-        let chunk_bytes = self.geometry.chunk_bytes();
+        let chunk_bytes = topology.geometry.chunk_bytes();
         for (stripe, out) in stripes.clone().map(StripeIndex).zip(content.chunks_mut(chunk_bytes)) {
             match self.fill_chunk(topology, stripe, slot, out).await {
                 Err(ArrayError::Unreadable { .. }) => lost.extend(self.fill_blocks(stripe, slot, out).await?),
@@ -167,10 +179,10 @@ impl Shared {
         slot: MemberIndex,
         out: &mut [u8],
     ) -> Result<Vec<Range<u64>>, ArrayError> {
-        let (column, start) = (self.geometry.column_of(stripe, slot), self.geometry.chunk_start(stripe));
+        let (column, start) = (self.geometry().column_of(stripe, slot), self.geometry().chunk_start(stripe));
         let mut lost = Vec::new();
         for (at, block) in (0..).step_by(BLOCK_BYTES).zip(out.chunks_mut(BLOCK_BYTES)) {
-            match self.recover_finely(stripe, column, at..at + block.len(), block).await {
+            match self.stripes.recover_finely(stripe, column, at..at + block.len(), block).await {
                 Err(ArrayError::Unreadable { .. }) => {
                     block.fill(0);
                     lost.push(start + at as u64..start + (at + block.len()) as u64);
@@ -192,7 +204,7 @@ impl Shared {
             let done = primary
                 .read_as(
                     IoClass::Other,
-                    self.geometry.chunk_start(stripe),
+                    topology.geometry.chunk_start(stripe),
                     smallvec![IoBuf::with_len(out.len())],
                 )
                 .await;
@@ -201,7 +213,9 @@ impl Shared {
                 return Ok(());
             }
         }
-        self.recover_finely(stripe, self.geometry.column_of(stripe, slot), 0..out.len(), out).await
+        self.stripes
+            .recover_finely(stripe, topology.geometry.column_of(stripe, slot), 0..out.len(), out)
+            .await
     }
 
     /// Writes down how far the incoming member has come, after making that durable on it.
@@ -210,18 +224,19 @@ impl Shared {
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
-        let done_sectors = self.sectors_before(StripeIndex(incoming.done_stripes()));
+        let done_sectors = self.geometry().sectors_before(StripeIndex(incoming.done_stripes()));
         if !lives(Mutant::OffsetBeforeFlush) {
             self.flush_incoming(incoming).await?;
         }
-        self.change_state(|ledger, topology| {
-            if !topology.is_incoming(slot, incoming) {
-                return Err(gone(incoming));
-            }
-            ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors });
-            Ok(None)
-        })
-        .await?;
+        self.roster
+            .change_state(|ledger, topology| {
+                if !topology.is_incoming(slot, incoming) {
+                    return Err(gone(incoming));
+                }
+                ledger.set_standing(&incoming.member, Standing::Incoming { slot, done_sectors });
+                Ok(None)
+            })
+            .await?;
         if lives(Mutant::OffsetBeforeFlush) { self.flush_incoming(incoming).await } else { Ok(()) }
     }
 
@@ -232,7 +247,7 @@ impl Shared {
         match incoming.member.device.flush().await {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.fail_all(vec![(incoming.member.clone(), error)]).await?;
+                self.roster.fail_all(vec![(incoming.member.clone(), error)]).await?;
                 Err(gone(incoming))
             }
         }
@@ -255,11 +270,11 @@ impl Shared {
         // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it before,
         // except perhaps the one that comes: it is not in its own place in the order yet, and what it lacks counts as marked
         // until all is written.
-        let replaced = self.topology.load().slots[slot.0].primary.clone();
-        let _handing_over = match (&self.intent, replaced.clone()) {
+        let replaced = self.roster.topology().slots[slot.0].primary.clone();
+        let _handing_over = match (self.stripes.intent(), replaced.clone()) {
             (Some(intent), Some(replaced)) => {
-                let handing_over = HandingOver::begin(&self.handing_over, replaced, &incoming.member);
-                if !intent.rewrite(self).await {
+                let handing_over = self.roster.hand_over(replaced, &incoming.member);
+                if !intent.rewrite(&*self.stripes).await {
                     return Err(ArrayError::Failed);
                 }
                 Some(handing_over)
@@ -267,52 +282,33 @@ impl Shared {
             _ => None,
         };
         let taken_over = |topology: &Topology| topology.with_primary(slot, &incoming.member);
-        self.change_state_then(
-            |ledger, topology| {
-                if !topology.is_incoming(slot, incoming) {
-                    return Err(gone(incoming));
-                }
-                ledger.set_standing(&incoming.member, Standing::Active(slot));
-                let Some(replaced) = &topology.slots[slot.0].primary else {
-                    return Ok(Some(taken_over(topology)));
-                };
-                ledger.set_standing(replaced, Standing::Faulty);
-                Ok(None)
-            },
-            |topology| topology.is_incoming(slot, incoming).then(|| taken_over(topology)),
-        )
-        .await?;
-        let primary = self.topology.load().slots[slot.0].primary.clone();
+        self.roster
+            .change_state_then(
+                |ledger, topology| {
+                    if !topology.is_incoming(slot, incoming) {
+                        return Err(gone(incoming));
+                    }
+                    ledger.set_standing(&incoming.member, Standing::Active(slot));
+                    let Some(replaced) = &topology.slots[slot.0].primary else {
+                        return Ok(Some(taken_over(topology)));
+                    };
+                    ledger.set_standing(replaced, Standing::Faulty);
+                    Ok(None)
+                },
+                |topology| topology.is_incoming(slot, incoming).then(|| taken_over(topology)),
+            )
+            .await?;
+        let primary = self.roster.topology().slots[slot.0].primary.clone();
         if primary.is_none_or(|primary| !Arc::ptr_eq(&primary, &incoming.member)) {
             return Err(gone(incoming));
         }
-        if let Some(intent) = &self.intent {
-            intent.rewrite(self).await;
+        if let Some(intent) = self.stripes.intent() {
+            intent.rewrite(&*self.stripes).await;
         }
         if let Some(replaced) = replaced {
-            self.note_written_to(&replaced).await;
+            self.roster.note_written_to(&replaced).await;
         }
         Ok(())
-    }
-}
-
-/// While it lives, bitmap pages go to a leaving member and to the one that comes too.
-struct HandingOver<'a>(&'a Mutex<Option<(Arc<Member>, Arc<Member>)>>);
-
-impl<'a> HandingOver<'a> {
-    fn begin(
-        place: &'a Mutex<Option<(Arc<Member>, Arc<Member>)>>,
-        leaves: Arc<Member>,
-        comes: &Arc<Member>,
-    ) -> Self {
-        *place.lock() = Some((leaves, comes.clone()));
-        Self(place)
-    }
-}
-
-impl Drop for HandingOver<'_> {
-    fn drop(&mut self) {
-        *self.0.lock() = None;
     }
 }
 

@@ -13,24 +13,26 @@ use std::{
 };
 
 use futures_util::{Stream, StreamExt, future::select, stream};
-use stripewise_device::{EnvHandle, Timestamp};
+use stripewise_device::Timestamp;
 use stripewise_format::extension::{Job, JobKind as DiskJobKind};
 
 use super::{
-    JobKind, JobOutcome,
+    JobKind, JobOutcome, Jobs,
     board::{JobReport, Request},
     speed::Speed,
     sweep::Batching,
     verify::Verdict,
 };
 use crate::{
-    array::Shared,
-    endurance::{NOTE_BYTES_MAX, NOTE_BYTES_MIN, NOTE_INTERVAL_S},
     error::ArrayError,
-    geometry::{MemberIndex, StripeIndex},
-    ledger::Ledger,
+    life::Life,
+    members::{
+        endurance::{NOTE_BYTES_MAX, NOTE_BYTES_MIN, NOTE_INTERVAL_S},
+        topology::Incoming,
+    },
+    metadata::ledger::Ledger,
     mutants::{Mutant, lives},
-    topology::Incoming,
+    shape::geometry::{MemberIndex, StripeIndex},
 };
 
 /// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is noted.
@@ -44,30 +46,30 @@ const HEAL_RETRY_ROUNDS: u64 = 600;
 const READ_ERROR_HALF_LIFE_ROUNDS: u64 = 3600;
 
 /// Clears the bitmap lazily and heals blocks until the array closes. Between rounds it keeps no member open.
-pub(crate) async fn run_housekeeping(shared: Weak<Shared>, env: EnvHandle, interval: Duration) {
+pub(crate) async fn run_housekeeping(jobs: Weak<Jobs>, life: Arc<Life>, interval: Duration) {
     for round in 1.. {
-        env.sleep(interval).await;
-        let Some(shared) = shared.upgrade() else { return };
-        let _working = shared.background.enter();
-        if shared.closing.load(Ordering::SeqCst) || shared.topology.load().failed {
+        select(pin!(life.env().sleep(interval)), pin!(life.closed())).await;
+        let Some(jobs) = jobs.upgrade() else { return };
+        let _working = life.work();
+        if life.is_closing() || jobs.roster.has_failed() {
             return;
         }
-        shared.keep_house(round).await;
+        jobs.keep_house(round).await;
     }
 }
 
 /// Runs jobs until the array closes. While there is none it keeps no member open.
-pub(crate) async fn run_jobs(shared: Weak<Shared>) {
-    while let Some(shared) = shared.upgrade() {
-        let (seen, board) = (shared.jobs.wishes(), shared.jobs.clone());
+pub(crate) async fn run_jobs(jobs: Weak<Jobs>) {
+    while let Some(jobs) = jobs.upgrade() {
+        let (seen, board) = (jobs.board.wishes(), jobs.board.clone());
         let ran = {
-            let _working = shared.background.enter();
-            if shared.closing.load(Ordering::SeqCst) {
+            let _working = jobs.life.work();
+            if jobs.life.is_closing() {
                 return;
             }
-            !shared.topology.load().failed && shared.run_next_job().await
+            !jobs.roster.has_failed() && jobs.run_next_job().await
         };
-        drop(shared);
+        drop(jobs);
         if !ran {
             board.wished(seen).await;
         }
@@ -124,31 +126,31 @@ struct Verified {
     unverified: Vec<Range<u64>>,
 }
 
-impl Shared {
+impl Jobs {
     async fn keep_house(&self, round: u64) {
-        self.heal_noted().await;
-        if self.logs_are_behind()
-            && let Err(error) = self.flush_and_unlist().await
+        self.stripes.heal_noted().await;
+        if self.stripes.logs_are_behind()
+            && let Err(error) = self.stripes.flush_and_unlist().await
         {
             tracing::warn!(%error, "bad blocks that were written back could not be taken off their member's log");
         }
-        self.topology.reclaim();
-        self.selection.reclaim();
-        if let Some(intent) = &self.intent {
-            if self.holders_changed.swap(false, Ordering::AcqRel) {
-                self.healing.lock().retry();
-                intent.rewrite(self).await;
+        self.roster.reclaim();
+        self.stripes.reclaim();
+        if let Some(intent) = self.stripes.intent() {
+            if self.roster.take_holders_changed() {
+                self.stripes.retry_healing();
+                intent.rewrite(&*self.stripes).await;
             }
-            intent.clear_idle(self).await;
+            intent.clear_idle(&*self.stripes).await;
         }
         let unnoted_max = if round.is_multiple_of(NOTE_ROUNDS) { NOTE_BYTES_MIN } else { NOTE_BYTES_MAX };
-        self.note_written(unnoted_max).await;
+        self.roster.note_written(unnoted_max).await;
         if round.is_multiple_of(HEAL_RETRY_ROUNDS) {
-            self.healing.lock().retry();
-            self.jobs.retry_resync();
+            self.stripes.retry_healing();
+            self.board.retry_resync();
         }
         if round.is_multiple_of(READ_ERROR_HALF_LIFE_ROUNDS) {
-            for member in self.topology.load().members() {
+            for member in self.roster.topology().members() {
                 let halve = |errors: u32| Some(errors / 2);
                 let _ = member.read_errors.fetch_update(Ordering::Relaxed, Ordering::Relaxed, halve);
             }
@@ -157,21 +159,21 @@ impl Shared {
 
     /// Runs the most urgent job. False if there was nothing to do, or the job ended before it was done.
     async fn run_next_job(self: &Arc<Self>) -> bool {
-        self.members_changed.store(false, Ordering::Release);
-        if self.jobs.take_forgotten() {
+        self.roster.forget_change();
+        if self.board.take_forgotten() {
             self.note_scrub(None).await;
         }
-        let stale = self.intent.as_ref().is_some_and(|intent| intent.stale_regions().next().is_some());
-        if stale && self.jobs.may_resync() {
+        let stale = self.stripes.intent().is_some_and(|intent| intent.stale_regions().next().is_some());
+        if stale && self.board.may_resync() {
             self.resync().await;
             return true;
         }
-        self.take_up_spares().await;
+        self.roster.take_up_spares().await;
         if let Some((slot, incoming)) = self.next_incoming() {
             self.rebuild(slot, incoming).await;
             return true;
         }
-        match self.jobs.next_request() {
+        match self.board.next_request() {
             Some(request) => {
                 self.scrub(request).await;
                 true
@@ -182,23 +184,23 @@ impl Shared {
 
     /// The member to be filled next.
     fn next_incoming(&self) -> Option<(MemberIndex, Arc<Incoming>)> {
-        let topology = self.topology.load();
+        let topology = self.roster.topology();
         let filling = topology.slots.iter().enumerate().filter_map(|(index, slot)| {
             Some((slot.primary.is_some(), MemberIndex(index), slot.incoming.clone()?))
         });
         // Vacant roles first: a replaced member still serves.
         filling
-            .filter(|(_, _, incoming)| self.jobs.may_fill(incoming.member.dev_number))
+            .filter(|(_, _, incoming)| self.board.may_fill(incoming.member.dev_number))
             .min_by_key(|(replacing, slot, _)| (*replacing, *slot))
             .map(|(_, slot, incoming)| (slot, incoming))
     }
 
     fn start_job(&self, kind: JobKind, slot: Option<MemberIndex>, total_stripes: u64, done_stripes: u64) {
-        let mut report = JobReport::new(kind, slot, total_stripes, self.geometry.chunk_bytes() as u64);
-        report.started = self.env.now();
+        let mut report = JobReport::new(kind, slot, total_stripes, self.geometry().chunk_bytes() as u64);
+        report.started = self.life.env().now();
         report.done_stripes = done_stripes;
         tracing::info!(job = kind.name(), total_stripes, done_stripes, "job starts");
-        self.jobs.start(report);
+        self.board.start(report);
     }
 
     /// Notes how a job ended.
@@ -209,11 +211,11 @@ impl Shared {
             Err(Ended::Failed(error)) => JobOutcome::Failed(error.to_string()),
         };
         tracing::info!(?outcome, "job ends");
-        self.jobs.finish(outcome);
+        self.board.finish(outcome);
     }
 
     async fn resync(&self) {
-        let intent = self.intent.as_ref().expect("only levels with a bitmap resync");
+        let intent = self.stripes.intent().expect("only levels with a bitmap resync");
         let regions: Vec<usize> = intent.stale_regions().collect();
         let total = regions.iter().map(|region| intent.map.stripes_in(*region)).sum();
         self.start_job(JobKind::Resync, None, total, 0);
@@ -251,38 +253,37 @@ impl Shared {
         }
         self.end_job(result);
         // Bad blocks waited for it.
-        self.healing.lock().retry();
+        self.stripes.retry_healing();
     }
 
     /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever it is.
     fn has_nothing_to_compare(&self) -> bool {
-        self.unfailed_topology().is_ok_and(|topology| {
-            self.spare_redundancy(&topology) == 0
-                || lives(Mutant::DegradedResyncSkipped) && topology.degraded() > 0
+        self.roster.unfailed().is_ok_and(|topology| {
+            topology.spare() == 0 || lives(Mutant::DegradedResyncSkipped) && topology.degraded() > 0
         })
     }
 
     async fn scrub(&self, request: Request) {
         let Request { kind, start_stripe, found } = request;
-        let stripes = self.geometry.stripes();
+        let stripes = self.geometry().stripes();
         self.start_job(kind, None, stripes, start_stripe);
         if !lives(Mutant::FindingsForgotten) {
-            self.jobs.update(|job| job.take_over(found));
+            self.board.update(|job| job.take_over(found));
         }
-        let result = match self.check_redundancy_left() {
+        let result = match self.roster.check_redundancy_left() {
             Ok(()) => self.scrub_from(start_stripe, kind == JobKind::Repair).await,
             Err(error) => Err(error.into()),
         };
-        let Some(job) = self.jobs.current() else { return };
+        let Some(job) = self.board.current() else { return };
         let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
         // The next opening resumes a scrub that the array's end interrupts, and one that gave way, unless an operator stopped it
         // meanwhile.
         let unfinished = match result {
-            Err(Ended::Stopped) => self.closing.load(Ordering::Acquire),
-            Err(Ended::Yielded) => self.jobs.request_rest(rest) || lives(Mutant::StoppedScrubNoted),
+            Err(Ended::Stopped) => self.life.is_closing(),
+            Err(Ended::Yielded) => self.board.request_rest(rest) || lives(Mutant::StoppedScrubNoted),
             _ => false,
         };
-        let (start_stripe, found) = job.before_unreadable(self.geometry.stripe_bytes());
+        let (start_stripe, found) = job.before_unreadable(self.geometry().stripe_bytes());
         let start_stripe = start_stripe + u64::from(lives(Mutant::ScrubResumesLate));
         self.note_scrub(unfinished.then_some(Request { kind, start_stripe, found })).await;
         self.end_job(result);
@@ -291,19 +292,19 @@ impl Shared {
     async fn scrub_from(&self, start_stripe: u64, mend: bool) -> Result<(), Ended> {
         let mut pace = self.pace();
         let mut result = self
-            .verify_runs(iter::once(start_stripe..self.geometry.stripes()), mend, &mut pace, true)
+            .verify_runs(iter::once(start_stripe..self.geometry().stripes()), mend, &mut pace, true)
             .await
             .result;
         if mend
             && !lives(Mutant::RepairNotFlushed)
-            && let Err(error) = self.flush().await
+            && let Err(error) = self.stripes.flush().await
         {
             // What was mended is for good only when it is on the medium.
             result = result.and(Err(error.into()));
         }
         // Members may have failed meanwhile: from then on there was nothing to compare.
-        result = result.and(self.check_redundancy_left().map_err(Ended::from));
-        let unreadable = self.jobs.current().and_then(|job| job.unreadable);
+        result = result.and(self.roster.check_redundancy_left().map_err(Ended::from));
+        let unreadable = self.board.current().and_then(|job| job.unreadable);
         match unreadable {
             Some(offset_bytes) => result.and(Err(Ended::Failed(ArrayError::Unreadable { offset_bytes }))),
             None => result,
@@ -314,8 +315,8 @@ impl Shared {
     async fn note_scrub(&self, position: Option<Request>) {
         let job = position.map_or(Job::default(), |request| Job {
             kind: if request.kind == JobKind::Repair { DiskJobKind::Repair } else { DiskJobKind::Check },
-            paused: self.jobs.is_paused(),
-            position_bytes: self.geometry.chunk_start(StripeIndex(request.start_stripe)),
+            paused: self.board.is_paused(),
+            position_bytes: self.geometry().chunk_start(StripeIndex(request.start_stripe)),
             mismatches: request.found.mismatched_rows,
         });
         let set_job = |ledger: &mut Ledger| {
@@ -325,13 +326,13 @@ impl Shared {
                 .filter_map(|entry| entry.header.as_mut())
                 .for_each(|header| header.job = job);
         };
-        if let Err(error) = self.record(set_job).await {
+        if let Err(error) = self.roster.record(set_job).await {
             tracing::warn!(%error, "where the scrub stands could not be written down");
         }
     }
 
     fn pace(&self) -> Speed {
-        Speed::new(self.env.now(), self.requests.served())
+        Speed::new(self.life.env().now(), self.life.requests().served())
     }
 
     /// Batches, each given out when the job may go on with it: not paused, not stopped, within the speed limits. The
@@ -343,7 +344,7 @@ impl Shared {
         walk: &'a Walk,
         pace: &'a mut Speed,
     ) -> impl Stream<Item = Result<Range<u64>, Ended>> + 'a {
-        let chunk_bytes = self.geometry.chunk_bytes();
+        let chunk_bytes = self.geometry().chunk_bytes();
         let batches = runs.flat_map(move |run| batching.cut(run, chunk_bytes));
         stream::unfold((batches, pace, false), async move |(mut batches, pace, ended)| {
             let over = ended || walk.halted.load(Ordering::Acquire);
@@ -356,34 +357,35 @@ impl Shared {
 
     /// Waits until a batch may start.
     async fn gate(&self, batch: &Range<u64>, walk: &Walk, pace: &mut Speed) -> Result<(), Ended> {
-        let range = self.member_range(batch);
-        let (now, served, limits) = (self.env.now(), self.requests.served(), self.jobs.limits());
+        let range = self.geometry().member_range(batch);
+        let (now, served, limits) =
+            (self.life.env().now(), self.life.requests().served(), self.board.limits());
         let rest = pace.after_batch(now, range.end - range.start, served, limits).unwrap_or_default();
         let rested = Timestamp(now.0 + rest.as_nanos() as u64);
-        self.jobs.update(|job| job.bytes_per_s = pace.bytes_per_s);
+        self.board.update(|job| job.bytes_per_s = pace.bytes_per_s);
         loop {
-            let seen = self.jobs.changes();
-            if self.closing.load(Ordering::Acquire) || self.jobs.stop_requested() {
+            let seen = self.board.changes();
+            if self.life.is_closing() || self.board.stop_requested() {
                 return Err(Ended::Stopped);
             }
             if self.gives_way(walk) {
                 return Err(Ended::Yielded);
             }
-            if self.jobs.is_paused() {
-                self.jobs.changed(seen).await;
+            if self.board.is_paused() {
+                self.board.changed(seen).await;
                 continue;
             }
-            let now = self.env.now();
-            if now >= rested || self.jobs.limits() != limits {
+            let now = self.life.env().now();
+            if now >= rested || self.board.limits() != limits {
                 return Ok(());
             }
             // Until the time is over, or something is asked of the job: a stop, a pause, another limit. What else changes ends no rest.
-            select(self.env.sleep(rested.since(now)), pin!(self.jobs.changed(seen))).await;
+            select(self.life.env().sleep(rested.since(now)), pin!(self.board.changed(seen))).await;
         }
     }
 
     fn count_done(&self, batch: &Range<u64>) {
-        self.jobs.update(|job| job.done_stripes += batch.end - batch.start);
+        self.board.update(|job| job.done_stripes += batch.end - batch.start);
     }
 
     /// Verifies runs of stripes, which are in order. What cannot be read does not end it.
@@ -402,7 +404,7 @@ impl Shared {
         let walk = Walk::new(if is_scrub { Yields::ToFilling } else { Yields::Never });
         let mut result = Ok(());
         let mut unverified = Vec::new();
-        let batching = Batching::of(&self.tuning, &self.topology.load(), self.geometry.chunk_bytes());
+        let batching = Batching::of(&self.tuning, &self.roster.topology(), self.geometry().chunk_bytes());
         let batches = self.paced(runs, batching, &walk, pace);
         let mut work = pin!(batches.map(verify).buffered(batching.in_flight));
         while let Some(done) = work.next().await {
@@ -413,12 +415,12 @@ impl Shared {
                     continue;
                 }
             };
-            self.jobs.update(|job| mismatches.into_iter().for_each(|m| job.add_mismatch(m)));
+            self.board.update(|job| mismatches.into_iter().for_each(|m| job.add_mismatch(m)));
             match verified {
                 Ok(()) => self.count_done(&batch),
                 Err(error @ ArrayError::Unreadable { offset_bytes }) => {
                     self.count_done(&batch);
-                    self.jobs.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
+                    self.board.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
                     if !leaves_nothing {
                         unverified.push(batch);
                     }
@@ -433,25 +435,23 @@ impl Shared {
     /// Whether something more urgent than a walk could start. It must not wait: nobody polls the batches while a checkpoint is
     /// written, and others would wait behind it for ever.
     fn gives_way(&self, walk: &Walk) -> bool {
-        let have_changed = self.members_changed.load(Ordering::Acquire);
+        let have_changed = self.roster.has_changed();
         match walk.yields {
             Yields::Never => false,
             Yields::ToFilling => have_changed || self.next_incoming().is_some(),
             Yields::ToRebuild(own) => {
-                let is_vacant = |slot: MemberIndex| self.topology.load().slots[slot.0].primary.is_none();
+                let is_vacant = |slot: MemberIndex| self.roster.topology().slots[slot.0].primary.is_none();
                 let waits = self.next_incoming().is_some_and(|(slot, _)| slot != own && is_vacant(slot));
                 // A change under way is no reason to wait here: the gate of the next batch looks again.
-                waits
-                    || have_changed
-                        && self.ledger.try_lock().is_some_and(|ledger| self.next_spare(&ledger).is_some())
+                waits || have_changed && self.roster.has_spare_for_role()
             }
         }
     }
 
     async fn rebuild(&self, slot: MemberIndex, incoming: Arc<Incoming>) {
-        let replacing = self.topology.load().slots[slot.0].primary.is_some();
+        let replacing = self.roster.topology().slots[slot.0].primary.is_some();
         let kind = if replacing { JobKind::Replace } else { JobKind::Rebuild };
-        let (done, total, pokes) = (incoming.done_stripes(), self.geometry.stripes(), self.jobs.pokes());
+        let (done, total, pokes) = (incoming.done_stripes(), self.geometry().stripes(), self.board.pokes());
         self.start_job(kind, Some(slot), total, done);
         let yields = if replacing { Yields::ToRebuild(slot) } else { Yields::Never };
         let result = self.fill_range(slot, &incoming, done..total, Walk::new(yields)).await;
@@ -459,8 +459,8 @@ impl Shared {
         match &result {
             Ok(()) | Err(Ended::Yielded) => {}
             // An operator knows of what has changed until then.
-            Err(Ended::Stopped) => self.jobs.leave_unfilled(dev_number, self.jobs.pokes()),
-            Err(Ended::Failed(_)) => self.jobs.leave_unfilled(dev_number, pokes),
+            Err(Ended::Stopped) => self.board.leave_unfilled(dev_number, self.board.pokes()),
+            Err(Ended::Failed(_)) => self.board.leave_unfilled(dev_number, pokes),
         }
         self.end_job(result);
     }
@@ -473,15 +473,15 @@ impl Shared {
         walk: Walk,
     ) -> Result<(), Ended> {
         let mut pace = self.pace();
-        let mut next_checkpoint = self.env.now();
+        let mut next_checkpoint = self.life.env().now();
         let mut result = Ok(());
         {
             let fill = async |batch: Result<Range<u64>, Ended>| {
                 Ok::<_, Ended>(self.fill(slot, incoming, batch?).await?)
             };
-            let batching = Batching::of(&self.tuning, &self.topology.load(), self.geometry.chunk_bytes());
+            let batching = Batching::of(&self.tuning, &self.roster.topology(), self.geometry().chunk_bytes());
             let last = StripeIndex(stripes.end - 1);
-            let is_short = self.geometry.chunk_len(last) < self.geometry.chunk_bytes();
+            let is_short = self.geometry().chunk_len(last) < self.geometry().chunk_bytes();
             let left_out = u64::from(is_short && lives(Mutant::TailLeftUnfilled));
             let stripes = stripes.start..stripes.end - left_out;
             let batches = self.paced(iter::once(stripes), batching, &walk, &mut pace);
@@ -496,7 +496,7 @@ impl Shared {
                     }
                     Err(ended) => result = walk.halt(Err(ended)),
                 }
-                let now = self.env.now();
+                let now = self.life.env().now();
                 if result.is_ok() && now >= next_checkpoint {
                     if let Err(error) = self.checkpoint(slot, incoming).await {
                         result = walk.halt(Err(error.into()));

@@ -1,21 +1,18 @@
 //! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a member.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range};
 
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, IoErrorKind};
 use stripewise_format::extension::MemberClass;
 
-use super::Tuning;
+use super::{Jobs, Tuning};
 use crate::{
-    array::Shared,
-    error::ArrayError,
-    geometry::{MemberIndex, StripeIndex},
-    locks::RowGuard,
-    meter::IoClass,
-    mutants::{Mutant, lives},
-    rows::{BLOCK_BYTES, RowSet},
-    topology::Topology,
+    members::{meter::IoClass, topology::Topology},
+    shape::{
+        geometry::{MemberIndex, StripeIndex},
+        rows::{BLOCK_BYTES, RowSet},
+    },
 };
 
 /// How stripes are cut into batches: at least three on their way, one being read while another is written.
@@ -101,31 +98,7 @@ impl UnreadRows {
     }
 }
 
-impl Shared {
-    /// Locks all rows of some stripes.
-    pub(super) async fn lock_stripes(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
-        let mut guards = Vec::with_capacity((stripes.end - stripes.start) as usize);
-        for stripe in stripes.map(StripeIndex) {
-            let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
-            guards.push(self.locks.lock(stripe, rows).await);
-        }
-        guards
-    }
-
-    /// The members, once the rows of a batch are locked. A batch that waited while the array failed may have half-written rows
-    /// now: nothing is made from them, and nothing is written.
-    pub(super) fn unfailed_topology(&self) -> Result<Arc<Topology>, ArrayError> {
-        let topology = self.topology.load();
-        if topology.failed && !lives(Mutant::FailedJobsGoOn) { Err(ArrayError::Failed) } else { Ok(topology) }
-    }
-
-    /// Where the chunks of some consecutive stripes lie on each member.
-    pub(crate) fn member_range(&self, stripes: &Range<u64>) -> Range<u64> {
-        let start = self.geometry.chunk_start(StripeIndex(stripes.start));
-        let last = StripeIndex(stripes.end - 1);
-        start..self.geometry.chunk_start(last) + self.geometry.chunk_len(last) as u64
-    }
-
+impl Jobs {
     /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to the last, those
     /// between them too, so that no member has more than one read. Members that fail come back as errors, by role.
     pub(super) async fn read_chunks(
@@ -134,14 +107,14 @@ impl Shared {
         stripes: Range<u64>,
         is_wanted: impl Fn(StripeIndex, MemberIndex) -> bool,
     ) -> (Chunks, Vec<(MemberIndex, IoError)>) {
-        let reads: Vec<_> = (0..self.geometry.members())
+        let reads: Vec<_> = (0..topology.geometry.members())
             .map(|member| {
                 let primary = topology.slots[member].primary.as_ref()?;
                 let mut wanted =
                     stripes.clone().filter(|stripe| is_wanted(StripeIndex(*stripe), MemberIndex(member)));
                 let first = wanted.next()?;
                 let run = first..wanted.last().unwrap_or(first) + 1;
-                let range = self.member_range(&run);
+                let range = topology.geometry.member_range(&run);
                 let into = smallvec![IoBuf::with_len((range.end - range.start) as usize)];
                 Some((run, primary.read_as(IoClass::Other, range.start, into)))
             })
@@ -157,7 +130,7 @@ impl Shared {
             failed.extend(content.as_ref().err().map(|error| (MemberIndex(member), *error)));
             members.push(content.ok().map(|content| Run { stripes, content }));
         }
-        (Chunks { chunk_bytes: self.geometry.chunk_bytes(), members }, failed)
+        (Chunks { chunk_bytes: topology.geometry.chunk_bytes(), members }, failed)
     }
 
     /// Reads what members have of a stripe block by block, into its chunks. A block that cannot be read is zeroes there, and told.
@@ -168,7 +141,7 @@ impl Shared {
         of_members: &[MemberIndex],
         chunks: &mut Chunks,
     ) -> UnreadRows {
-        let (start, len) = (self.geometry.chunk_start(stripe), self.geometry.chunk_len(stripe));
+        let (start, len) = (topology.geometry.chunk_start(stripe), topology.geometry.chunk_len(stripe));
         let mut unread = UnreadRows::default();
         for member in of_members {
             let Some(primary) = &topology.slots[member.0].primary else { continue };
@@ -184,11 +157,6 @@ impl Shared {
             chunks.members[member.0] = Some(Run { stripes: stripe.0..stripe.0 + 1, content });
         }
         unread
-    }
-
-    /// How many more members could be lost.
-    pub(super) fn spare_redundancy(&self, topology: &Topology) -> usize {
-        self.geometry.parity_columns().saturating_sub(topology.degraded())
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::shape::regions::GROUP_BYTES;
+
 /// The steps of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
@@ -31,7 +33,7 @@ impl Tuning {
         disk_batch_bytes: 1 << 20,
         flash_batch_bytes: 128 << 10,
         in_flight_bytes: 3 << 20,
-        group_bytes: 4 << 20,
+        group_bytes: GROUP_BYTES,
         checkpoint_interval: Duration::from_secs(5),
         housekeeping_interval: Duration::from_secs(1),
     };

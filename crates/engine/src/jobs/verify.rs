@@ -5,16 +5,18 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{IoBuf, SharedBuf};
 
-use super::{Mismatch, sweep::Chunks};
+use super::{Jobs, Mismatch, sweep::Chunks};
 use crate::{
-    array::{Asks, Extent, Shared},
     compute::{recovery::recover_data, sums},
     error::ArrayError,
-    geometry::{Geometry, MemberIndex, StripeIndex},
+    members::topology::Topology,
     mutants::{Mutant, lives},
     plan::recipe::Parity,
-    rows::{BLOCK_BYTES, RowSet},
-    topology::Topology,
+    shape::{
+        geometry::{Geometry, MemberIndex, StripeIndex},
+        rows::{BLOCK_BYTES, RowSet},
+    },
+    stripes::{Asks, Extent, RowGuard},
 };
 
 /// A redundant column and what it should hold.
@@ -100,20 +102,20 @@ fn differing(found: &[u8], expected: &[u8], passed_over: RowSet) -> Vec<Range<us
     runs
 }
 
-impl Shared {
+impl Jobs {
     /// Verifies a batch of stripes, and with `mend` rewrites redundancy that disagrees.
     pub(super) async fn verify(&self, stripes: Range<u64>, mend: bool) -> Verdict {
         let mut verdict = Verdict { mismatches: Vec::new(), result: Ok(()), leaves_nothing: true };
-        let _rows = self.lock_stripes(stripes.clone()).await;
-        let topology = match self.unfailed_topology() {
+        let held = self.stripes.lock_stripes(stripes.clone()).await;
+        let topology = match self.roster.unfailed() {
             Ok(topology) => topology,
             Err(error) => return Verdict { result: Err(error), ..verdict },
         };
         let (chunks, failed) = self.read_chunks(&topology, stripes.clone(), |_, _| true).await;
-        for stripe in stripes.map(StripeIndex) {
+        for (stripe, held) in stripes.map(StripeIndex).zip(&held) {
             let found = match failed.is_empty() {
-                true => self.verify_stripe(&topology, &chunks, stripe, RowSet::EMPTY, mend).await,
-                false => self.verify_around_bad_blocks(stripe, mend, &mut verdict).await,
+                true => self.verify_stripe(held, &topology, &chunks, stripe, RowSet::EMPTY, mend).await,
+                false => self.verify_around_bad_blocks(held, stripe, mend, &mut verdict).await,
             };
             match found {
                 Ok(found) => verdict.mismatches.extend(found),
@@ -126,6 +128,7 @@ impl Shared {
     /// Verifies one stripe of what was read, but for some rows.
     async fn verify_stripe(
         &self,
+        held: &RowGuard<'_>,
         topology: &Topology,
         chunks: &Chunks,
         stripe: StripeIndex,
@@ -134,8 +137,8 @@ impl Shared {
     ) -> Result<Option<Mismatch>, ArrayError> {
         let mut rows = RowSet::EMPTY;
         let mut extents = SmallVec::new();
-        for Expected { column, content } in expected(&self.geometry, chunks, stripe) {
-            let found = chunks.of_member(stripe, self.geometry.member_of(stripe, column));
+        for Expected { column, content } in expected(&topology.geometry, chunks, stripe) {
+            let found = chunks.of_member(stripe, topology.geometry.member_of(stripe, column));
             let found = found.expect("only present columns are checked");
             let runs = differing(found, &content, passed_over);
             // A row counts once, whichever of its columns disagree.
@@ -147,7 +150,7 @@ impl Shared {
             }));
         }
         if mend && !extents.is_empty() {
-            self.write_out(topology, stripe, extents).await?;
+            self.stripes.write_out(held, topology, stripe, extents).await?;
         }
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);
@@ -159,36 +162,37 @@ impl Shared {
     /// be read than the others make up for are passed over, and told.
     async fn verify_around_bad_blocks(
         &self,
+        held: &RowGuard<'_>,
         stripe: StripeIndex,
         mend: bool,
         verdict: &mut Verdict,
     ) -> Result<Option<Mismatch>, ArrayError> {
-        let rows = RowSet::touching(0..self.geometry.chunk_len(stripe));
-        let columns: SmallVec<[usize; 8]> = (0..self.geometry.members()).collect();
-        let topology = self.topology.load();
+        let rows = RowSet::touching(0..self.geometry().chunk_len(stripe));
+        let columns: SmallVec<[usize; 8]> = (0..self.geometry().members()).collect();
+        let topology = self.roster.topology();
         let (_, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
         for (member, error) in &failed {
             if let Some(reader) = topology.slots[member.0].primary.clone() {
-                let column = self.geometry.column_of(stripe, *member);
-                self.note_read_error(&reader, stripe, column, *error, Asks::Client).await;
+                let column = self.geometry().column_of(stripe, *member);
+                self.stripes.note_read_error(&reader, stripe, column, *error, Asks::Client).await;
             }
         }
-        let mut lost = stripe.0 * self.geometry.stripe_bytes();
-        if !failed.is_empty() && !self.read_only {
-            match self.heal_rows(stripe, &columns, rows).await {
+        let mut lost = stripe.0 * self.geometry().stripe_bytes();
+        if !failed.is_empty() && !self.life.is_read_only() {
+            match self.stripes.heal_rows(held, stripe, &columns, rows).await {
                 Err(ArrayError::Unreadable { offset_bytes }) => lost = offset_bytes,
                 result => result?,
             }
         }
         // Members may have been dropped for what they could not read or did not keep.
-        let topology = self.unfailed_topology()?;
+        let topology = self.roster.unfailed()?;
         let (mut chunks, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;
         let failed: SmallVec<[MemberIndex; 8]> = failed.into_iter().map(|(member, _)| member).collect();
         let unread = self.read_blocks(&topology, stripe, &failed, &mut chunks).await;
         if !unread.rows().is_empty() {
             verdict.result = verdict.result.clone().and(Err(ArrayError::Unreadable { offset_bytes: lost }));
-            verdict.leaves_nothing &= unread.rows() == unread.lost_for_good(self.spare_redundancy(&topology));
+            verdict.leaves_nothing &= unread.rows() == unread.lost_for_good(topology.spare());
         }
-        self.verify_stripe(&topology, &chunks, stripe, unread.rows(), mend).await
+        self.verify_stripe(held, &topology, &chunks, stripe, unread.rows(), mend).await
     }
 }

@@ -15,10 +15,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use stripewise_device::WriteFlags;
-
 use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
-use crate::{array::Promise, compute::Data, error::ArrayError, geometry::StripeIndex, rows::RowSet};
+use crate::shape::{geometry::StripeIndex, rows::RowSet};
 
 /// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost more than
 /// it brings, as there are no others to be gathered.
@@ -57,17 +55,10 @@ pub(super) enum Before {
     Some(u32),
 }
 
-/// A write that waits with others.
-pub(crate) struct Part {
-    pub(crate) data: Data,
-    pub(crate) flags: WriteFlags,
-    pub(crate) promise: Promise<Result<(), ArrayError>>,
-}
-
-/// Writes of one stripe that wait, without a gap between them.
-pub(super) struct Gather {
+/// Writes of one stripe that wait (`W` is what is kept of each), without a gap between them.
+pub(super) struct Gather<W> {
     bytes: Range<usize>,
-    parts: Vec<Part>,
+    parts: Vec<W>,
     /// Requests that the write before is made of.
     parts_before: u32,
     /// They go to the end of the stripe, and will have this ticket.
@@ -79,13 +70,13 @@ pub(super) struct Gather {
 }
 
 /// What became of a write that was to be gathered.
-pub(crate) enum Gathered {
+pub(crate) enum Gathered<W> {
     /// It waits with others, which somebody writes.
     Joined,
     /// It is the first: somebody must wait until the gather is due, and write it.
     First,
     /// What it lies behind has ended meanwhile.
-    Alone(Part),
+    Alone(W),
 }
 
 /// What else comes of a write that joined a gather.
@@ -98,10 +89,10 @@ struct Joined {
 }
 
 /// Gathered writes that are due, and their rows.
-pub(crate) struct Due<'a> {
+pub(crate) struct Due<'a, W> {
     pub(crate) bytes: Range<usize>,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) rows: LockRows<'a>,
+    pub(crate) parts: Vec<W>,
+    pub(crate) rows: LockRows<'a, W>,
 }
 
 /// How a gather stands.
@@ -122,7 +113,7 @@ pub(crate) enum Until {
     Complete,
 }
 
-impl Gather {
+impl<W> Gather<W> {
     /// The requests in it, if it is complete.
     pub(super) fn closed_parts(&self) -> u32 {
         self.full.map_or(0, |_| self.parts.len() as u32)
@@ -144,8 +135,8 @@ impl Gather {
     }
 }
 
-impl Bucket {
-    fn gather(&mut self, stripe: StripeIndex) -> Option<&mut Gather> {
+impl<W> Bucket<W> {
+    fn gather(&mut self, stripe: StripeIndex) -> Option<&mut Gather<W>> {
         self.get(stripe)?.gather()
     }
 
@@ -173,7 +164,7 @@ impl Bucket {
     }
 }
 
-impl RowLocks {
+impl<W> RowLocks<W> {
     /// Whether a write may ever be gathered: whole stripes gain nothing by it.
     #[inline]
     pub(super) fn may_gather(&self, place: &Place) -> bool {
@@ -195,7 +186,7 @@ impl RowLocks {
 
     /// The requests under way in the stripe before, if one goes to its end.
     fn parts_to_the_end_before(&self, stripe: StripeIndex) -> Option<(StripeIndex, u32)> {
-        let look = |active: &mut ActiveStripe, end| active.parts_before(end).map(|_| active.parts());
+        let look = |active: &mut ActiveStripe<W>, end| active.parts_before(end).map(|_| active.parts());
         Some((StripeIndex(stripe.0.checked_sub(1)?), self.with_previous(stripe, look)?))
     }
 
@@ -203,7 +194,7 @@ impl RowLocks {
     fn with_previous<T>(
         &self,
         stripe: StripeIndex,
-        look: impl FnOnce(&mut ActiveStripe, usize) -> Option<T>,
+        look: impl FnOnce(&mut ActiveStripe<W>, usize) -> Option<T>,
     ) -> Option<T> {
         let previous = StripeIndex(stripe.0.checked_sub(1)?);
         let mut bucket = self.bucket(previous);
@@ -211,7 +202,7 @@ impl RowLocks {
     }
 
     /// Gathers a write that lies behind one under way.
-    pub(crate) fn gather(&self, place: &Place, part: Part) -> Gathered {
+    pub(crate) fn gather(&self, place: &Place, part: W) -> Gathered<W> {
         let looks_back = place.leads && place.bytes.start == 0;
         // Whoever ends the stripe before must know before it is decided to wait for it.
         let before =
@@ -231,7 +222,7 @@ impl RowLocks {
     }
 
     /// Joins a gather, or begins one behind the stripe before, a write of this one, or one that was expected to go on.
-    fn join(&self, place: &Place, part: Part, before: Option<u32>) -> (Gathered, Joined) {
+    fn join(&self, place: &Place, part: W, before: Option<u32>) -> (Gathered<W>, Joined) {
         let Place { stripe, bytes, .. } = place;
         let mut bucket = self.bucket(*stripe);
         let expected =
@@ -270,7 +261,7 @@ impl RowLocks {
     }
 
     /// Waits for the gather of a stripe; for whoever was told that it is to write it.
-    pub(crate) fn wait_for_gather(&self, stripe: StripeIndex, until: Until) -> WaitForGather<'_> {
+    pub(crate) fn wait_for_gather(&self, stripe: StripeIndex, until: Until) -> WaitForGather<'_, W> {
         WaitForGather { locks: self, stripe, until }
     }
 
@@ -293,7 +284,7 @@ impl RowLocks {
         &self,
         stripe: StripeIndex,
         rows: impl FnOnce(Range<usize>) -> RowSet,
-    ) -> Due<'_> {
+    ) -> Due<'_, W> {
         let mut bucket = self.bucket(stripe);
         let active = bucket.active(stripe);
         let gather = active.take_gather().expect("a gather stays until it is taken");
@@ -310,13 +301,13 @@ impl RowLocks {
 }
 
 /// The future of [`RowLocks::wait_for_gather`].
-pub(crate) struct WaitForGather<'a> {
-    locks: &'a RowLocks,
+pub(crate) struct WaitForGather<'a, W> {
+    locks: &'a RowLocks<W>,
     stripe: StripeIndex,
     until: Until,
 }
 
-impl Future for WaitForGather<'_> {
+impl<W> Future for WaitForGather<'_, W> {
     type Output = Standing;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Standing> {

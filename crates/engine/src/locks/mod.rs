@@ -16,14 +16,18 @@ use std::{
 };
 
 use gather::{Before, Expected};
-pub(crate) use gather::{Due, Gathered, Part, Place, Until};
+pub(crate) use gather::{Due, Gathered, Place, Until};
 use stripe::ActiveStripe;
 use stripewise_device::{
     parts::{self, within},
     sync::seam::{Mutex, MutexGuard, spin},
 };
 
-use crate::{geometry::StripeIndex, locking::StripeLocks, mutants, rows::RowSet};
+use crate::{
+    intent::locking::StripeLocks,
+    mutants,
+    shape::{geometry::StripeIndex, rows::RowSet},
+};
 
 /// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, nor two streams of
 /// gathered writes, and no more, as a bucket that was not looked at for long is not in the cache.
@@ -31,39 +35,42 @@ const BUCKETS_PER_THREAD: usize = 256;
 /// The least, and the most.
 const BUCKETS: RangeInclusive<usize> = 256..=1024;
 
-/// The table of locked rows.
-pub(crate) struct RowLocks {
-    buckets: Box<[Slot]>,
+/// The table of locked rows. `W` is what is kept of a write that waits to be gathered with others.
+pub(crate) struct RowLocks<W> {
+    buckets: Box<[Slot<W>]>,
     /// The data bytes of a stripe where writes are gathered; none where they are not.
     gathers: Option<usize>,
 }
 
 /// A bucket with its lock. As large as two lines of a processor's cache and at their start, so that a writer has all of the
 /// stripe that it works on with the lock, and takes nothing from who works in another bucket.
-#[derive(Default)]
 #[repr(align(128))]
-struct Slot(Mutex<Bucket>);
+struct Slot<W>(Mutex<Bucket<W>>);
 
 #[cfg(not(feature = "loom"))]
-const _: () = assert!(size_of::<Slot>() == 128);
+const _: () = assert!(size_of::<Slot<()>>() == 128);
 
 /// Active stripes with the same hash.
-#[derive(Default)]
-struct Bucket {
+struct Bucket<W> {
     /// There is seldom more than one.
-    first: Option<ActiveStripe>,
+    first: Option<ActiveStripe<W>>,
     /// Where there ever was more than one. Empty if there is not even a first.
-    others: Option<Box<Others>>,
+    others: Option<Box<Others<W>>>,
     /// Where a stream of gathered writes goes on.
     expected: Option<Expected>,
 }
 
-#[derive(Default)]
-struct Others(Vec<ActiveStripe>);
+struct Others<W>(Vec<ActiveStripe<W>>);
 
-impl Bucket {
+impl<W> Default for Slot<W> {
+    fn default() -> Self {
+        Self(Mutex::new(Bucket { first: None, others: None, expected: None }))
+    }
+}
+
+impl<W> Bucket<W> {
     #[inline]
-    fn get(&mut self, stripe: StripeIndex) -> Option<&mut ActiveStripe> {
+    fn get(&mut self, stripe: StripeIndex) -> Option<&mut ActiveStripe<W>> {
         match &mut self.first {
             Some(first) if first.stripe == stripe => Some(first),
             _ => self.others.as_mut()?.0.iter_mut().find(|active| active.stripe == stripe),
@@ -71,11 +78,11 @@ impl Bucket {
     }
 
     #[inline]
-    fn active(&mut self, stripe: StripeIndex) -> &mut ActiveStripe {
+    fn active(&mut self, stripe: StripeIndex) -> &mut ActiveStripe<W> {
         if self.first.as_ref().is_none_or(|first| first.stripe == stripe) {
             return self.first.get_or_insert_with(|| ActiveStripe::new(stripe));
         }
-        let Others(others) = &mut **self.others.get_or_insert_default();
+        let Others(others) = &mut **self.others.get_or_insert_with(|| Box::new(Others(Vec::new())));
         let index = others.iter().position(|active| active.stripe == stripe).unwrap_or_else(|| {
             others.push(ActiveStripe::new(stripe));
             others.len() - 1
@@ -86,7 +93,7 @@ impl Bucket {
     /// Forgets a stripe on which nobody works any more.
     #[inline]
     fn forget_idle(&mut self, stripe: StripeIndex) {
-        let is_idle = |active: &ActiveStripe| active.stripe == stripe && active.is_idle();
+        let is_idle = |active: &ActiveStripe<W>| active.stripe == stripe && active.is_idle();
         if self.first.take_if(|first| is_idle(first)).is_some() {
             self.first = self.others.as_mut().and_then(|others| others.0.pop());
         } else if let Some(others) = &mut self.others {
@@ -126,22 +133,22 @@ struct Claim {
 }
 
 /// How a write gets at its rows.
-pub(crate) enum Entry<'a> {
+pub(crate) enum Entry<'a, W> {
     /// It has them.
-    Had(RowGuard<'a>),
+    Had(RowGuard<'a, W>),
     /// Others have them, or wait for them.
     Busy,
     /// It lies behind a write under way, to be gathered with others.
     Behind,
 }
 
-impl Default for RowLocks {
+impl<W> Default for RowLocks<W> {
     fn default() -> Self {
         Self::with_buckets(*BUCKETS.start())
     }
 }
 
-impl RowLocks {
+impl<W> RowLocks<W> {
     /// A table for so many threads.
     pub(crate) fn new(locks: StripeLocks, threads: usize, gathers: Option<usize>) -> Self {
         let buckets = match locks {
@@ -158,12 +165,12 @@ impl RowLocks {
     }
 
     /// Locks rows of a stripe. Dropping the guard unlocks them.
-    pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_> {
+    pub(crate) fn lock(&self, stripe: StripeIndex, rows: RowSet) -> LockRows<'_, W> {
         self.lock_wanted(Wanted { stripe, rows, parts: 0, end: None, ticket: None })
     }
 
     /// Locks rows of a stripe, if nobody has them or waits for them.
-    pub(crate) fn try_lock(&self, stripe: StripeIndex, rows: RowSet) -> Option<RowGuard<'_>> {
+    pub(crate) fn try_lock(&self, stripe: StripeIndex, rows: RowSet) -> Option<RowGuard<'_, W>> {
         let _part = within(parts::Part::StripeLock);
         let stripe = StripeIndex(mutants::lock_key(stripe.0));
         let wanted = Wanted { stripe, rows, parts: 0, end: None, ticket: None };
@@ -172,18 +179,18 @@ impl RowLocks {
     }
 
     /// As [`RowLocks::lock`], for a write.
-    pub(crate) fn lock_write(&self, place: &Place, rows: RowSet) -> LockRows<'_> {
+    pub(crate) fn lock_write(&self, place: &Place, rows: RowSet) -> LockRows<'_, W> {
         self.lock_wanted(Wanted::write(place, rows))
     }
 
-    fn lock_wanted(&self, wanted: Wanted) -> LockRows<'_> {
+    fn lock_wanted(&self, wanted: Wanted) -> LockRows<'_, W> {
         let stripe = StripeIndex(mutants::lock_key(wanted.stripe.0));
         LockRows { locks: self, wanted: Wanted { stripe, ..wanted }, state: LockState::New }
     }
 
     /// Locks rows for a write, if nobody has them or waits for them and it is not to be gathered.
     #[inline]
-    pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_> {
+    pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_, W> {
         let _part = within(parts::Part::StripeLock);
         let may_wait = self.may_gather(place);
         if may_wait && place.bytes.start == 0 && self.is_stream(place, 0) {
@@ -211,7 +218,7 @@ impl RowLocks {
     }
 
     /// Goes on with rows that were [kept](RowGuard::keep).
-    pub(crate) fn resume(&self, kept: KeptRows) -> RowGuard<'_> {
+    pub(crate) fn resume(&self, kept: KeptRows) -> RowGuard<'_, W> {
         RowGuard { locks: self, claim: kept.0 }
     }
 
@@ -222,7 +229,7 @@ impl RowLocks {
     }
 
     /// A stripe's bucket, locked.
-    fn bucket(&self, stripe: StripeIndex) -> MutexGuard<'_, Bucket> {
+    fn bucket(&self, stripe: StripeIndex) -> MutexGuard<'_, Bucket<W>> {
         // Fibonacci hashing: neighbouring stripes spread over the buckets.
         let hash = stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         spin(&self.buckets[hash as usize & (self.buckets.len() - 1)].0)
@@ -249,7 +256,7 @@ impl RowLocks {
     }
 
     /// Changes an active stripe as a claim ends, serves its queue and forgets it when nothing is left.
-    fn release(&self, claim: &Claim, change: impl FnOnce(&mut ActiveStripe)) {
+    fn release(&self, claim: &Claim, change: impl FnOnce(&mut ActiveStripe<W>)) {
         let mut wakers = Vec::new();
         let is_next_due = {
             let mut bucket = self.bucket(claim.stripe);
@@ -294,16 +301,16 @@ enum LockState {
 }
 
 /// The future of [`RowLocks::lock`].
-pub(crate) struct LockRows<'a> {
-    locks: &'a RowLocks,
+pub(crate) struct LockRows<'a, W> {
+    locks: &'a RowLocks<W>,
     wanted: Wanted,
     state: LockState,
 }
 
-impl<'a> Future for LockRows<'a> {
-    type Output = RowGuard<'a>;
+impl<'a, W> Future for LockRows<'a, W> {
+    type Output = RowGuard<'a, W>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<RowGuard<'a>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<RowGuard<'a, W>> {
         let (claim, waits) = match self.state {
             LockState::New => self.locks.acquire(&self.wanted, cx.waker()),
             LockState::Queued(claim) => (claim, self.locks.still_waits(&claim, cx.waker())),
@@ -318,7 +325,7 @@ impl<'a> Future for LockRows<'a> {
     }
 }
 
-impl Drop for LockRows<'_> {
+impl<W> Drop for LockRows<'_, W> {
     fn drop(&mut self) {
         if let LockState::Queued(claim) = self.state {
             self.locks.give_up(&claim);
@@ -327,8 +334,8 @@ impl Drop for LockRows<'_> {
 }
 
 /// Locked rows of one stripe.
-pub(crate) struct RowGuard<'a> {
-    locks: &'a RowLocks,
+pub(crate) struct RowGuard<'a, W> {
+    locks: &'a RowLocks<W>,
     claim: Claim,
 }
 
@@ -336,7 +343,24 @@ pub(crate) struct RowGuard<'a> {
 #[must_use = "the rows stay locked until they are resumed"]
 pub(crate) struct KeptRows(Claim);
 
-impl RowGuard<'_> {
+impl<W> RowGuard<'_, W> {
+    /// Checks that some consecutive rows of the stripe are locked, as what follows relies on it: the first and the last always,
+    /// those between where debug assertions are on.
+    ///
+    /// # Panics
+    /// If one is not.
+    #[inline]
+    pub(crate) fn assert_holds(&self, stripe: StripeIndex, rows: RangeInclusive<usize>) {
+        let Claim { stripe: own, rows: held, .. } = &self.claim;
+        let is_held = |row: &usize| held.contains(*row) || mutants::lives(mutants::Mutant::WideRowsUnseen);
+        let is_here = own.0 == mutants::lock_key(stripe.0);
+        assert!(
+            is_here && is_held(rows.start()) && is_held(rows.end()),
+            "rows are written only while locked"
+        );
+        debug_assert!(rows.clone().all(|row| is_held(&row)), "rows are written only while locked");
+    }
+
     /// Keeps the rows locked, to be resumed.
     pub(crate) fn keep(self) -> KeptRows {
         let kept = KeptRows(self.claim);
@@ -345,7 +369,7 @@ impl RowGuard<'_> {
     }
 }
 
-impl Drop for RowGuard<'_> {
+impl<W> Drop for RowGuard<'_, W> {
     fn drop(&mut self) {
         self.locks.unlock(&self.claim);
     }
@@ -357,9 +381,11 @@ mod tests {
 
     use super::*;
 
+    type Rows = RowLocks<()>;
+
     const S: StripeIndex = StripeIndex(7);
 
-    fn enter(locks: &RowLocks, rows: std::ops::Range<usize>) -> Option<RowGuard<'_>> {
+    fn enter(locks: &Rows, rows: std::ops::Range<usize>) -> Option<RowGuard<'_, ()>> {
         let place = Place { stripe: S, bytes: 0..512, leads: true };
         match locks.enter(&place, RowSet::range(rows)) {
             Entry::Had(guard) => Some(guard),
@@ -377,7 +403,7 @@ mod tests {
 
     #[test]
     fn different_rows_run_together_and_the_same_wait() {
-        let locks = RowLocks::default();
+        let locks = Rows::default();
         let first = ready(&mut locks.lock(S, RowSet::range(0..4))).unwrap();
         assert!(ready(&mut locks.lock(S, RowSet::range(4..8))).is_some());
         let mut waiting = locks.lock(S, RowSet::range(3..5));
@@ -388,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_try_takes_what_is_free_and_nothing_else() {
-        let locks = RowLocks::default();
+        let locks = Rows::default();
         let first = enter(&locks, 0..4).unwrap();
         assert!(enter(&locks, 3..5).is_none());
         let second = enter(&locks, 4..8).unwrap();
@@ -405,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_whole_stripe_is_not_starved() {
-        let locks = RowLocks::with_buckets(1);
+        let locks = Rows::with_buckets(1);
         let small = ready(&mut locks.lock(S, RowSet::range(0..1))).unwrap();
         let mut whole = locks.lock(S, RowSet::range(0..16));
         assert!(ready(&mut whole).is_none());
@@ -422,7 +448,7 @@ mod tests {
     fn stripes_that_share_a_bucket_are_found_and_forgotten_in_any_order() {
         let rows = RowSet::range(0..1);
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let locks = RowLocks::with_buckets(1);
+            let locks = Rows::with_buckets(1);
             let mut held: Vec<_> = (0..3).map(|n| ready(&mut locks.lock(StripeIndex(n), rows))).collect();
             assert!(held.iter().all(Option::is_some));
             for index in order {
@@ -437,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_dropped_waiter_leaves_nothing_locked() {
-        let locks = RowLocks::default();
+        let locks = Rows::default();
         let first = ready(&mut locks.lock(S, RowSet::range(0..1))).unwrap();
         let mut never_polled_again = locks.lock(S, RowSet::range(0..1));
         let mut queued = locks.lock(S, RowSet::range(0..1));

@@ -4,13 +4,12 @@ use std::{collections::VecDeque, task::Waker};
 
 use super::{Claim, Wanted, gather::Gather};
 use crate::{
-    geometry::StripeIndex,
     mutants::{Mutant, lives},
-    rows::RowSet,
+    shape::{geometry::StripeIndex, rows::RowSet},
 };
 
 /// A stripe that somebody works on.
-pub(super) struct ActiveStripe {
+pub(super) struct ActiveStripe<W> {
     pub(super) stripe: StripeIndex,
     pub(super) held: RowSet,
     last_ticket: u64,
@@ -18,15 +17,14 @@ pub(super) struct ActiveStripe {
     /// Requests that the writes are made of which have rows here or wait for them.
     parts: u32,
     /// None where nobody ever waited: on most stripes.
-    waiting: Option<Box<Waiting>>,
+    waiting: Option<Box<Waiting<W>>>,
 }
 
 /// Who waits at a stripe.
-#[derive(Default)]
-struct Waiting {
+struct Waiting<W> {
     queue: VecDeque<Waiter>,
     /// Writes that wait behind the tail, of this stripe or of the one before.
-    gather: Option<Gather>,
+    gather: Option<Gather<W>>,
 }
 
 /// A claim that waits for its rows.
@@ -46,7 +44,13 @@ struct Tail {
     next_waits: bool,
 }
 
-impl ActiveStripe {
+impl<W> Default for Waiting<W> {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), gather: None }
+    }
+}
+
+impl<W> ActiveStripe<W> {
     pub(super) fn new(stripe: StripeIndex) -> Self {
         Self { stripe, held: RowSet::EMPTY, last_ticket: 0, tail: None, parts: 0, waiting: None }
     }
@@ -56,7 +60,7 @@ impl ActiveStripe {
             && self.waiting().is_none_or(|waiting| waiting.queue.is_empty() && waiting.gather.is_none())
     }
 
-    fn waiting(&self) -> Option<&Waiting> {
+    fn waiting(&self) -> Option<&Waiting<W>> {
         self.waiting.as_deref()
     }
 
@@ -65,20 +69,20 @@ impl ActiveStripe {
     }
 
     /// The writes that wait to be gathered.
-    pub(super) fn gather(&mut self) -> Option<&mut Gather> {
+    pub(super) fn gather(&mut self) -> Option<&mut Gather<W>> {
         self.waiting.as_mut()?.gather.as_mut()
     }
 
-    pub(super) fn take_gather(&mut self) -> Option<Gather> {
+    pub(super) fn take_gather(&mut self) -> Option<Gather<W>> {
         self.waiting.as_mut()?.gather.take()
     }
 
-    pub(super) fn set_gather(&mut self, gather: Gather) {
+    pub(super) fn set_gather(&mut self, gather: Gather<W>) {
         self.waiting.get_or_insert_default().gather = Some(gather);
     }
 
     fn is_free(&self, rows: &RowSet) -> bool {
-        let is_wanted = |waiting: &Waiting| waiting.queue.iter().any(|w| w.claim.rows.intersects(rows));
+        let is_wanted = |waiting: &Waiting<W>| waiting.queue.iter().any(|w| w.claim.rows.intersects(rows));
         let waits = self.waiting().is_some_and(is_wanted) && !lives(Mutant::WaitersPassed);
         !self.held.intersects(rows) && !waits
     }
@@ -200,7 +204,7 @@ mod tests {
     /// and nobody was woken.
     #[test]
     fn who_waits_in_the_next_stripe_is_woken_whoever_closes_this_one() {
-        let mut stripe = ActiveStripe::new(STRIPE);
+        let mut stripe = ActiveStripe::<()>::new(STRIPE);
         let first = stripe.take(&write(0..1, 8192, None)).unwrap();
         assert_eq!(stripe.wait_in_next(8192), Some(1));
         let ticket = stripe.close(8192, 4);

@@ -14,14 +14,18 @@ use stripewise_device::{
 };
 use uuid::Uuid;
 
-use super::{STRIPE, model};
+use super::{RowLocks, STRIPE, model};
 use crate::{
-    bad_blocks::BadBlocks,
     error::ArrayError,
-    geometry::{Geometry, Level},
-    locks::RowLocks,
-    rows::RowSet,
-    topology::{Incoming, Member, Recorded, SlotState, Topology},
+    members::{
+        bad_blocks::BadBlocks,
+        member::Member,
+        topology::{Incoming, Recorded, SlotState, Topology},
+    },
+    shape::{
+        geometry::{Geometry, Level},
+        rows::RowSet,
+    },
 };
 
 /// Members of the arrays here.
@@ -38,7 +42,8 @@ fn member(number: u32) -> Fixed<Member> {
 
 fn whole() -> Topology {
     let slot = |number| SlotState { primary: Some(member(number)), incoming: None };
-    Topology { slots: (0..MEMBERS as u32).map(slot).collect(), failed: false, recorded: Recorded::already() }
+    let slots = (0..MEMBERS as u32).map(slot).collect();
+    Topology { geometry: geometry(), slots, failed: false, recorded: Recorded::already() }
 }
 
 /// An array, and what its superblocks say.
@@ -168,12 +173,11 @@ fn fill_beside_a_write(advances: Advances) {
         let stripe = Fixed::new(Stripe::default());
         let rows = RowSet::range(0..1);
         let writer = {
-            let (geometry, locks, topology, stripe) =
-                (geometry.clone(), locks.clone(), topology.clone(), stripe.clone());
+            let (locks, topology, stripe) = (locks.clone(), topology.clone(), stripe.clone());
             thread::spawn(move || {
                 let _rows = block_on(locks.lock(STRIPE, rows));
                 let topology = topology.load();
-                for writer in topology.writers(&geometry, STRIPE, 0) {
+                for writer in topology.writers(STRIPE, 0) {
                     let content = if writer.dev_number == 9 { &stripe.incoming } else { &stripe.primary };
                     content.store(1, Ordering::Relaxed);
                 }
@@ -195,7 +199,7 @@ fn fill_beside_a_write(advances: Advances) {
         let filled = topology.load().with_primary(geometry.member_of(STRIPE, 0), &incoming.member);
         topology.store(Fixed::new(filled));
         let now = topology.load();
-        assert_eq!(now.reader(&geometry, STRIPE, 0).unwrap().dev_number, 9);
+        assert_eq!(now.reader(STRIPE, 0).unwrap().dev_number, 9);
     });
 }
 
@@ -230,7 +234,7 @@ fn a_topology_is_swapped_beside_writers_that_hold_rows() {
                 drop(array.readers.resume(kept));
             })
         };
-        let next = array.topology.load().with_primary(crate::geometry::MemberIndex(0), &member(7));
+        let next = array.topology.load().with_primary(crate::shape::geometry::MemberIndex(0), &member(7));
         array.topology.store(Fixed::new(next));
         array.topology.reclaim();
         // Whoever has the rows after the swap sees the new member.

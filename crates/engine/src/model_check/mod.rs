@@ -24,15 +24,21 @@ use loom::{
 use stripewise_format::extension::MapKind;
 
 use crate::{
-    compute::Data,
-    geometry::{Geometry, Level, StripeIndex},
-    intent::{Holder, Intent, IntentDisk, Pages},
-    ledger::FailedMember,
-    locking::{CounterLocks, StripeLocks},
-    locks::{Entry, Gathered, Part, Place, RowGuard, RowLocks, Until},
-    regions::{RegionMap, RegionShape},
-    rows::RowSet,
+    intent::{
+        Holder, Intent, IntentDisk, Pages,
+        locking::{CounterLocks, StripeLocks},
+    },
+    locks::{Entry, Gathered, Place, RowGuard, Until},
+    metadata::ledger::FailedMember,
+    shape::{
+        geometry::{Geometry, Level, StripeIndex},
+        regions::{RegionMap, RegionShape},
+        rows::RowSet,
+    },
 };
+
+/// Of what waits to be gathered nothing is kept here.
+type RowLocks = crate::locks::RowLocks<()>;
 
 const STRIPE: StripeIndex = StripeIndex(0);
 
@@ -92,7 +98,7 @@ fn a_waiter_that_goes_away_takes_nothing_with_it() {
 }
 
 /// Four writes of 512 bytes that end where the next begins, at the end of stripe 0 or in stripe 1.
-fn stream(locks: &RowLocks, stripe: StripeIndex) -> Vec<RowGuard<'_>> {
+fn stream(locks: &RowLocks, stripe: StripeIndex) -> Vec<RowGuard<'_, ()>> {
     (0..4)
         .map(|index| {
             let place = Place { stripe, bytes: index * 512..(index + 1) * 512, leads: true };
@@ -119,10 +125,7 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
             let place = Place { stripe, bytes: behind.clone(), leads: true };
             let rows = RowSet::range(4..5);
             if let Entry::Behind = locks.enter(&place, rows) {
-                let data = stripewise_device::IoBuf::zeroed(512).freeze();
-                let (promise, _outcome) = crate::array::Promise::new();
-                let part = Part { data: Data::One(data), flags: Default::default(), promise };
-                if let Gathered::First = locks.gather(&place, part) {
+                if let Gathered::First = locks.gather(&place, ()) {
                     block_on(locks.wait_for_gather(stripe, Until::Due));
                     let due = locks.take_gather(stripe, |_| rows);
                     assert_eq!((due.bytes, due.parts.len()), (behind.clone(), 1));

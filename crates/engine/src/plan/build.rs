@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     mutants::{Mutant, lives},
-    rows::RowSet,
+    shape::rows::RowSet,
 };
 
 /// Makes the basic matrix: a cycle for every dirty row, and its operations. `costs` says what members cost, to policies

@@ -1,6 +1,6 @@
 //! What I/O costs on the members of a stripe, for policies that weigh it.
 
-use crate::rows::RowSet;
+use crate::shape::rows::RowSet;
 
 /// How long requests of one class occupy a member: a fixed part, and a part by length.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

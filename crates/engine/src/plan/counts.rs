@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::{
         plan::{ColumnState, Presence},
-        rows::RowSet,
+        shape::rows::RowSet,
     };
 
     /// A block as md's flags have it.

@@ -24,7 +24,7 @@ pub use recipe::{Recipe, lower};
 pub use selection::WriteSelection;
 pub use state::{ColumnState, Presence, Redundancy, StripeState};
 
-use crate::rows::RowSet;
+use crate::shape::rows::RowSet;
 
 /// The rows of one column in which each operation of msc-ct Table I happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -9,7 +9,7 @@ use super::{
     recipe::{Cells, CycleRows, How, Parity, Source, Span, Sum, Write},
     selection::{OneColumn, cycle_by},
 };
-use crate::{
+use crate::shape::{
     geometry::{Geometry, StripeSpan},
     rows::BLOCK_BYTES,
 };
@@ -166,13 +166,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        geometry::{Level, StripeIndex},
         plan::{
             StripeState, build,
             costs::NoCosts,
             lower,
             selection::{POLICIES, Policy},
         },
+        shape::geometry::{Level, StripeIndex},
     };
 
     #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::{Band, Cycle, Plan, Redundancy, StripeState};
-use crate::rows::{BLOCK_BYTES, ROWS_MAX, RowSet};
+use crate::shape::rows::{BLOCK_BYTES, ROWS_MAX, RowSet};
 
 /// Consecutive numbers, of rows or of columns: a range that can be copied, in four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::{
+use crate::shape::{
     geometry::{Geometry, Level, StripeSpan},
     rows::RowSet,
 };

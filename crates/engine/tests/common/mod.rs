@@ -188,7 +188,7 @@ impl Lab {
 
     /// Redundancy agrees everywhere. `members` by role.
     pub fn check_parity(&self, members: &[Arc<SimMember>]) {
-        check_parity(self.array.geometry(), members);
+        check_parity(&self.array.geometry(), members);
     }
 
     pub fn pass(&self, seconds: u64) {

@@ -1,4 +1,4 @@
-//! What loop and nbd devices have in common once they are there: being claimed for removal, and tuned.
+//! What loop and nbd devices have in common once they exist: claiming them for removal, and tuning.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,18 +19,17 @@ use super::{
 
 /// How long a process that merely has the device open may take to close it: udev looks at every new device.
 const OPENER_WAIT: Duration = Duration::from_secs(2);
-/// How long the kernel may take to remove a device that nobody uses.
+/// How long the kernel may take to remove an unused device.
 const GONE_WAIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 
-/// Polled while waiting for something that may hang; false gives up.
+/// Polled during a wait that may hang; false gives up.
 pub(super) type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Opens the device for us alone, which keeps others from mounting it.
+/// Opens the device exclusively, which keeps others from mounting it.
 ///
-/// # Errors
-/// [`AttachError::InUse`] if somebody uses it, apart from `own_descriptors` of this process; [`AttachError::UsersUnknown`] if that
-/// cannot be told.
+/// # Errors [`AttachError::InUse`] if the device has users, apart from `own_descriptors` of this process;
+/// [`AttachError::UsersUnknown`] if they cannot be determined.
 fn claim(node: &Path, own_descriptors: usize) -> Result<File, AttachError> {
     let deadline = Instant::now() + OPENER_WAIT;
     loop {
@@ -53,7 +52,7 @@ fn claim(node: &Path, own_descriptors: usize) -> Result<File, AttachError> {
     }
 }
 
-/// Refuses to take for nobody whom a search did not come to.
+/// Refuses to report no users if the search was not complete.
 fn check_known(node: &Path, found: &[BlockUser], is_complete: bool) -> Result<(), AttachError> {
     if found.is_empty() && !is_complete {
         return Err(AttachError::UsersUnknown { block: node.to_owned() });
@@ -70,14 +69,15 @@ fn open_alone(node: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node)
 }
 
-/// Claims the device as [`claim`] does, and writes out what is cached of it, for as long as somebody waits: by another process,
-/// because a thread of this one that waited for writes which this process serves could never be killed.
+/// Claims the device as [`claim`] does, and writes out its cached data, for as long as `goes_on` allows.
+/// Another process does that: a thread of this one could never be killed while it waits for writes that this
+/// process serves.
 pub(super) fn claim_written_out(
     node: &Path,
     own_descriptors: usize,
     goes_on: GoesOn<'_>,
 ) -> Result<File, AttachError> {
-    // What would be given up at once is not begun.
+    // Do not begin what would be given up at once.
     if !goes_on() {
         return Err(AttachError::NotWrittenOut { block: node.to_owned() });
     }
@@ -102,11 +102,11 @@ fn wait_for_sync(
     loop {
         match child.try_wait().map_err(AttachError::system("wait for the program `sync` on", node))? {
             Some(status) if status.success() => return Ok(claimed),
-            // Not tried here as well: if another killed it because it hangs, this would hang too.
+            // Do not try it here as well: if somebody killed `sync` because it hung, this would hang too.
             Some(status) => return Err(failed(io::Error::other(format!("`sync`: {status}")))),
             None if goes_on() => thread::sleep(POLL),
             None => {
-                // Before the other lets go: the last one to close the device would wait in its place.
+                // Before `sync` closes the device: the last one to close it would wait for the writes.
                 drop(claimed);
                 abandon(child);
                 return Err(AttachError::NotWrittenOut { block: node.to_owned() });
@@ -115,7 +115,7 @@ fn wait_for_sync(
     }
 }
 
-/// Where there is no such program: on a thread, which keeps the device claimed where it hangs.
+/// Without the program `sync`: on a thread, which keeps the device claimed if it hangs.
 fn sync_here(claimed: File, node: &Path, goes_on: GoesOn<'_>) -> Result<File, AttachError> {
     let failed = || AttachError::system("write out the cached data of", node);
     let sync = move || claimed.sync_all().map(|()| claimed);
@@ -156,26 +156,26 @@ pub fn sysfs(node: &Path) -> PathBuf {
     Path::new("/sys/block").join(node.file_name().unwrap_or_default())
 }
 
-/// The number that the kernel gives to each new content of a disk, empty where it does not: a node that is bound anew
-/// has another.
+/// The number that the kernel gives to each new content of a disk; empty where it gives none. A node that is
+/// bound anew has another.
 pub fn sequence_of(node: &Path) -> String {
     let sequence = fs::read_to_string(sysfs(node).join("diskseq")).unwrap_or_default();
     sequence.trim().to_owned()
 }
 
-/// Sets the queue for a device behind which an array stands. Refusals do no harm.
+/// Sets the queue for a device with an array behind it. Refusals do no harm.
 ///
-/// The kernel keeps these settings with the node, not with what it is bound to: [`untune`] belongs to the end.
+/// The kernel keeps these settings with the node, not with its binding: call [`untune`] at the end.
 pub(super) fn tune(node: &Path, media: MediaKind) {
-    // File systems and schedulers go by it: ext4 spreads its files otherwise over what seeks.
+    // File systems and schedulers use it: ext4 spreads its files differently over a disk that seeks.
     set(node, "rotational", if media == MediaKind::Hdd { "1" } else { "0" });
-    // Whole requests of the layer below: 1280 KiB, the default, would be cut into 1 MiB and a rest.
+    // Whole requests of the layer below: the default, 1280 KiB, would be cut into 1 MiB and a rest.
     set(node, "max_sectors_kb", "1024");
-    // Reading one file from several members at once takes more than the default 128 KiB ahead.
+    // Reading one file from several members at once needs more read-ahead than the default 128 KiB.
     set(node, "read_ahead_kb", "1024");
 }
 
-/// Puts the kernel's defaults back, for the node's next user.
+/// Restores the kernel's defaults, for the node's next user.
 pub(super) fn untune(node: &Path) {
     // Zero asks for the default.
     set(node, "max_sectors_kb", "0");

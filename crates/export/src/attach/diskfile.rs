@@ -1,34 +1,35 @@
-//! A device seen as a file: the requests that the FUSE layer passes on, checked and put into the device's terms.
-//! Knows nothing of FUSE.
+//! A device seen as a file: checks the requests that the FUSE layer passes on, and translates them for the
+//! device. Knows nothing of FUSE.
 //!
-//! Alignment: a read of any range takes the enclosing blocks. A write, or zeroing, that is not of whole logical
-//! blocks is refused with EINVAL: the loop device never sends one, and a read-modify-write here would have to
-//! exclude every other write to its blocks to be safe.
+//! Alignment: a read of any range takes the enclosing blocks. A write or zeroing that does not consist of
+//! whole logical blocks is refused with EINVAL: the loop device never sends one, and a read-modify-write here
+//! would have to exclude every other write to its blocks to be safe.
 //!
-//! Holes: the kernel's loop driver sends both a discard and a write-zeroes-with-unmap as PUNCH_HOLE, and the second
-//! must read as zeroes. So a hole is always [`Device::write_zeroes`], never [`Device::discard`], which promises
-//! nothing about the content.
+//! Holes: the kernel's loop driver sends both a discard and a write-zeroes-with-unmap as PUNCH_HOLE, and the
+//! second must read as zeroes. So a hole is always [`Device::write_zeroes`], never [`Device::discard`], which
+//! promises nothing about the content.
 
 use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags, ZeroFlags};
 
-/// Zeroes are asked of the device in pieces of this many bytes, so that a file system's discard of everything does
-/// not occupy all of an array at once.
+/// The device zeroes in pieces of this many bytes, so that a file system that discards everything does not
+/// occupy the whole array at once.
 const ZERO_PIECE_BYTES: u64 = 64 << 20;
 
 /// An errno.
 pub(super) type Refusal = i32;
 
-/// What may be done with the file.
+/// Which operations the file allows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
     pub(super) read_only: bool,
-    /// Take PUNCH_HOLE. Refused as not supported, it makes the loop driver give discards up for good. (Its queue
-    /// setting `discard_max_bytes` will not do: once zero, the kernel never lets it rise on that node again.)
+    /// Take PUNCH_HOLE. If it is refused as not supported, the loop driver gives discards up for good. (Its
+    /// queue setting `discard_max_bytes` will not do: once zero, the kernel never raises it again on that
+    /// node.)
     pub(super) discard: bool,
-    /// Take PUNCH_HOLE also where the device cannot unmap, so that a hole costs as much as writing zeroes.
+    /// Take PUNCH_HOLE also if the device cannot unmap, so that a hole costs as much as writing zeroes.
     pub(super) slow_discard: bool,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct DiskFile {
 }
 
 impl DiskFile {
-    /// The file of `device`, of its size in whole logical blocks.
+    /// The file of `device`, with its size in whole logical blocks.
     pub(super) fn new(device: Arc<dyn Device>, access: Access) -> Self {
         let info = device.info();
         let block_bytes = u64::from(info.logical_block_bytes);
@@ -61,7 +62,8 @@ impl DiskFile {
         self.access.read_only
     }
 
-    /// Reads up to `len_bytes`, less at the end of the file. The bytes are those of the range in the buffer.
+    /// Reads up to `len_bytes`, less at the end of the file. Returns the buffer and the range of it that
+    /// holds the bytes.
     pub(super) async fn read(
         &self,
         offset_bytes: u64,
@@ -120,13 +122,14 @@ impl DiskFile {
     }
 }
 
-/// The same for zeroes: what would cost too much is not supported (any more), so that the kernel does otherwise.
+/// As [`errno`], for zeroing: zeroes that would cost too much are (no longer) supported, so that the kernel
+/// falls back.
 fn errno_of_zeroes(error: IoError, flags: ZeroFlags) -> Refusal {
     let is_slow = flags.fast_only && error.kind == IoErrorKind::Refused;
     if is_slow { libc::EOPNOTSUPP } else { errno(error) }
 }
 
-/// What the kernel shall report for a device's error.
+/// The errno that the kernel reports for a device's error.
 fn errno(error: IoError) -> Refusal {
     match error.kind {
         IoErrorKind::NoSpace => libc::ENOSPC,

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a block device, each with what to do about it.
+//! What can go wrong on the way to a block device, with a remedy for each.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -14,17 +14,17 @@ pub enum AttachError {
     /// The caller lacks the right to make block devices.
     #[error("making a block device needs root: run as root, or use `serve` and an NBD client instead")]
     NotRoot,
-    /// The method has its place, but this build does not have it.
+    /// This build does not include the method.
     #[error("{0} is not part of this build: choose another method")]
     NotBuilt(AttachMethod),
-    /// A kernel facility is not there.
+    /// The kernel lacks a facility.
     #[error("{} is not usable ({source}): {remedy}", node.display())]
     Missing {
         /// The device node of the facility.
         node: PathBuf,
         /// How to get it.
         remedy: &'static str,
-        /// What opening it said.
+        /// The error of opening it.
         source: io::Error,
     },
     /// No method works here.
@@ -35,9 +35,9 @@ pub enum AttachError {
     BadOption {
         /// The option's name.
         option: &'static str,
-        /// What was asked.
+        /// The value given.
         value: String,
-        /// What would do.
+        /// Which values would do.
         why: String,
     },
     /// Every device node of a kind is taken.
@@ -48,21 +48,21 @@ pub enum AttachError {
         /// How to have more.
         remedy: &'static str,
     },
-    /// The block device still serves somebody.
+    /// The block device is still in use.
     #[error("{} is in use: {}; stop that first", block.display(), Listed(users))]
     InUse {
         /// The block device.
         block: PathBuf,
-        /// Who holds it. Empty if somebody does whom the kernel does not name.
+        /// Its users. Empty if the kernel does not name any.
         users: Vec<BlockUser>,
     },
-    /// It cannot be found out whether somebody uses the block device.
+    /// It is unknown whether the block device has users.
     #[error("cannot tell who uses {}: a process hangs that would have to be looked at", block.display())]
     UsersUnknown {
         /// The block device.
         block: PathBuf,
     },
-    /// The kernel took the order to let go and has not done so in time.
+    /// The kernel was told to release it and did not do so in time.
     #[error("{} is still there {waited_s} s after it was told to go; look for its users, then detach again", what.display())]
     StillThere {
         /// The block device or mount point.
@@ -70,7 +70,7 @@ pub enum AttachError {
         /// How long we waited.
         waited_s: u64,
     },
-    /// What is cached of the device could not be written out while somebody waited for it.
+    /// The device's cached data could not be written out in time.
     #[error(
         "what is cached of {} is not written out in time: its writes are slow, or hang; try again, and more will be written",
         block.display()
@@ -84,7 +84,7 @@ pub enum AttachError {
         "the device did not answer a read in {waited_s} s, so that no block device can be made of it: look for the member that hangs"
     )]
     Unanswered {
-        /// How long it was waited for.
+        /// How long we waited.
         waited_s: u64,
     },
     /// The NBD server on the other end of the socket did not offer what we need.
@@ -96,17 +96,17 @@ pub enum AttachError {
     /// A system call failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     System {
-        /// What was tried, as words that follow "cannot".
+        /// What we tried, in words that follow "cannot".
         doing: &'static str,
-        /// On what.
+        /// The path it was tried on.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl AttachError {
-    /// Turns a system call's failure into an error that says what was tried on what.
+    /// Turns a system call's failure into an error that says what we tried, and on which path.
     pub(super) fn system<E: Into<io::Error>>(
         doing: &'static str,
         path: impl Into<PathBuf>,
@@ -115,7 +115,7 @@ impl AttachError {
     }
 }
 
-/// Why each method was passed over, in probe order.
+/// Why each method was skipped, in probe order.
 #[derive(Debug)]
 pub struct Reasons(pub Vec<(AttachMethod, AttachError)>);
 

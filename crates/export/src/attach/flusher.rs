@@ -1,14 +1,15 @@
 //! Keeping memory reclaim from waiting for itself.
 //!
-//! When memory is short, an allocation may make its thread write dirty pages out. If those belong to the block device
-//! that the thread itself serves, it waits for itself. PR_SET_IO_FLUSHER tells the kernel that a thread is part of
-//! such a path: its allocations start no I/O, and it is not throttled for the dirty pages of others.
+//! When memory is short, an allocation may make its thread write dirty pages out. If these belong to the
+//! block device that the thread itself serves, the thread waits for itself. PR_SET_IO_FLUSHER tells the
+//! kernel that a thread is part of such a path: its allocations start no I/O, and it is not throttled for the
+//! dirty pages of others.
 
 use std::{sync::Once, thread};
 
 use stripewise_device::uring::Runtime;
 
-/// Marks the calling thread, and those it will start.
+/// Marks the calling thread, and the threads it will start.
 fn mark_thread() {
     static WARNED: Once = Once::new();
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {

@@ -1,9 +1,9 @@
 //! A FUSE file system with one file, `disk`, whose content is a device. The only file that knows `fuser`.
 //!
-//! The mount is made by mount(2), without libfuse and without its helper program, and without `allow_other`: the
-//! kernel lets only root in. Reader threads take requests from the kernel and hand each to the io_uring runtime as a
-//! task, which replies from there; they never wait for a device, so requests of any number of processes are under
-//! way at once and none can block the ones that the daemon itself depends on.
+//! mount(2) makes the mount, without libfuse, its helper program or `allow_other`: the kernel lets only root
+//! in. Reader threads take requests from the kernel and hand each to the io_uring runtime as a task, which
+//! replies from there. The threads never wait for a device, so requests of any number of processes are under
+//! way at once and none can block those that the daemon itself depends on.
 
 use std::{
     ffi::{CString, OsStr},
@@ -31,7 +31,7 @@ use super::{
     flusher,
 };
 
-/// The mount's type in mountinfo, by which clean-up knows its own.
+/// The mount's type in mountinfo; clean-up recognises our mounts by it.
 pub(super) const MOUNT_KIND: &str = "fuse.stripewise";
 /// The name of the one file.
 pub(super) const FILE_NAME: &str = "disk";
@@ -39,9 +39,9 @@ pub(super) const FILE_NAME: &str = "disk";
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Asynchronous requests the kernel keeps under way. Each may hold a buffer of 1 MiB here, so this bounds memory.
 const IN_FLIGHT_MAX: u16 = 64;
-/// Nothing but we could change the attributes.
+/// Only we could change the attributes.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
-/// How long the kernel may take to let go of the file after its loop device has gone.
+/// How long the kernel may take to release the file after its loop device has gone.
 const UNMOUNT_WAIT: Duration = Duration::from_secs(10);
 /// How long the threads may take to see that their file system is gone.
 const END_WAIT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub(super) struct FuseDisk {
 }
 
 impl FuseDisk {
-    /// Mounts the file on the folder `point`, which is made if need be.
+    /// Mounts the file on the folder `point`, and makes the folder if needed.
     pub(super) fn mount(
         file: DiskFile,
         env: EnvHandle,
@@ -79,7 +79,7 @@ impl FuseDisk {
         let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME;
         mount("stripewise", point, MOUNT_KIND, flags, Some(data.as_c_str()))
             .map_err(AttachError::system("mount a FUSE file system on", point))?;
-        // The kernel has checked who may come in; fuser need not.
+        // The kernel has checked access; fuser need not.
         let mut config = Config::default();
         config.n_threads = Some(threads.max(1));
         config.clone_fd = true;
@@ -98,14 +98,14 @@ impl FuseDisk {
         self.point.join(FILE_NAME)
     }
 
-    /// Unmounts and removes the folder. Waits a while for the kernel to close the file, and for the threads to end;
-    /// what then remains is alive because another mount namespace has a copy of the mount.
+    /// Unmounts and removes the folder. Waits a while for the kernel to close the file, and for the threads
+    /// to end. If it returns a file system, another mount namespace with a copy of the mount keeps it alive.
     pub(super) fn unmount(&mut self) -> Result<Option<Lingering>, AttachError> {
         if self.session.is_none() {
             return Ok(None);
         }
         match retry_while_busy(|| unmount(&self.point, UnmountFlags::NOFOLLOW)) {
-            // Somebody else has unmounted it: the same outcome.
+            // Another process has unmounted it: the same outcome.
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(AttachError::system("unmount", &self.point)(error)),
         }
@@ -113,8 +113,8 @@ impl FuseDisk {
         Ok(self.session.take().map(Lingering).and_then(Lingering::end_soon))
     }
 
-    /// Takes the file system out of the tree now. Its file is served until its last user is gone, on which the
-    /// returned handle can be joined; with `abort`, every request fails from now on.
+    /// Takes the file system out of the tree now. Its file is served until its last user is gone; then the
+    /// returned handle can be joined. With `abort`, every request fails from now on.
     pub(super) fn detach(&mut self, abort: bool) -> Result<Option<Lingering>, AttachError> {
         let Some(session) = self.session.take() else { return Ok(None) };
         let force = if abort { UnmountFlags::FORCE } else { UnmountFlags::empty() };
@@ -129,7 +129,7 @@ impl FuseDisk {
 pub(super) struct Lingering(BackgroundSession);
 
 impl Lingering {
-    /// Waits a moment for the end; itself if it does not come.
+    /// Waits a moment for the end; returns itself if it does not come.
     fn end_soon(self) -> Option<Self> {
         let deadline = Instant::now() + END_WAIT;
         while !self.0.guard.is_finished() {
@@ -150,7 +150,7 @@ impl Lingering {
     }
 }
 
-/// The folder may be left from a daemon that died; it must be empty.
+/// The folder may remain from a daemon that died; it must be empty.
 fn make_folder(point: &Path) -> Result<(), AttachError> {
     use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(point);
@@ -175,7 +175,7 @@ pub(super) fn open_channel() -> Result<fs::File, AttachError> {
     })
 }
 
-/// A file closed by the kernel is released a moment later.
+/// The kernel releases a closed file a moment later.
 fn retry_while_busy(mut attempt: impl FnMut() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
     let deadline = Instant::now() + UNMOUNT_WAIT;
     loop {
@@ -191,8 +191,8 @@ fn retry_while_busy(mut attempt: impl FnMut() -> rustix::io::Result<()>) -> rust
 struct Disk {
     file: Arc<DiskFile>,
     env: EnvHandle,
-    /// Buffers of finished writes. They are dropped by the reader threads, whose allocations they were, so that the
-    /// per-thread pool has them for the next write; a worker's pool would only fill up.
+    /// Buffers of finished writes. The reader threads, which allocated them, drop them, so that their
+    /// per-thread pools have them for the next write; a worker's pool would only fill up.
     spent: Arc<Mutex<Vec<SharedBuf>>>,
 }
 
@@ -223,7 +223,7 @@ impl Disk {
         }
     }
 
-    /// Runs a request that is answered with success or an errno.
+    /// Runs a request whose answer is success or an errno.
     fn answer(&self, reply: ReplyEmpty, work: impl Future<Output = Result<(), Refusal>> + Send + 'static) {
         self.env.spawn(Box::pin(async move {
             match work.await {
@@ -260,7 +260,7 @@ impl Filesystem for Disk {
         reply.attr(&FOREVER, &self.attributes(inode));
     }
 
-    /// Times may be set, to no effect; size, owner and mode are fixed.
+    /// Times can be set, without effect; size, owner and mode are fixed.
     fn setattr(
         &self,
         _: &Request,
@@ -290,8 +290,8 @@ impl Filesystem for Disk {
         if inode != DISK {
             return reply.error(Errno::EISDIR);
         }
-        // No page cache for the file: the block device above it has one. Writes at the same time need no order
-        // among each other, as on any disk.
+        // No page cache for the file: the block device above has one. Concurrent writes need no order among
+        // each other, as on any disk.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
     }
 

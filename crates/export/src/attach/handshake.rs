@@ -22,7 +22,7 @@ const INFO_BLOCK_SIZE: u16 = 3;
 /// The longest option reply we take: names and descriptions are at most 4 KiB each by the protocol.
 const REPLY_BYTES_MAX: u32 = 16 << 10;
 
-/// What a server said of its export.
+/// What a server says about its export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExportFacts {
     pub(super) size_bytes: u64,
@@ -30,7 +30,7 @@ pub(super) struct ExportFacts {
     pub(super) flags: u16,
 }
 
-/// Negotiates as far as the transmission phase, on which the stream then is.
+/// Negotiates up to the transmission phase, which the stream is in afterwards.
 pub(super) fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<ExportFacts, AttachError> {
     greet(stream).map_err(refused)?;
     ask_to_go(stream, export).map_err(refused)?;
@@ -44,7 +44,7 @@ pub(super) fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Resul
                 let said = String::from_utf8_lossy(&data).into_owned();
                 return Err(AttachError::Handshake(format!("error {} {said}", kind & !REP_ERROR_BIT)));
             }
-            // The protocol lets a client ignore what it does not know.
+            // The protocol lets a client ignore information it does not know.
             _ => {}
         }
     }
@@ -74,7 +74,7 @@ fn ask_to_go(stream: &mut impl Write, export: &str) -> io::Result<()> {
     let mut data = Vec::new();
     data.extend((export.len() as u32).to_be_bytes());
     data.extend(export.as_bytes());
-    // Asking for the block sizes promises to keep to them, which a server may insist on.
+    // A client that asks for the block sizes promises to keep to them; a server may insist on that.
     data.extend(1u16.to_be_bytes());
     data.extend(INFO_BLOCK_SIZE.to_be_bytes());
     let mut option = Vec::new();
@@ -125,7 +125,7 @@ fn read_u64(stream: &mut impl Read) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// A server that has said everything beforehand.
+    /// A server whose replies are all written beforehand.
     struct Scripted {
         says: io::Cursor<Vec<u8>>,
         heard: Vec<u8>,

@@ -52,18 +52,18 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// What stands under a loop device.
+/// What lies under a loop device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopBacking {
     /// The number of the file system that holds the file.
     pub file_system: u64,
     /// The file's inode.
     pub inode: u64,
-    /// The number of the block device below, where it is one.
+    /// The number of the block device below, if it is one.
     pub device_number: Option<u64>,
     /// Where in the file the loop device begins.
     pub offset_bytes: u64,
-    /// How much of the file it shows; 0 for all that follows.
+    /// How much of the file it shows; 0: all the rest.
     pub len_bytes: u64,
 }
 
@@ -90,13 +90,13 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-/// The number of a loop device that is free at this moment; `control` is `/dev/loop-control`.
+/// The number of a loop device that is free right now; `control` is `/dev/loop-control`.
 pub(super) fn loop_get_free(control: impl AsFd) -> Result<u32> {
     // SAFETY: see `GetFree`.
     unsafe { ioctl(control, GetFree) }
 }
 
-/// Binds a loop device to an open file. `EBUSY` if it has one already.
+/// Binds a loop device to an open file. `EBUSY` if it is bound already.
 pub(super) fn loop_configure(
     device: impl AsFd,
     backing: BorrowedFd<'_>,
@@ -125,8 +125,8 @@ pub(super) fn loop_configure(
     unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
-/// What a loop device, or a partition of one, is bound to: the numbers of the file system, inode and block device below, and
-/// from where to how far. `ENXIO` if it is bound to nothing; another error if it is no loop device.
+/// The binding of a loop device, or of a partition of one: the numbers of the file system, inode and block
+/// device below, its start and its length. `ENXIO` if it is not bound; another error if it is no loop device.
 pub(super) fn loop_status(device: impl AsFd) -> Result<LoopBacking> {
     // SAFETY: LOOP_GET_STATUS64 writes one `struct loop_info64`, which LoopInfo is (size asserted above); any bytes are valid.
     let info = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }?;
@@ -146,11 +146,11 @@ pub(super) fn loop_clear(device: impl AsFd) -> Result<()> {
 }
 
 fn nbd_set<const OPCODE: Opcode>(device: impl AsFd, value: usize) -> Result<()> {
-    // SAFETY: the NBD ioctls that this module calls so take a plain number and touch no memory of ours.
+    // SAFETY: the NBD ioctls that this module calls this way take a plain number and touch no memory of ours.
     unsafe { ioctl(device, IntegerSetter::<OPCODE>::new_usize(value)) }
 }
 
-/// Gives an nbd device one more connection. All of them must come from one thread.
+/// Adds a connection to an nbd device. All of them must come from one thread.
 pub(super) fn nbd_add_socket(device: impl AsFd, socket: BorrowedFd<'_>) -> Result<()> {
     nbd_set::<NBD_SET_SOCK>(device, socket.as_raw_fd().cast_unsigned() as usize)
 }
@@ -177,7 +177,7 @@ pub(super) fn nbd_do_it(device: impl AsFd) -> Result<()> {
     nbd_set::<NBD_DO_IT>(device, 0)
 }
 
-/// Ends an nbd device's connections after what is under way.
+/// Ends an nbd device's connections after the requests under way.
 pub(super) fn nbd_disconnect(device: impl AsFd) -> Result<()> {
     nbd_set::<NBD_DISCONNECT>(device, 0)
 }

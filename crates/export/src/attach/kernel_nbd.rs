@@ -1,7 +1,7 @@
 //! The kernel's nbd driver, over unix sockets to an NBD server, here one of this process.
 //!
-//! By ioctl, not netlink: the device then lives exactly as long as the thread that runs it, so that nothing stays
-//! behind when the daemon is killed.
+//! It uses ioctls, not netlink: the device then lives exactly as long as the thread that runs it, so nothing
+//! stays behind when the daemon is killed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -31,12 +31,12 @@ use super::{
 const FLAG_READ_ONLY: u16 = 1 << 1;
 const FLAG_SEND_TRIM: u16 = 1 << 5;
 const FLAG_MULTI_CONN: u16 = 1 << 8;
-/// The server is a part of this process; silence for this long means that it is stuck.
+/// The server is part of this process; silence for this long means that it is stuck.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 /// How long the kernel may take to start a device.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// What an nbd device shall be like.
+/// The settings of an nbd device.
 pub(super) struct NbdSettings {
     pub(super) export: String,
     pub(super) block_bytes: u32,
@@ -51,7 +51,7 @@ pub(super) struct KernelNbd {
     runner: Option<JoinHandle<()>>,
 }
 
-/// Whether the driver is there, after asking for its module.
+/// Whether the driver is there, after requesting its module.
 pub(super) fn probe() -> Result<(), AttachError> {
     let node = Path::new("/dev/nbd0");
     if !node.exists() {
@@ -89,7 +89,7 @@ impl KernelNbd {
         &self.node
     }
 
-    /// The same device in a new hand; this one then has nothing to release.
+    /// Moves the device to a new value; this one then has nothing to release.
     pub(super) fn take(&mut self) -> Self {
         Self { node: self.node.clone(), runner: self.runner.take() }
     }
@@ -109,7 +109,7 @@ impl KernelNbd {
         Ok(())
     }
 
-    /// Writes out what is cached and disconnects, unless the device is in use.
+    /// Writes out the cached data and disconnects, unless the device is in use.
     pub(super) fn release(&mut self, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         if self.runner.is_none() {
             return Ok(());
@@ -163,7 +163,7 @@ fn connect_one(
     let mut stream = dial().map_err(failed)?;
     stream.set_read_timeout(Some(HANDSHAKE_WAIT)).map_err(failed)?;
     let facts = handshake::negotiate(&mut stream, &settings.export)?;
-    // The kernel keeps to the socket's own timeouts, and an idle device is no error.
+    // The kernel uses the socket's own timeouts, and an idle device is no error.
     stream.set_read_timeout(None).map_err(failed)?;
     Ok((facts, stream.into()))
 }
@@ -199,7 +199,7 @@ fn set_up(
         let Ok(device) = OpenOptions::new().read(true).write(true).open(&node) else { continue };
         match ioctl::nbd_add_socket(&device, sockets[0].as_fd()) {
             Ok(()) => {}
-            // Somebody took it meanwhile.
+            // Another process took it meanwhile.
             Err(Errno::BUSY) => continue,
             Err(error) => return Err(AttachError::system("give a socket to", node)(error)),
         }

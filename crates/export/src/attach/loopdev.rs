@@ -1,4 +1,4 @@
-//! Loop devices: a file becomes a block device. With direct I/O, so that its data is cached once, above.
+//! Loop devices: a file becomes a block device. With direct I/O, so that its data is cached only once, above.
 
 use std::{
     ffi::OsStr,
@@ -19,10 +19,10 @@ use super::{
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_PARTSCAN: u32 = 8;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// Another program may take the device we were told is free; so often in a row it will not.
+/// Another program may take the device that we were told is free, but not this many times in a row.
 const RACES_MAX: usize = 32;
 
-/// What a loop device shall be like.
+/// The settings of a loop device.
 pub(super) struct LoopSettings {
     pub(super) block_bytes: u32,
     pub(super) read_only: bool,
@@ -32,7 +32,8 @@ pub(super) struct LoopSettings {
 /// A bound loop device. Dropping this leaves it bound.
 pub(super) struct LoopDevice {
     node: PathBuf,
-    /// Tells this binding from later ones of the same node; empty where the kernel does not number them.
+    /// Distinguishes this binding from later ones of the same node; empty where the kernel does not number
+    /// them.
     sequence: String,
 }
 
@@ -68,7 +69,7 @@ impl LoopDevice {
         &self.node
     }
 
-    /// Writes out what is cached and unbinds the device, unless it is in use.
+    /// Writes out the cached data and unbinds the device, unless it is in use.
     pub(super) fn release(&self, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         if !self.is_bound() {
             return Ok(());
@@ -79,13 +80,13 @@ impl LoopDevice {
         blockdev::wait_gone(&self.node, || !self.is_bound())
     }
 
-    /// Has the kernel unbind the device at its last close.
+    /// Makes the kernel unbind the device at its last close.
     pub(super) fn release_at_last_close(&self) -> Result<(), AttachError> {
         clear_node(&self.node)
     }
 
-    /// Whether the device is still bound, and by us. Not told by the path of the file, which changes when somebody
-    /// unmounts the FUSE file system lazily.
+    /// Whether the device is still bound, and by us. The file's path does not tell: it changes when the FUSE
+    /// file system is unmounted lazily.
     fn is_bound(&self) -> bool {
         backing_of(&self.node).is_some() && blockdev::sequence_of(&self.node) == self.sequence
     }
@@ -119,7 +120,7 @@ fn configure(
     }
 }
 
-/// The name that losetup shows: the end of the path, NUL at the end.
+/// The name that losetup shows: the end of the path, terminated by NUL.
 fn name_field(path: &Path) -> [u8; 64] {
     let mut field = [0; 64];
     let bytes = path.as_os_str().as_bytes();
@@ -149,7 +150,7 @@ pub(super) fn backing_of(node: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(&path)))
 }
 
-/// What stands under an open loop device, or under the partition of one; none for any other device.
+/// What lies under an open loop device, or under a partition of one; none for any other device.
 pub fn loop_backing(device: &File) -> Option<LoopBacking> {
     ioctl::loop_status(device).ok()
 }

@@ -1,18 +1,19 @@
-//! Any device as a block device of this machine, without a kernel module of our own.
+//! Makes any device a block device of this machine, without a kernel module of our own.
 //!
-//! [`attach`] takes the best way that works, by [`best_method`]:
-//! 1. ublk: has its place in the order, and is not built yet.
+//! [`attach`] takes the best method that works, by [`best_method`]:
+//! 1. ublk: has its place in the order, but is not built yet;
 //! 2. the kernel's nbd driver, on unix sockets to an NBD server in this process;
 //! 3. a file served over FUSE, under a loop device with direct I/O.
 //!
-//! Either way requests run as tasks on the device's io_uring [`Runtime`]. The calls of this module themselves block
-//! (they mount, open and wait for the kernel, which asks back): never make them on a worker of that runtime, which
-//! could not answer meanwhile.
+//! Either way requests run as tasks on the device's io_uring [`Runtime`]. The calls of this module block:
+//! they mount, open and wait for the kernel, which sends requests of its own. Never make them on a worker of
+//! that runtime, which could not answer meanwhile.
 //!
-//! On a loop device a discard reads as zeroes afterwards and therefore costs a zeroing: the kernel's loop driver does
-//! not tell a discard from a write of zeroes that may unmap. Over nbd it is [`Device::discard`].
+//! On a loop device a discarded range reads as zeroes afterwards, so a discard costs a zeroing: the kernel's
+//! loop driver does not distinguish a discard from a write of zeroes that may unmap. Over nbd it is
+//! [`Device::discard`].
 //!
-//! After a daemon was killed, [`clean_stale`] removes what it left.
+//! After a daemon was killed, [`clean_stale`] removes its remains.
 
 mod blockdev;
 mod diskfile;
@@ -63,32 +64,32 @@ pub use self::{
     users::{BlockUser, BlockUsers, users_of},
 };
 
-/// How often a lazy detach of an nbd device looks whether its users are gone.
+/// How often a lazy detach of an nbd device checks whether its users are gone.
 const LAZY_POLL: Duration = Duration::from_secs(1);
 
 /// How long the last requests of an nbd device may take.
 const SERVER_WAIT: Duration = Duration::from_secs(20);
 /// How long the kernel may take to bind a loop device on whose file every request fails.
 const ABORT_WAIT: Duration = Duration::from_secs(10);
-/// How long writing out may take where the caller does not say.
+/// How long writing out may take if the caller does not say.
 const WRITE_OUT_WAIT: Duration = Duration::from_secs(600);
 
-/// What to do about users of a block device that is to go.
+/// What to do about users of a block device that is to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DetachMode {
     /// Refuse, and name them.
     #[default]
     Refuse,
-    /// Let them finish: the device goes with its last user, and is served until then by this process.
+    /// Let them finish: this process serves the device until its last user is gone.
     Lazy,
-    /// Fail their requests from now on. What they have not written out is lost to them.
+    /// Fail their requests from now on. They lose all data that they have not written out.
     Force,
 }
 
 /// Makes a block device of `device`, whose I/O runs on `runtime`.
 ///
 /// # Errors
-/// What is missing or refused; nothing is left behind.
+/// The missing or refused facility; nothing is left behind.
 pub fn attach(
     device: Arc<dyn Device>,
     runtime: &Arc<Runtime>,
@@ -125,7 +126,7 @@ fn attach_nbd(
     fs::create_dir_all(&options.runtime_dir).map_err(AttachError::system("make", &options.runtime_dir))?;
     let mut export = Export::new(options.name.clone(), device);
     export.read_only = options.read_only;
-    // The kernel reads its replies, and is the only client of the socket.
+    // The kernel reads its replies, and is the socket's only client.
     let limits = Limits::unshared(options.nbd_connections);
     let server = Server::start(runtime, &Endpoint::Unix(socket.clone()), vec![export], limits)?;
     let settings = NbdSettings {
@@ -159,7 +160,8 @@ fn attach_loop(
     }
 }
 
-/// Binds a loop device to the file, on a thread: the kernel looks for partitions before it is done, and hangs where the device does.
+/// Binds a loop device to the file, on a thread: the kernel looks for partitions before it is done, and hangs
+/// if the device does.
 fn bind_in_time(
     fuse: &mut FuseDisk,
     settings: LoopSettings,
@@ -169,7 +171,7 @@ fn bind_in_time(
     let file = fuse.file();
     let (tell, told) = mpsc::channel();
     let bind = move || {
-        // Nobody waits any more: what is bound all the same goes.
+        // The receiver has given up: remove the binding if it was made all the same.
         if let Err(SendError(Ok(device))) = tell.send(LoopDevice::bind(&file, &settings)) {
             release_dead(&device);
         }
@@ -179,7 +181,7 @@ fn bind_in_time(
     if let Ok(bound) = told.recv_timeout(limit) {
         return bound;
     }
-    // Every request fails from now on, and so the kernel comes to an end.
+    // Every request fails from now on, so the kernel's bind ends.
     serve_to_the_end(fuse.detach(true)?, runtime);
     if let Ok(Ok(device)) = told.recv_timeout(ABORT_WAIT) {
         release_dead(&device);
@@ -194,7 +196,7 @@ fn release_dead(device: &LoopDevice) {
     }
 }
 
-/// What stands behind an attachment. Parts are released one by one, so that a detach that failed half-way can be
+/// The parts behind an attachment. They are released one by one, so that a detach that failed half-way can be
 /// tried again.
 enum Backend {
     Loop { device: LoopDevice, fuse: FuseDisk },
@@ -227,7 +229,7 @@ impl Backend {
     fn force(&mut self, runtime: &Arc<Runtime>) -> Result<(), AttachError> {
         match self {
             Self::Loop { device, fuse } => {
-                // First the end of all requests: closing the loop device may wait for some.
+                // First end all requests: closing the loop device may wait for some.
                 serve_to_the_end(fuse.detach(true)?, runtime);
                 device.release_at_last_close()?;
             }
@@ -239,7 +241,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Lets go, and keeps serving on a thread of its own for as long as there are users.
+    /// Releases the device, and keeps serving on a thread of its own while it has users.
     fn release_lazily(&mut self, runtime: &Arc<Runtime>) -> Result<(), AttachError> {
         match self {
             Self::Loop { device, fuse } => {
@@ -262,7 +264,7 @@ impl Backend {
     }
 }
 
-/// Stops the server behind an nbd device, so that the device below is no longer used, unless it hangs.
+/// Stops the server behind an nbd device, so that the device below is no longer used, unless that hangs.
 fn stop(server: Option<Server>, runtime: &Runtime) {
     if let Some(server) = server
         && runtime.block_on_for(async move { server.stop().await }, SERVER_WAIT).is_none()
@@ -271,7 +273,7 @@ fn stop(server: Option<Server>, runtime: &Runtime) {
     }
 }
 
-/// Keeps the runtime for a file system that still has users.
+/// Keeps the runtime alive for a file system that still has users.
 fn serve_to_the_end(lingering: Option<fuse::Lingering>, runtime: &Arc<Runtime>) {
     if let Some(lingering) = lingering {
         let runtime = runtime.clone();
@@ -290,7 +292,7 @@ fn linger(work: impl FnOnce() + Send + 'static) {
 
 /// A device that is a block device for as long as this value lives. It keeps the runtime alive.
 ///
-/// Dropping it detaches as well as possible: at once if nobody uses the block device, else lazily.
+/// Dropping it detaches as well as possible: at once if the block device has no users, else lazily.
 pub struct Attachment {
     block_path: PathBuf,
     method: AttachMethod,
@@ -305,15 +307,15 @@ impl Attachment {
         &self.block_path
     }
 
-    /// How it was made.
+    /// The method that made it.
     pub fn method(&self) -> AttachMethod {
         self.method
     }
 
-    /// Who uses the block device or its partitions.
+    /// The users of the block device or its partitions.
     pub fn users(&self) -> BlockUsers {
         let mut users = users_of(&self.block_path);
-        // The nbd driver runs on a thread of ours that has the device open.
+        // The nbd driver runs on a thread of ours that holds the device open.
         let driver = usize::from(self.method == AttachMethod::KernelNbd && !self.is_detached());
         if users::own_descriptors(&self.block_path) == driver {
             users
@@ -328,20 +330,21 @@ impl Attachment {
         self.backend.is_none()
     }
 
-    /// Takes the block device away. Its cached data is written out first, unless by force. Does nothing if it is
-    /// away already; after an error it can be called again, in any mode.
+    /// Removes the block device. Writes out its cached data first, unless by force. Does nothing if it is
+    /// removed already; after an error it can be called again, in any mode.
     ///
-    /// # Errors
-    /// [`AttachError::InUse`] or [`AttachError::UsersUnknown`] in [`DetachMode::Refuse`]; in any mode what the kernel refused.
+    /// # Errors [`AttachError::InUse`] or [`AttachError::UsersUnknown`] in [`DetachMode::Refuse`]; in any
+    /// mode the kernel's refusals.
     pub fn detach(&mut self, mode: DetachMode) -> Result<(), AttachError> {
         let deadline = Instant::now() + WRITE_OUT_WAIT;
         self.detach_while(mode, &mut || Instant::now() < deadline)
     }
 
-    /// As [`Attachment::detach`]. Writing out may take long, or hang, and `goes_on` is asked now and then whether to wait on.
+    /// As [`Attachment::detach`]. Writing out may take long, or hang; `goes_on` is called now and then to
+    /// decide whether to wait on.
     ///
-    /// # Errors
-    /// As [`Attachment::detach`]; [`AttachError::NotWrittenOut`] if it was waited for in vain. The device stays then.
+    /// # Errors As [`Attachment::detach`]; [`AttachError::NotWrittenOut`] if the wait was in vain. The device
+    /// stays then.
     pub fn detach_while(&mut self, mode: DetachMode, goes_on: GoesOn<'_>) -> Result<(), AttachError> {
         let Some(backend) = &mut self.backend else { return Ok(()) };
         if mode == DetachMode::Force {

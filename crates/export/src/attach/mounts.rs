@@ -1,4 +1,4 @@
-//! Reading mountinfo: what is mounted where, from which device. See proc_pid_mountinfo(5).
+//! Reads mountinfo: which mounts there are, where, and from which device. See proc_pid_mountinfo(5).
 
 use std::{
     ffi::OsString,
@@ -25,8 +25,8 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Whether its point leads to it, among the `mounts` of its namespace: nothing is mounted over it, nor over a folder
-    /// on the way.
+    /// Whether its point leads to it, among the `mounts` of its namespace: nothing is mounted over it, nor
+    /// over a folder on the way.
     pub(super) fn is_reached(&self, mounts: &[Self]) -> bool {
         if mounts.iter().any(|other| other.parent == self.id && other.point == self.point) {
             return false;
@@ -52,9 +52,9 @@ pub(super) fn own() -> io::Result<Vec<Mount>> {
     of(Path::new("/proc/self/mountinfo"))
 }
 
-/// The mount that a path lies on, among all of a namespace.
+/// The mount that a path lies on, among all mounts of a namespace.
 pub(super) fn of_path<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    // Of several on one point the last is on top.
+    // Of several mounts on one point the last is on top.
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.point))

@@ -1,4 +1,4 @@
-//! How a device shall be attached.
+//! How to attach a device.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ pub struct AttachOptions {
     pub method: Option<AttachMethod>,
     /// A folder of the daemon, such as `/run/stripewise`. The FUSE file is mounted in `attach-NAME` under it.
     pub runtime_dir: PathBuf,
-    /// What the attachment is called; a plain file name, unique among those of one runtime folder.
+    /// The attachment's name: a plain file name, unique in its runtime folder.
     pub name: String,
     /// Logical block size of the block device: 512, 1024, 2048 or 4096, and no less than the device's own. `None`
     /// takes the device's own.
@@ -36,11 +36,12 @@ pub struct AttachOptions {
     pub read_only: bool,
     /// Look for a partition table and make its partitions block devices too (loop only; nbd has `max_part`).
     pub partition_scan: bool,
-    /// Let the block device take discards. Off is wise where zeroing costs as much as writing: on a loop device a
-    /// discarded range must read as zeroes (see the module's notes), and mkfs discards everything.
+    /// Let the block device take discards. Turn it off where zeroing costs as much as writing: on a loop
+    /// device a discarded range must read as zeroes (see the module's notes), and mkfs discards everything.
     pub discard: bool,
-    /// Take them also while zeroing costs the device as much as writing, which may change while it is attached. Else a loop
-    /// device refuses them then, and the kernel gives them up; over nbd it is the device's own [`Device::discard`] that decides.
+    /// Take discards also while zeroing costs the device as much as writing, which may change while it is
+    /// attached. Otherwise a loop device refuses them then, and the kernel gives them up; over nbd the
+    /// device's own [`Device::discard`] decides.
     ///
     /// [`Device::discard`]: stripewise_device::Device::discard
     pub slow_discard: bool,

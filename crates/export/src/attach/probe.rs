@@ -8,7 +8,7 @@ use super::{AttachError, error::Reasons, fuse, kernel_nbd, loopdev};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AttachMethod {
-    /// The kernel's user-space block driver. Has its place here; this build does not have it.
+    /// The kernel's user-space block driver. It has its place here, but this build does not include it.
     Ublk,
     /// The kernel's NBD client on a socket to a server in this process.
     KernelNbd,

@@ -1,8 +1,8 @@
-//! Clearing what a daemon left behind that was killed.
+//! Removes what a killed daemon left behind.
 //!
-//! The kernel ends a FUSE connection with its process, so nothing hangs: every request to such a mount fails with
-//! ENOTCONN, and to the loop device on it with EIO. But mount and loop device stay, and a new attachment of the name
-//! would find them in its way. Kernel nbd devices end with their process by themselves.
+//! The kernel ends a FUSE connection with its process, so nothing hangs: every request to such a mount fails
+//! with ENOTCONN, and to the loop device on it with EIO. But mount and loop device stay, and would be in the
+//! way of a new attachment of the same name. Kernel nbd devices end with their process by themselves.
 
 use std::{
     fs, io,
@@ -29,8 +29,8 @@ pub struct Cleaned {
     pub mounts: Vec<PathBuf>,
     /// Loop devices on them, now unbound.
     pub loop_devices: Vec<PathBuf>,
-    /// Loop devices on them that somebody still uses. They are dead (every request fails), and go by themselves when
-    /// the users named do: unmount the file systems.
+    /// Loop devices on them that are still in use. They are dead (every request fails), and disappear once
+    /// the named users do: unmount the file systems.
     pub in_use: Vec<(PathBuf, Vec<BlockUser>)>,
 }
 
@@ -43,7 +43,7 @@ pub fn clean_stale(runtime_dir: &Path) -> Result<Cleaned, AttachError> {
     clean(runtime_dir, |mount, folder| mounts::lies_under(&mount.point, folder))
 }
 
-/// [`clean_stale`] for what an attachment with these options left, and nothing else.
+/// [`clean_stale`] for the remains of an attachment with these options, and nothing else.
 ///
 /// # Errors
 /// As [`clean_stale`].

@@ -1,5 +1,5 @@
-//! Who uses a block device: mounts in any mount namespace, swap, devices stacked on it, processes that have it open or work in
-//! a file system on it.
+//! The users of a block device: mounts in any mount namespace, swap, devices stacked on it, and processes
+//! that have it open or work in a file system on it.
 
 use std::{
     collections::HashSet,
@@ -15,7 +15,7 @@ use std::{
 
 use super::mounts::{self, Mount};
 
-/// Somebody who uses a block device.
+/// One user of a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockUser {
@@ -23,14 +23,14 @@ pub enum BlockUser {
     Mount {
         /// Where, as the processes of its mount namespace see it.
         point: PathBuf,
-        /// In this process's mount namespace.
+        /// Whether it is in this process's mount namespace.
         own: bool,
         /// The point leads to it: nothing is mounted over it.
         topmost: bool,
     },
     /// It is a swap area.
     Swap,
-    /// A device such as dm or md stands on it.
+    /// A device such as dm or md is built on it.
     Holder(String),
     /// A process has it open.
     Process {
@@ -39,7 +39,7 @@ pub enum BlockUser {
         /// Its command name.
         name: String,
     },
-    /// Another process works in a file system on it, so that this cannot be unmounted.
+    /// Another process works in a file system on it, which therefore cannot be unmounted.
     Inside {
         /// Its number.
         pid: u32,
@@ -50,11 +50,11 @@ pub enum BlockUser {
     },
 }
 
-/// Enough of those who work in file systems to see what is at hand.
+/// Report at most this many processes that work in file systems: enough to see what is going on.
 const INSIDE_MAX: usize = 8;
 
 impl BlockUser {
-    /// Where an unmount by path takes it away, of a mount.
+    /// For a mount: the point at which an unmount by path removes it.
     pub fn mount_point(&self) -> Option<&Path> {
         match self {
             Self::Mount { point, own: true, topmost: true } => Some(point),
@@ -112,35 +112,35 @@ impl Family {
     }
 
     fn carries(&self, mount: &Mount) -> bool {
-        // The source is whatever the one who mounted it said, so it counts only where there is nothing better.
+        // The source is whatever the mounting process said, so it counts only if there is nothing better.
         let source = || fs::canonicalize(&mount.source).unwrap_or_else(|_| mount.source.clone());
         let has_own_number = NUMBERED_ANEW.contains(&mount.kind.as_str());
         self.numbers.contains(&mount.device) || (has_own_number && self.nodes.contains(&source()))
     }
 }
 
-/// How long it is looked for users. The kernel keeps everybody who looks at a process waiting while it begins another program,
-/// which takes for ever where it has a file of a server that hangs.
+/// How long a search for users may take. While a process begins another program, the kernel makes everyone
+/// wait who looks at the process; that takes for ever if the program's file is on a server that hangs.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// Who was found to use a block device.
+/// The users found of a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockUsers {
-    /// Those who were found. What cannot be read counts as nobody.
+    /// The users found. What cannot be read counts as no user.
     pub found: Vec<BlockUser>,
-    /// Whether it was looked at all processes. If not, there may be more: that nobody was found means nothing.
+    /// Whether all processes were searched. If not, there may be more users, and an empty list means nothing.
     pub is_complete: bool,
 }
 
 impl BlockUsers {
-    /// Whether it is certain that nobody uses it.
+    /// Whether it certainly has no users.
     pub fn is_nobody(&self) -> bool {
         self.is_complete && self.found.is_empty()
     }
 }
 
-/// Who uses the disk or partition `node`, or one of its partitions.
+/// The users of the disk or partition `node`, or of one of its partitions.
 pub fn users_of(node: &Path) -> BlockUsers {
     let family = Family::of(node);
     let own = mounted_here(&family);
@@ -165,7 +165,7 @@ struct Search {
 enum SearchState {
     Idle,
     Running,
-    /// It took too long, and nobody waits for it any more.
+    /// It took too long, and its caller no longer waits for it.
     Abandoned,
 }
 
@@ -184,7 +184,7 @@ impl Search {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the search before, for as long as somebody waits for that one. None if it hangs.
+    /// Waits for the previous search, as long as that one's caller waits for it. None if it hangs.
     fn turn(&'static self, limit: Duration) -> Option<Turn> {
         let is_running = |state: &mut SearchState| *state == SearchState::Running;
         let waited = self.ended.wait_timeout_while(self.lock(), limit, is_running);
@@ -195,7 +195,8 @@ impl Search {
         })
     }
 
-    /// What a search tells until it ends, or until it has taken too long and is left to itself; and whether it ended.
+    /// The results of a search until it ends, or until it has taken too long and is abandoned; and whether it
+    /// ended.
     fn run<T: Send + 'static>(
         &'static self,
         limit: Duration,
@@ -235,7 +236,8 @@ impl Search {
     }
 }
 
-/// Tells the users that are only found by looking at other processes. `own` are the mounts in this process's own namespace.
+/// Reports the users that only a look at other processes finds. `own` are the mounts in this process's own
+/// namespace.
 fn look(family: &Family, own: Vec<BlockUser>, tell: &dyn Fn(BlockUser)) {
     let points: Vec<_> = own.iter().filter_map(BlockUser::mount_point).map(Path::to_owned).collect();
     mounted_elsewhere(family, own).into_iter().for_each(tell);
@@ -256,7 +258,7 @@ fn mounted_here(family: &Family) -> Vec<BlockUser> {
     mounts_seen_by(Path::new("/proc/self"), true, family)
 }
 
-/// Mounts in other mount namespaces that are not like those.
+/// Mounts in other mount namespaces that are not equal to those.
 fn mounted_elsewhere(family: &Family, own: Vec<BlockUser>) -> Vec<BlockUser> {
     let here = own.len();
     let mut users = own;
@@ -310,7 +312,7 @@ fn stacked(family: &Family) -> Vec<BlockUser> {
     family.folders.iter().flat_map(holders).map(|entry| BlockUser::Holder(name(entry))).collect()
 }
 
-/// How often this process has the disk or one of its partitions open.
+/// How many descriptors this process has open on the disk or its partitions.
 pub(super) fn own_descriptors(node: &Path) -> usize {
     let family = Family::of(node);
     descriptors(Path::new("/proc/self")).filter(|to| family.nodes.contains(to)).count()
@@ -324,10 +326,10 @@ fn opened(family: &Family) -> Vec<BlockUser> {
     processes().filter_map(user).collect()
 }
 
-/// Other processes that have a folder, a file or their program in a file system on the disk that is mounted on one of the
-/// points. Links are read and not followed, so that a file system that hangs does not matter.
+/// Other processes that have a folder, a file or their program in a file system on the disk that is mounted
+/// on one of the points. Links are read and not followed, so that a hanging file system does not matter.
 fn working_in(family: &Family, points: &[PathBuf]) -> impl Iterator<Item = BlockUser> {
-    // All processes are in what is mounted on the root.
+    // Every process works in the root mount.
     let points: Vec<_> = points.iter().filter(|point| point.parent().is_some()).cloned().collect();
     let all = (!points.is_empty()).then(processes).into_iter().flatten();
     let others = all.filter(|(pid, _)| *pid != std::process::id());
@@ -345,7 +347,7 @@ fn working_in(family: &Family, points: &[PathBuf]) -> impl Iterator<Item = Block
     })
 }
 
-/// What a process has open, by path.
+/// The paths that a process has open.
 fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     entries.filter_map(|entry| fs::read_link(entry.path()).ok())

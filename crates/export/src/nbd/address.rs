@@ -39,10 +39,10 @@ pub enum AddressError {
     /// Not one of the schemes.
     #[error("{0:?} is not an NBD address; write nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH")]
     Scheme(String),
-    /// TLS is not spoken here.
+    /// TLS is not supported here.
     #[error("{0}:// means NBD over TLS, which is not supported; use nbd:// through a tunnel")]
     Tls(String),
-    /// No host, or one in a form that is none.
+    /// No host, or an invalid one.
     #[error("{0:?} is not a host; write a name, an IPv4 address or an IPv6 address in brackets")]
     Host(String),
     /// Not a port.
@@ -51,7 +51,7 @@ pub enum AddressError {
     /// The unix form without its socket.
     #[error("nbd+unix addresses need ?socket=PATH with an absolute path")]
     Socket,
-    /// A question mark with something we do not know.
+    /// A query parameter that we do not know.
     #[error("unknown parameter {0:?}; only nbd+unix takes one, socket=PATH")]
     Parameter(String),
     /// A percent sign without two hexadecimal digits, or bytes that are not UTF-8.

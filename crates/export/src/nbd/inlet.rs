@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::limits::{IN_PLACE_BYTES_MIN, PROGRESS_BYTES, READ_AHEAD_BYTES};
 
-/// Little read-ahead: a header and some more.
+/// A small read-ahead: a header and some more.
 const THRIFTY_BYTES: usize = 512;
 
 /// Why nothing more can be received.
@@ -20,7 +20,7 @@ pub(crate) enum InletError {
 /// Received bytes in order.
 pub(crate) struct Inlet {
     stream: Stream,
-    /// Always there, but while the ring has it.
+    /// Some, except while the ring has it.
     buf: Option<IoBuf>,
     start: usize,
     end: usize,
@@ -32,7 +32,7 @@ impl Inlet {
         Self { stream, buf: Some(IoBuf::with_len(READ_AHEAD_BYTES)), start: 0, end: 0, thrifty: false }
     }
 
-    /// What is received and not consumed.
+    /// Bytes received and not consumed.
     pub(crate) fn available(&self) -> &[u8] {
         &self.buf.as_deref().unwrap_or_default()[self.start..self.end]
     }
@@ -91,8 +91,8 @@ impl Inlet {
         }
     }
 
-    /// Receives once into the read-ahead between `end` and `limit`, after others had their turn: what was received before
-    /// is being answered, and other connections want to be served.
+    /// Receives once into the read-ahead between `end` and `limit`, after a turn for other tasks: these
+    /// answer earlier requests, and serve other connections.
     async fn fill(&mut self, limit: usize) -> Result<(), InletError> {
         yield_now().await;
         let mut buf = self.buf.take().expect("the read-ahead is here between receives");
@@ -111,8 +111,8 @@ impl Inlet {
         }
     }
 
-    /// Fills `buf` entirely: what the read-ahead has is copied, the rest received in place. `goes_on` is
-    /// called before each part that has to be waited for.
+    /// Fills `buf` entirely: copies the bytes in the read-ahead, and receives the rest in place. Calls
+    /// `goes_on` before each part that it has to wait for.
     pub(crate) async fn read_into(
         &mut self,
         mut buf: IoBuf,

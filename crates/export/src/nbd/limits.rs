@@ -1,16 +1,17 @@
 //! Every bound of the NBD server, with its reason, and the memory they add up to.
 //!
-//! **The bound.** A connection holds at most [`Limits::connection_in_flight_bytes`] of request and reply data,
-//! counted as the buffer pool rounds it, one read-ahead buffer of [`READ_AHEAD_BYTES`], and a few hundred bytes for
-//! each of its [`Limits::connection_requests`]. Of that data [`CONNECTION_RESERVE_BYTES`] are the connection's own, and all
-//! that goes beyond comes from [`Limits::in_flight_bytes`], which the connections share. So the server as a whole stays below
-//! [`Limits::memory_bound_bytes`], whatever its clients do: 432 MiB with the defaults if every client asks for all it may and
-//! reads no reply. Where that is too much, lower the limits.
+//! **The bound.** A connection holds at most [`Limits::connection_in_flight_bytes`] of request and reply
+//! data, counted as the buffer pool rounds it, one read-ahead buffer of [`READ_AHEAD_BYTES`], and a few
+//! hundred bytes for each of its [`Limits::connection_requests`]. [`CONNECTION_RESERVE_BYTES`] of that data
+//! are the connection's own; the rest comes from [`Limits::in_flight_bytes`], which the connections share. So
+//! the server as a whole stays below [`Limits::memory_bound_bytes`], whatever its clients do: 432 MiB with
+//! the defaults if every client asks for all it may and reads no reply. Where that is too much, lower the
+//! limits.
 
 use std::time::Duration;
 
-/// The largest read or write, advertised as the maximum payload. 32 MiB is what the protocol text lets clients assume
-/// without asking, so no client is refused that would be served elsewhere.
+/// The largest read or write, advertised as the maximum payload. The protocol text lets clients assume 32 MiB
+/// without asking, so a client that other servers would serve is not refused here.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// The longest name or description: the protocol's own limit for strings.
@@ -19,20 +20,21 @@ pub const STRING_BYTES_MAX: usize = 4096;
 /// Bytes received ahead of what is parsed: thirty-one 4 KiB writes come with one system call.
 pub const READ_AHEAD_BYTES: usize = 128 << 10;
 
-/// A payload from which on the next header is received with little read-ahead. Behind a large write mostly comes another,
-/// and copying so much out of the read-ahead costs more than the system call that receives it in place.
+/// From this payload size on, the next header is received with little read-ahead. Another large write mostly
+/// follows a large one, and copying so much out of the read-ahead costs more than the system call that
+/// receives it in place.
 pub(crate) const IN_PLACE_BYTES_MIN: usize = 32 << 10;
 
-/// Requests that are started before those who wait for replies get theirs. The client works on these while the server
-/// goes on, instead of one waiting for the other.
+/// Requests that are started before the finished ones are answered. The client works on these replies while
+/// the server goes on, instead of one waiting for the other.
 pub(crate) const TURN_REQUESTS_MAX: u32 = 8;
 
-/// Bytes of data after which they get theirs sooner, so that what was just read is sent while it is in the processor's
-/// caches, and its buffer used again.
+/// Bytes of data that end a turn sooner, so that data just read is sent while it is in the processor's
+/// caches, and its buffer is used again.
 pub(crate) const TURN_BYTES_MAX: u64 = 256 << 10;
 
-/// Kernel buffer asked for on the sending side of a socket: whoever sends a megabyte need not wait until the other has
-/// taken the first part. The system may allow less (`net.core.wmem_max`).
+/// Kernel buffer requested for the sending side of a socket: a sender of a megabyte need not wait until the
+/// peer has taken the first part. The system may allow less (`net.core.wmem_max`).
 pub(crate) const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// The longest option data. Room for a name of [`STRING_BYTES_MAX`] and six queries as long.
@@ -41,10 +43,10 @@ pub const OPTION_BYTES_MAX: usize = (32 << 10) - 16;
 /// An option's header comes with it.
 const _: () = assert!(OPTION_BYTES_MAX + 16 <= READ_AHEAD_BYTES);
 
-/// Options in one negotiation. Clients send below ten; the rest is somebody keeping us busy.
+/// Options in one negotiation. Clients send below ten; a client with many more only keeps us busy.
 pub const OPTIONS_MAX: u32 = 64;
 
-/// Extents in one BLOCK_STATUS reply (32 KiB). A client asks on from where the reply ends.
+/// Extents in one BLOCK_STATUS reply (32 KiB). A client continues where the reply ends.
 pub const STATUS_EXTENTS_MAX: usize = 4096;
 
 /// Messages gathered into one send: a connection's default number of requests, so that one send can answer them all.
@@ -56,34 +58,36 @@ pub(crate) const SEND_PIECES_MAX: usize = 1000;
 /// Buffers in one write of the client; one with more is sent as several.
 pub(crate) const WRITE_PIECES_MAX: usize = SEND_PIECES_MAX - 1;
 
-/// Payload after which a send is not made larger, so that buffers are freed while a slow client still receives.
+/// A send is not made larger than this payload, so that buffers are freed while a slow client still receives.
 pub(crate) const SEND_BYTES_MAX: usize = 1 << 20;
 
-/// Data that is moved in one go; between two of them it is noted that a client goes on. One that moves so much within
-/// [`Limits::stall`] (13 KiB/s by default) is never taken for one that hangs, however large its request is.
+/// Data that is moved in one go; after each such part the server notes that the client makes progress. A
+/// client that moves this much within [`Limits::stall`] (13 KiB/s by default) never counts as stalled,
+/// however large its request is.
 pub(crate) const PROGRESS_BYTES: usize = 128 << 10;
 
-/// What one WRITE_ZEROES of up to 4 GiB asks of the device at a time.
+/// One WRITE_ZEROES of up to 4 GiB goes to the device in steps of this size.
 pub(crate) const ZEROES_STEP_BYTES: u64 = 64 << 20;
 
-/// What an operator may bound.
+/// The bounds that an operator can set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time; a further one is closed at once.
     pub connections: usize,
     /// Requests of one connection that are not yet answered; the Linux client sends up to 128.
     pub connection_requests: u32,
-    /// Request and reply data of one connection, and no more than all may have. At least 40 MiB: the largest request and its
-    /// rounding must fit.
+    /// Request and reply data of one connection, no more than all connections may hold. At least 40 MiB: the
+    /// largest request and its rounding must fit.
     pub connection_in_flight_bytes: u64,
     /// Request and reply data of all connections together, besides the reserve of each. At least 40 MiB, as for one.
     pub in_flight_bytes: u64,
-    /// How long a client may take to negotiate, and, where all places are taken, be connected and ask nothing.
+    /// How long a client may take to negotiate, and, when all places are taken, be connected without a
+    /// request.
     pub handshake: Duration,
-    /// How long a client may move no data in the middle of a reply or of a write's data while others wait for the memory
-    /// that it holds.
+    /// How long a client may move no data in the middle of a reply or of a write's data while others wait for
+    /// the memory that it holds.
     pub stall: Duration,
-    /// How long a client may ask nothing and move no data; none for no limit.
+    /// How long a client may send no request and move no data; none for no limit.
     pub idle: Option<Duration>,
     /// How long a stopping server waits for clients to take their last replies.
     pub stop_grace: Duration,
@@ -113,7 +117,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits with impossible values raised to the least possible ones. What all may hold bounds what one may.
+    /// The limits with impossible values raised to the least possible ones. The bound on all connections also
+    /// bounds each one.
     pub(crate) fn sane(mut self) -> Self {
         self.connections = self.connections.max(1);
         self.connection_requests = self.connection_requests.max(1);
@@ -123,14 +128,14 @@ impl Limits {
         self
     }
 
-    /// What clients can make the server hold at most, the buffer pools' reserves aside.
+    /// The most memory that clients can make the server hold, the buffer pools' reserves aside.
     pub fn memory_bound_bytes(&self) -> u64 {
         // A task and its queue places: a few hundred bytes, taken as 1 KiB.
         let overhead = READ_AHEAD_BYTES as u64 * 2 + u64::from(self.connection_requests) * 1024;
         self.in_flight_bytes + self.connections as u64 * (CONNECTION_RESERVE_BYTES + overhead)
     }
 
-    /// For clients that can be trusted, all of which may hold what a connection may.
+    /// For trusted clients, all of which may hold as much as a connection may.
     pub(crate) fn unshared(connections: usize) -> Self {
         let limits = Self::default();
         Self { in_flight_bytes: connections as u64 * limits.connection_in_flight_bytes, ..limits }

@@ -15,7 +15,7 @@ struct State<T> {
     closed: bool,
 }
 
-/// The queue. Unbounded by itself: who puts items in holds a share of some budget.
+/// The queue. Unbounded by itself: the senders hold shares of some budget.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T>(Mutex<State<T>>);
 
@@ -50,13 +50,14 @@ impl<T> Mailbox<T> {
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// Closes the mailbox and returns what nobody has read, to be dropped outside of the lock.
+    /// Closes the mailbox and returns the unread items, to be dropped outside of the lock.
     pub(crate) fn close_and_clear(&self) -> VecDeque<T> {
         self.close();
         std::mem::take(&mut self.0.lock().items)
     }
 
-    /// Waits for items and moves as many into `batch` as `fits` lets in, always the first. False: closed and empty.
+    /// Waits for items and moves as many into `batch` as `fits` allows, always the first. False: closed and
+    /// empty.
     pub(crate) async fn receive(&self, batch: &mut Vec<T>, mut fits: impl FnMut(&[T], &T) -> bool) -> bool {
         poll_fn(|cx| {
             let mut state = self.0.lock();

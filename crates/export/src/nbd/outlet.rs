@@ -1,6 +1,6 @@
-//! The sending half of a connection: whole messages, as many in one send as have gathered.
+//! The sending half of a connection: whole messages, with all that have gathered in one send.
 //!
-//! A message's head and payload are never separated by another message, as one task sends all of them.
+//! No other message comes between a message's head and its payload, as one task sends all of them.
 
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, IoError, SharedBuf, WriteBufs, bufs_len, uring::net::Stream};
@@ -11,7 +11,7 @@ use super::{
     proto::Head,
 };
 
-/// One message. `_keep` lives until it is sent: a share of a budget, say.
+/// One message. `_keep`, a share of a budget, say, lives until the message is sent.
 #[derive(Debug)]
 pub(crate) struct Message<K> {
     pub(crate) head: Head,
@@ -29,8 +29,8 @@ impl<K> Message<K> {
     }
 }
 
-/// Sends what comes into `mailbox` until it is closed or the connection breaks. Calls `is_sending(true)` before each part and
-/// `is_sending(false)` after the last.
+/// Sends the messages of `mailbox` until it is closed or the connection breaks. Calls `is_sending(true)`
+/// before each part and `is_sending(false)` after the last.
 pub(crate) async fn send_all<K>(
     stream: &Stream,
     mailbox: &Mailbox<Message<K>>,
@@ -63,7 +63,7 @@ async fn send_parts(stream: &Stream, mut bufs: WriteBufs, is_sending: &impl Fn(b
     Ok(())
 }
 
-/// Takes up to so many bytes from the front.
+/// Takes up to `len` bytes from the front.
 fn take_front(bufs: &mut WriteBufs, len: usize) -> WriteBufs {
     if bufs_len(bufs) <= len {
         return std::mem::take(bufs);

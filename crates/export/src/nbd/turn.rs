@@ -4,7 +4,7 @@ use stripewise_device::sync::yield_now;
 
 use super::limits::{TURN_BYTES_MAX, TURN_REQUESTS_MAX};
 
-/// What a connection has started since others had their turn.
+/// What a connection has started since other tasks had their turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     requests: u32,
@@ -12,7 +12,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Counts a request that was started. After the last one of a turn it is the others' turn.
+    /// Counts a started request. After the last one of a turn, other tasks get their turn.
     pub(crate) async fn count(&mut self, bytes: u64) {
         self.requests += 1;
         self.bytes += bytes;

@@ -1,7 +1,7 @@
 //! Which of the header's two copies counts: the valid one with the higher generation.
 //!
-//! Validity here is magic and CRC alone. A whole copy that this version cannot understand still counts as the newest:
-//! falling back to an older one would undo what a later version did.
+//! A copy is valid if magic and CRC are right. A valid copy that this version cannot understand still counts
+//! as the newest: falling back to an older one would undo a later version's work.
 
 use thiserror::Error;
 
@@ -62,7 +62,7 @@ impl CopyState {
     }
 }
 
-/// Why a member has no extension header to go by.
+/// Why a member has no usable extension header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ExtensionError {
     /// Both copies blank: the area was never made. A plain md member.
@@ -79,7 +79,7 @@ pub enum ExtensionError {
         /// What is wrong with the copy at the end.
         b: HeaderError,
     },
-    /// Two whole copies of one generation that say different things: no crash makes these.
+    /// Two whole copies of one generation that differ: no crash makes these.
     #[error(
         "the two copies of the extension header differ in generation {generation}: two programs have written this \
          member; the write-intent bitmap cannot be trusted, do a full resync"
@@ -93,7 +93,7 @@ pub enum ExtensionError {
     Unusable(HeaderError),
 }
 
-/// The header to go by, from the blocks of both copies, and the state of the copy it was not taken from.
+/// The header that counts, from the blocks of both copies, and the state of the other copy.
 pub fn choose(a: &[u8], b: &[u8]) -> Result<(Header, CopyState), ExtensionError> {
     let (used, other) = match (verified(a), verified(b)) {
         (Err(HeaderError::Blank), Err(HeaderError::Blank)) => return Err(ExtensionError::Absent),

@@ -1,4 +1,5 @@
-//! The extension header's small types. Numbers on disk become enums here; one that has no meaning is an error.
+//! The extension header's small types. Numbers on disk become enums here; a number without a meaning is an
+//! error.
 
 use thiserror::Error;
 
@@ -41,12 +42,12 @@ numbered! {
     Unknown = 0,
     /// Rotating: distance costs time.
     Hdd = 1,
-    /// Flash: it does not.
+    /// Flash: distance costs nothing.
     Ssd = 2,
 }
 
 numbered! {
-    /// What zeroing a range of a member does, as it was tried when the device became one.
+    /// What zeroing a range of a member does, as tried when the device became a member.
     Zeroing, "zeroing":
     /// Not tried.
     #[default]
@@ -95,7 +96,7 @@ macro_rules! mask {
             /// The bits that have a meaning in this version: none yet.
             pub const KNOWN: u32 = 0;
 
-            /// The bits that have none.
+            /// The bits without a meaning.
             #[must_use]
             pub const fn unknown(self) -> u32 {
                 self.0 & !Self::KNOWN
@@ -105,11 +106,11 @@ macro_rules! mask {
 }
 
 mask! {
-    /// Features that a version which does not know them may ignore.
+    /// Features that a version may ignore if it does not know them.
     CompatFeatures
 }
 mask! {
-    /// Features that a version which does not know them may read past, but not write.
+    /// Features that let a version that does not know them read, but not write.
     ReadOnlyCompatFeatures
 }
 mask! {
@@ -117,7 +118,7 @@ mask! {
     IncompatFeatures
 }
 
-/// Where the write-intent bitmap lies and what its bits stand for. `page_count` 0: there is none.
+/// Where the write-intent bitmap lies and what its bits stand for. `page_count` 0: there is no bitmap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BitmapDescriptor {
     /// First page's first slot, from the member's start.
@@ -132,7 +133,7 @@ pub struct BitmapDescriptor {
     pub map_kind: MapKind,
 }
 
-/// Where a log (partial parity, journal) lies. Length 0: there is none.
+/// Where a log (partial parity, journal) lies. Length 0: there is no log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogDescriptor {
     /// From the member's start.
@@ -141,7 +142,7 @@ pub struct LogDescriptor {
     pub length_bytes: u64,
 }
 
-/// How far a background job has come, so that it goes on where it was stopped.
+/// A background job's progress, so that it continues where it was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Job {
     /// Which.
@@ -150,26 +151,26 @@ pub struct Job {
     pub paused: bool,
     /// Everything before it, from the member's data start, is done.
     pub position_bytes: u64,
-    /// Rows found that disagreed.
+    /// Rows that disagreed.
     pub mismatches: u64,
 }
 
-/// How much a member may be written, and how much it was: what wears flash. 0 everywhere: nothing is known.
+/// How much may be written to a member, and how much was: what wears flash. 0 everywhere: nothing is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Endurance {
     /// Bytes that it is rated for (its TBW); 0: not known.
     pub rated_write_bytes: u64,
     /// Bytes that Stripewise has written to it, as of the last write of this header.
     pub written_bytes: u64,
-    /// Since when they are counted, in seconds since 1970-01-01 UTC.
+    /// Start of that count, in seconds since 1970-01-01 UTC.
     pub written_since_s: u64,
     /// When its warranty ends, in seconds since 1970-01-01 UTC; 0: not known.
     pub warranty_end_s: u64,
-    /// By how many days it is wanted to outlive its warranty.
+    /// By how many days it should outlive its warranty.
     pub warranty_margin_days: u32,
 }
 
-/// What an operator chose for the array. 0 everywhere means: the default. Policies' numbers are the engine's.
+/// An operator's choices for the array. 0 everywhere: the default. The engine defines the policies' numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ArrayOptions {
     /// How rows are written: RMW or RCW.
@@ -180,8 +181,8 @@ pub struct ArrayOptions {
     pub locking_policy: u8,
     /// How the write hole is closed.
     pub consistency_policy: u8,
-    /// What background jobs may always take.
+    /// The speed that background jobs may always use.
     pub speed_min_kib_per_s: u32,
-    /// What background jobs may take at most.
+    /// The speed that background jobs may use at most.
     pub speed_max_kib_per_s: u32,
 }

@@ -1,8 +1,8 @@
 //! The extension header as a valid value. One 4 KiB block, CRC-32C over all of it.
 //!
-//! Reserved places between fields are written as zero and ignored when read: later versions grow into the tail,
-//! which is carried unchanged. Whether a version may use an area with fields it does not know, the three feature
-//! masks say.
+//! Reserved places between fields are written as zero and ignored when read: later versions grow into the
+//! tail, which is carried unchanged. The three feature masks say whether a version may use an area with
+//! fields it does not know.
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -64,7 +64,7 @@ pub enum HeaderError {
     Field(#[from] FieldError),
 }
 
-/// Feature bits this version does not know, where it would have to.
+/// Feature bits that this version would have to know, but does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
     "the extension area has feature bits {bits:#x} that this version does not know; use the one that set them"
@@ -79,9 +79,9 @@ pub struct UnknownFeatures {
 pub struct Header {
     /// Features that may be ignored.
     pub compat: CompatFeatures,
-    /// Features that forbid writing where unknown; see [`Header::check_writable`].
+    /// Features that forbid writing to a version that does not know them; see [`Header::check_writable`].
     pub ro_compat: ReadOnlyCompatFeatures,
-    /// Features that forbid reading where unknown; a decoded header has none such.
+    /// Features that forbid reading to a version that does not know them; a decoded header has none of these.
     pub incompat: IncompatFeatures,
     /// The array this member belongs to; equal to the superblock's.
     pub array_uuid: Uuid,
@@ -99,11 +99,12 @@ pub struct Header {
     pub log: LogDescriptor,
     /// What kind of device this member is.
     pub member_class: MemberClass,
-    /// An operator said what kind; it is not detected.
+    /// An operator gave the class; it was not detected.
     pub member_class_given: bool,
     /// What zeroing a range of this member does.
     pub zeroing: Zeroing,
-    /// Measured service times in nanoseconds; 0: not measured. Which entry is which operation, the engine says.
+    /// Measured service times in nanoseconds; 0: not measured. The engine defines which entry is which
+    /// operation.
     pub service_time_ns: [u32; SERVICE_TIMES],
     /// Contiguity transform, reads: the smallest stride, in blocks, that is too long to fill. 0: not measured.
     pub s_max_read: u32,
@@ -111,9 +112,9 @@ pub struct Header {
     pub s_max_write: u32,
     /// The background job under way.
     pub job: Job,
-    /// What an operator chose.
+    /// An operator's choices.
     pub options: ArrayOptions,
-    /// How much the member may be written, and was.
+    /// How much may be written to the member, and how much was.
     pub endurance: Endurance,
     /// Bytes for later versions, carried unchanged.
     pub tail: Tail,
@@ -130,14 +131,14 @@ impl std::fmt::Debug for Tail {
     }
 }
 
-/// What a member's superblock block says about who wrote it last.
+/// Which program last wrote a member's superblock block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SuperblockOrigin {
     /// Stripewise, and the write arrived.
     Current,
-    /// Stripewise, and a crash kept the newest from arriving.
+    /// Stripewise, and a crash kept its newest write from arriving.
     Previous,
-    /// Somebody else has written it since: the write-intent bitmap tells nothing about what they did.
+    /// Another program has written it since: the write-intent bitmap does not cover that program's writes.
     Foreign,
 }
 
@@ -202,13 +203,14 @@ impl Header {
         }
     }
 
-    /// Notes that the md superblock's block will next be written as `block`: to be durable before that write starts.
+    /// Notes that the md superblock's block will next be written as `block`. The header must be durable
+    /// before that write starts.
     pub fn expect_superblock(&mut self, block: &Block) {
         self.superblock_crc_previous = self.superblock_crc_current;
         self.superblock_crc_current = crc32c(block);
     }
 
-    /// Who wrote the superblock's block found on the member.
+    /// Which program wrote the superblock's block found on the member.
     #[must_use]
     pub fn superblock_origin(&self, block: &Block) -> SuperblockOrigin {
         match crc32c(block) {
@@ -238,7 +240,7 @@ impl Header {
             },
             member_class: MemberClass::from_number(raw.member_class)?,
             member_class_given: raw.member_class_given == 1,
-            // It is advice: what a later version found out in some other way is tried anew.
+            // It is advice: a result that only a later version knows is tried anew.
             zeroing: Zeroing::from_number(raw.zeroing).unwrap_or_default(),
             service_time_ns: raw.service_time_ns.map(zerocopy::little_endian::U32::get),
             s_max_read: raw.s_max_read.get(),
@@ -311,7 +313,7 @@ impl Header {
     }
 }
 
-/// The raw header in `block`, once magic and CRC say that it is one, whole.
+/// The raw header in `block`, if magic and CRC are right.
 pub(crate) fn verified(block: &[u8]) -> Result<&RawHeader, HeaderError> {
     let (raw, _) =
         RawHeader::ref_from_prefix(block).map_err(|_| HeaderError::TooShort { have: block.len() })?;

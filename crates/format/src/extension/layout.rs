@@ -1,5 +1,5 @@
-//! Where the extension area and its parts lie on a member. Fixed by the data offset alone, so that the area is found
-//! without reading anything else.
+//! Where the extension area and its parts lie on a member. The data offset alone determines it, so that the
+//! area is found without reading anything else.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::bitmap::{Slot, pages_for_regions, slot_offset_bytes};
 use crate::md::Superblock;
 use crate::media::{BLOCK_BYTES, SECTOR_BYTES};
 
-/// Where the area begins. mdadm's own metadata ends before: its bitmap takes 128 KiB at most, from 8 KiB on, and the
-/// bad-block log 4 KiB after that.
+/// Where the area begins. mdadm's own metadata ends before it: its bitmap takes at most 128 KiB, from 8 KiB
+/// on, and the bad-block log 4 KiB after that.
 pub const AREA_START_BYTES: u64 = 256 << 10;
 
 /// The least data offset with an area before it. mdadm itself never chooses less than 1 MiB.
@@ -38,7 +38,7 @@ pub enum LayoutError {
     /// Bitmap and log share bytes.
     #[error("bitmap and log overlap in the extension area; its header is wrong: treat the area as absent")]
     Overlap,
-    /// The number of pages is not the one the regions need.
+    /// The number of pages does not fit the number of regions.
     #[error(
         "{region_count} bitmap regions need {need} pages, the extension header has {page_count}; it is wrong"
     )]
@@ -50,7 +50,7 @@ pub enum LayoutError {
         /// Pages they need.
         need: u64,
     },
-    /// Regions of no size.
+    /// Regions whose size is not whole blocks, or zero.
     #[error("bitmap regions of {region_bytes} bytes are not whole blocks; the extension header is wrong")]
     RegionBytes {
         /// `bitmap_region_bytes`.
@@ -65,7 +65,8 @@ pub struct ExtensionLayout {
 }
 
 impl ExtensionLayout {
-    /// The area of a member whose data begins there; none if there is no room, or not on a block.
+    /// The area of a member whose data begins there; none if there is no room, or the data does not begin on
+    /// a block.
     #[must_use]
     pub const fn for_data_offset(data_offset_bytes: u64) -> Option<Self> {
         if data_offset_bytes < DATA_OFFSET_MIN_BYTES || !data_offset_bytes.is_multiple_of(BLOCK_BYTES) {
@@ -74,7 +75,7 @@ impl ExtensionLayout {
         Some(Self { data_offset_bytes })
     }
 
-    /// The area of the member with this superblock; none also where md keeps something of its own there.
+    /// The area of the member with this superblock; none also if md keeps metadata of its own there.
     #[must_use]
     pub fn for_superblock(superblock: &Superblock) -> Option<Self> {
         let layout = Self::for_data_offset(superblock.data_offset_sectors.checked_mul(SECTOR_BYTES)?)?;
@@ -102,13 +103,13 @@ impl ExtensionLayout {
         }
     }
 
-    /// What lies between the two copies: room for bitmap and log.
+    /// The bytes between the two copies: room for bitmap and log.
     #[must_use]
     pub const fn free_bytes(self) -> Range<u64> {
         AREA_START_BYTES + BLOCK_BYTES..self.data_offset_bytes - BLOCK_BYTES
     }
 
-    /// Checks that the parts the header describes lie in this area, apart from each other.
+    /// Checks that the parts described by the header lie in this area, without overlap.
     pub fn check(self, header: &Header) -> Result<(), LayoutError> {
         let bitmap = self.check_bitmap(&header.bitmap)?;
         let log = self.check_part("log", header.log.offset_bytes, header.log.length_bytes)?;
@@ -127,7 +128,7 @@ impl ExtensionLayout {
         self.check_part("bitmap", offset_bytes, slot_offset_bytes(page_count, Slot::A))
     }
 
-    /// Where a part lies. One of no length lies nowhere, whatever its offset says.
+    /// Where a part lies. A part of no length lies nowhere, whatever its offset says.
     fn check_part(self, part: &'static str, start: u64, len: u64) -> Result<Range<u64>, LayoutError> {
         if len == 0 {
             return Ok(0..0);

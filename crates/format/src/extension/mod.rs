@@ -1,8 +1,8 @@
 //! The Stripewise extension area: what Stripewise keeps on a member between md's metadata and the data.
 //!
-//! [`ExtensionLayout`] says where the area lies, [`Header`] what its head says, [`choose`] which of the two copies
-//! of the head is to be believed. The write-intent bitmap's pages inside it are [`crate::bitmap`]'s. A member
-//! without the area (data too near) is a plain md member.
+//! [`ExtensionLayout`] says where the area lies, [`Header`] what its header says, [`choose`] which of the
+//! header's two copies counts. [`crate::bitmap`] has the pages of the write-intent bitmap inside it. A member
+//! without the area (its data begins too early) is a plain md member.
 
 mod choose;
 mod fields;

@@ -1,4 +1,4 @@
-//! The bytes of the extension header. No meaning here.
+//! The bytes of the extension header, without their meaning.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -14,7 +14,7 @@ pub const HEADER_VERSION: u16 = 1;
 /// Entries of the service-time table.
 pub const SERVICE_TIMES: usize = 8;
 
-/// What is left of the block, carried unchanged for later versions.
+/// The rest of the block, carried unchanged for later versions.
 pub(crate) const TAIL_LEN: usize = 3840;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -81,7 +81,7 @@ const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_178) == 178);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_204) == 204);
 const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 256);
 
-/// What a version that knows fewer fields writes in the reserved places.
+/// A header of zeroes: what a version that knows fewer fields writes in the reserved places.
 pub(crate) fn zeroed() -> RawHeader {
     RawHeader::new_zeroed()
 }

@@ -12,18 +12,18 @@ use crate::media::SECTOR_BYTES;
 
 const LENGTH_BITS: u32 = 10;
 const END: u64 = u64::MAX;
-/// The kernel keeps no longer entries (`BB_MAX_LEN`), in units.
+/// The kernel makes no longer entries (`BB_MAX_LEN`), in units.
 const LENGTH_MAX: u64 = 512;
 const WORD_BYTES: usize = 8;
-/// The kernel reads no longer log (one page).
+/// The kernel reads no longer logs (one page).
 const LOG_SECTORS_MAX: u16 = 8;
 /// Units of 256 KiB. mdadm makes logs that count sectors, and a unit of damaged size would list everything.
 const SHIFT_MAX: u8 = 9;
 
 /// The extents of `log`, which is the log's bytes as read; `shift` is the superblock's `bblog_shift`.
 ///
-/// Extents that no member can have (a start beyond 2^63 sectors) are clamped rather than refused: taking too much
-/// for bad costs a reconstruction, taking too little gives wrong data. Entries of no length say nothing.
+/// Extents that no member can have (a start beyond 2^63 sectors) are clamped rather than refused: listing too
+/// much costs a reconstruction, listing too little gives wrong data. Entries of no length are ignored.
 pub fn decode(log: &[u8], shift: u8) -> impl Iterator<Item = SectorExtent> {
     words(log).take_while(|word| *word != END).filter_map(move |word| extent(word, shift))
 }
@@ -33,7 +33,7 @@ fn words(log: &[u8]) -> impl Iterator<Item = u64> {
         .map(|word| word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-/// What an entry lists; one of no length says nothing.
+/// The extent that an entry lists; none if its length is zero.
 fn extent(word: u64, shift: u8) -> Option<SectorExtent> {
     let extent = SectorExtent {
         start_sector: scaled(word >> LENGTH_BITS, shift),
@@ -49,7 +49,7 @@ fn scaled(units: u64, shift: u8) -> u64 {
     if u32::from(shift) > units.leading_zeros() { u64::MAX } else { units.unbounded_shl(u32::from(shift)) }
 }
 
-/// Why a log cannot say what it is to say.
+/// The log lacks room for its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("md's bad-block log has room for {room} entries and would need {need}")]
 pub struct LogFull {
@@ -59,10 +59,10 @@ pub struct LogFull {
     pub room: usize,
 }
 
-/// The log of one member, as it lies there.
+/// The log of one member, as stored there.
 ///
-/// An entry that stays keeps its place, so that a write of which only some sectors arrive loses none: what is new goes to free
-/// places first, and what is old is taken away in a second write.
+/// An entry that stays keeps its place, so a write of which only some sectors arrive loses none: new entries
+/// go to free places first, and a second write removes old ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBlockLog {
     shift: u8,
@@ -72,8 +72,8 @@ pub struct BadBlockLog {
 }
 
 impl BadBlockLog {
-    /// An empty log in this area. None where the superblock sets no room aside, or more than the kernel reads, or counts in
-    /// units that nobody would choose.
+    /// An empty log in this area. None if the superblock sets no room aside, or more than the kernel reads,
+    /// or counts in implausibly large units.
     #[must_use]
     pub fn empty(area: &BadBlockArea) -> Option<Self> {
         let has_room = (1..=LOG_SECTORS_MAX).contains(&area.size_sectors)
@@ -96,19 +96,19 @@ impl BadBlockLog {
         self.room
     }
 
-    /// How many entries these extents take in a log that counts sectors, as all do that mdadm makes.
+    /// How many entries these extents take in a log that counts sectors, as all logs made by mdadm do.
     pub fn entries_for(extents: impl Iterator<Item = SectorExtent>) -> usize {
         extents.map(|extent| entries(extent, 0).count()).sum()
     }
 
-    /// The sectors that it lists, from the member's first sector on. Extents may overlap.
+    /// The listed sectors, counted from the member's first sector. Extents may overlap.
     pub fn extents(&self) -> impl Iterator<Item = SectorExtent> {
         self.places.iter().filter_map(|word| extent(*word, self.shift))
     }
 
-    /// Makes the log list these extents, and no others but what fills their units. Returns what is to be written over the whole
-    /// area: each image must be durable before the next is written. None are needed for an empty log: the superblock says that
-    /// it is empty.
+    /// Makes the log list these extents, and no others except what fills their units. Returns the images to
+    /// write over the whole area: each must be durable before the next is written. An empty log needs none:
+    /// the superblock says that it is empty.
     ///
     /// # Errors
     /// [`LogFull`]; the log stays as it is.
@@ -125,14 +125,15 @@ impl BadBlockLog {
         drop_repeated_tail(&mut places);
         let listed: BTreeSet<u64> = places.iter().copied().collect();
         let mut missing = wanted.difference(&listed).copied();
-        // A place whose entry stands before, too, is free.
+        // A place is free if its entry also stands before it.
         for (at, word) in repeated_places(&places).into_iter().zip(missing.by_ref()) {
             places[at] = word;
         }
         places.extend(missing);
         let mut images = Vec::new();
         if places.len() > self.room {
-            // No room beside what is taken away: written anew as a whole. Only in a log that is nearly full.
+            // No room beside the entries to be removed: write the log anew as a whole. Only in a log that is
+            // nearly full.
             if wanted.len() > self.room {
                 return Err(LogFull { need: wanted.len(), room: self.room });
             }
@@ -161,7 +162,8 @@ impl BadBlockLog {
     }
 }
 
-/// Takes places off the end whose entries stand before, too: they filled places that had become free.
+/// Removes places at the end whose entries also stand before them: those entries filled places that had
+/// become free.
 fn drop_repeated_tail(places: &mut Vec<u64>) {
     while let Some((last, rest)) = places.split_last()
         && rest.contains(last)
@@ -170,7 +172,7 @@ fn drop_repeated_tail(places: &mut Vec<u64>) {
     }
 }
 
-/// Places whose entries stand before them, too.
+/// Places whose entries also stand before them.
 fn repeated_places(places: &[u64]) -> Vec<usize> {
     let mut seen = BTreeSet::new();
     (0..places.len()).filter(|at| !seen.insert(places[*at])).collect()
@@ -256,7 +258,7 @@ mod tests {
             prop_assert!(sectors <= bytes.len() / 8);
         }
 
-        /// Whatever part of each write arrives, no sector is lost that was listed and still is to be.
+        /// Whatever part of each write arrives, no listed sector is lost that must stay listed.
         #[test]
         fn a_torn_change_loses_nothing_that_stays(
             steps in prop::collection::vec(prop::collection::btree_set(0u64..2000, 0..250), 1..6),

@@ -56,7 +56,7 @@ pub enum BitmapSuperblockError {
         "no md bitmap here: found magic {found:#010x}; md will make a new one, or mdadm --grow --bitmap=none"
     )]
     NoMagic {
-        /// What stands in the magic's place.
+        /// The bytes in the magic's place.
         found: u32,
     },
     /// A layout with another header.
@@ -65,7 +65,7 @@ pub enum BitmapSuperblockError {
         /// The version found.
         found: u32,
     },
-    /// A chunk that is not a power of two of at least a sector.
+    /// A chunk that is not a power of two, or smaller than a sector.
     #[error(
         "md bitmap chunk of {found} bytes is not possible: the bitmap is damaged; mdadm --grow --bitmap=none"
     )]
@@ -86,7 +86,7 @@ pub struct BitmapSuperblock {
     pub events: u64,
     /// `events_cleared`: the superblock's, when a bit was last cleared.
     pub events_cleared: u64,
-    /// `sync_size`: what of each member the bits cover.
+    /// `sync_size`: the part of each member that the bits cover.
     pub sync_size_sectors: u64,
     /// `state`: bit 1 stale, bit 2 write error.
     pub state: u32,
@@ -150,11 +150,11 @@ impl BitmapSuperblock {
     #[must_use]
     pub const fn bit_count(&self) -> u64 {
         let chunk_sectors = self.chunk_bytes as u64 / SECTOR_BYTES;
-        // Never 0 when decoded; one bit per sector is the finest there is.
+        // The chunk is never 0 when decoded; one bit per sector is the finest possible.
         self.sync_size_sectors.div_ceil(if chunk_sectors == 0 { 1 } else { chunk_sectors })
     }
 
-    /// Bytes that hold them.
+    /// Bytes that hold the bits.
     #[must_use]
     pub const fn bit_bytes(&self) -> u64 {
         self.bit_count().div_ceil(8)
@@ -166,8 +166,8 @@ impl BitmapSuperblock {
         BITMAP_SUPERBLOCK_LEN as u64 + self.bit_bytes()
     }
 
-    /// Whether none of the bits is set, from [`Self::bit_bytes`] bytes after the header. Bits past the last chunk say
-    /// nothing: mdadm makes a bitmap of ones and the kernel clears those it uses.
+    /// Whether no bit is set in `bits`, the [`Self::bit_bytes`] bytes after the header. Bits past the last
+    /// chunk mean nothing: mdadm makes a bitmap of ones and the kernel clears those it uses.
     #[must_use]
     pub fn is_clean(&self, bits: &[u8]) -> bool {
         let whole = usize::try_from(self.bit_count() / 8).unwrap_or(usize::MAX);
@@ -179,8 +179,9 @@ impl BitmapSuperblock {
     /// The header to write at a clean stop, together with [`Self::bit_bytes`] of zeros: nothing is dirty as of the
     /// superblock with `events`.
     ///
-    /// `events_cleared` follows. Were it left behind, the kernel would take back a member that has missed our writes
-    /// (its events at or past `events_cleared`) and copy to it only what the bits, all clear, tell: nothing.
+    /// `events_cleared` follows. With an old value, the kernel would take back a member that has missed our
+    /// writes (its events at or past `events_cleared`) and copy only the marked chunks to it; with all bits
+    /// clear, it would copy nothing.
     #[must_use]
     pub const fn settle(mut self, events: u64) -> Self {
         self.events = events;

@@ -24,7 +24,7 @@ const HEADROOM_SECTORS_MAX: u64 = 128 * MIB_SECTORS;
 /// Why an array cannot be made like this.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CreateError {
-    /// The geometry is not one that can be run.
+    /// The geometry cannot be run.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// More members than a superblock has room for.
@@ -93,7 +93,7 @@ pub struct NewArray {
     pub layout: u32,
     /// Its chunk; 0 for level 1.
     pub chunk_sectors: u32,
-    /// What it uses of each member: a multiple of the chunk; 0 for level 0, which uses all.
+    /// How much of each member it uses: a multiple of the chunk; 0 for level 0, which uses all.
     pub member_size_sectors: u64,
     /// Whether members already agree: contents all zero, or `--assume-clean`.
     pub in_sync: bool,
@@ -103,7 +103,7 @@ pub struct NewArray {
     pub raid_disks: u32,
 }
 
-/// One member of a new array: what its superblock alone has.
+/// One member of a new array: the fields that are its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewMember {
     /// Its entry in the roles.
@@ -117,7 +117,7 @@ pub struct NewMember {
 }
 
 impl NewArray {
-    /// The layout mdadm gives an array of this level when none is asked for. For level 0 it only counts with
+    /// The layout that mdadm gives an array of this level by default. For level 0 it only counts with
     /// [`Features::RAID0_LAYOUT`], which mdadm sets when members differ in whole chunks.
     #[must_use]
     pub const fn default_layout(level: Level) -> u32 {
@@ -128,7 +128,8 @@ impl NewArray {
         }
     }
 
-    /// What the array can use of a member: whole chunks from the data offset on; whole blocks without chunks.
+    /// How much of a member the array can use: whole chunks from the data offset on; whole blocks without
+    /// chunks.
     #[must_use]
     pub fn usable_sectors(&self, member: &NewMember) -> u64 {
         let data_sectors = member.member_sectors.saturating_sub(member.data_offset_sectors);
@@ -137,7 +138,7 @@ impl NewArray {
         data_sectors - data_sectors % unit_sectors
     }
 
-    /// The superblock of one member, events at 0, checked to be one that can be run.
+    /// The superblock of one member, with events at 0. It is checked to be one that can be run.
     pub fn superblock(&self, member: &NewMember) -> Result<Superblock, CreateError> {
         let need_sectors = member.data_offset_sectors.saturating_add(self.member_size_sectors.max(1));
         if need_sectors > member.member_sectors {
@@ -184,7 +185,7 @@ impl NewArray {
         })
     }
 
-    /// After the space for a bitmap, or where that does not fit, right before the data.
+    /// After the space for a bitmap, or, if that does not fit, right before the data.
     fn bad_block_area(&self, data_offset_sectors: u64) -> BadBlockArea {
         let log_sectors = u64::from(BAD_BLOCK_LOG_SECTORS);
         let after_bitmap = BITMAP_OFFSET_SECTORS + bitmap_space_sectors(self.member_size_sectors);

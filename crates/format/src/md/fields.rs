@@ -127,7 +127,7 @@ pub struct TooManyRoles {
 pub struct Roles(Vec<Role>);
 
 impl fmt::Debug for Roles {
-    /// Without the spares at the end, which are nearly all of them.
+    /// Leaves out the spares at the end, which are nearly all of them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = self.0.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1);
         write!(f, "{:?} and {} spare", &self.0[..used], self.0.len() - used)
@@ -155,7 +155,7 @@ impl Roles {
         self.0.get(usize::try_from(dev_number).ok()?).copied()
     }
 
-    /// Gives `dev_number` another role, making room for it (as spares) where the block still has some.
+    /// Gives `dev_number` another role, adding spares before it where the block has room.
     pub fn set(&mut self, dev_number: u32, role: Role) -> Result<(), TooManyRoles> {
         let index = dev_number as usize;
         if index >= MAX_DEVICES as usize {
@@ -174,14 +174,15 @@ impl Roles {
         &self.0
     }
 
-    /// The device number in this slot of the array, if one is.
+    /// The device number in this slot of the array, if there is one.
     #[must_use]
     pub fn device_in(&self, slot: u16) -> Option<u32> {
         self.0.iter().position(|role| *role == Role::Active(slot)).map(|index| index as u32)
     }
 }
 
-/// md's time: 40 bits of seconds since 1970 and 24 bits of microseconds. Kernel and mdadm leave the latter zero.
+/// md's time: 40 bits of seconds since 1970 and 24 bits of microseconds. Kernel and mdadm leave the
+/// microseconds zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp {
     seconds: u64,
@@ -240,7 +241,7 @@ pub struct ArrayNameError {
 pub struct ArrayName([u8; 32]);
 
 impl ArrayName {
-    /// A name to write: at most 31 bytes, as mdadm keeps to.
+    /// A name to write: at most 31 bytes, mdadm's limit.
     pub fn new(name: &str) -> Result<Self, ArrayNameError> {
         let mut bytes = [0; 32];
         if name.len() >= bytes.len() || name.contains('\0') {

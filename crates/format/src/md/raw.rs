@@ -1,4 +1,5 @@
-//! The bytes of `struct mdp_superblock_1`, and its additive checksum (`calc_sb_1_csum`). No meaning here.
+//! The bytes of `struct mdp_superblock_1`, and its additive checksum (`calc_sb_1_csum`), without their
+//! meaning.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -67,8 +68,8 @@ const _: () = assert!(core::mem::offset_of!(RawSuperblock, sb_csum) == 216);
 const _: () = assert!(size_of::<RawSuperblock>() == 256);
 const _: () = assert!(MAX_DEVICES == 1920);
 
-/// `calc_sb_1_csum`: the sum of the little-endian 32-bit words of `covered` (the fixed part and the roles), without
-/// the checksum's own word, its carries folded in once.
+/// `calc_sb_1_csum`: the sum of the little-endian 32-bit words of `covered` (the fixed part and the roles),
+/// without the checksum's own word, with its carries folded in once.
 pub(crate) fn checksum(covered: &[u8]) -> u32 {
     let own = core::mem::offset_of!(RawSuperblock, sb_csum) / 4;
     let sum: u64 = covered

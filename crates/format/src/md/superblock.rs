@@ -1,7 +1,7 @@
 //! The superblock as a valid value: decoded from a member's block, encoded to one.
 //!
-//! [`Superblock::decode`] makes the checks the kernel's `super_1_load` makes. What it accepts may still describe an
-//! array that no engine here can run: [`Superblock::check_supported`] is the second step.
+//! [`Superblock::decode`] makes the same checks as the kernel's `super_1_load`. A superblock that passes may
+//! still describe an array that no engine here can run: [`Superblock::check_supported`] is the second step.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub const SUPERBLOCK_SECTOR: u64 = 8;
 /// `resync_offset` of an array whose members all agree (`MaxSector`).
 pub const IN_SYNC: u64 = u64::MAX;
 
-/// Why a block is not an md superblock that can be believed.
+/// Why a block is not a credible md superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SuperblockError {
     /// Fewer bytes than the superblock says it has.
@@ -37,7 +37,7 @@ pub enum SuperblockError {
         "no md superblock here: found magic {found:#010x}, not {SUPERBLOCK_MAGIC:#010x}; is this a member?"
     )]
     NoMagic {
-        /// What stands in the magic's place.
+        /// The bytes in the magic's place.
         found: u32,
     },
     /// A version other than 1.
@@ -91,11 +91,11 @@ pub struct Reshape {
     pub new_layout: u32,
     /// `new_chunk`.
     pub new_chunk_sectors: u32,
-    /// `new_offset`: what the data's start moves by.
+    /// `new_offset`: how far the data's start moves.
     pub new_offset_sectors: i32,
 }
 
-/// Where the bad-block log lies. It holds something only with [`Features::BAD_BLOCKS`].
+/// Where the bad-block log lies. It has entries only with [`Features::BAD_BLOCKS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BadBlockArea {
     /// `bblog_shift`: entries count units of `512 << shift` bytes.
@@ -135,7 +135,7 @@ impl SectorExtent {
 
 /// One member's md superblock, version 1.x.
 ///
-/// All fields are as the disk has them; what they mean together is for the methods to say.
+/// All fields are as on disk; the methods say what they mean together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Superblock {
     /// `feature_map`.
@@ -150,7 +150,7 @@ pub struct Superblock {
     pub level: Level,
     /// `layout`: how parity moves (levels 4, 5, 6) or how unequal members are striped (level 0).
     pub layout: u32,
-    /// `size`: what the array uses of each member, from `data_offset` on. 0 for level 0.
+    /// `size`: how much of each member the array uses, from `data_offset` on. 0 for level 0.
     pub member_size_sectors: u64,
     /// `chunksize`. 0 for level 1.
     pub chunk_sectors: u32,
@@ -162,7 +162,7 @@ pub struct Superblock {
     pub reshape: Reshape,
     /// `data_offset`: where the array's data begins on this member.
     pub data_offset_sectors: u64,
-    /// `data_size`: sectors from there to the end of what may hold data.
+    /// `data_size`: sectors from there to the end of the space for data.
     pub data_size_sectors: u64,
     /// `super_offset`: where this superblock lies.
     pub super_offset_sectors: u64,
@@ -228,7 +228,7 @@ impl Superblock {
         block
     }
 
-    /// This member's own role; a spare where its number has no entry, as the kernel takes it.
+    /// This member's own role; a spare if its number has no entry, as in the kernel.
     #[must_use]
     pub fn role(&self) -> Role {
         self.roles.of(self.dev_number).unwrap_or(Role::Spare)
@@ -268,8 +268,8 @@ impl Superblock {
         (size_sectors > 0 && offset_sectors != 0).then_some(extent)
     }
 
-    /// The bad-block log's bytes on this member. None where no room is set aside for one, where it would lie in the data, or
-    /// where a device with logical blocks of this size could not write it.
+    /// The bad-block log's bytes on this member. None if no room is set aside for one, if it would lie in the
+    /// data, or if a device with logical blocks of this size could not write it.
     #[must_use]
     pub fn bad_block_place(&self, logical_block_bytes: u32) -> Option<Range<u64>> {
         let SectorExtent { start_sector, length_sectors } = self.bad_block_extent()?;
@@ -279,8 +279,8 @@ impl Superblock {
         (is_aligned && end <= self.data_offset_sectors.saturating_mul(SECTOR_BYTES)).then_some(start..end)
     }
 
-    /// Everything md keeps on this member besides data: superblock, bitmap (its length from `bitmap`, else the
-    /// least it can have), bad-block log.
+    /// Everything md keeps on this member besides data: superblock, bitmap (its length from `bitmap`, else
+    /// the minimum), bad-block log.
     pub fn metadata_extents(&self, bitmap: Option<&BitmapSuperblock>) -> impl Iterator<Item = SectorExtent> {
         let block_sectors = BLOCK_LEN as u64 / SECTOR_BYTES;
         let own = SectorExtent { start_sector: self.super_offset_sectors, length_sectors: block_sectors };
@@ -305,7 +305,8 @@ impl Superblock {
         }
     }
 
-    /// The array's size. None where it is not told by one superblock (level 0: members may differ) or overflows.
+    /// The array's size. None if one superblock does not tell it (level 0: members may differ) or it
+    /// overflows.
     #[must_use]
     pub fn array_size_sectors(&self) -> Option<u64> {
         if self.level == Level::Raid0 {

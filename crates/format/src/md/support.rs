@@ -1,5 +1,5 @@
-//! Whether an engine may run the array a superblock describes. Decoding is generous so that anything can be
-//! examined; running is not, because a feature that is ignored is a feature that destroys data.
+//! Whether an engine may run the array that a superblock describes. Decoding is generous so that anything can
+//! be examined. Running is not: an ignored feature destroys data.
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ pub const LAYOUT_RAID0_ALTERNATE: u32 = 2;
 /// The least chunk: a kernel page, also the block of our cache and plans.
 const CHUNK_SECTORS_MIN: u32 = 8;
 
-/// What of a superblock keeps its array from being run.
+/// What keeps a superblock's array from being run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Unsupported {
     /// A feature that is understood and not handled.
@@ -50,7 +50,7 @@ pub enum Unsupported {
         level: Level,
         /// Its layout.
         layout: u32,
-        /// The layouts that are.
+        /// The layouts that are run.
         wanted: &'static str,
     },
     /// A chunk no array of this level can have.
@@ -60,7 +60,7 @@ pub enum Unsupported {
         level: Level,
         /// Its chunk.
         chunk_sectors: u32,
-        /// What is.
+        /// Possible chunks.
         wanted: &'static str,
     },
     /// Too few or too many slots for the level.
@@ -70,7 +70,7 @@ pub enum Unsupported {
         level: Level,
         /// Its slots.
         raid_disks: u32,
-        /// What it can have.
+        /// Possible numbers of members.
         wanted: &'static str,
     },
     /// Data that would not fit where the superblock says it lies.
@@ -118,8 +118,8 @@ const REFUSED: [Features; 7] = [
 impl Superblock {
     /// Refuses an array that Stripewise cannot run, naming the reason.
     ///
-    /// Left to the engine: bad blocks, a recovery offset and a replacement are facts about one member; an internal
-    /// bitmap is brought to agree at a clean stop.
+    /// Left to the engine: bad blocks, a recovery offset and a replacement are facts about one member; an
+    /// internal bitmap is settled at a clean stop.
     pub fn check_supported(&self) -> Result<(), Unsupported> {
         self.check_features()?;
         self.check_geometry()?;
@@ -153,12 +153,13 @@ impl Superblock {
     fn check_layout(&self) -> Result<(), Unsupported> {
         let (allowed, wanted): (&[u32], _) = match self.level {
             Level::Raid5 | Level::Raid6 => (&[LAYOUT_LEFT_SYMMETRIC], "only left-symmetric (2) is"),
-            // Without the feature the field is not looked at; with it, it says which of two ways was used.
+            // Without the feature the field is ignored; with it, it says which of two layouts was used.
             Level::Raid0 if self.features.contains(Features::RAID0_LAYOUT) => (
                 &[0, LAYOUT_RAID0_ORIGINAL, LAYOUT_RAID0_ALTERNATE],
                 "only original (1) and alternate (2) are",
             ),
-            // Parity of level 4 is on the last member whatever the field says: mdadm leaves 5 there when it grows a level 0.
+            // Level 4's parity is on the last member whatever the field says: mdadm leaves 5 there when it
+            // grows a level 0.
             Level::Raid0 | Level::Raid1 | Level::Raid4 | Level::Other(_) => return Ok(()),
         };
         if allowed.contains(&self.layout) {
@@ -170,7 +171,7 @@ impl Superblock {
     fn check_chunk(&self) -> Result<(), Unsupported> {
         let chunk = self.chunk_sectors;
         let (possible, wanted) = match self.level {
-            // md leaves whatever was asked for in the field of level 1 and does not use it.
+            // md leaves any requested chunk in the field of level 1 and does not use it.
             Level::Raid1 | Level::Other(_) => return Ok(()),
             Level::Raid0 => (
                 chunk >= CHUNK_SECTORS_MIN && chunk.is_multiple_of(CHUNK_SECTORS_MIN),

@@ -1,12 +1,12 @@
-//! Where md's other metadata versions keep their superblock. They are not run here; they are only told apart, so that the
-//! member of such an array is called what it is.
+//! Where md's other metadata versions keep their superblock. Arrays of these versions are not run here; they
+//! are only recognised, so that a message can name the version of such a member.
 
 use super::raw::SUPERBLOCK_MAGIC;
 use crate::media::{BLOCK_BYTES, SECTOR_BYTES};
 
-/// What 0.90 sets aside at the end of a member, in bytes (`MD_RESERVED_BYTES`).
+/// Bytes that 0.90 reserves at the end of a member (`MD_RESERVED_BYTES`).
 const V0_90_RESERVED_BYTES: u64 = 64 << 10;
-/// What 1.0 sets aside at the end of a member, in bytes.
+/// Bytes that 1.0 reserves at the end of a member.
 const V1_0_RESERVED_BYTES: u64 = 16 * SECTOR_BYTES;
 
 /// A metadata version other than 1.2.
@@ -34,7 +34,7 @@ impl OtherVersion {
         }
     }
 
-    /// Where a member of this size, in bytes, has its superblock. None where it is too small to have one.
+    /// Where a member of this size, in bytes, has its superblock. None if it is too small to have one.
     #[must_use]
     pub const fn superblock_offset_bytes(self, member_bytes: u64) -> Option<u64> {
         match self {

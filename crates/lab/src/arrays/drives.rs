@@ -1,4 +1,4 @@
-//! What members are made of: the papers' drives, their partitions, and the state that they are in.
+//! The drives of members: the papers' drives, their partitions, and the state that they are in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,15 +18,15 @@ use stripewise_sim::{
 pub enum Drive {
     /// WD Caviar Black 640 GB; the papers' partition, at its start.
     Hdd,
-    /// The same, of half the speed: revolution, seeks and switches take twice as long.
+    /// The same with half the speed: revolution, seeks and switches take twice as long.
     SlowHdd,
-    /// Intel X25-E 64 GB; such a partition, which was written once in sequence, as a first sync does. The rest of the
-    /// drive was never written, so that its spare space outlasts every run.
+    /// Intel X25-E 64 GB; a partition of the same size, written once in sequence, as a first sync does. The
+    /// rest of the drive was never written, so that its spare space outlasts every run.
     Ssd,
-    /// Intel X25-E, a smaller one of the same ratios: full, and written over at random until it collects garbage as much as
-    /// it ever will.
+    /// A smaller Intel X25-E of the same ratios: full, and overwritten at random until garbage collection has
+    /// reached its steady state.
     SteadySsd,
-    /// Intel X25-E with its partition as `Ssd`, but on a drive of 16 GB that is in the state of `SteadySsd`.
+    /// Intel X25-E with its partition as `Ssd`, but on a drive of 16 GB in the state of `SteadySsd`.
     WornSsd,
 }
 
@@ -48,17 +48,18 @@ impl Default for HddSetting {
 /// Bytes of each member that the papers' arrays use: a quarter of the 49,153,835,008 bytes that raid4s-modthresh 4 gives
 /// as the array's size; whole chunks of 64 KiB. The paper's partitions are of "12.25 GB"; this is 12.29 * 10^9.
 pub const MEMBER_BYTES: u64 = 49_153_835_008 / 4;
-/// Room for metadata before the data; also what a modelled disk keeps the contents of.
+/// Room for metadata before the data; a modelled disk keeps the contents of this part only.
 pub const METADATA_BYTES: u64 = 256 << 20;
 /// The quarter of the drive is large enough for the partition, and needs less memory.
 const SSD_HALVINGS: u32 = 2;
-/// 0.5 GB of the drive's 64, all of which the array uses: flash does not care how far apart places are.
+/// 0.5 GB of the drive's 64, all of which the array uses: for flash the distance between places does not
+/// matter.
 const STEADY_HALVINGS: u32 = 7;
-/// Random writes that bring a full drive to its steady state, over its capacity.
+/// Random writes that bring a full drive to its steady state, as multiples of its capacity.
 const STEADY_CAPACITIES: u64 = 2;
 
 impl Drive {
-    /// Its name, in tables.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hdd => "hdd",
@@ -69,8 +70,8 @@ impl Drive {
         }
     }
 
-    /// Puts one into a world, in the state that it is measured in. How long it has been at work: the world's clock must
-    /// not be behind its own.
+    /// Adds one to a world, in the state that it is measured in. Returns how long it has been at work: the
+    /// world's clock must not be behind its own.
     pub(super) fn add_to(
         self,
         world: &mut World,
@@ -90,7 +91,7 @@ impl Drive {
         }
     }
 
-    /// What its write cache holds.
+    /// The capacity of its write cache.
     pub(crate) fn write_cache_bytes(self, setting: HddSetting) -> u64 {
         match self {
             Self::Hdd | Self::SlowHdd if !setting.write_cache => 0,
@@ -101,7 +102,7 @@ impl Drive {
         }
     }
 
-    /// Random writes that bring it to the state that it is measured in.
+    /// Random writes that bring it to the state in which it is measured.
     pub(crate) fn conditioning_writes(self) -> u64 {
         let halvings = match self {
             Self::SteadySsd => STEADY_HALVINGS,
@@ -112,7 +113,7 @@ impl Drive {
     }
 }
 
-/// The partition; contents are kept only where metadata are.
+/// The partition; only the contents of metadata are kept.
 fn options() -> DiskOptions {
     DiskOptions {
         contents: Contents::First(METADATA_BYTES),

@@ -1,7 +1,7 @@
 //! The arrays of the experiments, over modelled disks.
 //!
 //! * [`shapes`]: which arrays there are, a line each.
-//! * [`drives`]: what their members are made of.
+//! * [`drives`]: the drives that their members are.
 //! * [`Rig`]: one of them, made anew in a world of its own.
 
 pub mod drives;

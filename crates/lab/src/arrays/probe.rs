@@ -1,4 +1,4 @@
-//! A layer over a member that tells how long it had requests under way: what `iostat` calls utilisation.
+//! A layer over a member that measures how long it had requests under way: what `iostat` calls utilisation.
 
 use std::{
     future::poll_fn,
@@ -19,7 +19,7 @@ pub(super) struct Probe<D> {
     watch: Arc<Watch>,
 }
 
-/// What the probe has seen.
+/// The probe's measurements.
 pub(super) struct Watch {
     env: EnvHandle,
     state: Mutex<State>,
@@ -28,7 +28,7 @@ pub(super) struct Watch {
 #[derive(Default)]
 struct State {
     under_way: u32,
-    /// Since when there is a request under way, if there is.
+    /// When the current busy time began, if there is a request under way.
     since: Timestamp,
     busy: Duration,
 }
@@ -60,7 +60,7 @@ impl Watch {
 }
 
 impl<D> Probe<D> {
-    /// Around a member of this world.
+    /// A probe around a member of this world.
     pub(super) fn new(inner: D, env: EnvHandle) -> Self {
         Self { inner, watch: Arc::new(Watch { env, state: Mutex::default() }) }
     }
@@ -69,7 +69,7 @@ impl<D> Probe<D> {
         self.watch.clone()
     }
 
-    /// A task of its own waits for the request: who asked may look at other requests first.
+    /// A task of its own waits for the request: the caller may look at other requests first.
     fn watched<T: Send + Unpin + 'static>(&self, io: IoFuture<T>) -> IoFuture<T> {
         let (watch, answer) =
             (self.watch.clone(), Arc::new(Mutex::new(Answer { result: None, waker: None })));

@@ -12,8 +12,8 @@ use super::{
     shapes::Shape,
 };
 
-/// Bytes of each member that a bit of the write-intent bitmap stands for: the most there can be, because the papers' arrays
-/// had no bitmap.
+/// Bytes of each member per bit of the write-intent bitmap: the maximum, because the papers' arrays had no
+/// bitmap.
 const REGION_BYTES: u64 = 1 << 30;
 
 /// An array and its world.
@@ -25,7 +25,7 @@ pub struct Rig {
 
 struct Member {
     disk: Arc<ModelledDisk>,
-    /// On a drive whose model does not count how long it is at work.
+    /// Present on a drive whose model does not count its own busy time.
     watch: Option<Arc<Watch>>,
     drive: &'static str,
 }
@@ -35,15 +35,16 @@ struct Member {
 pub struct MemberWork {
     /// What kind of drive it is.
     pub drive: &'static str,
-    /// A disk's mechanism at work, whether anybody waits for it or not; an SSD with requests under way.
+    /// The busy time of a disk's mechanism, whether or not a request waits for it; of an SSD, the time with
+    /// requests under way.
     pub busy: Duration,
 }
 
 impl Rig {
-    /// A new array, in sync, measured as `create` does by default.
+    /// A new array, in sync; its members are measured as `create` does by default.
     ///
     /// # Panics
-    /// If the shape is none that an array can have.
+    /// If the shape cannot be that of an array.
     pub fn new(shape: &Shape, policy: &'static Policy, setting: HddSetting, seed: u64) -> Self {
         let mut world = World::new(seed);
         world.set_steps_max(u64::MAX);

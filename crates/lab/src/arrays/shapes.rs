@@ -9,9 +9,9 @@ use super::drives::{Drive, MEMBER_BYTES};
 pub struct Shape {
     /// A word for it, in files.
     pub id: &'static str,
-    /// Its name, in tables and plots.
+    /// Its name in tables and plots.
     pub name: &'static str,
-    /// What it is made of, in a line.
+    /// Its members, in a line of text.
     pub what: &'static str,
     /// The level.
     pub level: Level,
@@ -88,7 +88,7 @@ pub static RAID5_STEADY: Shape = Shape {
     )
 };
 
-/// One disk takes twice as long for everything that moves.
+/// One disk on which everything that moves takes twice as long.
 pub static RAID5_SLOW: Shape = shape(
     ("raid5-slow", "RAID5 (1 slow)", "level 5 of 5 HDDs, one of half the speed"),
     Level::Raid5,
@@ -103,7 +103,7 @@ pub static RAID6_HYBRID: Shape = shape(
 );
 
 impl Shape {
-    /// Whether its members are of different speed.
+    /// Whether its members differ in speed.
     pub fn is_hybrid(&self) -> bool {
         self.drives.iter().any(|drive| *drive != self.drives[0])
     }

@@ -1,9 +1,9 @@
 //! A client: one of a thread's operations under way, over and over.
 //!
-//! Members in memory are done at once, so that an operation that waits for nobody ends in the call that began it. With
-//! several under way, a thread's clients take turns (`round`): each asks for its next operation, lets the others run, and has
-//! it done when its turn comes. The time of an operation is from asking to its end, as a queue of that depth has it; a client
-//! that must wait for rows or a region leaves the thread to the others.
+//! Members in memory are done at once, so an operation that waits for nothing ends in the call that began it.
+//! With several under way, a thread's clients take turns (`round`): each asks for its next operation, lets
+//! the others run, and does it when its turn comes. The time of an operation is from asking to its end, as in
+//! a queue of that depth; a client that must wait for rows or a region leaves the thread to the others.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Context, time::Instant};
 
@@ -20,12 +20,12 @@ use super::{
     turn::{BATCH, Latencies, Turn},
 };
 
-/// Which client it is.
+/// Identifies a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seat {
     pub(super) worker: usize,
     pub(super) workers: usize,
-    /// Among those of its worker.
+    /// Its number among the clients of its worker.
     pub(super) slot: usize,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Client {
     rng: Rng,
     source: SharedBuf,
     latencies: Latencies,
-    /// How many bytes an operation has.
+    /// Bytes of an operation.
     bytes: usize,
-    /// Among those of its worker.
+    /// Its number among the clients of its worker.
     slot: usize,
-    /// Its worker's part of the places of operations, for sequential ones.
+    /// The start of its worker's part of the places, for sequential operations.
     first: u64,
     places: u64,
 }
@@ -56,9 +56,9 @@ impl Client {
         Self { turn, array, rng, source, latencies, bytes, slot, first: places * worker as u64, places }
     }
 
-    /// Operation after operation, until the baton says that it is over: how many.
+    /// Runs operation after operation, until the baton says that it is over; returns how many.
     pub(super) async fn run(mut self, baton: Arc<Baton>) -> u64 {
-        // Alone, it need not let anybody have a turn after each.
+        // A client that is alone need not yield after each operation.
         let is_alone = self.turn.queue == 1;
         let at_once = if is_alone { BATCH } else { 1 };
         let (mut done, mut block) = (0, IoBuf::with_len(self.bytes));
@@ -70,7 +70,8 @@ impl Client {
             for _ in 0..at_once {
                 block = {
                     let mut operation = pin!(self.operation(done, block));
-                    // The thread is within an operation while this one runs, and not while it waits: others run then.
+                    // The thread is within an operation while this one runs, and not while it waits: others
+                    // run then.
                     let run = |context: &mut Context<'_>| {
                         let _part = within(Part::Rest);
                         operation.as_mut().poll(context)
@@ -84,7 +85,7 @@ impl Client {
         done
     }
 
-    /// Notes what an operation took that was asked for then; the next one is asked for right away.
+    /// Records the time of an operation asked for at `asked`; the next one is asked for right away.
     fn note(&self, asked: Instant) -> Instant {
         let now = Instant::now();
         self.latencies.lock().saturating_record((now - asked).as_nanos() as u64);
@@ -92,7 +93,7 @@ impl Client {
     }
 
     async fn operation(&mut self, done: u64, block: IoBuf) -> IoBuf {
-        // Clients of a worker go through its part together.
+        // Clients of a worker share its part.
         let index = done * self.turn.queue as u64 + self.slot as u64;
         match self.turn.work {
             Work::Read { sequential, .. } => {
@@ -109,7 +110,7 @@ impl Client {
         }
     }
 
-    /// The next in its worker's part, or anywhere.
+    /// The next place in its worker's part, or a random one.
     fn place(&mut self, index: u64, sequential: bool) -> u64 {
         let all = self.array.geometry().capacity_bytes() / self.bytes as u64;
         let place = if sequential { self.first + index % self.places.max(1) } else { self.rng.u64(..all) };

@@ -1,4 +1,4 @@
-//! What was measured, as people and programs read it.
+//! Measured figures, for people and programs.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -17,37 +17,37 @@ use super::{
 pub struct Figure {
     /// [`Case::name`].
     pub case: String,
-    /// The array's.
+    /// The array's level.
     pub level: i32,
     /// [`BitmapMode::name`](super::BitmapMode::name).
     pub bitmap: &'static str,
     /// The write selection policy.
     pub policy: &'static str,
-    /// The preset of locks, and what of it is replaced.
+    /// The preset of locks, and its replaced settings.
     pub locking: String,
     /// Worker threads.
     pub threads: usize,
     /// Operations under way for each thread.
     pub queue: usize,
-    /// Members, data and parity.
+    /// Members, for data and parity.
     pub raid_devices: usize,
-    /// Of a job: the bytes of a member.
+    /// Bytes of an operation; of a job: the bytes of a member.
     pub bytes_per_operation: u64,
     /// Operations a second, all threads together: the median of the turns.
     pub engine_per_s: f64,
     /// Processor time of an operation, in nanoseconds.
     pub cpu_ns_per_operation: f64,
-    /// Of the bare loops; None where there is nothing to move.
+    /// The same of the bare loops; None if there is nothing to move.
     pub limit_per_s: Option<f64>,
     /// Median over the turns of engine / limit.
     pub ratio: Option<f64>,
-    /// None where it was not taken.
+    /// None if it was not measured.
     pub latency_ns: Option<Latency>,
-    /// The share of each part of the time of operations; empty, where nobody looked.
+    /// The share of each part of the time of operations; empty without a sampler.
     pub parts: BTreeMap<&'static str, f64>,
-    /// How often a worker was found in an operation: of so many looks the shares are made.
+    /// How often the sampler found a worker in an operation: the shares are made of so many looks.
     pub looks: u64,
-    /// Each turn for itself; those of figures that took turns have the same order.
+    /// Each turn by itself; those of figures that took turns have the same order.
     pub turns: Vec<TurnFigure>,
 }
 
@@ -56,7 +56,7 @@ pub struct Figure {
 pub struct TurnFigure {
     /// Operations a second.
     pub per_s: f64,
-    /// All but one of ten thousand operations were faster, in nanoseconds; None where it was not taken.
+    /// All but one of ten thousand operations were faster, in nanoseconds; None if it was not measured.
     pub p99_99_ns: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ pub struct Latency {
     pub p99_99: u64,
     /// The slowest.
     pub max: u64,
-    /// Of so many operations.
+    /// The number of operations measured.
     pub operations: u64,
 }
 
@@ -115,7 +115,7 @@ impl Turns {
         let engine = || self.each.iter().map(|turn| turn.per_s);
         let ratios = engine().zip(&self.limit).map(|(engine, limit)| engine / limit).collect();
         let geometry = variant.array.geometry();
-        let bytes_per_operation = match case.work(geometry) {
+        let bytes_per_operation = match case.work(&geometry) {
             Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes as u64,
             Work::Check | Work::Rebuild => geometry.member_bytes(),
         };
@@ -141,7 +141,7 @@ impl Turns {
     }
 }
 
-/// The middle one; of an even number, what lies between the two.
+/// The middle value; of an even number, the mean of the middle two.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (lower, upper) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
@@ -149,13 +149,13 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl Figure {
-    /// What moves in a second at a rate of operations, in 10^9 bytes.
+    /// The data moved in a second at a rate of operations, in 10^9 bytes.
     pub fn gb_per_s(&self, per_s: f64) -> f64 {
         per_s * self.bytes_per_operation as f64 / 1e9
     }
 }
 
-/// Whole operations where there are many, parts of one where there are few.
+/// Whole operations for large rates, fractions for small ones.
 pub(super) fn rate(per_s: f64) -> String {
     if per_s < 100.0 { format!("{per_s:.2}") } else { format!("{per_s:.0}") }
 }

@@ -15,7 +15,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// A client has come, and goes on when the gate is open.
+    /// A client arrives, and continues when the gate is open.
     pub(super) async fn pass(&self) {
         self.arrived.fetch_add(1, Relaxed);
         while !self.is_open.load(Relaxed) {
@@ -23,14 +23,14 @@ impl Gate {
         }
     }
 
-    /// Blocks this thread until so many have come.
+    /// Blocks this thread until so many have arrived.
     pub(super) fn wait_for(&self, count: usize) {
         while self.arrived.load(Relaxed) < count {
             thread::yield_now();
         }
     }
 
-    /// Lets all go on.
+    /// Lets all clients continue.
     pub(super) fn open(&self) {
         self.is_open.store(true, Relaxed);
     }

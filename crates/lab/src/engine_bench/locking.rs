@@ -1,5 +1,5 @@
-//! Who waits for whom in arrays that are measured: presets, and presets of which some settings are replaced, so that each
-//! of them can be looked at by itself.
+//! The locks of measured arrays: presets, and presets with some settings replaced, so that each setting can
+//! be measured by itself.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 /// A table has as many buckets as locks, and each takes two lines of a cache.
 const STRIPE_LOCKS: RangeInclusive<u32> = 1..=1 << 16;
 
-/// A preset, and what of it is replaced; on the command line as `orig+counters=atomic`.
+/// A preset, with its replaced settings; on the command line as `orig+counters=atomic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockSetting {
     name: String,
@@ -19,13 +19,13 @@ pub struct LockSetting {
     map: MapKind,
 }
 
-/// Why words say no [`LockSetting`].
+/// Why a text is not a [`LockSetting`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LockSettingError {
-    /// It begins with something else than a preset.
+    /// It does not begin with a preset.
     #[error("'{0}' is no preset of locks: give one of {names}", names = preset_names())]
     Preset(String),
-    /// What follows a preset is not known.
+    /// The part after the preset is not known.
     #[error(
         "'{0}': behind a preset give +stripes=buckets or +stripes=COUNT (1 to 65536, a power of two), +counters=global, \
          +counters=per-counter or +counters=atomic, +map=linear or +map=distributed"
@@ -38,12 +38,12 @@ fn preset_names() -> String {
 }
 
 impl LockSetting {
-    /// As on the command line.
+    /// The name, as on the command line.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it begins with.
+    /// The preset it begins with.
     pub fn preset(&self) -> &'static Preset {
         self.preset
     }
@@ -58,7 +58,7 @@ impl LockSetting {
         self.map
     }
 
-    /// Takes a change such as `counters=atomic`.
+    /// Applies a change such as `counters=atomic`.
     fn change(&mut self, change: &str) -> Option<()> {
         match change.split_once('=')? {
             ("stripes", locks) => self.locking.stripe_locks = stripe_locks(locks)?,

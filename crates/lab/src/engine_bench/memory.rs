@@ -1,4 +1,4 @@
-//! Arrays over members in memory, to be measured.
+//! Arrays over members in memory, for measurements.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use stripewise_engine::{Array, ArrayError, CreateError, CreateOptions, geometry:
 
 use super::LockSetting;
 
-/// Makes an array of members that agree already, with the preset and the map of a setting of locks. Locks that
+/// Makes an array of members that already agree, with the preset and the map of a lock setting. Locks that
 /// differ from the preset's take effect when it is assembled with them.
 ///
 /// # Errors
-/// [`CreateError`]: members or chunks that an array cannot have.
+/// [`CreateError`]: the array cannot have such members or chunks.
 pub fn create(
     runtime: &Runtime,
     level: Level,

@@ -1,8 +1,9 @@
 //! The engine as it runs, with real threads, over members in memory, beside the limit of bare loops that move the same
 //! bytes: what `stripewise bench engine` prints, and what real-time experiments are made of.
 //!
-//! Everything that is compared runs in turns in one process, and a ratio is the median of the turns, so a noisy machine
-//! disturbs all alike. Figures are of the machine that they were taken on, and not the same twice.
+//! Everything that is compared runs in turns in one process, and a ratio is the median of the turns, so a
+//! noisy machine disturbs all alike. Figures belong to the machine that they were taken on, and are never the
+//! same twice.
 
 mod affinity;
 mod arrays;
@@ -53,19 +54,19 @@ pub enum BenchError {
     /// The workers did not start.
     #[error("the workers do not start: {0}")]
     Workers(#[from] io::Error),
-    /// An array cannot be made as it was asked for.
+    /// The requested array cannot be made.
     #[error(transparent)]
     Create(#[from] CreateError),
     /// An array cannot be opened with these locks.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
-    /// An array failed over members that do not.
+    /// An array failed although its members do not.
     #[error(transparent)]
     Array(#[from] ArrayError),
 }
 
-/// Runs all that was asked for and returns the figures, calling `tell` as each is done: shapes, counts of threads and cases
-/// one after the other, and all else in turns.
+/// Runs everything requested and returns the figures, calling `tell` for each when done: shapes, counts of
+/// threads and cases one after the other, all else in turns.
 ///
 /// # Errors
 /// [`BenchError`].
@@ -88,7 +89,7 @@ pub(crate) fn threads_text(count: usize) -> String {
     format!("{count} {}", if count == 1 { "thread" } else { "threads" })
 }
 
-/// The arrays of one shape, on so many workers. What ends first is named first.
+/// The arrays of one shape, on so many workers. Fields are in the order in which they must be dropped.
 struct Bench<'a> {
     options: &'a Options,
     variants: Vec<Variant>,
@@ -111,10 +112,10 @@ impl<'a> Bench<'a> {
         let variants = variants(options, members, &runtime)?;
         let geometry = variants[0].array.geometry();
         let has_limit = options.limit && options.members == MemberKind::Memory;
-        let largest = options.cases.iter().filter_map(|case| case.work(geometry).written_bytes()).max();
+        let largest = options.cases.iter().filter_map(|case| case.work(&geometry).written_bytes()).max();
         let source_bytes = largest.map_or(0, |bytes| bytes.max(options.source_bytes as usize));
         let sources: Vec<_> = (0..threads).map(|_| source(source_bytes)).collect();
-        let limit = has_limit.then(|| Limit::new(geometry, options.member_bytes as usize, &sources, cores));
+        let limit = has_limit.then(|| Limit::new(&geometry, options.member_bytes as usize, &sources, cores));
         Ok(Self { options, variants, limit, sources, runtime, _pinned: pinned })
     }
 
@@ -126,20 +127,21 @@ impl<'a> Bench<'a> {
             figures.extend(measured);
         }
         for Variant { array, .. } in self.variants {
-            // Variants of one setting of locks and one bitmap share their array; who comes later finds it stopped.
+            // Variants with the same locks and bitmap share their array; later ones find it stopped.
             let _ = self.runtime.block_on(async move { array.stop().await });
         }
         Ok(figures)
     }
 
-    /// A case: in each turn all variants run and the limit, one after the other; another one begins each turn.
+    /// Measures a case: in each turn all variants and the limit run, one after the other; each turn begins
+    /// with another one.
     fn measure(&mut self, case: Case) -> Result<Vec<Figure>, BenchError> {
         let mut turns: Vec<Turns> = self.variants.iter().map(|_| Turns::default()).collect();
         for number in 0..=self.options.turns as u64 {
-            let turn = Turn::new(case, self.variants[0].array.geometry(), self.options, number);
+            let turn = Turn::new(case, &self.variants[0].array.geometry(), self.options, number);
             let (done, bare) = self.one_turn(&turn)?;
             if number > 0 {
-                // The first turn warms all up.
+                // The first turn only warms up.
                 turns.iter_mut().zip(done).for_each(|(turns, done)| turns.add(done, bare));
             }
         }
@@ -148,7 +150,7 @@ impl<'a> Bench<'a> {
         Ok(self.variants.iter().zip(turns).map(figure).collect())
     }
 
-    /// What came of each variant, and of the limit.
+    /// The results of each variant, and of the limit.
     fn one_turn(&mut self, turn: &Turn) -> Result<(Vec<Done>, Option<f64>), BenchError> {
         let count = self.variants.len();
         let (mut done, mut bare): (Vec<Option<Done>>, _) = ((0..count).map(|_| None).collect(), None);

@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! The parameters of a measurement.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use stripewise_engine::{
 
 use super::{case::Case, locking::LockSetting};
 
-/// What is to be measured, and how long. Shapes, counts of threads and cases run one after the other; bitmaps, policies and
-/// locks take turns.
+/// What to measure, and for how long. Shapes, counts of threads and cases run one after the other; bitmaps,
+/// policies and locks take turns.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Level 4, 5 or 6.
@@ -21,38 +21,40 @@ pub struct Options {
     pub chunk_bytes: u32,
     /// Bytes of each member.
     pub member_bytes: u64,
-    /// What members are.
+    /// The kind of members.
     pub members: MemberKind,
     /// Counts of worker threads, each with clients of its own.
     pub threads: Vec<usize>,
     /// Operations under way for each thread.
     pub queue: usize,
-    /// Bytes of the data that each thread's clients write from, one part after the other; no less than an operation's.
+    /// Bytes of the data that each thread's clients write from, one part after the other; at least one
+    /// operation's.
     pub source_bytes: u64,
     /// How long each turn is.
     pub turn: Duration,
-    /// Turns that count, of each that is compared and of the limit; one before them warms all up.
+    /// Counted turns of each variant and of the limit; one turn before them warms up.
     pub turns: usize,
-    /// What is done.
+    /// The operations.
     pub cases: Vec<Case>,
-    /// Whether writes are noted.
+    /// Whether regions are marked before writes.
     pub bitmaps: Vec<BitmapMode>,
-    /// How partly written rows are written.
+    /// The policies for partly written rows.
     pub policies: Vec<&'static Policy>,
-    /// Who waits for whom.
+    /// The locks.
     pub locks: Vec<LockSetting>,
-    /// Bytes of each member that one bit of the bitmap stands for, if not the default.
+    /// Bytes of each member per bit of the bitmap, if not the default.
     pub region_bytes: Option<u64>,
     /// Whether the bare loops take turns, too.
     pub limit: bool,
-    /// Whether the time of each operation is taken.
+    /// Whether to measure the time of each operation.
     pub latency: bool,
-    /// Whether a sampler looks at what the workers are at.
+    /// Whether a sampler looks at which parts the workers are in.
     pub parts: bool,
 }
 
 impl Default for Options {
-    /// One thread with one operation under way on 4+1 members of 256 MiB, the usual cases, seven turns of half a second.
+    /// One thread with one operation under way on 4+1 members of 256 MiB, the usual cases, seven turns of
+    /// half a second.
     fn default() -> Self {
         Self {
             level: Level::Raid5,
@@ -78,24 +80,25 @@ impl Default for Options {
 }
 
 impl Options {
-    /// So many members as data and parity, as in "4+1".
+    /// A number of members as data and parity, as in "4+1".
     pub fn shape(&self, members: usize) -> String {
         let parity = if self.level == Level::Raid6 { 2 } else { 1 };
         format!("{}+{parity}", members.saturating_sub(parity))
     }
 
-    /// In an order in which those that lose a member come last.
+    /// The cases, ordered so that those that lose a member come last.
     pub(super) fn cases_in_order(&self) -> impl Iterator<Item = Case> {
         Case::ALL.into_iter().filter(|case| self.cases.contains(case))
     }
 }
 
-/// What members are.
+/// The kind of members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     /// Memory that holds data.
     Memory,
-    /// Nothing: writes are forgotten and reads move no data. What is left is the engine itself; there is no limit to it.
+    /// Nothing: writes are dropped and reads move no data. Only the engine's own cost is left; there is no
+    /// limit for it.
     Null,
 }
 
@@ -103,7 +106,7 @@ impl MemberKind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Memory, Self::Null];
 
-    /// On the command line, and in files.
+    /// Its name on the command line, and in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -111,7 +114,7 @@ impl MemberKind {
         }
     }
 
-    /// In a sentence.
+    /// Its name in a sentence.
     pub fn about(self) -> &'static str {
         match self {
             Self::Memory => "Memory that holds data",
@@ -123,12 +126,12 @@ impl MemberKind {
     }
 }
 
-/// Whether writes are noted region by region.
+/// Whether writes are marked region by region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitmapMode {
     /// In the write-intent bitmap.
     Internal,
-    /// Not at all: the whole array is to be resynced after a crash.
+    /// Not at all: after a crash the whole array must be resynced.
     None,
 }
 
@@ -136,7 +139,7 @@ impl BitmapMode {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Internal, Self::None];
 
-    /// On the command line, and in files.
+    /// Its name on the command line, and in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Internal => "internal",
@@ -144,7 +147,7 @@ impl BitmapMode {
         }
     }
 
-    /// In a sentence.
+    /// Its name in a sentence.
     pub fn about(self) -> &'static str {
         match self {
             Self::Internal => "In the write-intent bitmap",

@@ -1,4 +1,4 @@
-//! By which part the time of operations goes: a thread that looks at the workers, thousands of times a second.
+//! Where the time of operations goes: a thread that samples the workers thousands of times a second.
 
 use std::{
     sync::{
@@ -12,10 +12,11 @@ use std::{
 use parking_lot::Mutex;
 use stripewise_device::parts::{Part, Watched};
 
-/// Between two looks: often enough for thousands in a turn, seldom enough to take no more than a few percent of a core.
+/// Time between two samples: short enough for thousands in a turn, long enough to take no more than a few
+/// percent of a core.
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// How often workers were found at each part.
+/// How often workers were found in each part.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Shares([u64; Part::ALL.len()]);
 
@@ -24,12 +25,12 @@ impl Shares {
         self.0.iter_mut().zip(other.0).for_each(|(all, one)| *all += one);
     }
 
-    /// How often somebody was found in an operation.
+    /// How often a worker was found in an operation.
     pub(super) fn looks(&self) -> u64 {
         self.0.iter().skip(1).sum()
     }
 
-    /// Each part's share of the time within operations; none, if nobody was found in one.
+    /// Each part's share of the time within operations; none if no worker was found in one.
     pub(super) fn of_operations(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let (looks, all) = (self.0, self.looks());
         let parts = Part::ALL.into_iter().filter(move |part| all > 0 && *part != Part::Outside);
@@ -37,18 +38,18 @@ impl Shares {
     }
 }
 
-/// The threads that are looked at.
+/// The sampled threads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watch(Arc<Mutex<Vec<Watched>>>);
 
 impl Watch {
-    /// Has the thread that calls it looked at.
+    /// Adds the calling thread to the sampled ones.
     pub(super) fn this_thread(&self) {
         self.0.lock().push(Watched::this_thread());
     }
 }
 
-/// Looks at threads until it is stopped.
+/// Samples threads until it is stopped.
 pub(super) struct Sampler {
     watch: Watch,
     is_over: Arc<AtomicBool>,

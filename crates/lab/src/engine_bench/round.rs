@@ -1,8 +1,8 @@
 //! A worker's clients, one after another, round after round, in one task.
 //!
-//! A task for each of them would cost some 50 ns to be woken and taken from the queue, which is more than half of a read
-//! that is done at once. So they are asked in turn here, as a loop of callbacks would; only one that waits for rows, for a
-//! region's mark or for a member has to be woken.
+//! With a task for each client, waking it and taking it from the queue would cost some 50 ns, more than half
+//! of a read that is done at once. So this task polls the clients in turn, as a loop of callbacks would; only
+//! a client that waits for rows, for a region's mark or for a member has to be woken.
 
 use std::{
     future::poll_fn,
@@ -18,10 +18,10 @@ use std::{
 
 use super::{client::Client, gate::Gate, turn::BATCH};
 
-/// Looks at the clock before the worker's other tasks have their turn.
+/// Checks of the clock before the worker's other tasks have their turn.
 const LOOKS: usize = 16;
 
-/// What the clients of a worker have from hand to hand: whose turn it is.
+/// The clients of a worker pass this from one to the next: it says whose turn it is.
 #[derive(Debug, Default)]
 pub(super) struct Baton {
     is_passed: AtomicBool,
@@ -29,7 +29,7 @@ pub(super) struct Baton {
 }
 
 impl Baton {
-    /// Lets the others have their turns; whether there is another one then.
+    /// Lets the others have their turns; returns whether there is another one.
     pub(super) async fn pass(&self) -> bool {
         let mut has_passed = false;
         poll_fn(|_| {
@@ -43,7 +43,7 @@ impl Baton {
         !self.is_over.load(Relaxed)
     }
 
-    /// Whether the client that had its turn passed it on, and does not wait for something else.
+    /// Whether the client that had its turn passed the baton on, and waits for nothing else.
     fn was_passed(&self) -> bool {
         self.is_passed.load(Relaxed) && {
             self.is_passed.store(false, Relaxed);
@@ -52,7 +52,7 @@ impl Baton {
     }
 }
 
-/// Calls for a client that waits, and for its worker.
+/// Wakes the worker for a client that waits.
 #[derive(Debug)]
 struct Bell {
     rang: AtomicBool,
@@ -70,13 +70,13 @@ impl Wake for Bell {
     }
 }
 
-/// A client and where it stands.
+/// A client and its state.
 struct Runner<F> {
-    /// None when it has ended.
+    /// None once it has ended.
     client: Option<Pin<Box<F>>>,
     bell: Arc<Bell>,
     waker: Waker,
-    /// It passed the baton on, and waits for nothing but its turn.
+    /// It passed the baton on, and waits only for its turn.
     is_ready: bool,
 }
 
@@ -90,7 +90,7 @@ impl<F: Future<Output = u64>> Runner<F> {
         self.client.is_some() && !self.is_ready
     }
 
-    /// Its turn, if it does not wait; how many operations it has done if it ends.
+    /// Runs its turn, unless it waits; returns how many operations it has done if it ends.
     fn turn(&mut self, baton: &Baton) -> Option<u64> {
         let is_called = self.bell.rang.load(Relaxed) && self.bell.rang.swap(false, SeqCst);
         if !self.is_ready && !is_called {
@@ -108,14 +108,15 @@ impl<F: Future<Output = u64>> Runner<F> {
     }
 }
 
-/// Runs a worker's clients for so long once all workers are at the gate: how many operations in how long.
+/// Runs a worker's clients for a length of time once all workers are at the gate; returns the number of
+/// operations and the time.
 pub(super) async fn run(clients: Vec<Client>, gate: &Gate, length: Duration) -> (u64, Duration) {
     gate.pass().await;
     let worker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
     let (baton, start) = (Arc::new(Baton::default()), Instant::now());
     let mut runners: Vec<_> =
         clients.into_iter().map(|client| Runner::new(client.run(baton.clone()), &worker)).collect();
-    // As many operations between two looks at the clock, however many are under way.
+    // The same number of operations between two checks of the clock, however many are under way.
     let rounds = if runners.len() > 1 { BATCH.div_ceil(runners.len()) } else { 1 };
     let mut done = 0;
     poll_fn(|context| {
@@ -127,7 +128,7 @@ pub(super) async fn run(clients: Vec<Client>, gate: &Gate, length: Duration) -> 
             if runners.iter().all(|runner| runner.client.is_none()) {
                 return Poll::Ready(());
             }
-            // Who waits does so for another task, maybe of this worker.
+            // A client that waits does so for another task, maybe of this worker.
             if runners.iter().any(Runner::waits) {
                 break;
             }

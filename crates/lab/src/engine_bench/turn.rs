@@ -1,4 +1,5 @@
-//! One turn of the engine: clients on each worker, that each ask for the next operation when the last is done.
+//! One turn of the engine: clients on each worker, each of which asks for the next operation when the last is
+//! done.
 
 use std::{
     sync::{Arc, mpsc},
@@ -20,10 +21,10 @@ use super::{
     round,
 };
 
-/// Operations of a thread between two looks at the clock.
+/// Operations of a thread between two checks of the clock.
 pub(super) const BATCH: usize = 64;
 
-/// What a turn does.
+/// The work of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
     pub(super) work: Work,
@@ -33,9 +34,9 @@ pub(super) struct Turn {
     pub(super) seed: u64,
     /// Operations under way for each thread.
     pub(super) queue: usize,
-    /// Whether the time of each operation is taken.
+    /// Whether to measure the time of each operation.
     pub(super) latency: bool,
-    /// Whether a sampler looks at what the workers are at.
+    /// Whether a sampler looks at which parts the workers are in.
     pub(super) parts: bool,
 }
 
@@ -53,18 +54,19 @@ impl Turn {
     }
 }
 
-/// What came of one turn.
+/// The results of one turn.
 pub(super) struct Done {
     pub(super) per_s: f64,
     /// Processor time of an operation.
     pub(super) cpu_ns: f64,
-    /// Of each operation, in nanoseconds; empty, if that was not taken.
+    /// The time of each operation, in nanoseconds; empty if not measured.
     pub(super) latency: Histogram<u64>,
-    /// Looks at the workers, by part; none, if nobody looked.
+    /// Samples of the workers, by part; none without a sampler.
     pub(super) parts: Shares,
 }
 
-/// Times of the operations of one worker's clients, which run on one thread and so never wait for one another here.
+/// Times of the operations of one worker's clients; these run on one thread, so this lock never makes one
+/// wait.
 pub(super) type Latencies = Arc<Mutex<Histogram<u64>>>;
 
 /// Runs the engine for one turn, its clients all at the same time, each with its worker's source of data.
@@ -111,12 +113,12 @@ fn all(latencies: &[Latencies]) -> Histogram<u64> {
     all
 }
 
-/// Up to ten seconds, to a thousandth.
+/// A histogram up to ten seconds, to a thousandth.
 pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are possible")
 }
 
-/// How long a loop's turn goes on, looking at the clock now and then.
+/// Runs a loop's turn, checking the clock now and then.
 pub(super) fn per_second(length: Duration, mut operation: impl FnMut(u64)) -> f64 {
     let (mut done, start) = (0, Instant::now());
     while start.elapsed() < length {

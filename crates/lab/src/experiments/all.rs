@@ -41,16 +41,16 @@ const ARRAYS: [&Shape; 8] = [
     &shapes::RAID5_STEADY,
 ];
 const COST: &str = "cost";
-/// What `cost` may be behind.
+/// How far `cost` may be behind.
 const BEHIND: f64 = 0.97;
 /// What counts as ahead.
 const AHEAD: f64 = 1.03;
 
-/// Where both cycles read as many blocks, which whole blocks come to in one of these arrays, it does as `modthresh`; elsewhere as
-/// `classic`.
+/// On ties of both cycles, which whole blocks have in one of these arrays, it acts as `modthresh`; elsewhere
+/// as `classic`.
 const LIKE_OTHERS: &str = "prefer-rmw";
 
-/// All policies of the engine but `cost`, and what does as others do.
+/// All policies of the engine except `cost`, and the one that acts as others do.
 fn others() -> Vec<&'static str> {
     POLICIES.iter().map(|policy| policy.name).filter(|name| ![COST, LIKE_OTHERS].contains(name)).collect()
 }
@@ -186,7 +186,7 @@ fn table(results: &Results, shape: &'static Shape) -> Table {
 fn gains(found: &BTreeMap<&str, Vec<(u64, f64)>>) -> Plot {
     let lines = ARRAYS.into_iter().enumerate().filter_map(|(hue, shape)| {
         let points = found.get(shape.id)?.iter().map(|(kib, ratio)| (*kib as f64, (ratio - 1.0) * 100.0));
-        // Unlike members are drawn as lines, others dashed.
+        // Hybrid arrays are drawn as lines, others dashed.
         let style = if shape.is_hybrid() { Style::Marked } else { Style::Dashed };
         Some(Series::new(shape.name, hue, style, points.collect()))
     });

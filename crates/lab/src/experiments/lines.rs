@@ -26,7 +26,7 @@ impl Line {
         self.points.iter().filter_map(of).collect()
     }
 
-    /// How many times as fast it is as another at each size.
+    /// Its speed-up over another line at each size.
     fn over(&self, base: &Self, sizes: Sizes, results: &Results) -> Series {
         let pairs = self.points.iter().zip(&base.points);
         let of = |((kib, of), (_, over)): (&(u64, Point), &(u64, Point))| {
@@ -36,10 +36,10 @@ impl Line {
     }
 }
 
-/// Values farther apart than this are drawn over a logarithmic axis.
+/// Values farther apart than this get a logarithmic axis.
 const WIDE: f64 = 8.0;
 
-/// Sizes along the bottom.
+/// How sizes are laid out along the bottom.
 #[derive(Clone, Copy)]
 pub(super) enum Sizes {
     /// Evenly.

@@ -1,7 +1,9 @@
-//! The experiments: a file each, its module's line, and one in [`EXPERIMENTS`]. `docs/experiments.md` tells how to add one.
+//! The experiments: a file each, its module's line, and one in [`EXPERIMENTS`]. `docs/experiments.md` tells
+//! how to add one.
 //!
-//! An experiment says what the paper did, which points repeat it, and what of the paper's claims comes out: the claims
-//! are computed from the points' outcomes, so they hold for whatever the engine and the models are today.
+//! An experiment says what the paper did, which points repeat it, and which of the paper's claims are
+//! reproduced. The claims are computed from the points' outcomes, so they hold for the engine and the models
+//! as they are today.
 
 mod all;
 #[cfg(test)]
@@ -35,25 +37,25 @@ use crate::{findings::Findings, machine::Machine, point::Point, realtime::RealTi
 
 /// One experiment.
 pub struct Experiment {
-    /// The word by which it is run.
+    /// The word that selects it.
     pub id: &'static str,
     /// Its heading.
     pub title: &'static str,
     /// The paper and the place in it.
     pub source: &'static str,
-    /// What the paper did, and what is done here, a paragraph each.
+    /// What the paper did, and what the experiment does, a paragraph each.
     pub setting: &'static [&'static str],
-    /// What is run.
+    /// Its points.
     pub points: Points,
-    /// What comes of it.
+    /// Computes its findings.
     pub findings: fn(&Results) -> Findings,
 }
 
-/// What an experiment runs.
+/// The points of an experiment.
 pub enum Points {
-    /// Arrays on modelled disks in virtual time: the same for a seed on every machine.
+    /// Arrays on modelled disks in virtual time: for a seed, the same on every machine.
     Modelled(fn(Effort) -> Vec<Point>),
-    /// Arrays in memory in real time: of the machine, which says how many threads there are.
+    /// Arrays in memory in real time: they depend on the machine, which limits the number of threads.
     RealTime(fn(Effort, &Machine) -> Vec<RealTimePoint>),
 }
 
@@ -100,14 +102,14 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_locks::EXPERIMENT,
 ];
 
-/// A word with which no experiment begins.
+/// A word that no experiment begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "there is no experiment '{word}'; give one of {known}, a word with which some begin, or '{EVERY}' for every one",
     known = ids()
 )]
 pub struct UnknownExperiment {
-    /// As given.
+    /// The word as given.
     pub word: String,
 }
 
@@ -284,7 +286,7 @@ mod tests {
         assert!(ids.len() == EXPERIMENTS.len() && !ids.contains(EVERY));
     }
 
-    /// Throughput of an array under random writes as the papers have them, by every experiment whose quick run has it.
+    /// Throughput of an array under the papers' random writes, in every experiment whose quick run has it.
     fn rates(shape: &str, kib: u64) -> Vec<(&'static str, f64)> {
         let is_asked = |point: &Point| {
             let load = WriteLoad::random(kib << 10, 10, point.load.pass_bytes, point.load.passes);

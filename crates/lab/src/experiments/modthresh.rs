@@ -1,4 +1,4 @@
-//! What the experiments of raid4s-modthresh share: load, and claims over ranges of sizes.
+//! Shared parts of the experiments of raid4s-modthresh: load, and claims over ranges of sizes.
 
 use super::{
     Effort, Results, pick, policy,
@@ -10,7 +10,7 @@ use crate::{
     point::{Point, WriteLoad},
 };
 
-/// What both experiments say of their setting.
+/// The setting text of both experiments.
 pub(super) const LOAD_OF_THE_PAPER: &str = "The paper: XDD with direct I/O, random writes at multiples of the size within 49,153,835,008 bytes, queue depth 10, 128 MB \
      a pass, the mean of 3 passes; 4+1 arrays with chunks of 64 KiB; Linux 2.6.32.";
 
@@ -19,7 +19,8 @@ pub(super) const HALF_KIB: u64 = 128;
 
 pub(super) const CHUNK_KIB: u64 = 64;
 
-/// What counts as equal. Runs of other seeds differ by more where the policies are close; the claim then says so.
+/// The tolerance of equality. Runs of other seeds differ by more where the policies are close; the claim then
+/// says so.
 pub(super) const EQUAL: f64 = 0.02;
 
 /// A point of raid4s-modthresh 4.
@@ -27,15 +28,15 @@ pub(super) fn point(effort: Effort, shape: &'static Shape, name: &str, kib: u64)
     with(effort, Setup { shape, ..Setup::default() }, name, kib)
 }
 
-/// What differs from the paper's setting, to see what a result depends on.
+/// Differences from the paper's setting, to see what a result depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Setup {
     pub(super) shape: &'static Shape,
     pub(super) depth: u32,
     pub(super) hdd: HddSetting,
-    /// What writes begin at multiples of, if not of their size.
+    /// The alignment of writes, if not their size.
     pub(super) unit_bytes: Option<u64>,
-    /// Where they go, if not anywhere.
+    /// The span of writes, if not the whole array.
     pub(super) span_bytes: Option<u64>,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn with(effort: Effort, setup: Setup, name: &str, kib: u64) -> Point 
     Point { hdd: setup.hdd, ..Point::new(setup.shape, policy(name), load) }
 }
 
-/// Whether all ratios are 1 but for a part.
+/// Whether all ratios are 1 within a tolerance.
 pub(super) fn all_equal(ratios: &[(u64, f64)], tolerance: f64) -> Judged {
     let off = |(_, ratio): &(u64, f64)| (ratio - 1.0).abs();
     let worst = ratios.iter().copied().max_by(|a, b| off(a).total_cmp(&off(b))).expect("there are sizes");
@@ -74,7 +75,7 @@ pub(super) fn all_above(ratios: &[(u64, f64)], bound: f64) -> Judged {
     Judged::above(smallest(ratios).1, bound, mean_and_least(ratios))
 }
 
-/// Whether they are above it on average.
+/// Whether they are above the bound on average.
 pub(super) fn above_on_average(ratios: &[(u64, f64)], bound: f64) -> Judged {
     Judged::above(mean(ratios), bound, mean_and_least(ratios)).averaged(ratios.len())
 }
@@ -87,8 +88,8 @@ pub(super) fn mean(ratios: &[(u64, f64)]) -> f64 {
     ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64
 }
 
-/// Why four disks and an SSD are not ahead of SSDs only: what a write of a chunk takes on both, and on the array with one SSD
-/// that is called RAID5S, too.
+/// Why four disks and an SSD are not ahead of SSDs only: the cost of a chunk's write on both, and on the
+/// array with one SSD that is called RAID5S, too.
 pub(super) fn beside_ssds_only(results: &Results) -> Option<String> {
     let of = |shape: &'static Shape, name| {
         let outcome = results.of(&point(results.effort, shape, name, CHUNK_KIB))?;

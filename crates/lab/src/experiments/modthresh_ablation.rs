@@ -12,9 +12,9 @@ use crate::{
     point::Point,
 };
 
-/// What the gain depends on, at some sizes.
+/// Sizes at which the dependence is measured.
 const ABLATED_KIB: [u64; 6] = [80, 96, 112, 128, 144, 192];
-/// A fifteenth of the array, or so.
+/// About a fifteenth of the array.
 const SHORT_SPAN_BYTES: u64 = 3 << 30;
 /// 64 KiB on each of four disks.
 const STRIPE_BYTES: u64 = 256 << 10;
@@ -82,7 +82,7 @@ pub(super) fn why_at_half(results: &Results) -> Option<String> {
     Some(format!("{did} The gain is {}.", found.join(", ")))
 }
 
-/// What counts as the same number of requests.
+/// The tolerance of an equal number of requests.
 const SAME: f64 = 0.01;
 
 /// Requests of disks for each write under two policies, and the passes.
@@ -144,7 +144,7 @@ fn rmw_share(results: &Results, policy: &str, kib: u64) -> Option<String> {
     Some(format!("{:.0} % of rows with {policy}", 100.0 * outcome.rows_rmw as f64 / rows as f64))
 }
 
-/// Who writes which rows how just past half a stripe, and what that asks of the disks.
+/// Which policy writes which rows how just past half a stripe, and what that costs the disks.
 pub(super) fn why_past_half(results: &Results, kib: u64) -> Option<String> {
     Some(format!(
         "{} Read-modify-write takes {} and {}.",
@@ -154,7 +154,8 @@ pub(super) fn why_past_half(results: &Results, kib: u64) -> Option<String> {
     ))
 }
 
-/// Who writes which rows how at a size above half a stripe, and what becomes of it if writes begin at a stripe.
+/// Which policy writes which rows how at a size above half a stripe, and the effect of writes that begin at a
+/// stripe.
 pub(super) fn why_not_equal(results: &Results) -> Option<String> {
     let kib = 192;
     let outcome = results.of(&point(results.effort, &shapes::RAID4S, "classic", kib))?;

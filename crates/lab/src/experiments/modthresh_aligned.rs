@@ -112,7 +112,7 @@ fn claims(results: &Results) -> Vec<Claim> {
     ]
 }
 
-/// Where it is not ahead, and the throughput there.
+/// The sizes at which it is not ahead, and the throughput there.
 fn why_not(results: &Results, base: &'static Shape, ratios: &[(u64, f64)]) -> Option<String> {
     if base.id == shapes::RAID5S_ALL.id {
         return beside_ssds_only(results);

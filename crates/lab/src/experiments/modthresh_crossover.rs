@@ -1,4 +1,4 @@
-//! Where one line of a plot goes past another, from sizes that scatter.
+//! Where one line of a plot crosses another, given sizes that scatter.
 
 use super::results::size_text;
 use crate::findings::Judged;
@@ -6,8 +6,8 @@ use crate::findings::Judged;
 /// How far a crossing may be from the paper's, which reads it off a plot ("around").
 const TOLERANCE: f64 = 0.1;
 
-/// The two sizes, in KiB, between which ratios go from below 1 to above: those that leave the least of what is above before them,
-/// and of what is below behind them, summed up in logarithms. None if all are on one side.
+/// The two sizes, in KiB, between which ratios go from below 1 to above. They minimise the ratios above 1
+/// before them and those below 1 behind them, summed as logarithms. None if all ratios are on one side.
 fn crossing_kib(ratios: &[(u64, f64)]) -> Option<(f64, f64)> {
     let mut below = 0.0;
     let mut deepest = (0.0, 0);
@@ -33,8 +33,8 @@ pub(super) fn crosses_near(ratios: &[(u64, f64)], paper_kib: u64) -> Judged {
     judged.because(format!("{}.", steps.join(", ")))
 }
 
-/// Judged by the middle between the two sizes. Nothing is known of what lies between them, so the margin is that of the place
-/// between them which is nearest to where the verdict turns.
+/// Judged by the middle between the two sizes. Nothing is known about the sizes between them, so the margin
+/// is that of the place between them nearest to where the verdict turns.
 fn between((before, after): (f64, f64), paper_kib: f64) -> Judged {
     let middle = (before + after) / 2.0;
     let side = if middle < paper_kib { -TOLERANCE } else { TOLERANCE };
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_crossing_is_between_the_sizes_that_it_parts() {
         assert_eq!(crossing_kib(&[(132, 0.9), (144, 0.95), (160, 1.1), (192, 1.2)]), Some((144.0, 160.0)));
-        // One that scatters to the other side does not move it.
+        // A single value that scatters to the other side does not move the crossing.
         assert_eq!(
             crossing_kib(&[(132, 0.9), (136, 1.01), (140, 0.9), (144, 1.2), (148, 0.99), (152, 1.1)]),
             Some((140.0, 144.0))

@@ -24,7 +24,7 @@ const OVERTAKEN_KIB: u64 = 164;
 const GAIN_MB_PER_S: f64 = 2.0;
 const GAIN_TOLERANCE: f64 = 1.0;
 
-/// All of them, over the sizes that were run.
+/// All claims, over the sizes that were run.
 pub(super) fn claims(results: &Results, sizes_kib: &[u64]) -> Vec<Claim> {
     let ratios = Ratios { results, sizes_kib };
     let mut claims = around_the_threshold(&ratios);
@@ -106,8 +106,8 @@ fn around_the_threshold(ratios: &Ratios<'_>) -> Vec<Claim> {
     ]
 }
 
-/// The gains at the sizes between a chunk and half a stripe, judged as rates: a difference of two rates scatters by as much as
-/// they do, however small it is.
+/// The gains at the sizes between a chunk and half a stripe, judged as rates: a difference of two rates
+/// scatters by as much as they do, however small it is.
 fn gains(ratios: &Ratios<'_>) -> Option<Judged> {
     let rate =
         |kib, policy| ratios.results.mb_per_s(&point(ratios.results.effort, &shapes::RAID4S, policy, kib));
@@ -242,7 +242,7 @@ mod tests {
         point::Point,
     };
 
-    /// The claim that begins so, where some point is as fast as the rates say.
+    /// The claim that begins with this text, if points have the given rates.
     fn claim(begins: &str, mb_per_s: impl Fn(&Point) -> f64) -> Claim {
         let results = Results::made_up(&EXPERIMENT, Effort::Full, mb_per_s);
         (EXPERIMENT.findings)(&results)

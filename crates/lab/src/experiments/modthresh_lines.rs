@@ -1,4 +1,4 @@
-//! Which arrays and policies the experiments of raid4s-modthresh run, and their lines over sizes.
+//! The arrays and policies that the experiments of raid4s-modthresh run, and their lines over sizes.
 
 use super::{
     Effort, Results,
@@ -42,13 +42,13 @@ fn others() -> impl Iterator<Item = Named> {
     ON_RAID4S.into_iter().skip(1).chain(MOVED)
 }
 
-/// The points of everything at some sizes.
+/// The points of all these at some sizes.
 pub(super) fn points(effort: Effort, sizes_kib: &[u64]) -> Vec<Point> {
     let of = |(_, shape, policy): Named| sizes_kib.iter().map(move |kib| point(effort, shape, policy, *kib));
     unmoved().chain(others()).flat_map(of).collect()
 }
 
-/// What makes lines over sizes.
+/// The data of lines over sizes.
 #[derive(Clone, Copy)]
 pub(super) struct Lines<'a> {
     pub(super) effort: Effort,
@@ -79,7 +79,7 @@ impl Lines<'_> {
         ]
     }
 
-    /// The moved threshold on each array with parity, with what it is held against.
+    /// The moved threshold on each array with parity, with the line it is compared with.
     pub(super) fn moved(self) -> Vec<(Line, Line)> {
         let both = |named: Named| {
             let hue = hue(named.1);

@@ -33,7 +33,7 @@ const RATED_BYTES: u64 = 2_000_000_000_000_000;
 const MONTH_S: f64 = 30.0 * 86_400.0;
 const SIZES_KIB: [u64; 5] = [4, 16, 64, 128, 256];
 
-/// Those with SSDs.
+/// The arrays with SSDs.
 fn arrays() -> impl Iterator<Item = &'static Shape> {
     ARRAYS.into_iter().filter(|shape| shape.drives.contains(&Drive::Ssd))
 }
@@ -51,7 +51,7 @@ fn months(mb_per_s: f64) -> f64 {
     lifetime_s(RATED_BYTES, mb_per_s * 1e6) / MONTH_S
 }
 
-/// Bytes written to the SSD that is written to the most, for each byte that clients wrote.
+/// Bytes written to the most written SSD, for each byte that clients wrote.
 fn ssd_share(outcome: &Outcome) -> f64 {
     let ssds = outcome.members.iter().filter(|member| member.drive == "ssd");
     let most = ssds.map(|member| member.written_bytes).max().unwrap_or_default();

@@ -31,7 +31,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
 
 /// How far the "times faster" over RAID4 may be off.
 const A_FIFTH: (f64, &str) = (0.2, "a fifth");
-/// Over RAID5 there are two figures of the papers, so near to one another that with more room one result would be both.
+/// Two figures of the papers over RAID5 are so close that with a wider tolerance one result would match both.
 const A_TENTH: (f64, &str) = (0.1, "a tenth");
 
 fn sizes_kib(effort: Effort) -> Vec<u64> {
@@ -41,7 +41,7 @@ fn sizes_kib(effort: Effort) -> Vec<u64> {
 }
 
 fn point(effort: Effort, shape: &'static Shape, kib: u64) -> Point {
-    // Of large writes, fewer would scatter.
+    // Fewer large writes would scatter.
     let quick_bytes = if kib > HALF_KIB { 512 << 20 } else { 64 << 20 };
     let (pass_bytes, passes) = pick(effort, (quick_bytes, 2), (1 << 30, 3));
     Point::new(shape, policy("classic"), WriteLoad::random(kib << 10, 10, pass_bytes, passes))
@@ -106,7 +106,7 @@ fn faster_than(
     Claim::new(statement, paper, judged)
 }
 
-/// Who is at work on both arrays, by role: where the time goes.
+/// How busy the members of both arrays are, by role: where the time goes.
 fn at_work(results: &Results, both: [&'static Shape; 2], kib: u64) -> String {
     let of = |shape: &'static Shape| {
         let outcome = results.of(&point(results.effort, shape, kib))?;
@@ -118,7 +118,7 @@ fn at_work(results: &Results, both: [&'static Shape; 2], kib: u64) -> String {
     format!("Members at work at {}, level 4's parity last: {}.", size_text(kib), both.join("; "))
 }
 
-/// What "the same throughput" allows, from the slowest to the fastest.
+/// The tolerance of "the same throughput", from the slowest to the fastest.
 const ALIKE: f64 = 1.15;
 /// raid4s-modthresh 2.1 goes from 4 KB to this.
 const STRIPE_KIB: u64 = 256;

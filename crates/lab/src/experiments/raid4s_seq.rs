@@ -26,9 +26,9 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
 };
 
 const DEPTHS: [u32; 5] = [1, 2, 4, 10, 32];
-/// What stands for dd.
+/// Stands for dd.
 const DD_DEPTH: u32 = 10;
-/// What "about equal" allows, from the slowest to the fastest.
+/// The tolerance of "about equal", from the slowest to the fastest.
 const EQUAL: f64 = 1.1;
 
 fn point(effort: Effort, shape: &'static Shape, depth: u32) -> Point {
@@ -67,12 +67,12 @@ fn findings(results: &Results) -> Findings {
     }
 }
 
-/// Of the arrays that the slides call equal.
+/// Rates of the arrays that the slides call equal.
 fn rates(results: &Results, depth: u32) -> Option<Vec<(&'static str, f64)>> {
     results::rates(results, &OF_THE_SLIDES, |shape| point(results.effort, shape, depth))
 }
 
-/// How far they are apart with more or fewer under way, and what members read meanwhile.
+/// How far apart they are with more or fewer under way, and what members read meanwhile.
 fn others(results: &Results) -> Option<String> {
     let apart = |depth: &u32| Some(format!("{:.2}x with {depth}", spread(&rates(results, *depth)?)));
     let spreads: Vec<_> = DEPTHS.iter().map(apart).collect::<Option<_>>()?;

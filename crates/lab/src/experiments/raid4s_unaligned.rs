@@ -25,9 +25,9 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
 };
 
 const BLOCK_KIB: u64 = 4;
-/// Sizes between two multiples: they share a line, and how far off it is.
+/// Sizes between two multiples: they share a line, and a tolerance.
 const SIZES_BETWEEN: usize = 3;
-/// A dip is deeper than what runs differ by.
+/// A dip must be deeper than the difference between runs.
 const DIP: f64 = 0.97;
 
 fn sizes_kib(effort: Effort) -> Vec<u64> {
@@ -111,7 +111,7 @@ fn requests_a_write(outcome: &Outcome) -> f64 {
     requests as f64 / outcome.requests as f64
 }
 
-/// What a write of each size costs on RAID4S.
+/// The cost of a write of each size on RAID4S.
 fn table(results: &Results) -> Table {
     let headings =
         ["KiB", "MB/s", "writes/s", "rows a write", "requests to members", "bytes read and written / data"];

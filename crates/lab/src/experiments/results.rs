@@ -1,4 +1,4 @@
-//! The outcomes of an experiment's points, as far as they are there.
+//! The outcomes of an experiment's points, as far as they exist.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     realtime::{RealTimeOutcome, RealTimePoint},
 };
 
-/// What came of a point of either kind. In files it looks as that kind does.
+/// The outcome of a point of either kind. In files it looks like that kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AnyOutcome {
@@ -38,9 +38,9 @@ impl From<RealTimeOutcome> for AnyOutcome {
 
 /// Outcomes by their points' keys.
 pub struct Results {
-    /// How much was run.
+    /// The effort of the run.
     pub effort: Effort,
-    /// Whose real-time points are looked for.
+    /// The machine whose real-time points count.
     pub machine: Machine,
     outcomes: BTreeMap<String, AnyOutcome>,
 }
@@ -51,8 +51,8 @@ impl Results {
         Self { effort, machine, outcomes }
     }
 
-    /// Made-up outcomes of all points of an experiment, of these throughputs; in real time, on a machine as large as the
-    /// papers', all arrays are alike.
+    /// Made-up outcomes of all points of an experiment, with these throughputs; in real time, on a machine as
+    /// large as the papers', all arrays are alike.
     #[cfg(test)]
     pub(crate) fn made_up(
         experiment: &super::Experiment,
@@ -82,7 +82,7 @@ impl Results {
         Self::new(effort, machine, outcomes)
     }
 
-    /// What came of a point; none if it was not run.
+    /// The outcome of a point; none if it was not run.
     pub fn of(&self, point: &Point) -> Option<&Outcome> {
         match self.outcomes.get(&point.key())? {
             AnyOutcome::Modelled(outcome) => Some(outcome),
@@ -108,12 +108,12 @@ impl Results {
         self.of(point).map(Outcome::mb_per_s)
     }
 
-    /// How much faster one is than the other: 1.0 if they are alike.
+    /// How much faster one is than the other: 1.0 if they are equal.
     pub fn speed_up(&self, of: &Point, over: &Point) -> Option<f64> {
         Some(self.mb_per_s(of)? / self.mb_per_s(over)?)
     }
 
-    /// The same at each size, with the size; none while a point is missing.
+    /// The same at each size, with the size; none if a point is missing.
     pub fn speed_ups(
         &self,
         sizes_kib: &[u64],
@@ -125,7 +125,7 @@ impl Results {
     }
 }
 
-/// A policy's throughput over the best of others' at each size; none while a point is missing.
+/// A policy's throughput over the best of others' at each size; none if a point is missing.
 pub(super) fn over_best(
     sizes_kib: &[u64],
     policy: &str,
@@ -139,7 +139,7 @@ pub(super) fn over_best(
     sizes_kib.iter().map(at).collect()
 }
 
-/// Throughput of arrays, by name; none while a point is missing.
+/// Throughput of arrays, by name; none if a point is missing.
 pub(super) fn rates(
     results: &Results,
     shapes: &[&'static Shape],
@@ -168,7 +168,7 @@ pub(super) fn at_size((kib, value): (u64, f64)) -> String {
     format!("{value:.2}x at {}", size_text(kib))
 }
 
-/// A size for people.
+/// A size in words.
 pub(super) fn size_text(kib: u64) -> String {
     match kib {
         kib if kib >= 1 << 20 => format!("{} GiB", kib >> 20),

@@ -1,4 +1,5 @@
-//! What the experiments of the ScalaRAID paper share: shapes, counts of threads, and how arrays that took turns compare.
+//! Shared parts of the experiments of the ScalaRAID paper: shapes, counts of threads, and comparisons of
+//! arrays that took turns.
 
 use super::{Effort, Results, pick};
 use crate::{
@@ -12,11 +13,12 @@ use crate::{
 pub(super) const QUEUE: usize = 32;
 /// md's own unit, for each of which it takes its locks (scalaraid II: "S-Unit, whose typical size is 4 KB").
 pub(super) const UNIT_BYTES: u32 = 4 << 10;
-/// Threads of which the paper's text gives figures (II and IV).
+/// Counts of threads for which the paper's text gives figures (II and IV).
 const PAPERS_THREADS: [usize; 4] = [3, 9, 17, 33];
 /// Threads of the paper's processor (IV).
 const PAPERS_CORES: usize = 52;
-/// As many threads as OrigRAID gains by (IV: it "saturates when the number of CPU threads reaches 9"); with fewer nobody waits.
+/// The count of threads up to which OrigRAID gains (IV: it "saturates when the number of CPU threads reaches
+/// 9"); with fewer threads none waits.
 pub(super) const SATURATED: usize = 9;
 
 pub(super) const ORIG: &str = COMPARED[0];
@@ -24,7 +26,7 @@ pub(super) const HEMI: &str = COMPARED[1];
 pub(super) const SCALA: &str = COMPARED[2];
 pub(super) const DEFAULT: &str = COMPARED[3];
 
-/// Powers of two up to the machine's cores, these, and what the paper's text has.
+/// Powers of two up to the machine's cores, the cores themselves, and the counts in the paper's text.
 pub(super) fn threads(machine: &Machine) -> Vec<usize> {
     let powers = (0..).map(|power| 1 << power).take_while(|count| *count <= machine.cores);
     let mut counts: Vec<usize> = powers.chain(PAPERS_THREADS).chain([machine.cores]).collect();
@@ -62,15 +64,16 @@ pub(super) fn array<'a>(
 pub(super) struct Ratio {
     /// The median of the turns.
     pub(super) median: f64,
-    /// How far from it, as a part of it, the median of ever so many turns may lie: see [`beyond`].
+    /// How far from it, as a part of it, the median of arbitrarily many turns may lie: see [`beyond`].
     pub(super) scatter: f64,
 }
 
-/// What the median of ever so many turns may lie beyond the turns that are looked at.
+/// How far the median of arbitrarily many turns may lie beyond the turns that count.
 const DOUBT: f64 = 0.02;
 
-/// How many turns may be left out at each end: the median of ever so many lies between those that are left in all but one of
-/// fifty runs, however they are distributed. That k or fewer of n lie below the median has the odds of k or fewer heads.
+/// How many turns may be left out at each end: the median of arbitrarily many turns lies between the
+/// remaining ones in all but one of fifty runs, whatever their distribution. The odds that at most k of n lie
+/// below the median are those of at most k heads.
 fn beyond(turns: usize) -> usize {
     let (mut odds, mut sum) = (0.5_f64.powi(turns as i32), 0.0);
     for left_out in 0..turns / 2 {
@@ -84,7 +87,8 @@ fn beyond(turns: usize) -> usize {
 }
 
 impl Ratio {
-    /// One array over another, turn by turn: each pair followed one another. None without turns.
+    /// One array over another, turn by turn; the two turns of each pair followed one another. None without
+    /// turns.
     pub(super) fn of<T: Copy + Into<u64>>(of: &[T], over: &[T]) -> Option<Self> {
         let value = |number: T| -> f64 { number.into() as f64 };
         let mut ratios: Vec<f64> =
@@ -102,7 +106,7 @@ impl Ratio {
     }
 }
 
-/// The farthest that one of several figures scatters: their average scatters no farther.
+/// The largest scatter of several figures: their average scatters no more.
 pub(super) fn most_scatter(all: &[Ratio]) -> f64 {
     all.iter().map(|ratio| ratio.scatter).fold(0.0, f64::max)
 }
@@ -119,8 +123,8 @@ pub(super) fn tail(results: &Results, point: &RealTimePoint, of: &str, over: &st
     Ratio::of(turns(of)?, turns(over)?)
 }
 
-/// A claim that is of so many threads: on a machine with fewer cores it is not decided, and what was measured with as many as
-/// there are is told.
+/// A claim about a number of threads: on a machine with fewer cores it is not decided, but reports the
+/// measurement with as many threads as there are cores.
 pub(super) fn of_threads(
     results: &Results,
     needed: usize,
@@ -158,7 +162,7 @@ pub(super) fn by_threads(
     COMPARED.into_iter().enumerate().map(line).collect()
 }
 
-/// The paper's figures of an array.
+/// The paper's figures for an array.
 pub(super) fn of_the_paper(name: &str, points: &[(f64, f64)]) -> Series {
     let hue = COMPARED.iter().position(|one| *one == name).unwrap_or(COMPARED.len());
     Series::new(format!("{name}, the paper"), hue, Style::Rings, points.to_vec())
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn as_many_turns_are_left_out_as_the_odds_allow() {
-        // For none left out two in 2^n, for one 2 (1 + n).
+        // With none left out, two in 2^n; with one, 2 (1 + n).
         assert_eq!([1, 5, 7, 8, 10, 11, 14, 25].map(beyond), [0, 0, 0, 0, 0, 1, 2, 6]);
     }
 

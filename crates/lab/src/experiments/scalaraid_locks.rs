@@ -1,4 +1,4 @@
-//! scalaraid Fig. 2b: by which part the time goes, and how much of it is locks.
+//! scalaraid Fig. 2b: where the time goes, and how much of it locks take.
 
 use std::collections::BTreeMap;
 
@@ -33,11 +33,11 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
 
 /// Fig. 2: "RAID that consists of three SSDs".
 const MEMBERS: usize = 3;
-/// Threads, OrigRAID's share, and how much of it the claim allows to be off.
+/// Threads, OrigRAID's share, and the claim's tolerance as a part of it.
 const OF_ORIG: [(usize, f64, f64, &str); 2] = [(3, 0.035, 0.5, "3.5 %"), (33, 0.308, 0.25, "30.8 %")];
-/// How far ours may be above OrigRAID's share.
+/// How far our share may be above OrigRAID's.
 const ABOVE: f64 = 0.01;
-/// Looks of which a share scatters by no more than is said (twice the deviation of as many independent ones).
+/// The claimed scatter of a share: twice the deviation of as many independent looks.
 const DEVIATIONS: f64 = 2.0;
 
 fn point(effort: Effort, threads: usize) -> RealTimePoint {
@@ -55,7 +55,7 @@ fn findings(results: &Results) -> Findings {
     Findings { claims, plots: plots(results), tables }
 }
 
-/// A share of the looks at workers.
+/// A share of the samples of workers.
 #[derive(Clone, Copy)]
 struct Share {
     share: f64,
@@ -96,7 +96,7 @@ fn of_orig(results: &Results, (needed, expected, near, paper): (usize, f64, f64,
     })
 }
 
-/// What locks take, and how long a write would take of which that is the share in the paper.
+/// The time that locks take, and how long a write would have to take for that to be the paper's share.
 fn why_not(write_ns: f64, share: f64, expected: f64) -> String {
     let locks_us = write_ns * share / 1e3;
     format!(
@@ -107,7 +107,7 @@ fn why_not(write_ns: f64, share: f64, expected: f64) -> String {
     )
 }
 
-/// At every count of threads.
+/// The claim at every count of threads.
 fn never_above(results: &Results) -> Claim {
     let at = |count: usize| {
         let (ours, orig) = (locks(results, count, DEFAULT)?, locks(results, count, ORIG)?);
@@ -138,7 +138,7 @@ fn table(results: &Results) -> Table {
     table
 }
 
-/// With as many threads as there are.
+/// With as many threads as there are cores.
 fn by_part(results: &Results) -> Option<Table> {
     let most = results.machine.cores;
     let of = |name| array(results, &point(results.effort, most), name);

@@ -30,13 +30,13 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     findings,
 };
 
-/// Members, and what the paper has of OrigRAID's latency left by ScalaRAID (IV).
+/// Members, and the part of OrigRAID's latency that ScalaRAID leaves in the paper (IV).
 const SHAPES: [(usize, f64, &str); 3] = [(3, 0.449, "44.9 %"), (5, 0.146, "14.6 %"), (7, 0.159, "15.9 %")];
-/// What the paper's figures may be off: of its own, those of 4+1 and 6+1 are 9 % apart.
+/// The tolerance of the paper's figures: of its own, those of 4+1 and 6+1 are 9 % apart.
 const NEAR: f64 = 0.25;
-/// What "close to each other" allows.
+/// The tolerance of "close to each other".
 const CLOSE: f64 = 0.2;
-/// What ours is to leave of OrigRAID's, and by how much it may be above ScalaRAID's.
+/// The part of OrigRAID's tail that ours may leave, and by how much it may be above ScalaRAID's.
 const LEFT: f64 = 0.15;
 const LEVEL: f64 = 1.1;
 
@@ -81,7 +81,7 @@ fn scala_over_orig(results: &Results, (members, expected, paper): (usize, f64, &
     })
 }
 
-/// Of all shapes, each with its ratio; the text names them all.
+/// The ratios of all shapes; the text names them all.
 fn on_all(results: &Results, of: &str, over: &str) -> Option<(Vec<Ratio>, String)> {
     let all: Vec<_> =
         SHAPES.iter().map(|(members, ..)| ratio(results, *members, of, over)).collect::<Option<_>>()?;
@@ -189,7 +189,7 @@ fn ratios(results: &Results) -> Plot {
     }
 }
 
-/// Of the widest shape.
+/// Percentiles of the widest shape.
 fn percentiles(results: &Results) -> Plot {
     let (members, ..) = SHAPES[SHAPES.len() - 1];
     let line = |(hue, name): (usize, &str)| {

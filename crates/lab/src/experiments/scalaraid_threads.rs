@@ -42,16 +42,17 @@ const HEMI_OVER_ORIG: [(usize, f64, &str); 2] =
 /// ScalaRAID over HemiRAID, on average (IV), and over OrigRAID (I).
 const SCALA_OVER_HEMI: f64 = 1.348;
 const SCALA_OVER_ORIG: f64 = 1.894;
-/// What the paper's ratios may be off.
+/// The tolerance of the paper's ratios.
 const NEAR: f64 = 0.1;
-/// What "saturates" allows to be gained all the same.
+/// The gain that "saturates" still allows.
 const SATURATES: f64 = 1.1;
-/// What ours is to be ahead of OrigRAID, and how far it may be behind ScalaRAID.
+/// How far ours must be ahead of OrigRAID, and how far it may be behind ScalaRAID.
 const AHEAD: f64 = 1.9;
 const LEVEL: f64 = 0.95;
-/// Threads from which on ours is to be ahead: with fewer, locks that are held for nanoseconds are seldom waited for.
+/// Threads from which on ours must be ahead: with fewer, threads seldom wait for locks that are held for
+/// nanoseconds.
 const AHEAD_FROM: usize = 16;
-/// The first count of threads at which the paper tells the arrays apart.
+/// The first count of threads at which the paper's arrays differ.
 const TOLD_APART: usize = HEMI_OVER_ORIG[0].0;
 
 fn point(effort: Effort, chunk_bytes: u32, threads: usize) -> RealTimePoint {
@@ -78,7 +79,7 @@ fn findings(results: &Results) -> Findings {
     Findings { claims, plots: plots(results), tables }
 }
 
-/// With md's unit.
+/// A point with md's unit.
 fn of_unit(results: &Results, threads: usize) -> RealTimePoint {
     point(results.effort, CHUNKS[0], threads)
 }
@@ -87,7 +88,7 @@ fn ratio(results: &Results, threads: usize, of: &str, over: &str) -> Option<Rati
     speed_up(results, &of_unit(results, threads), of, over)
 }
 
-/// As in "1.02x with 2 threads", with as many as there are.
+/// As in "1.02x with 2 threads", with as many as there are cores.
 fn at_most_threads(results: &Results, of: &str, over: &str) -> Option<String> {
     let most = results.machine.cores;
     let found = ratio(results, most, of, over)?;
@@ -104,7 +105,7 @@ fn hemi_over_orig(results: &Results, (needed, expected, paper): (usize, f64, &st
     })
 }
 
-/// Threads at which the paper tells arrays apart, as far as there are cores.
+/// Counts of threads at which the paper's arrays differ, as far as there are cores.
 fn many(results: &Results) -> Vec<usize> {
     threads(&results.machine).into_iter().filter(|count| *count >= TOLD_APART).collect()
 }
@@ -145,8 +146,8 @@ fn scala_over_orig(results: &Results) -> Claim {
     )
 }
 
-/// These turns are of different counts and did not follow one another: how far both scatter is told, and not what changed on
-/// the machine between them.
+/// These turns have different counts and did not follow one another: the scatter of both is known, but not
+/// the changes on the machine between them.
 fn saturation(results: &Results) -> Claim {
     let statement = "OrigRAID saturates at 9 threads: more gain at most 10 %.";
     let most = results.machine.cores;
@@ -173,7 +174,7 @@ fn ahead(results: &Results) -> Claim {
     })
 }
 
-/// Of every chunk and count of threads.
+/// For every chunk and count of threads.
 fn level(results: &Results) -> Claim {
     let at = |point: &RealTimePoint| {
         let found = speed_up(results, point, DEFAULT, SCALA)?;
@@ -252,7 +253,7 @@ fn limit(results: &Results, chunk: u32) -> Series {
     Series::new("limit (bare loops)", 6, Style::Dashed, points)
 }
 
-/// Over OrigRAID, with the paper's figures.
+/// Speed-ups over OrigRAID, with the paper's figures.
 fn speed_ups(results: &Results) -> Plot {
     let over_orig = |outcome: &RealTimeOutcome, found: &PresetOutcome| {
         let orig = outcome.preset(ORIG)?;

@@ -1,4 +1,4 @@
-//! How much of an experiment a run is: made of its points, so that it is what was really done.
+//! How much of an experiment a run covers: computed from its points, so that it is what was really done.
 
 use std::collections::BTreeSet;
 

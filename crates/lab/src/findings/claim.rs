@@ -1,4 +1,4 @@
-//! A claim beside what was measured.
+//! A claim beside its measurement.
 
 use std::cmp::Ordering;
 
@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use crate::experiments::Effort;
 
-/// How far a figure at a single size is taken to lie to either side of the middle of all seeds: a little more than half of
-/// what runs of different seeds were found apart (docs/experiments.md). What is farther from where the verdict turns is
-/// not found on its other side, as far away, by another seed.
+/// How far a figure at a single size is assumed to lie to either side of the mean of all seeds: a little more
+/// than half of the largest difference found between runs of different seeds (docs/experiments.md). No other
+/// seed moves a figure farther from where the verdict turns than this to the same distance on the other side.
 const QUICK_SCATTER: f64 = 0.06;
 const FULL_SCATTER: f64 = 0.03;
 
-/// A statement that a run shows to hold or not to.
+/// A statement that a run confirms or refutes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Claim {
-    /// What is claimed, with the tolerance that is allowed.
+    /// The claim, with its tolerance.
     pub statement: String,
-    /// The paper's figure; empty where the claim is ours.
+    /// The paper's figure; empty if the claim is ours.
     pub paper: String,
-    /// What was measured.
+    /// The measurement.
     pub measured: String,
     /// Whether it holds.
     pub verdict: ClaimVerdict,
-    /// Why, as far as that was found out by measuring.
+    /// Why, as far as measurements show it.
     pub reason: String,
     #[serde(skip)]
     margin: Option<Margin>,
@@ -41,13 +41,13 @@ pub enum ClaimVerdict {
     NotReproduced,
     /// Its figure is so near to where the verdict turns that another seed may turn it.
     Undecided,
-    /// This machine has not what it takes.
+    /// This machine lacks what the claim needs.
     NotDecidableHere,
     /// Points are missing.
     Open,
 }
 
-/// What points say of a claim.
+/// The points' answer to a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// Whether it holds.
@@ -64,9 +64,9 @@ pub struct Judged {
 struct Margin {
     /// As a part of the figure.
     part: f64,
-    /// Of how many figures it is the average: it scatters less than each of them.
+    /// The number of figures that it averages: it scatters less than each of them.
     averaged: usize,
-    /// How far it was found to scatter, as a part of it; if that was measured.
+    /// Its measured scatter, as a part of it; if that was measured.
     scatter: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ impl Margin {
 }
 
 impl Judged {
-    /// Whether it holds, and the figures, which do not depend on the seed.
+    /// A verdict and figures that do not depend on the seed.
     pub fn new(holds: bool, measured: impl Into<String>) -> Self {
         Self { holds, measured: measured.into(), reason: String::new(), margin: None }
     }
@@ -92,7 +92,7 @@ impl Judged {
         Self { margin: Margin::new(figure, bound), ..Self::new(figure <= bound, measured) }
     }
 
-    /// Holds if the figure is the expected one but for a part of it.
+    /// Holds if the figure is the expected one within a tolerance, given as a part of it.
     pub fn near(figure: f64, expected: f64, tolerance: f64, measured: impl Into<String>) -> Self {
         let (low, high) = (expected * (1.0 - tolerance), expected * (1.0 + tolerance));
         let bound = if figure < expected { low } else { high };
@@ -109,18 +109,18 @@ impl Judged {
         Self { margin: self.margin.map(|margin| Margin { averaged: count, ..margin }), ..self }
     }
 
-    /// The figure was found to scatter by so much of it from turn to turn: nothing that is nearer is decided, by any run.
+    /// The figure scatters by this part of it from turn to turn: no run decides a claim that is nearer.
     pub fn scattering(self, part: f64) -> Self {
         Self { margin: self.margin.map(|margin| Margin { scatter: Some(part), ..margin }), ..self }
     }
 
-    /// Of points at each of which something must hold, the one that decides: that clearly does not, or else may not, or else does
-    /// by the least. None of none.
+    /// Of points at each of which something must hold, the deciding one: a point at which it clearly fails,
+    /// or else one at which it may, or else the one at which it holds by the least. None without points.
     pub fn of_all(points: impl IntoIterator<Item = Self>) -> Option<Self> {
         points.into_iter().min_by(|a, b| a.standing().partial_cmp(&b.standing()).unwrap_or(Ordering::Equal))
     }
 
-    /// Whether it clearly does not hold (0), is too near (1) or holds (2), and by how much.
+    /// Whether it clearly fails (0), is too near (1) or holds (2), and by how much.
     fn standing(&self) -> (u8, f64) {
         let clear = self.margin.map_or(f64::MAX, |margin| margin.part - margin.scatter.unwrap_or(0.0));
         match (self.holds, clear >= 0.0) {
@@ -135,7 +135,7 @@ impl Judged {
         Self { margin: None, ..self }
     }
 
-    /// With the reason, however it came out.
+    /// With the reason, whatever the verdict.
     pub fn because(self, reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), ..self }
     }
@@ -147,7 +147,7 @@ impl Judged {
 }
 
 impl Claim {
-    /// A claim and what points say of it; open if some are missing.
+    /// A claim with the points' answer; open if some points are missing.
     pub fn new(statement: impl Into<String>, paper: impl Into<String>, judged: Option<Judged>) -> Self {
         let (statement, paper) = (statement.into(), paper.into());
         let Some(Judged { holds, measured, reason, margin }) = judged else {
@@ -159,8 +159,8 @@ impl Claim {
         Self { statement, paper, measured, verdict, reason, margin, analytic: false }
     }
 
-    /// With the margin weighed against how far runs of other seeds lie apart: a quick run does not decide what is nearer, and
-    /// a full one says so.
+    /// Compares the margin with the scatter between seeds: a quick run does not decide a claim that is
+    /// nearer, and a full run says so.
     pub fn weighed(self, effort: Effort) -> Self {
         let Some(Margin { part, averaged, scatter }) = self.margin else { return self };
         if let Some(scatter) = scatter {
@@ -183,7 +183,7 @@ impl Claim {
         self.nearly(verdict, near)
     }
 
-    /// A figure that was measured in real time: no seed repeats it, but its turns tell how far it scatters.
+    /// A figure measured in real time: no seed repeats it, but its turns show how far it scatters.
     fn weighed_by_turns(self, part: f64, scatter: f64) -> Self {
         if part >= scatter {
             return self;
@@ -202,7 +202,7 @@ impl Claim {
         Self { verdict, reason, ..self }
     }
 
-    /// A claim that this machine cannot decide, with what it measured all the same.
+    /// A claim that this machine cannot decide, with its measurement all the same.
     pub fn not_here(
         statement: impl Into<String>,
         paper: impl Into<String>,

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else.
+//! The report as one self-contained page.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::{
     report::page::{begin, paragraphs, prose},
 };
 
-/// What the page says of experiments on modelled disks.
+/// The page's text about experiments on modelled disks.
 const ON_MODELLED_DISKS: &[&str] = &[
     "Experiments of published papers, repeated by one engine on modelled disks in virtual time. Everything is drawn from the \
      seed: the same command gives the same figures on every machine. No parameter of a disk model is chosen for a figure \
@@ -28,7 +28,7 @@ const ON_MODELLED_DISKS: &[&str] = &[
      for clients or from its write cache, and an SSD with requests under way.",
 ];
 
-/// What it says of those in real time.
+/// Its text about those in real time.
 const IN_REAL_TIME: &str = "Experiments in real time run the engine with its worker threads over members in memory, one point \
      after the other, with nothing else of the run beside them. Their figures are of the machine, and of what else it did \
      meanwhile; no seed repeats them. The arrays of a point take turns, and a ratio is the median of the turns' ratios. A claim \

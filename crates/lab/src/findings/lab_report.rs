@@ -1,4 +1,4 @@
-//! The report of a run: everything that is shown, in whatever form.
+//! The report of a run: all its content, for every form of output.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -12,21 +12,21 @@ use crate::{
     runner::Order,
 };
 
-/// Missing points that are named where there is little room; the page names them all.
+/// Missing points that are named where there is little room; the page names all of them.
 const NAMED_MAX: usize = 8;
 
 /// A run's report.
 #[derive(Debug, Clone, Serialize)]
 pub struct LabReport {
-    /// The command that runs the same again, but for the folder.
+    /// The command that runs the same again, without the folder.
     pub command: String,
-    /// Where its files are.
+    /// The folder of its files.
     pub folder: String,
     /// The seed from which everything is drawn.
     pub seed: u64,
-    /// Whether fewer points were asked for.
+    /// Whether it was a quick run.
     pub quick: bool,
-    /// What was passed over in the folder, and what could not be measured.
+    /// What was skipped in the folder, and what could not be measured.
     pub warnings: Vec<String>,
     /// Where real-time experiments ran; none without any.
     pub machine: Option<Machine>,
@@ -45,13 +45,13 @@ pub struct ExperimentReport {
     pub source: &'static str,
     /// What was done.
     pub setting: &'static [&'static str],
-    /// Whether it runs in real time: its figures are of the machine, and no seed repeats them.
+    /// Whether it runs in real time: its figures belong to the machine, and no seed repeats them.
     pub real_time: bool,
-    /// How much of it was asked for.
+    /// How much of it was requested.
     pub amount: String,
-    /// Points that belong to it.
+    /// The number of its points.
     pub points: usize,
-    /// Those of them that are not there.
+    /// Its missing points.
     pub missing: Vec<String>,
     /// Claims with their verdicts.
     pub claims: Vec<Claim>,
@@ -63,7 +63,7 @@ pub struct ExperimentReport {
 }
 
 impl ExperimentReport {
-    /// What results say of an experiment.
+    /// An experiment's report from results.
     pub fn new(experiment: &Experiment, results: &Results) -> Self {
         let keys = experiment.keys(results.effort, &results.machine);
         let Findings { claims, plots, tables } = (experiment.findings)(results);
@@ -82,21 +82,21 @@ impl ExperimentReport {
         }
     }
 
-    /// Points that are not there, by their names; of many, the first, and how many more there are.
+    /// The names of missing points; of many, the first, and how many more there are.
     pub fn missing_names(&self) -> Vec<String> {
         let named = self.missing.iter().take(NAMED_MAX).cloned();
         let more = self.missing.len().saturating_sub(NAMED_MAX);
         named.chain((more > 0).then(|| format!("and {more} more"))).collect()
     }
 
-    /// How many claims came out so.
+    /// How many claims have this verdict.
     pub fn count(&self, verdict: ClaimVerdict) -> usize {
         self.claims.iter().filter(|claim| claim.verdict == verdict).count()
     }
 }
 
 impl LabReport {
-    /// What results say of the experiments of an order, whose files are in this folder.
+    /// The report of an order's experiments from results whose files are in this folder.
     pub fn new(order: &Order, folder: &Path, results: &Results, warnings: Vec<String>) -> Self {
         Self {
             command: order.command(),
@@ -117,7 +117,7 @@ impl LabReport {
         }
     }
 
-    /// Points that are not there, of all experiments; what experiments share counts once.
+    /// The number of missing points of all experiments; shared ones count once.
     pub fn missing(&self) -> usize {
         self.experiments.iter().flat_map(|experiment| &experiment.missing).collect::<BTreeSet<_>>().len()
     }

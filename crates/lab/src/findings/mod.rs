@@ -14,13 +14,13 @@ pub use table::Table;
 
 use crate::plot::Plot;
 
-/// What came of one experiment.
+/// The findings of one experiment.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
     /// The paper's claims, and ours.
     pub claims: Vec<Claim>,
-    /// What it looks like.
+    /// Its plots.
     pub plots: Vec<Plot>,
-    /// What is best read as numbers.
+    /// Its tables.
     pub tables: Vec<Table>,
 }

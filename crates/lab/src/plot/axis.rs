@@ -1,4 +1,4 @@
-//! Axes: from values to places, and where the ticks are.
+//! Axes: from values to places, and the positions of ticks.
 
 /// An axis.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ pub struct Axis {
     pub scale: Scale,
     /// The axis covers this value, too.
     pub covers: Option<f64>,
-    /// Of [`Scale::Names`]: what stands at 0, 1, 2 and so on.
+    /// For [`Scale::Names`]: the names at 0, 1, 2 and so on.
     pub names: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ pub enum Scale {
     Log10,
     /// Names, evenly, each at its number.
     Names,
-    /// Percentiles, in steps of what is left to 100 %: 50, 90, 99, 99.9, 99.99 %.
+    /// Percentiles, in steps of the rest to 100 %: 50, 90, 99, 99.9, 99.99 %.
     Percentiles,
 }
 
@@ -56,7 +56,7 @@ impl Axis {
         Self { scale: Scale::Names, names, ..Self::linear(label) }
     }
 
-    /// A value as files have it.
+    /// A value as written to files.
     pub(super) fn in_files(&self, value: f64) -> String {
         let name = self.names.get(value as usize).filter(|_| self.scale == Scale::Names);
         name.cloned().unwrap_or_else(|| value.to_string())
@@ -73,7 +73,7 @@ impl Axis {
     }
 }
 
-/// What a value may be above the last tick, in steps: shares that were rounded make a little more than 100 %.
+/// How far a value may be above the last tick, in steps: rounded shares add up to a little more than 100 %.
 const HARDLY: f64 = 1e-4;
 
 /// Ticks of percentiles.
@@ -133,7 +133,7 @@ impl Range {
         Self { scale, low: base.powi(first), high: base.powi(last), ticks, names: Vec::new() }
     }
 
-    /// From 1, 2 or 5 times a power of ten to another such, with ticks at all of them if that is not too many.
+    /// From 1, 2 or 5 times a power of ten to another one, with ticks at all of them if that is not too many.
     fn decades(low: f64, high: f64) -> Self {
         let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
         let times = |times: f64| (first..=last).map(move |exponent| times * 10_f64.powi(exponent));
@@ -160,7 +160,7 @@ impl Range {
         Self { scale: Scale::Percentiles, low: PERCENTILES[0], high, ticks, names: Vec::new() }
     }
 
-    /// Where a value lies, 0 to 1; nowhere if it cannot be drawn.
+    /// Where a value lies, 0 to 1; None if it cannot be drawn.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear | Scale::Names => (value - self.low) / (self.high - self.low),

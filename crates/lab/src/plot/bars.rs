@@ -1,15 +1,15 @@
-//! Bars that are stacked: the parts of a whole, for each name along the bottom.
+//! Stacked bars: the parts of a whole, for each name along the bottom.
 
 use std::collections::BTreeMap;
 
 use super::{Series, Style, overlap::Place};
 
-/// A part of a bar: where it stands, from which height to which.
+/// A part of a bar: its place, and the heights between which it lies.
 pub(super) type Segment = (f64, f64, f64);
 
-/// The segments of each series, in the order of the series; none of those that are drawn otherwise.
+/// The segments of each series, in the order of the series; none for series drawn in another style.
 pub(super) fn segments(all: &[Series]) -> Vec<Vec<Segment>> {
-    // By where a bar stands, in thousandths: how high it is so far.
+    // By a bar's place, in thousandths: its height so far.
     let mut heights: BTreeMap<i64, f64> = BTreeMap::new();
     let mut of = |series: &Series| -> Vec<Segment> {
         let stack = |(x, value): &Place| {

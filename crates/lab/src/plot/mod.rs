@@ -21,7 +21,7 @@ pub struct Plot {
     pub x: Axis,
     /// Along the left side.
     pub y: Axis,
-    /// What is drawn, in the order of the legend.
+    /// The series, in the order of the legend.
     pub series: Vec<Series>,
 }
 
@@ -45,11 +45,11 @@ pub enum Style {
     Line,
     /// A line with a mark at each point.
     Marked,
-    /// A dashed line: what is expected.
+    /// A dashed line: expected values.
     Dashed,
-    /// Open rings: single values that are expected.
+    /// Open rings: single expected values.
     Rings,
-    /// Bars, each on that of the series before it: parts of a whole.
+    /// Bars, each on top of the previous series': parts of a whole.
     Stacked,
 }
 
@@ -72,7 +72,7 @@ impl Plot {
         text
     }
 
-    /// Whether series of different hues look alike, because there are more than colours.
+    /// Whether series of different hues look alike, because there are more hues than colours.
     #[cfg(test)]
     pub(crate) fn repeats_colours(&self) -> bool {
         self.series.iter().any(|series| series.hue >= svg::HUES.len())

@@ -1,5 +1,5 @@
-//! Curves that lie on one another: what is drawn first is drawn wider there, so that it is seen on both sides of what comes
-//! after it, and the legend says which are equal.
+//! Curves that cover one another: an earlier curve is drawn wider there, so that it shows on both sides of
+//! later ones, and the legend says which curves are equal.
 
 use super::{Series, Style};
 
@@ -11,7 +11,7 @@ const SAME: f64 = 1e-4;
 /// A place in the drawing.
 pub(super) type Place = (f64, f64);
 
-/// For each point of a curve, which of the curves after it go through the same place.
+/// For each point of a curve, the later curves that pass through the same place.
 pub(super) fn followers(curve: &[Place], later: &[Vec<Place>]) -> Vec<Vec<usize>> {
     let through = |(x, y): &Place| {
         let meets = |other: &&Vec<Place>| {
@@ -27,13 +27,13 @@ pub(super) fn shared(from: &[usize], to: &[usize]) -> usize {
     from.iter().filter(|index| to.contains(index)).count()
 }
 
-/// Which of the curves before a series is equal to it, in words; at half of its points at least.
+/// The earlier curve that a series equals, at half of its points at least, in words.
 pub(super) fn equal_to(series: &Series, before: &[Series]) -> Option<String> {
     let is_curve =
         |series: &Series| !matches!(series.style, Style::Rings | Style::Stacked) && series.points.len() > 1;
     let common = |other: &Series| series.points.iter().filter(|point| is_on(**point, other)).count();
     let curves = before.iter().filter(|other| is_curve(series) && is_curve(other));
-    // The first of those that have as many.
+    // The first of those with as many common points.
     let (at, other) = curves.map(|other| (common(other), other)).rev().max_by_key(|(at, _)| *at)?;
     let all = series.points.len();
     match at {

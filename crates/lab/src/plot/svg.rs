@@ -24,7 +24,7 @@ const NOTE_STEP: f64 = 14.0;
 const BAR_MAX: f64 = 90.0;
 const STROKE: f64 = 1.8;
 const MARK: f64 = 2.8;
-/// How much wider a line is for each that lies on it, and how much larger a mark.
+/// How much wider a line is, and how much larger a mark, for each curve that covers it.
 const STROKE_MORE: f64 = 2.6;
 const MARK_MORE: f64 = 1.3;
 /// Colours that people with colour blindness tell apart too (Okabe and Ito 2008), with a grey for the yellow.
@@ -123,7 +123,7 @@ impl Canvas {
         self.label((16.0, middle), "middle", &turned, &plot.y.label);
     }
 
-    /// Bars leave a third of the way from one to the next free.
+    /// Bars leave a third of the distance between them free.
     fn bars(&mut self, all: &[Series]) {
         let width =
             (self.x.place(1.0).unwrap_or(1.0) - self.x.place(0.0).unwrap_or(0.0)) * (WIDTH - LEFT - RIGHT);
@@ -155,7 +155,7 @@ impl Canvas {
         }
     }
 
-    /// A curve is wider where others follow it.
+    /// A curve is wider where others cover it.
     fn curve(&mut self, series: &Series, points: &[Place], followers: &[Vec<usize>]) {
         if series.style != Style::Rings {
             let followed = |at: usize| shared(&followers[at], &followers[at + 1]);
@@ -228,7 +228,7 @@ impl Canvas {
     }
 }
 
-/// The stroke of a series that so many others follow.
+/// The stroke of a series that so many others cover.
 fn stroke(series: &Series, followed: usize) -> String {
     let dash = if series.style == Style::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
     let width = STROKE + STROKE_MORE * followed as f64;
@@ -250,7 +250,7 @@ mod tests {
         let (x, y) = (Axis::names("x", vec!["one".to_owned(), "two".to_owned()]), Axis::from_zero("y"));
         let plot = Plot { name: "p".into(), title: String::new(), x, y, series };
         let svg = draw(&plot);
-        // The ground, four segments, two in the legend.
+        // The background, four segments, two in the legend.
         assert_eq!((svg.matches("<rect").count(), svg.matches("<polyline").count()), (1 + 4 + 2, 0), "{svg}");
         assert!(svg.contains(">one<") && svg.contains(">100<") && !svg.contains(">120<"), "{svg}");
         assert!(plot.csv().contains("part 1,two,50\n"));

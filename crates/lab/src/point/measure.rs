@@ -8,7 +8,7 @@ use crate::{
     driven::{Driven, drive},
 };
 
-/// Writes of the warm-up: enough to meet every region of the bitmap, and for policies that learn.
+/// Writes of the warm-up: enough to touch every region of the bitmap, and for policies to learn.
 pub(super) const WARM_UP_WRITES: u64 = 400;
 /// The longest write of the warm-up: one of a stripe is as good as one of many.
 const WARM_UP_BYTES_MAX: u64 = 1 << 20;
@@ -34,7 +34,8 @@ pub fn measure(point: &Point, seed: u64) -> Outcome {
     outcome(&passes, &before, &rig.work())
 }
 
-/// A load in sequence goes on where those before it ended: what it wrote over might still lie in the drives' caches.
+/// A sequential load continues where earlier ones ended: overwritten data might still lie in the drives'
+/// caches.
 fn after(load: Load, before_bytes: u64) -> Load {
     match load.offsets {
         Offsets::Sequential => Load {
@@ -46,7 +47,7 @@ fn after(load: Load, before_bytes: u64) -> Load {
     }
 }
 
-/// Writes over the whole array, whatever the passes use: every region of the bitmap is met.
+/// Writes over the whole array, whatever the passes use: it touches every region of the bitmap.
 fn warm_up(rig: &Rig, point: &Point, seed: u64) {
     let write_bytes = point.load.write_bytes.min(WARM_UP_BYTES_MAX);
     run(

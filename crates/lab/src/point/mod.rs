@@ -1,4 +1,4 @@
-//! One point of an experiment: an array, a policy and a load; and what comes of it.
+//! One point of an experiment: an array, a policy and a load; and its outcome.
 
 mod measure;
 mod outcome;
@@ -19,27 +19,29 @@ use crate::arrays::{HddSetting, Shape};
 pub struct Point {
     /// The array.
     pub shape: &'static Shape,
-    /// How it writes partly written rows.
+    /// The policy for partly written rows.
     pub policy: &'static Policy,
-    /// What it is asked.
+    /// The load.
     pub load: WriteLoad,
     /// How its disks are set up.
     pub hdd: HddSetting,
 }
 
-/// What clients write before anything counts, over what the drives' write caches hold together. As long as there is room in
-/// them, writes cost next to nothing: the first 64 MiB of random writes on four disks go thirty times as fast as all later
-/// ones. The slowest to settle are four disks with parity elsewhere, at 1.2; with parity beside the data it is less.
+/// What clients write before anything counts, over the total size of the drives' write caches. As long as
+/// there is room in the caches, writes cost next to nothing: the first 64 MiB of random writes on four disks
+/// go thirty times as fast as all later ones. The slowest to settle are four disks with parity elsewhere, at
+/// 1.2; with parity beside the data it is less.
 const LEAD_CACHES: f64 = 1.5;
 
-/// Writes of one length, one pass after another over the same array; those in sequence go on where the pass before ended.
+/// Writes of one length, one pass after another over the same array; sequential ones continue where the
+/// previous pass ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WriteLoad {
     /// Where they go.
     pub places: Places,
     /// Bytes of each.
     pub write_bytes: u64,
-    /// They begin at multiples of this: of their size, as XDD has it, unless said otherwise.
+    /// The alignment of writes: their size, as with XDD, unless set otherwise.
     pub unit_bytes: u64,
     /// The part of the array that they go to, from its start; all if not given.
     pub span_bytes: Option<u64>,
@@ -90,7 +92,7 @@ impl Point {
         Self { shape, policy, load, hdd: HddSetting::default() }
     }
 
-    /// Everything that makes the point what it is, as text: what results are found by, and tables name them by.
+    /// Everything that defines the point, as text: results are found by it, and tables name points by it.
     pub fn key(&self) -> String {
         let Self { shape, policy, load, hdd } = self;
         let places = load.places.word();
@@ -104,25 +106,26 @@ impl Point {
         )
     }
 
-    /// Writes of the load before those that count: they bring the drives' caches to the state that they stay in.
+    /// Writes of the load before those that count: they bring the drives' caches to their steady state.
     pub fn lead_requests(&self) -> u64 {
         let caches = self.shape.drives.iter().map(|drive| drive.write_cache_bytes(self.hdd)).sum::<u64>();
         (LEAD_CACHES * caches as f64 / self.load.write_bytes as f64).ceil() as u64
     }
 
-    /// How much work it is to simulate: requests to members, or so.
+    /// How much work it is to simulate: about the number of requests to members.
     pub fn weight(&self) -> u64 {
         let WriteLoad { write_bytes, passes, .. } = self.load;
         let counted = self.load.requests() * u64::from(passes);
         let requests = counted + self.lead_requests() + measure::WARM_UP_WRITES;
-        // A read and a write on two members, and one on each more that a long write meets; and bytes take time, too.
+        // A read and a write on two members, and one on each more that a long write touches; bytes take time,
+        // too.
         let by_length = write_bytes / (64 << 10) * 2;
         let conditioning: u64 = self.shape.drives.iter().map(|drive| drive.conditioning_writes()).sum();
         // A drive alone is simulated several times as fast as an array.
         requests * (4 + by_length) + conditioning / 4
     }
 
-    /// The seed of its requests: arrays and policies under the same load are asked the same.
+    /// The seed of its requests: arrays and policies under the same load get the same requests.
     pub fn load_seed(&self, seed: u64) -> u64 {
         xxh3_64(format!("{seed} {:?}", self.load).as_bytes())
     }

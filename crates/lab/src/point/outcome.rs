@@ -1,10 +1,10 @@
-//! What came of a point: whole numbers, so that what is read back from a file is what was written to it.
+//! The outcome of a point: whole numbers, so that a file gives back exactly what was written to it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What came of a point.
+/// The outcome of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Of each pass: bytes written.
@@ -33,18 +33,18 @@ pub struct Outcome {
     pub rows_rcw: u64,
     /// Stripes written, one for each stripe of each write.
     pub stripe_writes: u64,
-    /// Those of which every row was written whole.
+    /// Those in which every row was written whole.
     pub stripe_writes_full: u64,
     /// The members, by role.
     pub members: Vec<MemberOutcome>,
 }
 
-/// What a member did.
+/// The work of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberOutcome {
     /// What kind of drive it is.
     pub drive: String,
-    /// How long it was at work, in nanoseconds: a disk's mechanism, an SSD with requests under way.
+    /// Its busy time, in nanoseconds: of a disk's mechanism, or of an SSD with requests under way.
     pub busy_ns: u64,
     /// Reads.
     pub reads: u64,
@@ -68,13 +68,13 @@ impl Outcome {
         passes.map(|(bytes, ns)| *bytes as f64 * 1e3 / *ns as f64).collect()
     }
 
-    /// The share of the time that a member was at work. Work that a disk had begun at the end counts as a whole, so that it
-    /// may be over the time by a request.
+    /// The share of the time that a member was busy. Work that a disk had begun at the end counts in full, so
+    /// the sum may exceed the time by a request.
     pub fn utilisation(&self, member: &MemberOutcome) -> f64 {
         (member.busy_ns as f64 / self.elapsed_ns() as f64).min(1.0)
     }
 
-    /// The same of the members of each kind, on average.
+    /// The mean utilisation of the members of each kind.
     pub fn utilisation_by_drive(&self) -> BTreeMap<&str, f64> {
         let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for member in &self.members {
@@ -85,7 +85,7 @@ impl Outcome {
         kinds.into_iter().map(|(drive, (sum, count))| (drive, sum / count)).collect()
     }
 
-    /// A made-up one of a throughput, every write of which takes a read and a write on each member.
+    /// A made-up outcome with this throughput; every write takes a read and a write on each member.
     #[cfg(test)]
     pub(crate) fn made_up(point: &super::Point, mb_per_s: f64) -> Self {
         let load = &point.load;

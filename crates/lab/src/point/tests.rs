@@ -70,7 +70,7 @@ fn sequential_writes_of_stripes_are_full() {
 
 #[test]
 fn what_is_measured_is_the_steady_state() {
-    // Half of what the caches hold: without a lead, all of the first pass would end in them.
+    // Half of the caches' size: without a lead, all of the first pass would end in them.
     for (shape, kib) in [(&shapes::RAID0, 64), (&shapes::RAID4S, 256), (&shapes::RAID5, 128)] {
         let load = WriteLoad::random(kib << 10, 10, 32 << 20, 3);
         let rates = measure(&Point::new(shape, policy("classic").unwrap(), load), 1).pass_mb_per_s();
@@ -83,7 +83,7 @@ fn what_is_measured_is_the_steady_state() {
 fn what_is_written_in_sequence_goes_to_the_medium() {
     let load = WriteLoad { places: Places::Sequential, ..WriteLoad::random(1 << 20, 10, 32 << 20, 3) };
     let found = measure(&Point::new(&shapes::RAID0, policy("classic").unwrap(), load), 1);
-    // Four disks of 120 MB/s or so; what is written over in their caches goes at the interfaces' 1200.
+    // Four disks of about 120 MB/s; data overwritten in their caches goes at the interfaces' 1200.
     assert!((300.0..600.0).contains(&found.mb_per_s()), "{:?}", found.pass_mb_per_s());
 }
 
@@ -120,7 +120,7 @@ fn keys_tell_points_apart() {
     assert_ne!(point(4).load_seed(1), point(4).load_seed(2));
 }
 
-/// Three data columns and one of parity: one column is written after two reads either way.
+/// Three data columns and one of parity: one column is written after two reads by either cycle.
 #[test]
 fn what_reads_as_many_blocks_either_way_is_better_shared_among_drives_by_rcw() {
     const SSD: Drive = Drive::Ssd;

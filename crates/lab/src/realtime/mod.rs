@@ -1,8 +1,8 @@
-//! A point of a real-time experiment: arrays that are alike but for their locks, under the same load in turns, on this
-//! machine; and what comes of it.
+//! A point of a real-time experiment: arrays that differ only in their locks, under the same load in turns,
+//! on this machine; and its outcome.
 //!
-//! Unlike a [`Point`](crate::point::Point) on modelled disks it takes the time that it takes, it must not share the machine
-//! with anything of the run, and no seed repeats it. The machine is a part of what it is.
+//! Unlike a [`Point`](crate::point::Point) on modelled disks it takes real time, it must not share the
+//! machine with the rest of the run, and no seed repeats it. The machine is part of its identity.
 
 mod outcome;
 
@@ -18,7 +18,7 @@ use crate::{
     machine::Machine,
 };
 
-/// The arrays that take turns: by the names of their locks, those of scalaraid and ours.
+/// The arrays that take turns, by the names of their locks: those of scalaraid and ours.
 pub const COMPARED: [&str; 4] = ["orig", "hemi", "scala", "default"];
 
 /// Arrays of one shape under sequential writes of whole stripes, in memory.
@@ -34,7 +34,7 @@ pub struct RealTimePoint {
     pub threads: usize,
     /// Writes under way for each thread.
     pub queue: usize,
-    /// Whether a sampler looks at what the workers are at; if not, the time of each write is taken.
+    /// Whether a sampler looks at which parts the workers are in; if not, the time of each write is measured.
     pub parts: bool,
     /// Length of a turn, in milliseconds.
     pub turn_ms: u64,
@@ -42,11 +42,12 @@ pub struct RealTimePoint {
     pub turns: usize,
 }
 
-/// Work of a second, in what [`Point::weight`](crate::point::Point::weight) counts: so much is simulated in it by two cores.
+/// The work of a second, in the unit of [`Point::weight`](crate::point::Point::weight): two cores simulate so
+/// much in it.
 const WEIGHT_PER_S: u64 = 700_000;
 
 impl RealTimePoint {
-    /// Everything that makes the point what it is, as text; of another machine, it is another one.
+    /// Everything that defines the point, as text; on another machine it is another point.
     pub fn key(&self, machine: &Machine) -> String {
         let Self { raid_devices, chunk_bytes, member_bytes, threads, queue, parts, turn_ms, turns } = self;
         let data = raid_devices - 1;
@@ -58,7 +59,7 @@ impl RealTimePoint {
         )
     }
 
-    /// How much of a run it is, beside modelled points.
+    /// Its share of a run, compared with modelled points.
     pub fn weight(&self) -> u64 {
         // A turn of each array and of the limit, and one more that warms up.
         let ms = self.turn_ms * (self.turns as u64 + 1) * (COMPARED.len() as u64 + 1);
@@ -67,8 +68,7 @@ impl RealTimePoint {
 
     /// Measures it. Nothing else of the run may be at work meanwhile.
     ///
-    /// # Errors
-    /// [`BenchError`]: the arrays or their workers cannot be had.
+    /// # Errors [`BenchError`]: the arrays or their workers cannot be made.
     pub fn measure(&self) -> Result<RealTimeOutcome, BenchError> {
         let figures = engine_bench::run(&self.options(), |_| {})?;
         Ok(RealTimeOutcome::of(&figures))

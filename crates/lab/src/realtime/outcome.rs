@@ -1,4 +1,4 @@
-//! What came of a real-time point: whole numbers, so that what is read back from a file is what was written to it.
+//! The outcome of a real-time point: whole numbers, so that a file gives back exactly what was written to it.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine_bench::{Figure, median};
 
-/// What came of a point.
+/// The outcome of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealTimeOutcome {
-    /// Of a write.
+    /// Bytes of a write.
     pub bytes_per_operation: u64,
-    /// Of bare loops with the same memory traffic: the median of their turns.
+    /// The rate of bare loops with the same memory traffic: the median of their turns.
     pub limit_bytes_per_s: u64,
     /// The arrays, in the order of their turns.
     pub presets: Vec<PresetOutcome>,
@@ -22,26 +22,27 @@ pub struct RealTimeOutcome {
 pub struct PresetOutcome {
     /// The name of its locks.
     pub name: String,
-    /// Of each turn. The n-th turns of all arrays followed one another.
+    /// The rate of each turn. The n-th turns of all arrays followed one another.
     pub turn_bytes_per_s: Vec<u64>,
-    /// The 99.99th percentile of each turn, in nanoseconds; empty where no times were taken.
+    /// The 99.99th percentile of each turn, in nanoseconds; empty if no times were measured.
     pub turn_p99_99_ns: Vec<u64>,
     /// Processor time of a write, in nanoseconds.
     pub cpu_ns: u64,
-    /// 50, 90, 99, 99.9 and 99.99 % of the writes of all turns were at most as slow, in nanoseconds; zeroes where no times were taken.
+    /// 50, 90, 99, 99.9 and 99.99 % of the writes of all turns were at most as slow, in nanoseconds; zeroes
+    /// if no times were measured.
     pub percentiles_ns: [u64; 5],
     /// The slowest write.
     pub max_ns: u64,
-    /// Writes whose time was taken.
+    /// Writes whose time was measured.
     pub operations: u64,
-    /// The share of each part of the time of writes, in millionths; empty where nobody looked.
+    /// The share of each part of the time of writes, in millionths; empty without a sampler.
     pub parts_ppm: BTreeMap<String, u64>,
-    /// Of so many looks.
+    /// The number of samples.
     pub looks: u64,
 }
 
 impl RealTimeOutcome {
-    /// Of one shape, case and count of threads.
+    /// The outcome from figures of one shape, case and count of threads.
     pub(super) fn of(figures: &[Figure]) -> Self {
         let first = figures.first();
         let bytes = first.map_or(0, |figure| figure.bytes_per_operation);
@@ -53,12 +54,13 @@ impl RealTimeOutcome {
         }
     }
 
-    /// What came of an array with these locks.
+    /// The outcome of the array with these locks.
     pub fn preset(&self, name: &str) -> Option<&PresetOutcome> {
         self.presets.iter().find(|preset| preset.name == name)
     }
 
-    /// A made-up one, in which all arrays are alike but for their throughput and their locks' share of the time.
+    /// A made-up outcome in which all arrays are alike except for their throughput and their locks' share of
+    /// the time.
     #[cfg(test)]
     pub(crate) fn made_up(point: &super::RealTimePoint, of: impl Fn(&str) -> MadeUp) -> Self {
         let preset = |name: &str| {
@@ -123,7 +125,7 @@ impl PresetOutcome {
         median(self.turn_bytes_per_s.iter().map(|rate| *rate as f64).collect()).unwrap_or(0.0)
     }
 
-    /// The share of both kinds of locks, 0 to 1; none where nobody looked.
+    /// The share of both kinds of locks, 0 to 1; none without a sampler.
     pub fn locks(&self) -> Option<f64> {
         let of = |part: &str| self.parts_ppm.get(part).copied();
         Some((of("stripe lock")? + of("counter lock")?) as f64 / 1e6)

@@ -1,4 +1,4 @@
-//! A measured value beside the one it should have.
+//! A measured value beside the expected one.
 
 use serde::Serialize;
 
@@ -6,28 +6,28 @@ use serde::Serialize;
 #[derive(Debug, Clone, Serialize)]
 #[serde(into = "Line")]
 pub struct Check {
-    /// What is looked at: a drive or a configuration.
+    /// The subject: a drive or a configuration.
     pub subject: String,
-    /// Which of its properties.
+    /// The property.
     pub what: String,
     /// Unit of both values.
     pub unit: &'static str,
-    /// What it should be.
+    /// The expected value.
     pub expected: Expected,
-    /// Where that is from.
+    /// Its source.
     pub source: String,
     /// Whether the model could miss it.
     pub basis: Basis,
-    /// What the model has.
+    /// The model's value.
     pub measured: f64,
     /// Why they differ, if they do, as far as that is known.
     pub note: Option<&'static str>,
 }
 
-/// What a value should be.
+/// An expected value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expected {
-    /// This, within a part of it.
+    /// This value, within a part of it.
     Near(f64, f64),
     /// More than this.
     Above(f64),
@@ -35,13 +35,13 @@ pub enum Expected {
     Below(f64),
 }
 
-/// Whether a check can say anything of the model.
+/// Whether a check says anything about the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Nothing in the model was chosen for it.
     Predicted,
-    /// A parameter follows from it: that it is met shows only that nothing else is in the way.
+    /// A parameter follows from it: agreement shows only that nothing else is in the way.
     Given,
 }
 
@@ -49,11 +49,11 @@ pub enum Basis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should.
+    /// The value is as expected.
     Agrees,
-    /// Otherwise.
+    /// The value is not as expected.
     Differs,
-    /// As it should, by construction.
+    /// The value is as expected, by construction.
     Given,
 }
 
@@ -105,7 +105,7 @@ impl Check {
         Self { expected, ..self }
     }
 
-    /// Measured against expected, as a part; not where only a bound is expected.
+    /// Measured against expected, as a part; None if only a bound is expected.
     pub fn deviation(&self) -> Option<f64> {
         match self.expected {
             Expected::Near(value, _) => Some(self.measured / value - 1.0),
@@ -113,7 +113,7 @@ impl Check {
         }
     }
 
-    /// How it came out.
+    /// The result of the check.
     pub fn verdict(&self) -> Verdict {
         let holds = match self.expected {
             Expected::Near(value, tolerance) => (self.measured / value - 1.0).abs() <= tolerance,
@@ -136,13 +136,13 @@ impl Check {
     }
 
     pub(super) fn deviation_text(&self) -> String {
-        // Without a zero that is negative.
+        // Avoid a negative zero.
         let percent = |part: f64| format!("{:+.1} %", (part * 1000.0).round() / 10.0 + 0.0);
         self.deviation().map_or_else(String::new, percent)
     }
 }
 
-/// A check as it is printed: with what follows from it.
+/// A check as printed, with its derived values.
 #[derive(Serialize)]
 struct Line {
     subject: String,
@@ -183,7 +183,7 @@ impl From<Check> for Line {
     }
 }
 
-/// A number with as many digits as are of use: four, or all before the point.
+/// A number with the useful digits: four, or all before the point.
 pub(super) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 1000.0 => 0,

@@ -8,17 +8,18 @@ use crate::{
     runner::{Mark, RunError, at, replace, take_marked},
 };
 
-/// Its first line says whose folder it is.
+/// Its first line marks the folder as ours.
 const CHECKS: &str = "checks.csv";
 const HEADER: &str = "section,subject,check,unit,expected,measured,deviation,verdict,source,note\n";
 
 const MARK: Mark =
     Mark { file: CHECKS, header: HEADER, lacks: "report of the disk models (there is no checks.csv of one)" };
 
-/// Makes the folder of a report if it is not there. It is ours if it is empty, or if checks of an earlier one are in it.
+/// Makes the folder of a report if it does not exist. It is ours if it is empty, or if it holds checks of an
+/// earlier one.
 ///
 /// # Errors
-/// [`RunError::Occupied`] if it holds other things, and what the file system says.
+/// [`RunError::Occupied`] if it holds other things, and errors of the file system.
 pub fn take(folder: &Path) -> Result<(), RunError> {
     take_marked(folder, &MARK)
 }
@@ -30,7 +31,7 @@ impl Report {
     /// As [`take`].
     pub fn write_to(&self, folder: &Path) -> Result<(), RunError> {
         take(folder)?;
-        // First what says that the others are ours.
+        // First the file that marks the others as ours.
         replace(&folder.join(CHECKS), &self.checks_csv())?;
         let put = |name: String, text: String| {
             let path = folder.join(name);

@@ -1,4 +1,4 @@
-//! A report as one page that needs nothing else: style and drawings are in it.
+//! A report as one self-contained page: style and drawings are in it.
 
 use std::fmt::Write;
 

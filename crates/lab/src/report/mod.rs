@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use crate::plot::Plot;
 
-/// Everything that was found out.
+/// A report.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What it is about.
+    /// Its subject.
     pub title: String,
-    /// What is said before the sections.
+    /// The text before the sections.
     pub introduction: Vec<String>,
     /// The experiments.
     pub sections: Vec<Section>,
@@ -30,11 +30,11 @@ pub struct Section {
     pub name: &'static str,
     /// Its heading.
     pub title: String,
-    /// What was done, and what is to be seen.
+    /// What was done, and what the section shows.
     pub text: Vec<String>,
-    /// What was held against what.
+    /// The checks.
     pub checks: Vec<Check>,
-    /// What it looks like; in the CSV files, not in JSON.
+    /// The plots; in the CSV files, not in JSON.
     #[serde(skip)]
     pub plots: Vec<Plot>,
 }

@@ -1,4 +1,4 @@
-//! What all pages of the laboratory share: style, and how text stands.
+//! Shared parts of all pages of the laboratory: style, and the layout of text.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub(crate) fn paragraphs(page: &mut String, texts: &[impl AsRef<str>]) {
     }
 }
 
-/// Text for a page; what stands between backticks is code.
+/// Text for a page; text between backticks is code.
 pub(crate) fn prose(text: &str) -> String {
     let parts = escaped(text);
     let mut parts = parts.split('`');

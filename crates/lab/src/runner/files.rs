@@ -1,4 +1,4 @@
-//! What is made of outcomes: the page, claims, points and plots as files.
+//! The files made from outcomes: the page, claims, points and plots.
 
 use std::{
     fs::{self, File},
@@ -45,7 +45,7 @@ pub(crate) fn plot_file(plot: &Plot) -> String {
     format!("{}.csv", plot.name)
 }
 
-/// Writes a file as a whole: whoever reads it, or finds it after an interruption, has the old one or the new one.
+/// Writes a file as a whole: a reader, also after an interruption, finds the old one or the new one.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), RunError> {
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| {

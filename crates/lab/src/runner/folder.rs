@@ -9,11 +9,11 @@ use std::{
 
 use super::{Order, RunError, at, shell_word, store};
 
-/// Makes the folder if it is not there. It is ours if it is empty, or if our setting or points are in it.
+/// Makes the folder if it does not exist. It is ours if it is empty, or if it holds our setting or points.
 pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     make(folder)?;
     match Order::find(folder) {
-        // Of experiments that this version does not have: ours all the same.
+        // Its experiments are unknown to this version: it is ours all the same.
         Ok(Some(_)) | Err(RunError::Unknown(_)) => return Ok(()),
         Ok(None) => {}
         Err(error) => return Err(error),
@@ -27,7 +27,7 @@ pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     }
 }
 
-/// What a folder holds in which our setting is not.
+/// The content of a folder without our setting.
 enum Held {
     Nothing,
     Points,
@@ -37,7 +37,7 @@ enum Held {
 fn without_setting(folder: &Path) -> Result<Held, RunError> {
     let names = names(folder)?;
     let are_all = |ours: &[&str]| names.iter().all(|name| ours.iter().any(|own| name == own));
-    // An interruption may have come before the setting was there, or anything in the file of the points.
+    // An interruption may have come before the setting existed, with anything in the file of the points.
     if are_all(&["setting.new"]) {
         return Ok(Held::Nothing);
     }
@@ -55,7 +55,7 @@ fn without_setting(folder: &Path) -> Result<Held, RunError> {
     Err(RunError::Foreign { path })
 }
 
-/// Makes a folder if it is not there.
+/// Makes a folder if it does not exist.
 fn make(folder: &Path) -> Result<(), RunError> {
     fs::create_dir_all(folder).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -65,7 +65,7 @@ fn make(folder: &Path) -> Result<(), RunError> {
     })
 }
 
-/// What is to be said of a folder in which our setting is not.
+/// The error for a folder without our setting.
 pub(super) fn no_results(folder: &Path) -> RunError {
     let run = format!("`stripewise lab run EXPERIMENT --out {}`", shell_word(&folder.display().to_string()));
     let state = match without_setting(folder) {
@@ -89,7 +89,7 @@ pub(super) fn no_results(folder: &Path) -> RunError {
     RunError::NoResults { folder: folder.to_owned(), state }
 }
 
-/// What says of other folders whose they are.
+/// The file by which we recognise other kinds of folders.
 pub(crate) struct Mark {
     /// A file.
     pub(crate) file: &'static str,
@@ -99,10 +99,10 @@ pub(crate) struct Mark {
     pub(crate) lacks: &'static str,
 }
 
-/// Makes a folder if it is not there. It is ours if it is empty, or if a file with our mark is in it.
+/// Makes a folder if it does not exist. It is ours if it is empty, or if it holds a file with our mark.
 pub(crate) fn take_marked(folder: &Path, mark: &Mark) -> Result<(), RunError> {
     make(folder)?;
-    // What an interruption may have left.
+    // The possible remains of an interruption.
     let unfinished = Path::new(mark.file).with_extension("new");
     let is_free = names(folder)?.iter().all(|name| name == unfinished.as_os_str());
     if is_free || is_marked(folder, mark)? {
@@ -122,7 +122,7 @@ fn is_marked(folder: &Path, mark: &Mark) -> Result<bool, RunError> {
     }
 }
 
-/// What is in a folder.
+/// The names of a folder's entries.
 fn names(folder: &Path) -> Result<Vec<OsString>, RunError> {
     let entries = fs::read_dir(folder).map_err(at(folder))?;
     entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>().map_err(at(folder))

@@ -1,9 +1,9 @@
-//! Running experiments: points on modelled disks over all cores, then those in real time one after the other, with the machine
-//! for themselves; finished ones kept on disk as they come.
+//! Running experiments: points on modelled disks over all cores, then those in real time one after the other,
+//! with the machine for themselves. Finished points are kept on disk as they come.
 //!
-//! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each), and what is
-//! made from them: `report.html`, `claims.csv`, a CSV file for each experiment and each plot. A run that is interrupted is
-//! taken up again by the same command. A folder is one run's at a time, and nobody else's.
+//! A folder holds `setting.json` (the [`Order`]), `points.jsonl` (every finished point, a line each), and the
+//! files made from them: `report.html`, `claims.csv`, a CSV file for each experiment and each plot. The same
+//! command continues an interrupted run. A folder belongs to one run at a time, and holds nothing else.
 
 mod files;
 mod folder;
@@ -30,11 +30,11 @@ use crate::experiments::{AnyOutcome, UnknownExperiment};
 /// Outcomes by their points' keys.
 type Outcomes = BTreeMap<String, AnyOutcome>;
 
-/// The files of a folder that are of no experiment.
+/// The files of a folder that belong to no single experiment.
 #[cfg(test)]
 pub(crate) const OTHER_FILES: [&str; 4] = ["setting.json", "points.jsonl", "claims.csv", "report.html"];
 
-/// Why a run or a report came to nothing.
+/// Why a run or a report failed.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// Of the file system.
@@ -42,7 +42,7 @@ pub enum RunError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// Not ours.
@@ -51,7 +51,7 @@ pub enum RunError {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else's folder.
+    /// The folder belongs to something else.
     #[error("{folder} is not empty and holds no {lacks}; give a new or an empty folder")]
     Occupied {
         /// The folder.
@@ -70,10 +70,10 @@ pub enum RunError {
     NoResults {
         /// The folder.
         folder: PathBuf,
-        /// How it stands, and what can be done.
+        /// Its state, and what can be done.
         state: String,
     },
-    /// Nothing can be put there.
+    /// The path is no folder.
     #[error("{path} is a file, or lies in one; give a new or an empty folder")]
     NotAFolder {
         /// As given.

@@ -1,4 +1,4 @@
-//! What is to be run; kept in the folder, so that a report can be made of what is there.
+//! The order of a run; kept in the folder, so that a report can be made of what is there.
 
 use std::{ffi::OsString, fs, io, path::Path};
 
@@ -11,23 +11,23 @@ use crate::{
 };
 
 const FILE: &str = "setting.json";
-/// Counts up when the meaning of points changes, so that those of before are not used.
+/// Increases when the meaning of points changes, so that older ones are not used.
 const VERSION: u32 = 1;
 
-/// What is to be run.
+/// What to run.
 #[derive(Clone)]
 pub struct Order {
     /// The experiments.
     pub experiments: Vec<&'static Experiment>,
     /// How much of each.
     pub effort: Effort,
-    /// From which everything is drawn.
+    /// The source of all choices.
     pub seed: u64,
-    /// Where it runs, as real-time points have it.
+    /// The machine it runs on, for real-time points.
     pub machine: Machine,
 }
 
-/// The order as a file has it, with the program that ran it.
+/// The order as stored in a file, with the program that ran it.
 #[derive(Serialize, Deserialize)]
 struct Written {
     stripewise_lab: u32,
@@ -36,26 +36,26 @@ struct Written {
     quick: bool,
     seed: u64,
     program: String,
-    /// Folders of earlier versions have none, and no real-time points either.
+    /// Folders of earlier versions have no machine, and no real-time points either.
     #[serde(default = "Machine::here")]
     machine: Machine,
 }
 
-/// What every version of the file has.
+/// The part that every version of the file has.
 #[derive(Deserialize)]
 struct Versioned {
     stripewise_lab: u32,
 }
 
 impl Order {
-    /// The command that runs it, but for the folder.
+    /// The command that runs it, without the folder.
     pub fn command(&self) -> String {
         let ids: Vec<_> = self.experiments.iter().map(|experiment| experiment.id).collect();
         let quick = if self.effort == Effort::Quick { " --quick" } else { "" };
         format!("stripewise lab run {}{quick} --seed {}", ids.join(" "), self.seed)
     }
 
-    /// The command that runs it in a folder, or goes on with what is missing there.
+    /// The command that runs it in a folder, or continues with the points missing there.
     pub fn command_in(&self, folder: &Path) -> String {
         format!("{} --out {}", self.command(), shell_word(&folder.display().to_string()))
     }
@@ -109,13 +109,13 @@ pub fn report_command(folder: &Path) -> String {
     format!("stripewise lab report {}", shell_word(&folder.display().to_string()))
 }
 
-/// Words as a shell takes them for a command's.
+/// Words as a shell command line.
 pub fn shell_line(words: impl IntoIterator<Item = OsString>) -> String {
     let words = words.into_iter().map(|word| shell_word(&word.to_string_lossy()));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it for one.
+/// A word as the shell must see it to take it as one.
 pub(crate) fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./+,:@%=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,8 +1,9 @@
 //! Finished points on disk: a file of JSON lines that is only appended to, by one run at a time.
 //!
-//! The first line says whose file it is. Every other is a point with the fingerprint of everything that makes its outcome what
-//! it is: its key, the seed, and the program that measured it. A line without its end is what an interruption or a full
-//! disk leaves, and is cut off. A line that is no point is passed over, with a warning: a run measures its point anew.
+//! The first line marks the file as ours. Every other line is a point with the fingerprint of everything that
+//! defines its outcome: its key, the seed, and the program that measured it. An interruption or a full disk
+//! leaves a line without its end, which is cut off. A line that is no point is skipped, with a warning: a run
+//! measures its point anew.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -36,25 +37,25 @@ struct Origin {
     program: String,
 }
 
-/// What of a file is of a seed and a program.
+/// The part of a file that belongs to a seed and a program.
 #[derive(Default)]
 pub(super) struct Found {
     /// The finished points.
     pub(super) outcomes: Outcomes,
-    /// Lines that were passed over.
+    /// Warnings about skipped lines.
     pub(super) warnings: Vec<String>,
 }
 
-/// Where finished points go. The file is locked as long as it is there.
+/// Stores finished points. The file is locked as long as this exists.
 pub(super) struct Store {
     path: PathBuf,
-    /// None once it could not be written to.
+    /// None after a write has failed.
     file: Mutex<Option<File>>,
     seed: u64,
     program: String,
 }
 
-/// The finished points of a folder that have this seed and are of this program.
+/// The finished points of a folder with this seed and program.
 pub(super) fn read(folder: &Path, seed: u64, program: &str) -> Result<Found, RunError> {
     let path = folder.join(FILE);
     match std::fs::read(&path) {
@@ -63,7 +64,7 @@ pub(super) fn read(folder: &Path, seed: u64, program: &str) -> Result<Found, Run
     }
 }
 
-/// Whether a folder's file is one of ours, or begins as one.
+/// Whether a folder's file is one of ours, or the beginning of one.
 pub(super) fn is_ours(folder: &Path) -> Result<bool, RunError> {
     let path = folder.join(FILE);
     let mut begin = Vec::new();
@@ -72,10 +73,10 @@ pub(super) fn is_ours(folder: &Path) -> Result<bool, RunError> {
     Ok(!begin.is_empty() && HEADER.as_bytes().starts_with(&begin))
 }
 
-/// Up to the end of the last line that has one.
+/// The bytes up to the end of the last complete line.
 fn whole_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    // What is torn is the header or a point of ours; any other file without a line's end is foreign.
+    // A torn line is our header or one of our points; any other file without a line's end is foreign.
     if end == 0 && !HEADER.as_bytes().starts_with(bytes) { bytes } else { &bytes[..end] }
 }
 
@@ -102,7 +103,7 @@ fn found(path: &Path, lines: &[u8], seed: u64, program: &str) -> Result<Found, R
     Ok(found)
 }
 
-/// A line's point, if it is of this seed and program: those of another build need not look like today's.
+/// A line's point, if it has this seed and program: points of another build need not look like today's.
 fn point(line: &[u8], seed: u64, program: &str) -> serde_json::Result<Option<Finished>> {
     let origin: Origin = serde_json::from_slice(line)?;
     if origin.seed != seed || origin.program != program {
@@ -112,7 +113,7 @@ fn point(line: &[u8], seed: u64, program: &str) -> serde_json::Result<Option<Fin
 }
 
 impl Store {
-    /// Opens a folder's file for appending, and locks it; what an interruption left of a line is cut off. With it come the
+    /// Opens a folder's file for appending, and locks it; cuts off an incomplete last line. Also returns the
     /// finished points of this seed and program.
     pub(super) fn open(folder: &Path, seed: u64, program: &str) -> Result<(Self, Found), RunError> {
         let path = folder.join(FILE);
@@ -136,7 +137,7 @@ impl Store {
         Ok((store, found))
     }
 
-    /// Keeps a point. After an error nothing more is kept: what follows a torn line would be lost with it.
+    /// Keeps a point. After an error nothing more is kept: lines after a torn one would be lost with it.
     pub(super) fn keep(&self, key: &str, outcome: &AnyOutcome) -> Result<(), RunError> {
         let origin = Origin { key: key.to_owned(), seed: self.seed, program: self.program.clone() };
         let finished = Finished { origin, outcome: outcome.clone() };
@@ -151,7 +152,7 @@ impl Store {
     }
 }
 
-/// Appends a line, or nothing: what of it was written before an error is cut off again, as far as that is possible.
+/// Appends a line, or nothing: after an error it cuts off the written part again, as far as possible.
 fn append(file: &mut File, line: &str) -> io::Result<()> {
     let before = file.metadata()?.len();
     file.write_all(line.as_bytes()).inspect_err(|_| {

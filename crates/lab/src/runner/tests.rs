@@ -51,7 +51,7 @@ fn order(seed: u64) -> Order {
     Order { experiments: vec![&SMALL], effort: Effort::Full, seed, machine: Machine::here() }
 }
 
-/// Runs; how many points were measured.
+/// Runs, and returns how many points were measured.
 fn run_in(folder: &Path, seed: u64, program: &str) -> Result<(LabReport, usize), RunError> {
     let calls = AtomicUsize::new(0);
     let report = run(&order(seed), folder, program, &|_| {
@@ -154,7 +154,7 @@ fn real_time_points_come_last_are_kept_and_are_of_their_machine() {
             run(&order(machine), folder.path(), "me", &|at| finished.lock().push(at.experiment.to_owned()));
         let report = report.unwrap();
         assert_eq!((report.missing(), report.experiments[0].claims[0].word()), (0, "holds"));
-        // The first tells what was there.
+        // The first call reports the points that were there.
         finished.into_inner().split_off(1)
     };
     let here = Machine::here();

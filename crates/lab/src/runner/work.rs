@@ -23,13 +23,13 @@ use crate::{
     realtime::RealTimePoint,
 };
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// What was finished last.
+    /// The experiment of the last finished point.
     pub experiment: &'a str,
-    /// Work done, of this run and of those before it, in simulated requests to members or so; of real-time points, in as much
-    /// time.
+    /// Work done, by this run and earlier ones, in about simulated requests to members; of real-time points,
+    /// in as much time.
     pub done: u64,
     /// Work in all.
     pub total: u64,
@@ -39,7 +39,7 @@ pub struct Progress<'a> {
     pub points_total: usize,
 }
 
-/// A point to be measured.
+/// A point to measure.
 struct Task {
     experiment: &'static str,
     point: AnyPoint,
@@ -79,10 +79,10 @@ pub fn program() -> io::Result<String> {
     Ok(format!("{:016x}", xxh3_64(&fs::read(std::env::current_exe()?)?)))
 }
 
-/// Runs an order in a folder: measures the points that are not there, and makes the report of all.
+/// Runs an order in a folder: measures the missing points, and makes the report of all.
 ///
 /// # Errors
-/// [`RunError`]: what the folder holds is not ours or is damaged, or the file system does not do its part.
+/// [`RunError`]: the folder is not ours or is damaged, or the file system fails.
 ///
 /// # Panics
 /// If an experiment has an impossible point.
@@ -102,7 +102,7 @@ pub fn run(
     write(order, folder, found)
 }
 
-/// Makes the report of what is in a folder.
+/// Makes the report of a folder's points.
 ///
 /// # Errors
 /// As [`run`], and [`RunError::NoResults`].
@@ -111,7 +111,7 @@ pub fn report(folder: &Path) -> Result<LabReport, RunError> {
     report_of(&order, folder, &program)
 }
 
-/// The report of an order, with what a folder holds of it.
+/// The report of an order, with its points in a folder.
 pub(super) fn report_of(order: &Order, folder: &Path, program: &str) -> Result<LabReport, RunError> {
     write(order, folder, store::read(folder, order.seed, program)?)
 }
@@ -160,7 +160,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Those on modelled disks side by side, and then those in real time, one after the other and alone.
+    /// Measures points on modelled disks side by side, and then those in real time, one after the other and
+    /// alone.
     fn measure_missing(&self, order: &Order, there: &Outcomes) -> Result<Outcomes, RunError> {
         let missing = tasks(order).into_iter().filter(|task| !there.contains_key(&task.key));
         let (real_time, mut modelled): (Vec<_>, Vec<_>) = missing.partition(Task::is_real_time);
@@ -176,7 +177,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Measures a point and keeps it; nothing once one could not be kept.
+    /// Measures a point and keeps it; does nothing once a point could not be kept.
     fn measure(&self, task: &Task) -> Option<(String, AnyOutcome)> {
         if self.failed.lock().is_some() {
             return None;

@@ -34,7 +34,7 @@ pub(super) fn greedy(a: f64) -> f64 {
     1.0 / (1.0 - u)
 }
 
-/// Two dies with 512 blocks each: enough that the few that are open or free are of little account. Only sizes matter
+/// Two dies with 512 blocks each: enough that the few open or free ones hardly matter. Only sizes matter
 /// here; the times are an X25-E's.
 fn flash(pages_per_block: u32, percent: u32) -> SsdParams {
     let params = SsdParams {
@@ -48,7 +48,7 @@ fn flash(pages_per_block: u32, percent: u32) -> SsdParams {
     params.with_over_provisioning(percent)
 }
 
-/// The analytic value for the part of the flash that can be collected: two blocks of a die are open and two free.
+/// The analytic value for the collectable part of the flash: two blocks of a die are open and two free.
 fn expected(params: &SsdParams) -> f64 {
     let usable = f64::from(params.blocks_per_die - 4) / f64::from(params.blocks_per_die);
     greedy(params.raw_ratio() * usable)

@@ -1,4 +1,4 @@
-//! The drives under test, and what they are asked.
+//! The drives under test, and their requests.
 
 use fastrand::Rng;
 use stripewise_sim::model::{
@@ -21,17 +21,17 @@ pub(super) fn hdds() -> Vec<HddParams> {
     ]
 }
 
-/// The SSDs, whole.
+/// The SSDs, at full size.
 pub(super) fn ssds() -> Vec<SsdParams> {
     vec![SsdParams::intel_x25e_64(), SsdParams::intel_535_120(), SsdParams::samsung_980_pro_1tb()]
 }
 
-/// The SSDs, made smaller so many times by half.
+/// The SSDs, halved in size so many times.
 pub(super) fn smaller_ssds(halvings: u32) -> Vec<SsdParams> {
     ssds().into_iter().map(|drive| drive.scaled(halvings)).collect()
 }
 
-/// The place of the drive in a list whose name contains these words; checks find their drive by it.
+/// The place of the drive in a list whose name contains these words; checks use it to find their drive.
 pub(super) fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, words: &str) -> usize {
     names.position(|name| name.contains(words)).unwrap_or_else(|| panic!("no drive is called {words}"))
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 const REQUEST_BYTES: u64 = 256 << 10;
-/// At each place: 100 MiB, over many tracks.
+/// Requests at each place: 100 MiB, over many tracks.
 const REQUESTS: usize = 400;
 
 pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {

@@ -17,7 +17,7 @@ use crate::{
     report::{Report, Section},
 };
 
-/// How much is run.
+/// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// Seconds: fewer points and requests, for tests. The values are less exact.

@@ -16,10 +16,11 @@ use crate::{
     report::{Check, Section},
 };
 
-/// Reads of flash go to this much of a drive at most: more makes no difference to them, only to memory.
+/// At most this much of a drive is filled for reads of flash: more makes no difference to them, only to
+/// memory.
 const FILLED_UNITS_MAX: u32 = 4 << 20;
 const DEPTHS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// Hard disks take no more commands than these.
+/// Hard disks take no more commands than the last of these depths.
 const HDD_DEPTHS: usize = 6;
 
 pub(super) fn section(effort: Effort, on_progress: OnProgress<'_>) -> Section {

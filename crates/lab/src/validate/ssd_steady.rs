@@ -17,8 +17,8 @@ use crate::{
 };
 
 const DEPTH: usize = 32;
-/// Written in all. After n capacities a part exp(-n) of the drive was never written, which is spare space as well: 0.03 %
-/// after eight.
+/// The total written. After n capacities a part exp(-n) of the drive was never written, which is spare space
+/// as well: 0.03 % after eight.
 const CAPACITIES: u64 = 8;
 
 /// One window of a run.
@@ -141,7 +141,7 @@ fn checks(params: &SsdParams, samples: &[Sample]) -> Vec<Check> {
     checks
 }
 
-/// Writes a second in the steady state, from the dies' and channels' time alone: whichever is busy longer.
+/// Writes a second in the steady state, from the time of dies and channels alone: whichever is busy longer.
 fn dies_rate(params: &SsdParams) -> f64 {
     let usable = f64::from(params.blocks_per_die - 4) / f64::from(params.blocks_per_die);
     let amplification = greedy(params.raw_ratio() * usable);
@@ -149,7 +149,7 @@ fn dies_rate(params: &SsdParams) -> f64 {
     let transfer_ns = BLOCK as f64 * 1e9 / params.channel_bytes_per_s as f64;
     let program_ns = f64::from(params.program_ns) / f64::from(params.page_units * params.pages_per_program);
     let erase_ns = f64::from(params.erase_ns) / f64::from(params.pages_per_block * params.page_units);
-    // A page of a victim has its share of valid units, all of which come with one read; at least one.
+    // A page of a victim has its share of valid units, all of which one read returns; at least one.
     let valid = 1.0 - 1.0 / amplification;
     let per_page = (f64::from(params.page_units) * valid).max(1.0);
     let die_ns = amplification * (transfer_ns + program_ns + erase_ns)

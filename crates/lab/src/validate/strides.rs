@@ -21,14 +21,14 @@ use crate::{
 const SPAN_BLOCKS: u64 = 16_384;
 /// Requests under way, as in the paper (32 to 64).
 const DEPTH: usize = 32;
-/// Neighbouring blocks go out merged up to this, as the kernel's elevator does.
+/// Neighbouring blocks are merged up to this size, as the kernel's elevator does.
 const MERGED_BLOCKS: u64 = 32;
-/// msc-ct III-D: contiguity is worth its price where scattered access is slower than this.
+/// msc-ct III-D: contiguity is worth its price if scattered access is slower than this.
 const THRESHOLD: f64 = 1.2;
 /// Fig. 1 limits strides to this.
 const EXPONENTIAL_MAX: u64 = 32;
 
-/// Disks with the cache policy that the paper has: data is acknowledged when it is on the medium.
+/// Disks with the paper's cache policy: data is acknowledged when it is on the medium.
 #[derive(Debug, Clone)]
 enum Disk {
     Hdd(HddParams),
@@ -155,8 +155,8 @@ fn every(stride: u64) -> Vec<u64> {
     (0..SPAN_BLOCKS).step_by(stride as usize).collect()
 }
 
-/// Strides of a mean, geometrically distributed: what an exponential distribution is among whole blocks. Those above the
-/// limit are drawn anew, so the mean comes out lower: 11 instead of 16.
+/// Strides with this mean, geometrically distributed: the equivalent of an exponential distribution for whole
+/// blocks. Strides above the limit are drawn anew, so the mean comes out lower: 11 instead of 16.
 fn exponential(mean: u64) -> Vec<u64> {
     let mut rng = Rng::with_seed(mean);
     let mut blocks = Vec::new();
@@ -209,8 +209,8 @@ fn elapsed_ns(model: impl DiskModel, requests: Vec<Asked>) -> f64 {
     ClosedLoop::new(model).run(DEPTH, requests).elapsed_ns as f64
 }
 
-/// msc-ct III-D: the smallest S from which on the turnaround stays below the threshold; not a number if it never does, so
-/// that no expectation holds.
+/// msc-ct III-D: the smallest S from which on the turnaround stays below the threshold; NaN if it never does,
+/// so that no expectation holds.
 fn stride_max(line: &[(f64, f64)]) -> f64 {
     line.iter().rev().take_while(|(_, time)| *time < THRESHOLD).last().map_or(f64::NAN, |(stride, _)| *stride)
 }
@@ -246,10 +246,11 @@ fn fig_1_checks(subjects: &[Subject], lines: &[Vec<(f64, f64)>]) -> Vec<Check> {
     hdds.map(check).collect()
 }
 
-/// What msc-ct (1) makes of a stride: the contiguous pass's time, and a revolution for each rotation that is missed. How
-/// many those are, the paper does not say; here it is the least that a drive can do with. It needs its set-up time before
-/// the next access; what passes meanwhile waits for another revolution. Where set-up and block take as long as k
-/// strides, each track takes k revolutions instead of one, and there is one skew for each.
+/// The time that msc-ct (1) gives for a stride: the contiguous pass's time, and a revolution for each missed
+/// rotation. The paper does not say how many those are; this takes the least possible number. The drive needs
+/// its set-up time before the next access; sectors that pass meanwhile wait for another revolution. If set-up
+/// and block take as long as k strides, each track takes k revolutions instead of one, and there is one skew
+/// for each.
 fn equation_1(params: &HddParams, stride: u64) -> f64 {
     let (revolution_ns, skew_ns) = (f64::from(params.revolution_ns), f64::from(params.track_skew_ns));
     let block_ns = revolution_ns * (BLOCK / SECTOR_BYTES) as f64 / f64::from(params.outer_track_sectors);

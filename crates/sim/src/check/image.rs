@@ -1,5 +1,5 @@
-//! What lies on the members at one moment, read as another program would: superblocks, who is current, the bitmap; and
-//! whether it tells the truth about the data.
+//! The members' bytes at one moment, read as another program would: superblocks, current members, the bitmap;
+//! and whether they tell the truth about the data.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -32,7 +32,8 @@ pub fn page_slots(member: &[u8]) -> Option<Vec<Range<u64>>> {
     Some(slots.map(|start| start..start + BLOCK as u64).collect())
 }
 
-/// Where the newer slot of each bitmap page lies of which a member has an older one, too. None: it has no superblock or no header.
+/// Where the newer slot of each bitmap page lies if the member has an older one, too. None: it has no
+/// superblock or no header.
 pub fn newest_page_slots(member: &[u8]) -> Option<Vec<Range<u64>>> {
     let superblock = Superblock::read(member)?;
     let header = Header::newest(member, superblock.data_offset)?;
@@ -58,11 +59,11 @@ struct Header {
     region_bytes: usize,
     regions: usize,
     pages: usize,
-    /// What an operator chose: policies and speeds.
+    /// An operator's choices: policies and speeds.
     options: Vec<u8>,
-    /// Bytes that were written to the member, in all.
+    /// All bytes ever written to the member.
     written_bytes: u64,
-    /// Regions are told by the low bits of the stripe, not by the high ones.
+    /// The low bits of the stripe determine its region, not the high ones.
     distributed: bool,
 }
 
@@ -127,12 +128,12 @@ pub struct Image<'a> {
     members: &'a [&'a [u8]],
     superblocks: Vec<Option<Superblock>>,
     freshest: usize,
-    /// Of each member the blocks of 4 KiB that need not be zeroes, where that is known.
+    /// For each member the blocks of 4 KiB that may hold other bytes than zeroes, if known.
     written: Option<Vec<&'a FixedBitSet>>,
 }
 
 impl<'a> Image<'a> {
-    /// Reads the superblocks; of a member that is not there, no bytes are given. None: no member has a valid one.
+    /// Reads the superblocks; a missing member is given as no bytes. None: no member has a valid superblock.
     pub fn of(members: &'a [&'a [u8]]) -> Option<Self> {
         let superblocks: Vec<_> = members.iter().map(|member| Superblock::read(member)).collect();
         let events =
@@ -141,12 +142,13 @@ impl<'a> Image<'a> {
         Some(Self { members, superblocks, freshest, written: None })
     }
 
-    /// As it is, with the blocks of 4 KiB of each member that need not be zeroes: no others are looked at.
+    /// As it is, with each member's blocks of 4 KiB that may hold other bytes than zeroes: the checks look at
+    /// no others.
     pub fn with_written(self, written: Vec<&'a FixedBitSet>) -> Self {
         Self { written: Some(written), ..self }
     }
 
-    /// The rows of some members' data that need not be zeroes on all of them, in order.
+    /// The rows in which the data of at least one of some members may differ from zero, in order.
     fn written_rows(&self, members: impl Iterator<Item = usize>) -> Box<dyn Iterator<Item = usize>> {
         let rows = self.freshest().layout.rows();
         let Some(written) = &self.written else { return Box::new(0..rows) };
@@ -165,7 +167,8 @@ impl<'a> Image<'a> {
         self.disagreeing_rows(&self.in_sync())
     }
 
-    /// The rows in which members in these roles disagree. A member counts as absent in rows of which its log lists a part.
+    /// The rows in which members in these roles disagree. A member counts as absent in rows that its log
+    /// lists in part.
     fn disagreeing_rows(&self, by_role: &[Option<usize>]) -> Vec<usize> {
         let data: Vec<_> = by_role.iter().map(|member| Some(self.data((*member)?))).collect();
         let rows = self.written_rows(by_role.iter().copied().flatten());
@@ -185,7 +188,7 @@ impl<'a> Image<'a> {
         rows.filter(is_wrong).collect()
     }
 
-    /// The rows of a member's data of which its bad-block log lists a part.
+    /// The rows of a member's data that its bad-block log lists in part.
     pub fn listed(&self, member: usize) -> BTreeSet<usize> {
         let superblock = self.superblock(member).expect("it has a standing");
         listed_rows(self.members[member], superblock.data_offset)
@@ -201,8 +204,8 @@ impl<'a> Image<'a> {
         self.superblocks[self.freshest].as_ref().expect("the freshest has one")
     }
 
-    /// The role that a member is current in, wholly or (second) up to so many bytes. A member whose event count is one
-    /// behind is current: its superblock was about to be written.
+    /// The role that a member is current in, wholly or (second) up to so many bytes. A member whose event
+    /// count is one behind is current: its superblock was about to be written.
     pub fn standing(&self, member: usize) -> Option<(usize, Option<(usize, bool)>)> {
         let (fresh, own) = (self.freshest(), self.superblock(member)?);
         let role = fresh.role_of(own.number)?;
@@ -212,8 +215,8 @@ impl<'a> Image<'a> {
         current.then_some((role, own.filled))
     }
 
-    /// Whether a member belongs, in sync or as one that is being filled or waits: it is up to date with the others, and
-    /// they do not call it faulty.
+    /// Whether a member belongs, be it in sync, being filled, or waiting: it is up to date with the others,
+    /// and they do not call it faulty.
     pub fn belongs(&self, member: usize) -> bool {
         let fresh = self.freshest();
         self.superblock(member).is_some_and(|own| {
@@ -221,7 +224,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Whether a member waits to be taken up: it belongs, and it and the others say that it has no role.
+    /// Whether a member waits to be used: it belongs, and it and the others say that it has no role.
     pub fn waits(&self, member: usize) -> bool {
         let fresh = self.freshest();
         self.belongs(member)
@@ -243,8 +246,8 @@ impl<'a> Image<'a> {
         by_role
     }
 
-    /// The members in sync, and those that are filled as a whole in a role that nobody else holds: a crash fell between the
-    /// last checkpoint and the superblocks that say so.
+    /// The members in sync, and those that are completely filled in a role that no other member holds: a
+    /// crash fell between the last checkpoint and the superblocks that record the end.
     pub fn as_good_as_in_sync(&self) -> Vec<usize> {
         let all_bytes = self.freshest().layout.member_bytes;
         let in_sync = self.in_sync();
@@ -265,7 +268,7 @@ impl<'a> Image<'a> {
         Header::newest(self.members[member], self.superblock(member)?.data_offset)
     }
 
-    /// The regions marked, by row; None: the pages tell nothing, and all may disagree.
+    /// The marked regions, by row; None: the pages are unusable, and all regions may disagree.
     fn marked_rows(&self) -> Option<BTreeSet<usize>> {
         let fresh = self.freshest();
         let holders: Vec<_> = self
@@ -298,7 +301,8 @@ impl<'a> Image<'a> {
         Some(marked)
     }
 
-    /// The rows in which a resync may be due: none of a clean array; else those that are marked. None: nothing tells.
+    /// The rows in which a resync may be due: none of a clean array, else the marked ones. None: nothing
+    /// tells.
     pub fn rows_due(&self) -> Option<BTreeSet<usize>> {
         if self.freshest().clean { Some(BTreeSet::new()) } else { self.marked_rows() }
     }
@@ -311,7 +315,7 @@ impl<'a> Image<'a> {
         (0..header.pages).filter(is_valid).count()
     }
 
-    /// The bytes that a member's header says were written to it, in all.
+    /// The number of bytes ever written to a member, by its header.
     pub fn written_bytes(&self, member: usize) -> Option<u64> {
         self.header(member).map(|header| header.written_bytes)
     }
@@ -326,8 +330,9 @@ impl<'a> Image<'a> {
         self.in_sync().into_iter().flatten().filter_map(with_bitmap)
     }
 
-    /// Checks that md's own bitmaps are there and mislead no kernel: one that it would believe says that all is in sync, and
-    /// belongs to a superblock that says so. After a clean stop it is to believe all.
+    /// Checks that md's own bitmaps exist and mislead no kernel: if the kernel would believe one, it says
+    /// that all is in sync, and its superblock says so, too. After a clean stop the kernel must believe all
+    /// of them.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -344,8 +349,8 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// Checks that no more roles are without a member in sync than members were lost. One that is filled as a whole is as good: a
-    /// crash fell between that and the superblocks that say so.
+    /// Checks that no more roles lack a member in sync than members were lost. A completely filled member is
+    /// as good: a crash fell between the end of the filling and the superblocks that record it.
     ///
     /// # Errors
     /// A [`Violation`].
@@ -364,7 +369,7 @@ impl<'a> Image<'a> {
         Err(Checker::Metadata.violation(what))
     }
 
-    /// Checks that the bitmap can be read: once an array was opened, each of its pages has a valid copy.
+    /// Checks that the bitmap can be read: after an array was opened, each page has a valid copy.
     ///
     /// # Errors
     /// A [`Violation`].
@@ -377,7 +382,7 @@ impl<'a> Image<'a> {
             .violation("a page of the bitmap has no valid copy: all of its regions may disagree"))
     }
 
-    /// Checks what the members say of themselves against what is on them.
+    /// Checks the members' metadata against their data.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -385,7 +390,7 @@ impl<'a> Image<'a> {
         self.check_with(true)
     }
 
-    /// As [`Image::check`]; where the bitmap is not to be believed, without it.
+    /// As [`Image::check`]; without the bitmap if that must not be believed.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -437,7 +442,8 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// A member that is being filled says that it replaces another one, if by its own table there is such.
+    /// Checks that a member being filled says that it replaces another one if its own table has such a
+    /// member.
     fn check_replaces(&self, member: usize, role: usize, replaces: bool) -> Result<(), Violation> {
         let own = self.superblock(member).expect("it has a standing");
         let mut others = (0..own.roles.len() as u32).filter(|number| *number != own.number);
@@ -451,7 +457,8 @@ impl<'a> Image<'a> {
         Err(Checker::Metadata.violation(what))
     }
 
-    /// Checks that as many members hold each page of the bitmap as must once all is calm: one more than may be lost, and two.
+    /// Checks that enough members hold each page of the bitmap once all is calm: one more than may be lost,
+    /// and at least two.
     ///
     /// # Errors
     /// A [`Violation`].
@@ -479,8 +486,8 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// Checks what is filled of members being filled: with it in its role, rows below must agree where no
-    /// resync is due.
+    /// Checks the filled part of members being filled: with the member in its role, rows in that part must
+    /// agree where no resync is due.
     ///
     /// # Errors
     /// The first [`Violation`].

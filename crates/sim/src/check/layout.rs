@@ -1,7 +1,7 @@
-//! Where a byte of the array lies, and whether redundancy agrees: md(4)'s layouts written down once more, with XOR
-//! and GF(2^8) of their own (Anvin, "The mathematics of RAID-6": polynomial 0x11d, generator 2).
+//! Where a byte of the array lies, and whether redundancy agrees: a second implementation of md(4)'s layouts,
+//! with its own XOR and GF(2^8) (Anvin, "The mathematics of RAID-6": polynomial 0x11d, generator 2).
 
-/// Bytes of a row on each member: the grain in which disagreement is told.
+/// Bytes of a row on each member: the unit in which disagreement is reported.
 pub const ROW_BYTES: usize = 4096;
 
 /// The shape of an array.
@@ -59,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// Where a byte of the array lies; at level 1 on the first of the members that all have it.
+    /// Where a byte of the array lies; at level 1 on the first of the members, all of which have it.
     pub fn place(&self, array_byte: usize) -> Place {
         if self.level == 1 {
             return Place { role: 0, offset_bytes: array_byte };
@@ -79,13 +79,13 @@ impl Layout {
         row * ROW_BYTES / self.chunk_bytes
     }
 
-    /// The rows in which redundancy disagrees, of the data areas of the members by role. Where some are absent, what is
-    /// left is held against each other as far as it goes.
+    /// The rows in which redundancy disagrees, given the members' data areas by role. If some are absent, the
+    /// others are compared as far as possible.
     pub fn disagreeing_rows(&self, data: &[Option<&[u8]>]) -> Vec<usize> {
         self.disagreeing_among(0..self.rows(), data)
     }
 
-    /// As [`Layout::disagreeing_rows`], of some rows.
+    /// As [`Layout::disagreeing_rows`], for some rows.
     pub fn disagreeing_among(&self, rows: impl Iterator<Item = usize>, data: &[Option<&[u8]>]) -> Vec<usize> {
         rows.filter(|row| !self.row_agrees(data, *row)).collect()
     }
@@ -123,7 +123,7 @@ impl Layout {
                 let q_agrees = q.is_none_or(|q| q_of(ZERO) == words(q));
                 q_agrees && sum(with_p).is_none_or(|sum| is_zero(&sum))
             }
-            // The absent one is the sum of all others; then Q must agree.
+            // The absent column is the sum of all others; then Q must agree.
             (1, Some(_), Some(q)) => {
                 sum(with_p.filter(Option::is_some)).is_none_or(|absent| q_of(absent) == words(q))
             }
@@ -148,7 +148,7 @@ fn is_zero(block: &Block) -> bool {
     block.iter().fold(0, |all, word| all | word) == 0
 }
 
-/// The sum (XOR) of blocks. None: one is absent.
+/// The sum (XOR) of blocks. None if one is absent.
 fn sum<'a>(blocks: impl Iterator<Item = Option<&'a [u8]>>) -> Option<Block> {
     let mut total = ZERO;
     for block in blocks {
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Zeroes with one bit wrong on a role, of which some roles are absent.
+    /// Rows that disagree in zeroes with one wrong bit in one role, with some roles absent.
     fn rows_found(layout: &Layout, wrong: Option<usize>, absent: &[usize]) -> Vec<usize> {
         let mut data = vec![vec![0u8; layout.member_bytes]; layout.members];
         wrong.into_iter().for_each(|role| data[role][5 * ROW_BYTES + 77] ^= 0x10);

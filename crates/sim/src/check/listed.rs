@@ -1,4 +1,5 @@
-//! md's bad-block log on a member, written down once more (`md_p.h`): which sectors do not hold what they should.
+//! A second implementation of md's bad-block log on a member (`md_p.h`): which sectors do not hold what they
+//! should.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -8,9 +9,9 @@ use super::{
     superblock::{SUPERBLOCK_BYTES, u16_at, u32_at},
 };
 
-/// The superblock says that the log is to be read.
+/// The superblock says that the log must be read.
 const FEATURE_BAD_BLOCKS: u32 = 8;
-/// Bits of an entry that say how many sectors it is about.
+/// Bits of an entry that hold its number of sectors.
 const LENGTH_BITS: u32 = 10;
 /// Behind the last entry.
 const END: u64 = u64::MAX;
@@ -32,7 +33,7 @@ pub fn has_log(member: &[u8]) -> bool {
     superblock(member).and_then(place).is_some()
 }
 
-/// Where the log of a member lies that lists something.
+/// Where a member's log lies if it lists something.
 pub fn log_in_use(member: &[u8]) -> Option<Range<u64>> {
     let place = place(superblock(member)?).filter(|_| !listed_bytes(member).is_empty())?;
     Some(place.start as u64..place.end as u64)
@@ -54,15 +55,15 @@ pub fn listed_bytes(member: &[u8]) -> Vec<Range<usize>> {
     entries.take_while(|entry| *entry != END).map(bytes).collect()
 }
 
-/// The rows of a member's data, which begins at a byte, of which its log lists a part.
+/// The rows of a member's data, which begins at `data_offset`, that its log lists in part.
 pub fn listed_rows(member: &[u8], data_offset: usize) -> BTreeSet<usize> {
     let row = |byte: usize| byte.saturating_sub(data_offset) / ROW_BYTES;
     let rows = |bytes: Range<usize>| row(bytes.start)..=row(bytes.end - 1);
     listed_bytes(member).into_iter().filter(|bytes| !bytes.is_empty()).flat_map(rows).collect()
 }
 
-/// The log of a member as another program writes it that adds these sectors: where it lies, and its bytes. None: the member has
-/// no log, or it lists something already.
+/// A member's log as another program writes it to add these sectors: its place and its bytes. None: the
+/// member has no log, or it lists something already.
 pub fn log_listing(member: &[u8], sectors: &[Range<u64>]) -> Option<(u64, Vec<u8>)> {
     let superblock = superblock(member)?;
     let place = place(superblock).filter(|_| superblock[185] == 0 && listed_bytes(member).is_empty())?;

@@ -1,32 +1,32 @@
-//! md's own bitmap on a member, written down once more (`md-bitmap.h`): the kernel believes it where it has as many events as
-//! the superblock, and then resyncs what it marks and nothing else.
+//! A second implementation of md's own bitmap on a member (`md-bitmap.h`). The kernel believes it if it has
+//! as many events as the superblock, and then resyncs what it marks and nothing else.
 
 use super::{
     Checker, SECTOR_BYTES, Violation,
     superblock::{SUPERBLOCK_BYTES, u32_at, u64_at},
 };
 
-/// The superblock says that there is one.
+/// The superblock says that there is a bitmap.
 pub(super) const FEATURE: u32 = 1;
-/// Where mdadm puts it.
+/// Where mdadm places it.
 pub(super) const SECTORS_FROM_SUPERBLOCK: u32 = 8;
 /// "bitm".
 const MAGIC: u32 = 0x6d74_6962;
-/// What mdadm makes.
+/// The version that mdadm writes.
 const VERSION: u32 = 4;
-/// Bytes of a member for which a bit stands in bitmaps that stories make.
+/// Bytes of a member per bit in bitmaps that stories make.
 const CHUNK_BYTES: u32 = 64 << 10;
 /// Bytes before the first bit.
 const HEADER_LEN: usize = 256;
-/// What a bitmap of a story's array takes, at most.
+/// The most bytes that the bitmap of a story's array takes.
 const LEN: usize = 4096;
 
-/// What md's bitmap on a member says.
+/// The state of md's bitmap on a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MdBitmap {
     /// The superblock's events when it was last written.
     pub(super) events: u64,
-    /// A member with events from here on comes back by what the bits say.
+    /// A member with events from here on comes back by copying what the bits mark.
     events_cleared: u64,
     /// Whether a bit is set.
     marks: bool,
@@ -39,7 +39,7 @@ pub(super) fn offset_of(superblock: &[u8]) -> Option<usize> {
 }
 
 impl MdBitmap {
-    /// Reads the bitmap at a byte of a member. None: none is there.
+    /// Reads the bitmap at `offset` of a member. None if there is none.
     pub(super) fn read(member: &[u8], offset: usize) -> Option<Self> {
         let block = member.get(offset..offset + LEN).filter(|block| u32_at(block, 0) == MAGIC)?;
         let bits = (u64_at(block, 40) as usize * SECTOR_BYTES).div_ceil(u32_at(block, 52) as usize);
@@ -47,7 +47,8 @@ impl MdBitmap {
         Some(Self { events: u64_at(block, 24), events_cleared: u64_at(block, 32), marks })
     }
 
-    /// Checks a bitmap that the kernel believes: of a member that is clean, as of these events, and with nothing marked.
+    /// Checks a bitmap that the kernel believes: its member is clean, it is as of these events, and it marks
+    /// nothing.
     pub(super) fn check(&self, member: usize, events: u64, is_clean: bool) -> Result<(), Violation> {
         let settled = Self { events, events_cleared: events, marks: false };
         if is_clean && *self == settled {
@@ -59,7 +60,8 @@ impl MdBitmap {
     }
 }
 
-/// md's bitmap as md leaves it with so many events on a member with so much data: nothing is marked, or everything.
+/// md's bitmap as md leaves it after so many events, on a member with so much data: it marks nothing, or
+/// everything.
 pub fn md_bitmap(array: &[u8; 16], events: u64, data_bytes: u64, marks: bool) -> Vec<u8> {
     // Bits past the last chunk are set, as mdadm leaves them.
     let mut block = vec![0xff; LEN];

@@ -1,11 +1,12 @@
-//! Checkers: what must hold of an array, whatever happened to it. They share no code with the engine or the format
-//! crate; what they know they have from `docs/on-disk-format.md`, md(4) and arithmetic of their own.
+//! Checkers: what must hold of an array, whatever happened to it. They share no code with the engine or the
+//! format crate; their knowledge comes from `docs/on-disk-format.md`, md(4) and arithmetic of their own.
 //!
 //! * [`Sectors`]: what each sector of the array may hold.
 //! * [`layout`]: where a sector lies, and whether the members' redundancy agrees.
 //! * [`listed`]: which sectors a member's bad-block log lists.
-//! * [`md_bitmap`]: the bitmap that the kernel's md keeps, and whether it may be believed.
-//! * [`image`]: what a crash left on the members: superblocks, roles, bitmap, and whether they tell the truth.
+//! * [`md_bitmap`]: the bitmap that the kernel's md keeps, and whether the kernel may believe it.
+//! * [`image`]: what a crash left on the members: superblocks, roles, bitmap, and whether they tell the
+//!   truth.
 
 pub mod image;
 pub mod layout;
@@ -29,10 +30,10 @@ pub struct Violation {
     pub sector: Option<usize>,
 }
 
-/// Who found a violation.
+/// The checker that found a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Checker {
-    /// A sector holds what it may not.
+    /// A sector holds content that it may not hold.
     Sectors,
     /// Data and redundancy disagree where they must agree.
     Redundancy,
@@ -46,14 +47,14 @@ pub enum Checker {
     Currency,
     /// A command, request or job that had to succeed failed, or one that had to fail succeeded.
     Service,
-    /// A scrub found what is not there, or missed what is.
+    /// A scrub reported what is not there, or missed what is.
     Scrub,
-    /// The engine's own assertions, and worlds that stand still.
+    /// The engine's own assertions, and worlds that no longer move.
     Engine,
 }
 
 impl Checker {
-    /// Every checker; stories are told to all of them.
+    /// Every checker; each story runs all of them.
     pub const ALL: [Self; 9] = [
         Self::Sectors,
         Self::Redundancy,
@@ -66,7 +67,7 @@ impl Checker {
         Self::Engine,
     ];
 
-    /// Its name in reports.
+    /// The checker's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sectors => "sectors",

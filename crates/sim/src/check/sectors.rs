@@ -1,8 +1,8 @@
-//! What each sector of an array may hold, from what clients asked, what was acknowledged, and what a flush covered.
+//! What each sector of an array may hold, given the clients' requests, the acknowledgements, and the flushes.
 //!
-//! A sector has versions: one durable for certain, and those written since. A version is out of the question once a
-//! later one, begun after it had ended, is acknowledged (for reads) or durable (for what a crash leaves). Writes that
-//! overlap in time may win in any order.
+//! A sector has versions: one certainly durable, and those written since. A version is ruled out once a later
+//! one, begun after it had ended, is acknowledged (for reads) or durable (for what a crash leaves). Writes
+//! that overlap in time may win in any order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ struct Version {
     value: u64,
     begun: u64,
     ended: Option<u64>,
-    /// Acknowledged as done: a read that begins later sees it or something newer.
+    /// Acknowledged: a read that begins later sees it or something newer.
     acknowledged: bool,
     durable: bool,
 }
@@ -33,21 +33,22 @@ pub struct Sectors {
     sectors: Vec<SmallVec<[Version; 2]>>,
     /// Sectors with more than one version.
     open: FixedBitSet,
-    /// Sectors of which less is promised until they are next written for certain.
+    /// Sectors of which less is promised until a write certainly replaces them.
     wild: BTreeMap<usize, Wild>,
-    /// What sectors might have held that a crash left open, beside what was found: it may still be on some member.
+    /// What sectors that a crash left open might have held, besides what was found: it may still be on some
+    /// member.
     ghosts: BTreeMap<usize, SmallVec<[u64; 2]>>,
-    /// Reads under way, by when they began: they may see what has been replaced since.
+    /// Reads under way, by when they began: they may see versions replaced since.
     reads: BTreeSet<u64>,
     clock: u64,
     next_value: u64,
 }
 
-/// What is promised of a sector that was forgiven.
+/// What is promised of a forgiven sector.
 #[derive(Debug, Clone)]
 struct Wild {
     since: u64,
-    /// That it holds one of these; none: nothing.
+    /// It holds one of these; none: no promise.
     values: Option<SmallVec<[u64; 2]>>,
 }
 
@@ -94,7 +95,7 @@ impl Sectors {
         self.sectors.len()
     }
 
-    /// Fills a buffer with new content: each sector tells its number and its version.
+    /// Fills a buffer with new content: each sector shows its number and its version.
     pub fn fill(&mut self, first: usize, content: &mut [u8]) {
         self.next_value += 1;
         for (i, sector) in content.chunks_mut(SECTOR_BYTES).enumerate() {
@@ -129,7 +130,7 @@ impl Sectors {
         WriteTicket { first, count, begun }
     }
 
-    /// The write ended. One that failed may be there or not, for good.
+    /// The write ended. A failed write may be there or not, for good.
     pub fn end_write(&mut self, ticket: WriteTicket, acknowledged: bool, fua: bool) {
         let now = self.tick();
         for sector in ticket.first..ticket.first + ticket.count {
@@ -155,7 +156,7 @@ impl Sectors {
         ReadTicket(begun)
     }
 
-    /// The flush was acknowledged: what had been acknowledged before it began is durable.
+    /// The flush was acknowledged: writes acknowledged before it began are durable.
     pub fn end_flush(&mut self, ticket: Moment) {
         let open: Vec<usize> = self.open().collect();
         for sector in open {
@@ -182,7 +183,7 @@ impl Sectors {
         }
     }
 
-    /// Checks what a read found that ends now.
+    /// Checks the result of a read that ends now.
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
@@ -196,7 +197,7 @@ impl Sectors {
         self.reads.remove(&ticket.0);
     }
 
-    /// What was asked to be written did nothing at all.
+    /// The write did nothing at all.
     pub fn withdraw(&mut self, ticket: WriteTicket) {
         for sector in ticket.first..ticket.first + ticket.count {
             self.sectors[sector].retain(|version| version.begun != ticket.begun);
@@ -224,7 +225,8 @@ impl Sectors {
         Ok(())
     }
 
-    /// Checks that nothing need be stored where the array says so, which was asked when the ticket was drawn.
+    /// Checks that the ranges reported as holes may hold zeroes; the report was requested when the ticket was
+    /// drawn.
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that may not hold zeroes.
@@ -237,7 +239,7 @@ impl Sectors {
         result
     }
 
-    /// Power failed: what was under way may have arrived or not, and nobody was told.
+    /// Power failed: writes under way may have arrived or not, and their clients never learn.
     pub fn crash(&mut self) {
         let now = self.tick();
         self.reads.clear();
@@ -249,7 +251,7 @@ impl Sectors {
         }
     }
 
-    /// A number for what is allowed, once power has failed: equal if the same is.
+    /// A number for the allowed contents after a power failure: equal if they are.
     pub fn digest(&self) -> u64 {
         let mix = |sum: u64, value: u64| (sum ^ value).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(27);
         let values = |versions: &[Version]| {
@@ -266,15 +268,15 @@ impl Sectors {
         self.open.ones()
     }
 
-    /// Nothing is promised of these sectors until they are next written for certain: what the failure model calls the
-    /// write hole, or what a lying member did.
+    /// Nothing is promised of these sectors until a write certainly replaces them: the failure model's write
+    /// hole, or the damage of a lying member.
     pub fn forgive(&mut self, sectors: impl IntoIterator<Item = usize>) {
         let since = self.tick();
         self.wild.extend(sectors.into_iter().map(|sector| (sector, Wild { since, values: None })));
     }
 
-    /// As [`Sectors::forgive`], but they hold something that was written there once and that a crash left open: of mirrors
-    /// that differ, another may be read from now on.
+    /// As [`Sectors::forgive`], but they hold something that was written there once and that a crash left
+    /// open: of mirrors that differ, another may be read from now on.
     pub fn forgive_older(&mut self, sectors: impl IntoIterator<Item = usize>) {
         let since = self.tick();
         for sector in sectors {
@@ -288,12 +290,12 @@ impl Sectors {
         }
     }
 
-    /// Whether a sector was forgiven, and may hold this.
+    /// Whether a sector was forgiven and may hold this value.
     fn may_be(&self, sector: usize, value: u64) -> bool {
         self.wild.get(&sector).is_some_and(|wild| wild.allows(value))
     }
 
-    /// After a crash: what is found must be allowed, and is what is there from now on.
+    /// After a crash: the content found must be allowed, and is the content from now on.
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
@@ -311,7 +313,7 @@ impl Sectors {
         Ok(())
     }
 
-    /// After a crash: what is found must be allowed. It may be something else the next time.
+    /// After a crash: the content found must be allowed. It may be different the next time.
     ///
     /// # Errors
     /// A [`Violation`] names the first sector that holds what it may not.
@@ -329,8 +331,8 @@ impl Sectors {
         self.sectors[sector].iter().any(|version| version.value == value)
     }
 
-    /// Everything agrees, and the array was read: what was found, in sectors that nothing was promised of too, is what is there
-    /// from now on.
+    /// Everything agrees, and the array was read: the content found is the content from now on, also in
+    /// sectors of which nothing was promised.
     pub fn settle(&mut self, first: usize, content: &[u8]) {
         let read = first..first + content.len() / SECTOR_BYTES;
         self.ghosts.retain(|sector, _| !read.contains(sector));
@@ -344,13 +346,13 @@ impl Sectors {
         }
     }
 
-    /// What a sector holds for certain.
+    /// What a sector certainly holds.
     fn found(&mut self, sector: usize, value: u64) {
         let (begun, ended) = (self.tick(), self.tick());
         let version = Version { value, begun, ended: Some(ended), acknowledged: true, durable: true };
         self.sectors[sector] = SmallVec::from_elem(version, 1);
         self.open.remove(sector);
-        // It was read, not written: where nothing is promised, it may be something else the next time.
+        // It was read, not written: where nothing is promised, it may be different the next time.
         if let Some(wild) = self.wild.get_mut(&sector) {
             wild.since = ended;
         }
@@ -374,7 +376,7 @@ fn describe(version: &Version) -> String {
     format!("{} ({state})", show(version.value))
 }
 
-/// A value as people can follow it: which write, of which sector.
+/// A readable value: which write, of which sector.
 fn show(value: u64) -> String {
     match value {
         0 => "zeroes".to_owned(),
@@ -383,16 +385,17 @@ fn show(value: u64) -> String {
     }
 }
 
-/// When the newest version began that is durable.
+/// When the newest durable version began.
 fn newest_durable(versions: &[Version]) -> u64 {
     versions.iter().filter(|version| version.durable).map(|version| version.begun).max().unwrap_or(0)
 }
 
-/// The value a sector holds, the same all over; a sector that is none of ours has a value that no write gives.
+/// The value of a sector, the same in all its words; a sector with other content has a value that no write
+/// gives.
 fn tag(sector: &[u8]) -> u64 {
     let words = || sector.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
     let first = words().next().unwrap_or_default();
-    // Without an early end, which would keep it from looking at many words at once.
+    // Without an early exit, which would prevent looking at many words at once.
     if words().fold(0, |differing, word| differing | (word ^ first)) == 0 {
         return first;
     }

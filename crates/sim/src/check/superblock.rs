@@ -14,7 +14,7 @@ const BLOCK: usize = 4096;
 const FEATURE_RECOVERY_OFFSET: u32 = 2;
 const FEATURE_REPLACEMENT: u32 = 16;
 const ROLE_FAULTY: u16 = 0xfffe;
-/// The role of a spare, and of a number that was never given.
+/// The role of a spare, and of a number that no device ever had.
 pub(super) const ROLE_SPARE: u16 = 0xffff;
 
 /// Where a member's superblock lies.
@@ -32,7 +32,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What the checkers want of an md superblock.
+/// The fields of an md superblock that the checkers use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// The array's identity.
@@ -73,7 +73,7 @@ impl Superblock {
             chunk_bytes: (u32_at(block, 88) as usize * SECTOR).max(ROW_BYTES),
             member_bytes: 0,
         };
-        // Level 0 has all that its members have.
+        // Level 0 uses all of its members.
         let size_at = if layout.level == 0 { 136 } else { 80 };
         let member_bytes = u64_at(block, size_at) as usize * SECTOR;
         let grain = if layout.level == 0 { layout.chunk_bytes } else { 1 };
@@ -114,7 +114,7 @@ impl Superblock {
 pub struct Rewrite(Vec<u8>);
 
 impl Rewrite {
-    /// From what is on a member.
+    /// A rewrite of a member's block.
     pub fn of(block: Vec<u8>) -> Self {
         Self(block)
     }
@@ -131,7 +131,7 @@ impl Rewrite {
         self.add(128, sectors).add(136, sectors.wrapping_neg())
     }
 
-    /// The bad-block log is to be read.
+    /// The bad-block log must be read.
     pub fn with_bad_blocks(mut self) -> Self {
         self.0[8] |= 8;
         self
@@ -143,7 +143,7 @@ impl Rewrite {
         self
     }
 
-    /// The table of roles has so many entries: new ones are of numbers that nobody has.
+    /// The table of roles has so many entries: new ones are for numbers that no device has.
     pub fn with_numbers(mut self, count: usize) -> Self {
         let entry = |number: usize| 256 + 2 * number;
         let before = u32_at(&self.0, 220) as usize;
@@ -166,7 +166,7 @@ impl Rewrite {
         self
     }
 
-    /// There is a bitmap of md's own, where mdadm makes it.
+    /// There is a bitmap of md's own, where mdadm places it.
     pub fn with_md_bitmap(mut self) -> Self {
         self.0[8] |= md_bitmap::FEATURE as u8;
         self.0[96..100].copy_from_slice(&md_bitmap::SECTORS_FROM_SUPERBLOCK.to_le_bytes());

@@ -1,22 +1,24 @@
-//! All that a power failure may leave of the writes that are open at one moment, within a bound.
+//! Every possible result of a power failure for the writes that are open at one moment, within a bound.
 //!
-//! Each open write is lost or kept; metadata under way, of more than a sector, may be torn behind its first sector, too. Data need
-//! not be: sectors of a row are arrays of their own, and each of those meets every subset. Where that makes more combinations than
-//! asked for, these are taken instead: all lost; all kept; one lost and the others kept, one kept and the others lost; each that
-//! can be torn torn, with the others kept, and with the others lost; and as long as that makes no more than asked for, two lost, and
-//! two kept.
+//! Each open write is lost or kept; a metadata write of more than a sector that is under way may also be torn
+//! behind its first sector. Data need not be torn: sectors of a row are arrays of their own, and each of
+//! those meets every subset. If that makes more combinations than asked for, these are taken instead: all
+//! lost; all kept; one lost and the others kept, one kept and the others lost; each that can be torn torn,
+//! with the others kept, and with the others lost. As long as that makes no more than asked for, also two
+//! lost, and two kept.
 
 use crate::member::{Fate, OpenWrite};
 
-/// What is tried of one moment.
+/// The combinations tried at one moment.
 pub(super) struct Combinations {
     /// For each combination the fate of each open write.
     pub(super) tried: Vec<Vec<Fate>>,
-    /// How many there are.
+    /// How many combinations there are.
     pub(super) all: u128,
 }
 
-/// The combinations of fates of these writes, all if there are no more than `states_max`. Where data begins says what is metadata.
+/// The combinations of fates of these writes, all if there are no more than `states_max`. Writes before the
+/// start of the data are metadata.
 pub(super) fn combinations(open: &[OpenWrite], data_offset_bytes: u64, states_max: usize) -> Combinations {
     let tears = |write: &OpenWrite| {
         write.under_way && write.offset_bytes < data_offset_bytes && write.len_bytes > 512
@@ -41,7 +43,7 @@ fn every(tears: &[bool]) -> Vec<Vec<Fate>> {
     })
 }
 
-/// What most have, and what the others.
+/// The fate of most writes, and that of the others.
 const MOST: [(Fate, Fate); 2] = [(Fate::Kept, Fate::Lost), (Fate::Lost, Fate::Kept)];
 
 fn one_differs(tears: &[bool]) -> Vec<Vec<Fate>> {
@@ -85,7 +87,7 @@ mod tests {
         (0..count).map(write).collect()
     }
 
-    /// As many as are told, no two alike.
+    /// The number of combinations tried, no two alike, and of all.
     fn count(open: &[OpenWrite], states_max: usize) -> (usize, u128) {
         let Combinations { tried, all } = combinations(open, 1 << 20, states_max);
         assert!(tried.iter().all(|fates| fates.len() == open.len()));

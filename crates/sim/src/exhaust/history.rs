@@ -1,4 +1,4 @@
-//! Short histories of an array: what is asked of it, in words that can be given on a command line.
+//! Short histories of an array: its operations, in words that fit on a command line.
 
 use std::{fmt, str::FromStr};
 
@@ -25,7 +25,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shapes whose histories are told.
+    /// The shapes of all histories.
     pub const ALL: [Self; 7] = [
         Self { level: Level::Raid5, members: 3 },
         Self { level: Level::Raid5, members: 4 },
@@ -63,20 +63,20 @@ impl Shape {
         STRIPES * self.stripe_bytes()
     }
 
-    /// How partly written rows are written: by reading what is overwritten, or as classic has it, which in arrays this small
-    /// reads the others as a rule.
+    /// How partly written rows are written: by reading the blocks that are overwritten, or by `classic`,
+    /// which mostly reads the other blocks in arrays this small.
     pub(super) fn policy(self) -> Option<&'static Policy> {
         let name = if self.members.is_multiple_of(2) { "classic" } else { "modified" };
         (self.level != Level::Raid1).then(|| policy(name).expect("it is one of the policies"))
     }
 
-    /// Both kinds are there.
+    /// Both kinds are used.
     pub(super) fn map(self) -> MapKind {
         if self.members.is_multiple_of(2) { MapKind::Distributed } else { MapKind::Linear }
     }
 }
 
-/// How much is written.
+/// The length of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// 512 bytes.
@@ -87,25 +87,25 @@ pub enum Size {
     Chunk,
     /// A whole stripe.
     Stripe,
-    /// As much as two stripes, from the middle of a chunk on: parts of two and all between.
+    /// As much as two stripes, from the middle of a chunk on: two partial stripes and all between them.
     TwoStripes,
 }
 
-/// What is asked of an array, or befalls it.
+/// An operation on an array, or an event that befalls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// A write.
     Write {
         /// How much.
         size: Size,
-        /// Whether it is to be durable when it is done.
+        /// Whether it must be durable when it is done.
         fua: bool,
-        /// A chunk further than the others.
+        /// One chunk further than other writes.
         beside: bool,
     },
-    /// As much as two stripes is made zeroes.
+    /// As much as two stripes is zeroed.
     Zero,
-    /// What is done is made durable.
+    /// Everything done becomes durable.
     Flush,
     /// Three seconds pass: regions are cleared, and the array becomes clean.
     Rest,
@@ -198,14 +198,14 @@ impl FromStr for Op {
     }
 }
 
-/// An array and what is asked of it: steps one after the other, the operations of a step at once.
+/// An array and its operations: steps one after the other, the operations of a step at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// The array.
     pub shape: Shape,
-    /// Which ready task goes next, and how long I/O takes.
+    /// Determines which ready task goes next, and how long I/O takes.
     pub seed: u64,
-    /// What is asked.
+    /// The operations.
     pub steps: Vec<Vec<Op>>,
 }
 

@@ -1,4 +1,4 @@
-//! A history while it is told: an array, what is asked of it, and what it may hold.
+//! A history while it runs: an array, its operations, and its allowed contents.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ use crate::{
 /// Time enough for regions to be cleared, and for the array to become clean.
 const REST: Duration = Duration::from_secs(3);
 
-/// The array of a history, while that is told.
+/// The array of a history while it runs.
 pub(super) struct Life {
     world: World,
     shape: Shape,
@@ -38,17 +38,17 @@ pub(super) struct Life {
     faults: Vec<Arc<Faults>>,
     array: Array,
     pub(super) sectors: Arc<Mutex<Sectors>>,
-    /// Requests that were begun or have ended.
+    /// Counts requests that began or ended.
     told: Arc<AtomicU64>,
     pub(super) lost: Option<usize>,
     steps: u64,
-    /// When power failed last: what has changed by then on each member, and requests.
+    /// At the last power failure: the changes so far on each member, and the requests.
     seen: Option<(Vec<u64>, u64)>,
-    /// What is on each member for certain, and as of which change.
+    /// A digest of each member's certain content, and the change at which it was computed.
     stable: Vec<(u64, u64)>,
 }
 
-/// Where the result of a request will be.
+/// Where a request's result will be.
 pub(super) type Slot = Arc<Mutex<Option<Result<(), ArrayError>>>>;
 
 impl Life {
@@ -145,7 +145,7 @@ impl Life {
         Ok(())
     }
 
-    /// Whether a power failure may leave anything else than when it failed last.
+    /// Whether a power failure may leave another state than the last one.
     pub(super) fn has_changed(&mut self) -> bool {
         let changes = self.members.iter().map(|member| member.changes()).collect();
         let now = Some((changes, self.told.load(Ordering::Relaxed)));
@@ -154,7 +154,7 @@ impl Life {
         has_changed
     }
 
-    /// What is on a member for certain.
+    /// A digest of a member's certain content.
     pub(super) fn stable_digest(&mut self, member: usize) -> u64 {
         let changes = self.members[member].changes();
         if self.stable[member].0 != changes {
@@ -163,7 +163,7 @@ impl Life {
         self.stable[member].1
     }
 
-    /// When power failed and what was left, in words.
+    /// When power failed and what it left, in words.
     pub(super) fn describe(&self, point: &Point, fates: &[Fate], absent: Option<usize>) -> String {
         let open =
             point.open.iter().enumerate().flat_map(|(m, open)| open.iter().map(move |write| (m, write)));

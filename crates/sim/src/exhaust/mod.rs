@@ -1,9 +1,9 @@
-//! Every crash of short histories: power fails at each step of one or a few operations on a small array, and whatever may be left
-//! then is put together again, within a stated bound (`fates.rs`).
+//! Every crash of short histories: power fails at each step of one or a few operations on a small array, and
+//! each possible result is assembled again, within a stated bound (`fates.rs`).
 //!
-//! Stories draw what happens and what a power failure leaves; here nothing is drawn but the order of tasks and how long I/O takes.
-//! What must hold of each state is told in `state.rs`. States that are equal, in what lies on the members and in what is allowed, are
-//! looked at once.
+//! Stories draw both the events and the results of a power failure. Here only the order of tasks and the
+//! times of I/O are drawn. `state.rs` says what must hold of each state. States with equal bytes on the
+//! members and equal allowed contents are checked once.
 
 mod fates;
 mod history;
@@ -19,18 +19,18 @@ pub use teller::{Base, Teller};
 
 use crate::check::Violation;
 
-/// What histories came to.
+/// Totals over histories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Histories told.
+    /// Histories run.
     pub histories: u64,
-    /// Steps at which power failed, and what it may leave had changed since the step before.
+    /// Steps at which power failed and the possible results had changed since the step before.
     pub crash_points: u64,
-    /// Those that no other one is equal to, of the same beginning.
+    /// Those that differ from all others with the same beginning.
     pub distinct_points: u64,
-    /// States that these may leave, of which each was looked at unless it is counted as skipped.
+    /// States that these may leave; each was checked unless it is counted as skipped.
     pub states: u128,
-    /// States that no other one is equal to.
+    /// States that differ from all others.
     pub distinct_states: u64,
     /// States left out, of points with too many.
     pub skipped: u128,
@@ -71,13 +71,13 @@ impl Sub for Counts {
 pub struct Failure {
     /// The history.
     pub history: History,
-    /// Where power failed, and what was left, in words.
+    /// When power failed, and what it left, in words.
     pub when: String,
     /// What is wrong.
     pub violation: Violation,
 }
 
-/// What to tell.
+/// Which histories to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
     /// Of these arrays.
@@ -108,17 +108,17 @@ impl Extent {
 /// Histories of one shape and seed that begin with the same operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lot {
-    /// Of all of them.
+    /// The shape of all of them.
     pub shape: Shape,
-    /// Of all of them.
+    /// The seed of all of them.
     pub seed: u64,
     first: Op,
     ops: usize,
 }
 
 impl Lot {
-    /// Its histories: one after the other, and of two also at once; with all members, and with one that is lost before some
-    /// operation, unless nothing is written after that.
+    /// Its histories: operations one after the other, and two also at once; with all members, and with one
+    /// that is lost before an operation, unless no write follows.
     pub fn histories(self) -> Vec<History> {
         let mut sequences = vec![vec![self.first]];
         let mut last = sequences.clone();

@@ -1,4 +1,4 @@
-//! A moment of a history at which power fails: what is open then, and what is allowed afterwards.
+//! A moment of a history at which power fails: the open writes, and the contents allowed afterwards.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Point {
     /// By member.
     pub(super) open: Vec<Vec<OpenWrite>>,
     stable: Vec<u64>,
-    /// What is allowed afterwards.
+    /// The contents allowed afterwards.
     pub(super) sectors: Sectors,
     allowed: u64,
     lost: Option<usize>,
@@ -40,10 +40,10 @@ impl Point {
         mix(self.allowed, self.lost.map_or(0, |lost| lost as u64 + 1))
     }
 
-    /// Equal for points that may leave the same.
+    /// Equal for points with equal possible results.
     pub(super) fn digest(&self) -> u64 {
         let write = |write: &OpenWrite| {
-            // Whether it is under way counts for metadata, which may be torn then.
+            // For metadata it matters whether the write is under way: only then it may be torn.
             let tears = write.under_way && write.offset_bytes < DATA_OFFSET_BYTES;
             [write.offset_bytes, write.len_bytes, u64::from(tears), write.digest].into_iter().fold(0, mix)
         };
@@ -61,7 +61,7 @@ impl Point {
         self.open.iter().map(cut).collect()
     }
 
-    /// Equal for equal states. What a member is left with for some fates is computed once.
+    /// Equal for equal states. The result of each member's fates is computed once.
     pub(super) fn state_digest(
         &self,
         life: &Life,

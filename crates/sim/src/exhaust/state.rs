@@ -1,5 +1,5 @@
-//! What must hold of what a power failure left: members tell the truth of themselves; the array opens; what is read is allowed; a
-//! resync makes redundancy agree, and changes nothing that was read.
+//! What must hold of the state that a power failure left: the members' metadata is true; the array opens;
+//! reads return allowed contents; a resync makes redundancy agree, and changes nothing that was read.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -21,22 +21,22 @@ use crate::{
     story::panic_text,
 };
 
-/// Steps of the scheduler after which something counts as hanging.
+/// Steps of the scheduler after which an operation counts as hanging.
 pub(super) const STEPS_MAX: u64 = 1_000_000;
 
-/// What is there after a power failure.
+/// The state after a power failure.
 pub(super) struct State<'a> {
     pub(super) shape: Shape,
     pub(super) seed: u64,
     /// By role.
     pub(super) members: &'a [MemberImage],
-    /// What is allowed.
+    /// The allowed contents.
     pub(super) sectors: &'a Sectors,
-    /// A member that is not there.
+    /// A missing member.
     pub(super) absent: Option<usize>,
 }
 
-/// Looks at a state.
+/// Checks a state.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -44,18 +44,18 @@ pub(super) fn check(state: &State<'_>) -> Result<(), Violation> {
     guarded(Opening::new(state), Opening::check)
 }
 
-/// What comes of a check of something; a panic of the engine's is wrong, too.
+/// Runs a check; a panic of the engine is a violation, too.
 pub(super) fn guarded<T, R>(
     mut of: T,
     check: impl FnOnce(&mut T) -> Result<R, Violation>,
 ) -> Result<R, Violation> {
     let checked = catch_unwind(AssertUnwindSafe(|| check(&mut of)));
-    // What a panic left half done may panic again when it is dropped.
+    // The state that a panic left half done may panic again when it is dropped.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(of)));
     checked.unwrap_or_else(|panic| Err(Checker::Engine.violation(panic_text(&*panic))))
 }
 
-/// An array that is put together again.
+/// An array that is assembled again.
 struct Opening<'a> {
     shape: Shape,
     world: World,
@@ -64,7 +64,7 @@ struct Opening<'a> {
     state: &'a State<'a>,
 }
 
-/// What the superblocks say before the opening.
+/// The superblocks' state before the opening.
 struct Standing {
     /// Roles with a member in sync.
     in_sync: Vec<bool>,
@@ -148,7 +148,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// The write hole (`docs/failure-model.md`): what rows that were open had on a member that is missing is not promised.
+    /// The write hole (`docs/failure-model.md`): the data of open rows on a missing member is not promised.
     fn forgive_hole(&mut self, before: &Standing, array: &Array) -> Result<(), Violation> {
         if self.shape.level == Level::Raid1 {
             return Ok(());
@@ -176,7 +176,7 @@ impl<'a> Opening<'a> {
         Ok(content.to_vec())
     }
 
-    /// Lets the resync end, and makes durable what it has mended.
+    /// Lets the resync end, and makes its repairs durable.
     fn resync(&self, array: &Array) -> Result<(), Violation> {
         let array = array.clone();
         let flushed = self.finish("a resync and a flush", async move {
@@ -187,7 +187,7 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Where what lies, by arithmetic that is not the engine's.
+/// The layout, by arithmetic that is not the engine's.
 pub(super) fn layout(shape: Shape) -> Layout {
     Layout {
         level: shape.level.number(),

@@ -1,4 +1,4 @@
-//! Tells a history step by step, and lets power fail after each.
+//! Runs a history step by step, and lets power fail after each.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,7 +25,8 @@ use crate::{
 /// Where the data of members this small begins.
 pub(super) const DATA_OFFSET_BYTES: u64 = 1 << 20;
 
-/// What histories of one shape and seed begin with: an array every sector of which has content of its own, and that was stopped.
+/// The beginning of all histories of one shape and seed: an array that was stopped, with different content in
+/// every sector.
 pub struct Base {
     pub(super) shape: Shape,
     pub(super) seed: u64,
@@ -37,7 +38,7 @@ impl Base {
     /// Makes that array.
     ///
     /// # Errors
-    /// That did not go well.
+    /// If that did not go well.
     pub fn new(shape: Shape, seed: u64) -> Result<Arc<Self>, Violation> {
         let (members, sectors) = guarded(World::new(seed), |world| make(world, shape))?;
         Ok(Arc::new(Self { shape, seed, members, sectors }))
@@ -49,10 +50,10 @@ impl Base {
     }
 }
 
-/// Tells histories of one shape and seed, and knows the points and states that it has seen.
+/// Runs histories of one shape and seed, and remembers the points and states that it has seen.
 pub struct Teller {
     base: Arc<Base>,
-    /// Of a point with more states than this some are looked at.
+    /// Only some states are checked at a point with more than this.
     states_max: usize,
     points: HashSet<u64>,
     states: HashSet<u64>,
@@ -60,18 +61,18 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Tells histories that begin with this array. Where power fails with more than `states_max` states that may be left, some are
-    /// looked at, and the others counted as skipped.
+    /// Runs histories that begin with this array. Of a power failure with more than `states_max` possible
+    /// states, some are checked, and the others counted as skipped.
     pub fn new(base: Arc<Base>, states_max: usize) -> Self {
         Self { base, states_max, points: HashSet::new(), states: HashSet::new(), counts: Counts::default() }
     }
 
-    /// What was told so far.
+    /// The totals so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Tells a history of this shape and seed.
+    /// Runs a history of this shape and seed.
     ///
     /// # Errors
     /// The first state that is wrong.
@@ -104,7 +105,7 @@ impl Teller {
         Ok(())
     }
 
-    /// Looks at all that a power failure may leave now, unless that is what was looked at before.
+    /// Checks everything that a power failure may leave now, unless that was checked before.
     fn fail_power(&mut self, life: &mut Life, when: &mut String) -> Result<(), Violation> {
         if !life.has_changed() {
             return Ok(());
@@ -152,7 +153,7 @@ impl Teller {
     }
 }
 
-/// The members of an array that was filled and stopped, and what it holds.
+/// The members of an array that was filled and stopped, and its contents.
 fn make(world: &mut World, shape: Shape) -> Result<(Vec<MemberImage>, Sectors), Violation> {
     let size = DATA_OFFSET_BYTES + shape.data_bytes();
     let members: Vec<_> = (0..shape.members).map(|i| world.add_member(format!("m{i}"), size)).collect();

@@ -1,21 +1,21 @@
-//! The bytes of a member, in memory that the thread's members take from one another.
+//! The bytes of a member, in memory that the thread's members reuse.
 //!
-//! A story has some ten members of a megabyte or two, and thousands of stories are told one after the other. Fresh memory for
-//! each would be taken from the kernel and given back all the time, page by page, and threads would wait for one another
-//! there: a fifth of the time went so.
+//! A story has some ten members of a megabyte or two, and thousands of stories run one after the other. With
+//! fresh memory for each, pages would come from the kernel and go back all the time, and threads would wait
+//! for one another there: that took a fifth of the time.
 
 use std::{cell::RefCell, ops::Deref};
 
 use fixedbitset::FixedBitSet;
 
-/// Images kept for those to come. More than members that a story has.
+/// Images kept for later members: more than a story has members.
 const KEPT_MAX: usize = 32;
 /// Larger ones are not kept.
 const KEPT_BYTES_MAX: usize = 8 << 20;
-/// Memory is taken in multiples of this, so that what one member leaves fits another.
+/// Memory is taken in multiples of this, so that one member's memory fits another.
 const GRAIN_BYTES: usize = 1 << 20;
 
-/// What is noted as written, in bytes.
+/// The unit in which writes are noted, in bytes.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
 thread_local! {
@@ -25,7 +25,7 @@ thread_local! {
 #[derive(Default)]
 struct Memory {
     bytes: Vec<u8>,
-    /// Blocks that need not be zeroes.
+    /// Blocks that may hold other bytes than zeroes.
     written: FixedBitSet,
 }
 
@@ -35,7 +35,7 @@ impl Memory {
         Self { bytes: vec![0; len], written: FixedBitSet::with_capacity(len / BLOCK_BYTES) }
     }
 
-    /// Zeroes what was written.
+    /// Zeroes the written blocks.
     fn clear(&mut self) {
         for block in self.written.ones() {
             self.bytes[block * BLOCK_BYTES..][..BLOCK_BYTES].fill(0);
@@ -60,12 +60,12 @@ impl Image {
         Self { memory: kept.unwrap_or_else(|| Memory::new(len)), len }
     }
 
-    /// Blocks that need not be zeroes.
+    /// Blocks that may hold other bytes than zeroes.
     pub(super) fn written(&self) -> &FixedBitSet {
         &self.memory.written
     }
 
-    /// The same bytes once more.
+    /// A copy of the bytes.
     pub(super) fn copy(&self) -> Self {
         let mut copy = Self::zeroed(self.len);
         for block in self.memory.written.ones() {
@@ -75,7 +75,7 @@ impl Image {
         copy
     }
 
-    /// As [`Image::copy`], and takes blocks of zeroes for blocks that nobody wrote.
+    /// As [`Image::copy`], and treats blocks of zeroes as never written.
     pub(super) fn compact_copy(&self) -> Self {
         let mut copy = Self::zeroed(self.len);
         self.blocks().for_each(|(block, bytes)| copy.put(block * BLOCK_BYTES, bytes));
@@ -94,7 +94,7 @@ impl Image {
         self.blocks().map(|(block, bytes)| digest(block as u64, bytes)).fold(0, u64::wrapping_add)
     }
 
-    /// Zeroes a block, to which nothing was ever written then.
+    /// Zeroes a block, which then counts as never written.
     pub(super) fn punch(&mut self, block: usize) {
         self.put(block * BLOCK_BYTES, &[0; BLOCK_BYTES]);
         self.memory.written.remove(block);

@@ -1,9 +1,9 @@
-//! What a member has on its medium and in its volatile cache: the bytes that reads see, and those that a power loss
-//! leaves.
+//! The bytes on a member's medium and in its volatile cache: what reads see, and what a power loss leaves.
 //!
-//! Every write gets a version. The medium keeps, for each 512-byte sector, the version that is on it; a write that is
-//! only in the cache is a candidate for the sectors where it is newer. A power loss lets chance decide for each such
-//! sector which of the candidates, if any, had arrived: that is loss, tearing and reordering in one.
+//! Every write gets a version. The medium keeps, for each 512-byte sector, the version that is on it; a write
+//! that is only in the cache is a candidate for the sectors where it is newer. At a power loss chance decides
+//! for each such sector which of the candidates, if any, had arrived: that covers loss, tearing and
+//! reordering.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +19,7 @@ use super::image::{BLOCK_BYTES, Image, digest};
 /// The unit of tearing, in bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// A completed write that need not be on the medium.
+/// A completed write that may not be on the medium.
 struct Cached {
     version: u64,
     offset: usize,
@@ -37,7 +37,7 @@ impl Cached {
     }
 }
 
-/// A write asked for and not completed.
+/// A write that was requested and has not completed.
 struct Pending {
     offset: usize,
     content: WriteBufs,
@@ -50,7 +50,7 @@ pub struct OpenWrite {
     pub offset_bytes: u64,
     /// How much it is.
     pub len_bytes: u64,
-    /// Nobody has been told that it is done.
+    /// The write has not been acknowledged.
     pub under_way: bool,
     /// Equal for equal content.
     pub digest: u64,
@@ -69,11 +69,11 @@ pub enum Fate {
 
 /// A member's bytes.
 pub(super) struct Media {
-    /// What is on the medium for certain. Reads see it through the cache.
+    /// The certain content of the medium. Reads see it through the cache.
     stable: Image,
     /// The version of each sector on the medium.
     stable_version: Vec<u64>,
-    /// Completed writes of which something may be volatile, oldest first.
+    /// Completed writes that may be volatile in part, oldest first.
     cache: VecDeque<Cached>,
     pending: BTreeMap<u64, Pending>,
     next_pending: u64,
@@ -81,18 +81,18 @@ pub(super) struct Media {
     version: u64,
     /// Grows with each power loss; requests of an earlier life change nothing.
     life: u64,
-    /// Grows with whatever changes what a power failure may leave.
+    /// Grows with every change to what a power failure may leave.
     changes: u64,
 }
 
-/// A write under way: which, and in which life of the member.
+/// A write under way: its number, and the member's life.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
     id: u64,
     life: u64,
 }
 
-/// What a flush covers: the writes completed when it was asked for.
+/// The extent of a flush: the writes completed when it was requested.
 #[derive(Clone, Copy)]
 pub(super) struct FlushPoint {
     version: u64,
@@ -113,35 +113,35 @@ impl Media {
         }
     }
 
-    /// With these bytes on the medium.
+    /// A medium with these bytes.
     pub(super) fn with(bytes: &Image) -> Self {
         let stable_version = vec![0; bytes.len() / SECTOR_BYTES];
         Self { stable: bytes.copy(), stable_version, ..Self::new(0) }
     }
 
-    /// How often anything has changed of what a power failure may leave.
+    /// The number of changes so far to what a power failure may leave.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// A number for what is on the medium for certain: equal for equal bytes.
+    /// A digest of the medium's certain content: equal for equal bytes.
     pub(super) fn digest(&self) -> u64 {
         self.stable.digest()
     }
 
-    /// Whether anything of a completed write is only in the cache.
+    /// Whether a part of a completed write is only in the cache.
     fn is_open(&self, cached: &Cached) -> bool {
         cached.sectors().any(|(sector, _)| self.stable_version[sector] < cached.version)
     }
 
-    /// Completed writes that need not be on the medium, and those under way, the oldest first.
+    /// Completed writes that may not be on the medium, and those under way, the oldest first.
     fn open(&self) -> impl Iterator<Item = (bool, usize, &WriteBufs)> {
         let cached = self.cache.iter().filter(|cached| self.is_open(cached));
         let cached = cached.map(|cached| (false, cached.offset, &cached.content));
         cached.chain(self.pending.values().map(|pending| (true, pending.offset, &pending.content)))
     }
 
-    /// The writes of which a power failure decides now.
+    /// The writes whose fate a power failure would decide now.
     pub(super) fn open_writes(&self) -> Vec<OpenWrite> {
         let open = self.open().map(|(under_way, offset, content)| OpenWrite {
             offset_bytes: offset as u64,
@@ -152,7 +152,7 @@ impl Media {
         open.collect()
     }
 
-    /// What a power failure leaves that decides so of the open writes.
+    /// What a power failure leaves that gives the open writes these fates.
     pub(super) fn left_by(&self, fates: &[Fate]) -> Image {
         let mut left = self.stable.copy();
         let versions = self.cache.iter().filter(|cached| self.is_open(cached)).map(|cached| cached.version);
@@ -182,7 +182,7 @@ impl Media {
         }
     }
 
-    /// Shows what of a cached write is newer than the medium, and lies in what is read.
+    /// Shows the part of a cached write that is newer than the medium and lies in the range read.
     fn see(&self, cached: &Cached, offset: usize, into: &mut [u8]) {
         for (sector, bytes) in cached.sectors() {
             let at = sector * SECTOR_BYTES;
@@ -193,7 +193,7 @@ impl Media {
         }
     }
 
-    /// All that reads see.
+    /// All bytes as reads see them.
     pub(super) fn bytes(&self) -> Image {
         let mut bytes = self.stable.copy();
         for cached in &self.cache {
@@ -205,24 +205,24 @@ impl Media {
         bytes
     }
 
-    /// The same, where nothing is in the cache.
+    /// The same without a copy, if the cache is empty.
     pub(super) fn settled(&self) -> Option<&[u8]> {
         self.cache.is_empty().then_some(&self.stable[..])
     }
 
-    /// Blocks of the medium that need not be zeroes.
+    /// Blocks of the medium that may hold other bytes than zeroes.
     pub(super) fn written(&self) -> &FixedBitSet {
         self.stable.written()
     }
 
-    /// Whether nothing was ever written to the block at a byte.
+    /// Whether the block at this byte was never written.
     pub(super) fn is_hole(&self, at: usize) -> bool {
         let block = at / BLOCK_BYTES * BLOCK_BYTES..(at / BLOCK_BYTES + 1) * BLOCK_BYTES;
         let touches = |cached: &Cached| cached.offset < block.end && block.start < cached.end();
         !self.stable.written().contains(at / BLOCK_BYTES) && !self.cache.iter().any(touches)
     }
 
-    /// Changes bytes for good, behind everybody's back.
+    /// Changes bytes for good, unnoticed.
     pub(super) fn poke(&mut self, offset: usize, bytes: &[u8]) {
         let first = offset / SECTOR_BYTES * SECTOR_BYTES;
         let mut sectors = vec![0; (offset + bytes.len()).next_multiple_of(SECTOR_BYTES) - first];
@@ -234,7 +234,7 @@ impl Media {
         }
     }
 
-    /// Forgets the blocks that lie in a range as a whole, of which nothing is in the cache.
+    /// Forgets the blocks that lie wholly in a range and have nothing in the cache.
     pub(super) fn punch(&mut self, range: Range<usize>) {
         self.version += 1;
         for block in range.start.div_ceil(BLOCK_BYTES)..range.end / BLOCK_BYTES {
@@ -247,7 +247,7 @@ impl Media {
     /// A write arrives.
     ///
     /// # Panics
-    /// If one of its buffers is not of whole sectors.
+    /// If one of its buffers does not consist of whole sectors.
     pub(super) fn begin_write(&mut self, offset: usize, content: WriteBufs) -> Ticket {
         assert!(
             content.iter().all(|buf| buf.len().is_multiple_of(SECTOR_BYTES)),
@@ -275,12 +275,12 @@ impl Media {
         if fua { self.harden_all(&cached) } else { self.cache.push_back(cached) }
     }
 
-    /// A flush is asked for.
+    /// A flush is requested.
     pub(super) fn begin_flush(&self) -> FlushPoint {
         FlushPoint { version: self.version, life: self.life }
     }
 
-    /// A flush completes: what it covers is on the medium.
+    /// A flush completes: the writes that it covers are on the medium.
     pub(super) fn complete_flush(&mut self, point: FlushPoint) {
         if self.life != point.life {
             return;
@@ -292,7 +292,7 @@ impl Media {
         }
     }
 
-    /// Nothing under way arrives any more, and nothing else changes.
+    /// Requests under way no longer arrive, and nothing else changes.
     pub(super) fn end(&mut self) {
         self.life += 1;
     }
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(outcomes(mixed), [2]);
     }
 
-    /// What a sector holds when power fails and so is decided of the open writes.
+    /// The content of a sector when power fails and the open writes meet these fates.
     fn left(media: &Media, fates: &[Fate]) -> [u8; 2] {
         let image = media.left_by(fates);
         [image[0], image[SECTOR_BYTES]]

@@ -1,7 +1,7 @@
-//! A member with a volatile cache: what is not flushed may be lost, torn at 512 bytes, or reordered by a crash; and
-//! one that can be told to be slow, to answer at once, to know no zero-write, or to lie.
+//! A member with a volatile cache: a crash may lose, tear at 512 bytes, or reorder unflushed writes. A member
+//! can also be told to be slow, to answer at once, to refuse zero-writes, or to lie.
 //!
-//! Errors that a member admits to come from [`stripewise_device::wrap::Fault`], which stacks on this.
+//! Errors that a member admits come from [`stripewise_device::wrap::Fault`], which stacks on this.
 
 mod image;
 mod media;
@@ -29,7 +29,7 @@ use crate::{
     world::SimSleep,
 };
 
-/// The longest that an I/O takes; each takes a random part of it, so that they overtake one another.
+/// The longest time of an I/O; each takes a random part of it, so that they overtake one another.
 const LATENCY_MAX_NS: u64 = 200_000;
 
 /// A simulated member.
@@ -45,19 +45,19 @@ struct State {
     executor: Arc<Executor>,
     media: Mutex<Media>,
     temper: Mutex<Temper>,
-    /// Blocks that were read since somebody began to watch.
+    /// Blocks read since the watch began.
     reads: Mutex<Option<FixedBitSet>>,
     manners: Manners,
 }
 
-/// How a member is for good.
+/// A member's permanent traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manners {
-    /// Of eight requests so many are done by the time that they have been asked for.
+    /// How many of eight requests are done at once.
     pub at_once: u8,
-    /// What it does with a request to zero a range.
+    /// How it serves a request to zero a range.
     pub zeroes: Zeroes,
-    /// Whether it tells that (`DeviceInfo::unmaps`), or leaves it to be tried.
+    /// Whether it reports that (`DeviceInfo::unmaps`), or leaves it to be tried.
     pub tells: bool,
     /// Smallest unit of I/O.
     pub block_bytes: u32,
@@ -69,26 +69,26 @@ impl Default for Manners {
     }
 }
 
-/// What a member does with a request to zero a range.
+/// How a member serves a request to zero a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zeroes {
     /// It frees the range.
     Unmap,
-    /// It writes zeroes, which takes as long as any write: not what is asked of it if it be fast.
+    /// It writes zeroes, which takes as long as any write; it refuses fast-only requests.
     Write,
-    /// It knows no such request.
+    /// It does not support the request.
     Refuse,
 }
 
-/// How a member behaves just now.
+/// A member's present behaviour.
 struct Temper {
-    /// Times the usual latency.
+    /// Factor on the usual latency.
     slowness: u32,
-    /// Times that again, for writes of metadata.
+    /// A further factor for writes of metadata.
     metadata_slowness: u32,
-    /// Times that again, for flushes.
+    /// A further factor for flushes.
     flush_slowness: u32,
-    /// A lie for the next write from some byte on.
+    /// A lie for the next write from this byte on.
     lie: Option<(u64, Lie)>,
     /// The next write fails, after some of it has arrived.
     fails: bool,
@@ -122,7 +122,7 @@ impl MemberSnapshot {
     }
 }
 
-/// What a power failure leaves of a member, for worlds to come.
+/// What a power failure leaves of a member, for later worlds.
 pub struct MemberImage(Image);
 
 impl MemberImage {
@@ -140,9 +140,9 @@ impl MemberImage {
 pub struct Bytes<'a>(Held<'a>);
 
 enum Held<'a> {
-    /// As they are: nothing is in the cache, and nobody changes them.
+    /// The bytes themselves: the cache is empty, and nothing changes them.
     Locked(MutexGuard<'a, Media>),
-    /// As they were.
+    /// A copy.
     Copied(Image),
 }
 
@@ -158,7 +158,7 @@ impl Deref for Bytes<'_> {
 }
 
 impl Bytes<'_> {
-    /// Blocks of 4 KiB that need not be zeroes.
+    /// Blocks of 4 KiB that may hold other bytes than zeroes.
     pub fn written(&self) -> &FixedBitSet {
         match &self.0 {
             Held::Locked(media) => media.written(),
@@ -179,7 +179,7 @@ impl SimMember {
         Self::of(info, manners, number, executor, (events, counts), media)
     }
 
-    /// A member that has these bytes, and no manners of its own.
+    /// A member with these bytes, and default traits.
     pub(crate) fn holding(
         info: DeviceInfo,
         number: usize,
@@ -203,27 +203,27 @@ impl SimMember {
         Self { info, number, events, counts, state: Arc::new(state) }
     }
 
-    /// How often anything has changed of what a power failure may leave.
+    /// The number of changes so far to what a power failure may leave.
     pub fn changes(&self) -> u64 {
         self.state.media.lock().changes()
     }
 
-    /// A number for what no power failure can take: equal for equal bytes.
+    /// A digest of the bytes that no power failure can take: equal for equal bytes.
     pub fn stable_digest(&self) -> u64 {
         self.state.media.lock().digest()
     }
 
-    /// The writes of which a power failure would decide now.
+    /// The writes whose fate a power failure would decide now.
     pub fn open_writes(&self) -> Vec<OpenWrite> {
         self.state.media.lock().open_writes()
     }
 
-    /// What a power failure would leave that decided so of the open writes.
+    /// What a power failure would leave that gave the open writes these fates.
     pub fn left_by(&self, fates: &[Fate]) -> MemberImage {
         MemberImage(self.state.media.lock().left_by(fates))
     }
 
-    /// All that reads see, to begin other worlds with.
+    /// All bytes as reads see them, to begin other worlds with.
     pub fn image(&self) -> MemberImage {
         MemberImage(self.state.media.lock().bytes().compact_copy())
     }
@@ -233,7 +233,7 @@ impl SimMember {
         self.state.executor.with_rng(|rng| media.lose_power(rng));
     }
 
-    /// The world ends: nothing under way arrives any more.
+    /// The world ends: requests under way no longer arrive.
     pub(crate) fn end(&self) {
         self.state.media.lock().end();
     }
@@ -243,33 +243,33 @@ impl SimMember {
         MemberSnapshot(self.state.media.lock().bytes().to_vec())
     }
 
-    /// What reads would see now, without a copy if nothing is in the cache. Requests may wait while it is held.
+    /// What reads would see now, without a copy if the cache is empty. Requests may wait while it is held.
     pub fn bytes(&self) -> Bytes<'_> {
         let media = self.state.media.lock();
         Bytes(if media.settled().is_none() { Held::Copied(media.bytes()) } else { Held::Locked(media) })
     }
 
-    /// Changes bytes behind everybody's back: a bit flip, a foreign write.
+    /// Changes bytes unnoticed: a bit flip, a foreign write.
     pub fn poke(&self, offset_bytes: u64, bytes: &[u8]) {
         self.state.media.lock().poke(offset_bytes as usize, bytes);
     }
 
-    /// Forgets the blocks of 4 KiB that lie in a range as a whole, of which nothing is in the cache: they are holes.
+    /// Forgets the blocks of 4 KiB that lie wholly in a range and have nothing in the cache: they are holes.
     pub fn punch(&self, range_bytes: Range<u64>) {
         self.state.media.lock().punch(range_bytes.start as usize..range_bytes.end as usize);
     }
 
-    /// From now on requests take so many times as long.
+    /// From now on requests take `times` as long.
     pub fn set_slowness(&self, times: u32) {
         self.state.temper.lock().slowness = times;
     }
 
-    /// From now on writes of metadata take so many times as long as others, and none is done at once.
+    /// From now on writes of metadata take `times` as long as others, and none is done at once.
     pub fn set_metadata_slowness(&self, times: u32) {
         self.state.temper.lock().metadata_slowness = times;
     }
 
-    /// From now on flushes take so many times as long as others, and none is done at once.
+    /// From now on flushes take `times` as long as others, and none is done at once.
     pub fn set_flush_slowness(&self, times: u32) {
         self.state.temper.lock().flush_slowness = times;
     }
@@ -279,7 +279,7 @@ impl SimMember {
         self.state.temper.lock().lie = Some((from_bytes, lie));
     }
 
-    /// The next write fails, after as long as any takes, and after some of it has arrived.
+    /// The next write fails, after the usual time, and after a part of it has arrived.
     pub fn fail_once(&self) {
         self.state.temper.lock().fails = true;
     }
@@ -289,18 +289,19 @@ impl SimMember {
         self.state.temper.lock().fails
     }
 
-    /// From now on it is noted which blocks are read.
+    /// From now on the blocks read are noted.
     pub fn watch_reads(&self) {
         let blocks = self.info.size_bytes as usize / BLOCK_BYTES + 1;
         *self.state.reads.lock() = Some(FixedBitSet::with_capacity(blocks));
     }
 
-    /// The blocks of 4 KiB of which something was read since [`SimMember::watch_reads`], which ends here.
+    /// The blocks of 4 KiB that were read at least in part since [`SimMember::watch_reads`]; the watch ends
+    /// here.
     pub fn watched_reads(&self) -> FixedBitSet {
         self.state.reads.lock().take().unwrap_or_default()
     }
 
-    /// Forgets what was asked of it.
+    /// Ends all special behaviour.
     pub fn calm_down(&self) {
         *self.state.temper.lock() = Temper::CALM;
     }
@@ -316,7 +317,7 @@ impl SimMember {
         }
     }
 
-    /// Takes down what is asked, with the hash of what is to be written.
+    /// Records a request, with the hash of the data to be written.
     fn note(&self, kind: EventKind, offset_bytes: u64, len_bytes: u64, content: u64) {
         let what = (kind as u64) << 32 | self.number as u64;
         self.state.executor.note([what, offset_bytes, len_bytes, content]);
@@ -351,7 +352,7 @@ impl SimMember {
     }
 }
 
-/// What comes of a request when its time is over, or, without one, at once.
+/// The result of a request after its latency, or, without one, at once.
 fn later<T: Send + 'static>(
     latency: Option<SimSleep>,
     outcome: impl FnOnce() -> T + Send + 'static,
@@ -363,8 +364,9 @@ fn later<T: Send + 'static>(
     })
 }
 
-/// A sum, and a sum of the sums, which tells places apart, of a sample: each buffer's first sector, where metadata has its
-/// own checksums, and every ninth word of the rest, some of each sector. To sum up everything takes 5 % of a story.
+/// A sum, and a sum of the sums, which is sensitive to places, of a sample: each buffer's first sector, where
+/// metadata has its own checksums, and every ninth word of the rest, some of each sector. Summing everything
+/// takes 5 % of a story.
 fn hash(content: &WriteBufs) -> u64 {
     let (mut sum, mut sum_of_sums) = (0u64, 0u64);
     let mut add = |word: &[u8; 8]| {
@@ -380,7 +382,7 @@ fn hash(content: &WriteBufs) -> u64 {
     sum.rotate_left(32) ^ sum_of_sums
 }
 
-/// The first so many bytes.
+/// The first `left` bytes.
 fn first_bytes(content: &WriteBufs, mut left: usize) -> WriteBufs {
     let mut first = |buf: &SharedBuf| {
         let len = left.min(buf.len());
@@ -423,7 +425,7 @@ impl State {
     }
 }
 
-/// A write under way. If nobody waits for it any more it still completes, some time later: a dropped future cancels
+/// A write under way. If its future is dropped it still completes, some time later: dropping a future cancels
 /// nothing.
 struct InFlight {
     state: Arc<State>,

@@ -6,7 +6,7 @@ use super::SECTOR_BYTES;
 pub(super) struct Host {
     command_ns: u64,
     status_ns: u64,
-    /// Picoseconds, so that rates divide without loss that adds up.
+    /// Picoseconds, so that the rounding of rates does not add up.
     sector_ps: u64,
     firmware_free: u64,
     wire_free: u64,
@@ -46,7 +46,7 @@ impl Host {
         (sectors * self.sector_ps).div_ceil(1000)
     }
 
-    /// When the host has the status of what ended at `time`.
+    /// When the host has the status of a command that ended at `time`.
     pub(super) fn status(&self, time: u64) -> u64 {
         time + self.status_ns
     }

@@ -1,4 +1,4 @@
-//! Disks whose every request takes the time that a real one would take, in virtual time.
+//! Disks on which every request takes as long as on a real one, in virtual time.
 //!
 //! A [`DiskModel`] is a pure state machine: it knows neither contents nor engine nor executor, only requests and
 //! time. [`ModelledDisk`] puts one under the `Device` trait. No model is fitted to a figure that
@@ -25,7 +25,7 @@ use stripewise_device::{MediaKind, Timestamp};
 /// Bytes of a sector, the grain of requests.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelOp {
     /// Bytes to the host.
@@ -56,13 +56,13 @@ pub struct ModelRequest {
 
 /// A disk as a state machine over virtual time.
 ///
-/// Calls come in the order of time: `now` never goes back, neither in `submit` nor in `advance`, and before time
-/// passes an event that `next_event` has told, `advance` is called for it.
+/// Calls come in the order of time: `now` never goes back, neither in `submit` nor in `advance`. `advance` is
+/// called for each event that `next_event` has announced, before time passes it.
 pub trait DiskModel: Send + 'static {
     /// Usable size in bytes.
     fn capacity_bytes(&self) -> u64;
 
-    /// What operating systems take it for.
+    /// The medium that operating systems report.
     fn media(&self) -> MediaKind {
         MediaKind::Unknown
     }

@@ -1,4 +1,4 @@
-//! The requests that a modelled disk has taken, from the call until the caller has been told.
+//! The requests that a modelled disk has accepted, from the call until the caller knows the outcome.
 
 use std::task::Waker;
 
@@ -14,7 +14,7 @@ pub(super) type RequestId = u64;
 #[derive(Default)]
 pub(super) struct Requests {
     slots: Slab<Request>,
-    /// Grows with each power failure; what the model says of requests of an earlier life means nothing.
+    /// Grows with each power failure; the model's completions of an earlier life's requests are ignored.
     life: u32,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Request {
     progress: Progress,
 }
 
-/// What a request reads into or writes.
+/// The data of a request: its destination or its content.
 pub(super) enum Data {
     None,
     Read(ReadBufs),
@@ -35,9 +35,9 @@ pub(super) enum Data {
 }
 
 enum Progress {
-    /// Under way; whoever waits is woken.
+    /// Under way; the waker of the waiting task.
     UnderWay(Option<Waker>),
-    /// Under way, and nobody will ask.
+    /// Under way, and no caller will ask.
     Abandoned,
     Done,
 }
@@ -54,7 +54,7 @@ impl Requests {
         ((id >> 32) as u32 == self.life).then_some(id as u32 as usize)
     }
 
-    /// A request takes effect. Returns who waits for it.
+    /// A request takes effect. Returns the waker of the task that waits for it.
     pub(super) fn complete(&mut self, id: RequestId, pages: &mut Pages) -> Option<Waker> {
         let slot = self.slot(id)?;
         let request = &mut self.slots[slot];
@@ -69,7 +69,8 @@ impl Requests {
         }
     }
 
-    /// A request that is done, for good; else `waker` is woken when it is. One of an earlier life never is.
+    /// Takes out a request that is done; else keeps `waker` until it is. A request of an earlier life never
+    /// is.
     pub(super) fn poll(&mut self, id: RequestId, waker: &Waker) -> Option<Request> {
         let slot = self.slot(id)?;
         match &mut self.slots[slot].progress {
@@ -83,7 +84,7 @@ impl Requests {
         }
     }
 
-    /// Nobody will ask for the request any more; what can go is returned, to be dropped outside of locks.
+    /// No caller will ask for the request any more. Returns what can be dropped, outside of locks.
     pub(super) fn abandon(&mut self, id: RequestId) -> Option<(Option<Waker>, Option<Request>)> {
         let slot = self.slot(id)?;
         match std::mem::replace(&mut self.slots[slot].progress, Progress::Abandoned) {
@@ -92,7 +93,7 @@ impl Requests {
         }
     }
 
-    /// A power failure: none of these will be heard of again.
+    /// A power failure: none of these requests ever completes.
     pub(super) fn forget_all(&mut self) -> Slab<Request> {
         self.life += 1;
         std::mem::take(&mut self.slots)
@@ -121,7 +122,7 @@ impl Request {
     }
 }
 
-/// What a finished request gives to its caller.
+/// The outcome of a finished request for its caller.
 pub(super) trait Outcome: 'static {
     fn of(request: Request) -> Self;
 }

@@ -1,4 +1,4 @@
-//! What may happen to an array while clients use it: an operator's commands, and bad luck.
+//! The events of an array's life while clients use it: an operator's commands, and bad luck.
 
 use std::{fmt, str::FromStr};
 
@@ -15,18 +15,18 @@ use stripewise_engine::{
 
 use super::Story;
 
-/// Something that an operator does, or that befalls a member.
+/// A command of an operator, or bad luck of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Time passes: regions are cleared, the array becomes clean.
     Rest,
     /// An operator declares a member failed.
     Fail,
-    /// An operator lets go of a member.
+    /// An operator removes a member.
     Remove,
     /// A device is added: a new one, or one that was in the array before.
     Add,
-    /// A spare is to replace a living member.
+    /// A spare begins to replace a living member.
     Replace,
     /// A check or repair starts.
     Scrub,
@@ -106,10 +106,10 @@ impl FromStr for Action {
 }
 
 impl Story {
-    /// Something happens, or nothing.
+    /// Draws an action, or none, and carries it out.
     pub(super) fn act(&mut self) {
         let total: u32 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
-        // As often nothing as something.
+        // No action is as likely as one.
         let mut drawn = self.rng.u32(..2 * total);
         let action = WEIGHTS.iter().find(|(_, weight)| {
             let hit = drawn < *weight;
@@ -152,8 +152,8 @@ impl Story {
         let tolerable = self.losses_beside(unit) < self.shape.tolerance() || self.lost.contains(&unit);
         tolerable.then(|| {
             self.lost.insert(unit);
-            // Before a resync has passed, what the hole had on the lost member is not promised; of mirrors, which of
-            // them is read.
+            // Before a resync has passed, the lost member's data in rows of the hole is not promised; nor, of
+            // mirrors, which one is read.
             let role = self.with_image(|image, _| image.standing(unit)).flatten().map(|(role, _)| role);
             self.forgive_hole(|lost, _| {
                 Some(lost) == role || role.is_some() && self.shape.level == Level::Raid1
@@ -173,7 +173,7 @@ impl Story {
         command: impl Future<Output = Result<(), stripewise_engine::ArrayError>> + Send + 'static,
     ) {
         self.say(|_| words);
-        // Whether it succeeds is its own affair: names may be wrong, members in the wrong state.
+        // It may fail: names may be wrong, members in the wrong state.
         drop(self.world.start(command));
     }
 
@@ -205,13 +205,14 @@ impl Story {
         let (array, device) = (self.array().clone(), self.units[unit].device.clone());
         let name = self.units[unit].name().to_owned();
         self.command(format!("add {name}"), async move {
-            // One that failed is attached until it is removed.
+            // A failed member is attached until it is removed.
             let _ = array.remove(&name).await;
             array.add(device).await
         });
     }
 
-    /// As a rule a member that serves, with a device that waits or is new; then the old one may fail before it has left.
+    /// Mostly replaces a serving member, by a device that waits or is new; then the old one may fail before
+    /// it has left.
     fn replace(&mut self) {
         let array = self.array().clone();
         let (old, new) = (self.any_serving_unit(), self.any_unit());
@@ -287,7 +288,7 @@ impl Story {
 
     fn write_error(&mut self) {
         let Some(unit) = self.victim() else { return };
-        // At once and with nothing done, or late and half done.
+        // Immediately, with nothing done, or late and half done.
         if self.rng.bool() {
             self.units[unit].sim.fail_once();
         } else {
@@ -315,21 +316,21 @@ impl Story {
         self.say(|story| format!("{} fails its next flush", story.units[unit].name()));
     }
 
-    /// How partly written rows are written.
+    /// The policy for partly written rows.
     pub(super) fn any_policy(&mut self) -> &'static Policy {
         POLICIES[self.rng.usize(..POLICIES.len())]
     }
 
-    /// Who waits for whom can differ each time that an array is opened.
+    /// The locking may differ each time that an array is opened.
     pub(super) fn any_locking(&mut self) -> Locking {
         let preset = PRESETS[self.lock_rng.usize(..PRESETS.len())].locking;
-        // Now and then an array that is open as one without a bitmap.
+        // Now and then, an array without counters, as for one without a bitmap.
         let counter_locks =
             if self.lock_rng.u8(..8) == 0 { CounterLocks::Uncounted } else { preset.counter_locks };
         Locking { counter_locks, ..preset }
     }
 
-    /// How partly written rows are written, or what a member may be written, changes.
+    /// Changes the policy for partly written rows, or a member's write rating.
     fn change_policy(&mut self) {
         if self.side_rng.u8(..3) == 0 {
             return self.rate();
@@ -346,7 +347,7 @@ impl Story {
             let Some(member) = of_name else { return Ok(()) };
             let mut endurance = member.endurance;
             endurance.rated_write_bytes = rated;
-            // Not the caller's to say.
+            // The caller cannot set this.
             endurance.written_bytes = 0;
             array.set_endurance(&name, endurance).await
         });

@@ -1,30 +1,30 @@
-//! When power fails: some time after the last action, or just when something happens that a crash may find half done. A crash
-//! that is aimed there is worth a hundred that are not.
+//! When power fails: some time after the last action, or just when an event happens that a crash may find
+//! half done. A crash aimed there is worth a hundred that are not.
 
 use stripewise_engine::{JobKind, JobReport};
 
 use super::Story;
 use crate::Sight;
 
-/// Steps that something is waited for.
+/// How many steps to wait for something.
 pub(super) const WAIT_STEPS: u64 = 1000;
 
-/// How much longer metadata takes than data while a failure is recorded that power is to fail in.
+/// How much longer metadata takes than data while a failure is recorded in which power shall fail.
 pub(super) const METADATA_SLOWNESS: u32 = 20;
 
-/// Writes that are to be durable, while a failure is recorded.
+/// Durable writes that begin while a failure is recorded.
 const WRITES_FOR_GOOD: usize = 12;
 
-/// One life in so many ends while a region is forgotten, as many while one is marked, and while a page of the bitmap is written,
-/// whatever else is drawn.
+/// One life in so many ends while a region is forgotten, as many while one is marked, and while a page of the
+/// bitmap is written, whatever else is drawn.
 const REGIONS_ONE_IN: u8 = 12;
 
-/// What a power failure is aimed at.
+/// The target of a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     /// Nothing.
     Anywhere,
-    /// What the last action set off.
+    /// The consequences of the last action.
     Soon,
     /// Superblocks that are being written.
     Superblock,
@@ -34,7 +34,7 @@ enum Aim {
     Clearing,
     /// A region that is marked, while others write to it.
     Marking,
-    /// A bad-block log that is being written, as blocks that it lists were healed.
+    /// A bad-block log that is being written because blocks that it lists were healed.
     Log,
     /// A write that fails.
     Failure,
@@ -42,7 +42,7 @@ enum Aim {
     Recording,
     /// A member that is being filled.
     Filling,
-    /// A member that is filled, and is about to take its role.
+    /// A filled member that is about to take its role.
     Promotion,
 }
 
@@ -76,7 +76,8 @@ impl Story {
         self.run_to(aim);
     }
 
-    /// Where members list bad blocks: runs to a moment at which these are being healed, now and then. False: it does not.
+    /// If members list bad blocks, runs, now and then, to a moment at which these are being healed. False: it
+    /// does not.
     pub(super) fn runs_to_healing(&mut self) -> bool {
         let runs = !self.units_listing().is_empty() && self.side_rng.u8(..3) == 0;
         if runs {
@@ -94,7 +95,7 @@ impl Story {
                 self.say(|_| {
                     format!("power is to fail at: {aim:?}{}", if came { "" } else { ", which does not come" })
                 });
-                // A promotion is some rounds of metadata on all members; the rest is over soon.
+                // A promotion is some rounds of metadata on all members; other aims are over soon.
                 self.rng.u64(
                     ..match aim {
                         Aim::Promotion => 200,
@@ -117,7 +118,7 @@ impl Story {
             Aim::Log => self.wait_to_see(Sight::Log),
             Aim::Failure => self.wait_to_see(Sight::Failure),
             Aim::Recording => {
-                // Others are to have the time to be acknowledged, should they be.
+                // Give other writes the time to be acknowledged, if they may be.
                 self.units.iter().for_each(|unit| unit.sim.set_metadata_slowness(METADATA_SLOWNESS));
                 let has_come = self.fail_a_write() && self.wait_to_see(Sight::Header);
                 if has_come && self.side_rng.bool() {
@@ -130,7 +131,7 @@ impl Story {
         }
     }
 
-    /// A member fails its next write, if there is one that may. True once it does.
+    /// Makes a member fail its next write, if some member may. True once it does.
     fn fail_a_write(&mut self) -> bool {
         let Some(unit) = self.victim() else { return false };
         self.units[unit].sim.fail_once();
@@ -138,7 +139,7 @@ impl Story {
         self.wait_to_see(Sight::Failure)
     }
 
-    /// Blocks are written that are to be durable once they are acknowledged.
+    /// Writes blocks that must be durable once they are acknowledged.
     fn write_for_good(&mut self) {
         for _ in 0..WRITES_FOR_GOOD {
             let block = self.any_block();
@@ -151,14 +152,14 @@ impl Story {
         self.world.run_steps_until(WAIT_STEPS, || self.world.seen(sight) != before)
     }
 
-    /// Runs until a member is being filled, and the job is so far. False: none is, for a while.
+    /// Runs until a member is being filled, and `is_so_far` holds. False: that does not happen for a while.
     pub(super) fn wait_for_filling(&self, is_so_far: impl Fn(&JobReport) -> bool) -> bool {
         let array = self.array();
         let mut waited = 0;
         self.world.run_steps_until(WAIT_STEPS, || {
             let job = array.job().filter(|job| matches!(job.kind, JobKind::Rebuild | JobKind::Replace));
             waited = if job.is_some() { 0 } else { waited + 1 };
-            // It may be that nobody is to be filled.
+            // Perhaps no member is to be filled.
             job.is_some_and(|job| is_so_far(&job)) || waited > WAIT_STEPS / 10
         }) && waited == 0
     }

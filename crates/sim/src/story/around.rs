@@ -1,5 +1,5 @@
-//! Writes around what cannot be read: bad blocks of several members, each in a row of its own, and a bad block beside a member that is
-//! missing. Redundancy makes up for each row, so the writes are made.
+//! Writes around unreadable blocks: bad blocks of several members, each in a row of its own, and a bad block
+//! beside a missing member. Redundancy makes up for each row, so the writes succeed.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 const DEGRADED_WRITES: usize = 8;
 
 impl Story {
-    /// Neighbouring rows of a stripe have a bad block each, of another member each, one more than may be lost of a row: what is
-    /// written across them is written.
+    /// Neighbouring rows of a stripe have a bad block each, on different members, one more than a row may
+    /// lose: a write across them succeeds.
     pub(super) fn write_across_bad_blocks(&mut self) -> Result<(), Violation> {
         let (count, layout) = (self.shape.tolerance() + 1, self.layout());
         let block = self.any_block();
@@ -39,7 +39,7 @@ impl Story {
         self.expect_whole("a write lay across bad blocks of several members")
     }
 
-    /// Sectors from somewhere in the first row of these to somewhere in their last one.
+    /// Sectors from somewhere in the first of these rows to somewhere in the last one.
     fn across(&mut self, rows: &Range<usize>) -> Range<usize> {
         let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
         let row = ROW_BYTES / SECTOR_BYTES;
@@ -47,20 +47,20 @@ impl Story {
         start..rows.end - self.side_rng.usize(..row / grain) * grain
     }
 
-    /// A member is missing, and blocks are written in rows where one more cannot read its own: of data, or of the parity that is
-    /// left.
+    /// With a member missing, writes blocks in rows where another member cannot read its own block: of data,
+    /// or of the remaining parity.
     pub(super) fn write_around_while_degraded(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() || self.shape.tolerance() < 2 {
             return Ok(());
         }
-        // A spare that waits is not to take the role.
+        // A waiting spare must not take the role.
         self.array().pause_jobs();
         let serving = self.units_by_role();
         let missing = self.side_rng.usize(..serving.len());
         self.fail_calmly(serving[missing])?;
         for _ in 0..DEGRADED_WRITES {
             let (block, other) = if self.side_rng.bool() {
-                // Where parity is missing, the other parity cannot be read.
+                // Where one parity is missing, the other cannot be read.
                 (self.block_with_parity_on(missing), 1)
             } else {
                 (self.any_block(), self.side_rng.usize(1..serving.len()))
@@ -72,7 +72,7 @@ impl Story {
         self.expect_whole("blocks were written around bad ones while a member was missing")
     }
 
-    /// A block of a stripe whose first parity a role has, if there is one.
+    /// A block of a stripe whose first parity is on this role, if there is one.
     fn block_with_parity_on(&mut self, role: usize) -> Range<usize> {
         let layout = self.layout();
         let stripe = |block: &Range<usize>| block.start * SECTOR_BYTES / layout.stripe_bytes();

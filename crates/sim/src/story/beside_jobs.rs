@@ -1,5 +1,5 @@
-//! Requests, failures and speeds beside a job: what a member that is being filled gets while clients crowd, what an interrupted rebuild
-//! writes down, and how fast a job may go.
+//! Requests, failures and speeds beside a job: the content of a member that is being filled while clients
+//! crowd, the position that an interrupted rebuild records, and the limits of a job's speed.
 
 use std::time::Duration;
 
@@ -8,18 +8,19 @@ use stripewise_engine::{JobKind, MemberState, SpeedLimits};
 use super::{Slot, Story, operator::CRAWL};
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES, superblock::Superblock};
 
-/// Steps from one thing to the next, where several are to meet.
+/// Steps between events that are to meet.
 const MEETING_STEPS: u64 = 40;
-/// Steps in which a job begins, and does something.
+/// Steps in which a job begins and does some work.
 const JOB_STEPS: u64 = 20_000;
-/// Time in which a job that may go as fast as it can does the rest of a batch and another one.
+/// Time in which an unlimited job does the rest of a batch and another one.
 const RELEASED: Duration = Duration::from_millis(400);
 /// Time in which a job's speed is measured.
 const MEASURED: Duration = Duration::from_secs(20);
 
 impl Story {
-    /// Clients write, read and zero one stripe while a member is filled, to replace another or in a role that is vacant, and one that it
-    /// is filled from may be failed: all that is read is right, and so is what the new member got.
+    /// Clients write, read and zero one stripe while a member is filled, either to replace another or in a
+    /// vacant role, and a member that it is filled from may fail: all reads are right, and so is the new
+    /// member's content.
     pub(super) fn fill_beside_a_crowd(&mut self) -> Result<(), Violation> {
         let block = self.any_block();
         if !self.is_whole_block(block.start) {
@@ -51,7 +52,8 @@ impl Story {
         self.expect_whole("clients crowded while a member was filled")
     }
 
-    /// A member that another one is filled from, beside a crowd: the one that is replaced, the one that has what is crowded, or any.
+    /// A member that another one is filled from, beside a crowd: the replaced one, the one that holds the
+    /// crowded block, or any.
     fn source_beside(&mut self, old: usize, sector: usize) -> usize {
         let any = self.any_serving();
         let serving = self.units_by_role();
@@ -63,7 +65,7 @@ impl Story {
         }
     }
 
-    /// An operator fails a member, which may just have left for the one that replaces it. False: it has.
+    /// An operator fails a member, which may just have left for its replacement. False: it has.
     fn fail_if_there(&mut self, unit: usize) -> Result<bool, Violation> {
         let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
         self.say(|_| format!("fail {name}"));
@@ -75,12 +77,13 @@ impl Story {
         }
     }
 
-    /// A member is filled in the role of another one, which is there still or has failed.
+    /// Begins to fill a member in the role of another one, which is still there or has failed.
     fn begin_filling(&mut self, old: usize, new: usize, is_vacant: bool) -> Result<(), Violation> {
         if is_vacant { self.fail_calmly(old) } else { self.begin_replacing(old, new) }
     }
 
-    /// A member is filled as far as the stripe of a sector, slowly; then many clients crowd there, and filling goes on.
+    /// Fills a member, slowly, up to the stripe of a sector; then many clients crowd there, and filling
+    /// continues.
     fn crowd_before_filling(&mut self, sector: usize) -> Vec<Slot<()>> {
         let stripe = (sector * SECTOR_BYTES / self.layout().stripe_bytes()) as u64;
         self.wait_for_filling(|job| job.done_stripes >= stripe.min(job.total_stripes - 1));
@@ -91,7 +94,7 @@ impl Story {
         clients
     }
 
-    /// A rebuild that is stopped has written down how far it is.
+    /// A stopped rebuild has recorded its position.
     pub(super) fn stop_a_rebuild(&mut self) -> Result<(), Violation> {
         let Some(new) = self.spare_unit()? else { return Ok(()) };
         let old = self.any_serving();
@@ -122,7 +125,7 @@ impl Story {
         self.expect_whole("a replacement went on at the next opening")
     }
 
-    /// A job that waits for its turn goes on as soon as it may go faster.
+    /// A job that waits because of its limit continues as soon as the limit is raised.
     pub(super) fn release_a_job(&mut self) -> Result<(), Violation> {
         self.array().set_speed_limits(CRAWL);
         self.begin_scrub(false)?;
@@ -141,7 +144,7 @@ impl Story {
         self.wait_for_jobs().map(drop)
     }
 
-    /// The upper limit holds, also where the lower one is above it and clients are busy.
+    /// The upper limit holds, even if the lower one is above it and clients are busy.
     pub(super) fn keep_to_the_limit(&mut self) -> Result<(), Violation> {
         let max_bytes_per_s = CRAWL.max_bytes_per_s;
         self.array().set_speed_limits(SpeedLimits { min_bytes_per_s: u64::MAX, max_bytes_per_s });
@@ -157,7 +160,7 @@ impl Story {
         let seconds = self.world.now().since(begun).as_secs_f64();
         let over = array.last_scrub().filter(|scrub| scrub.started.0 < begun.0 && scrub.outcome.is_some());
         let bytes = before.zip(done().or(over.map(|scrub| scrub.done_stripes * scrub.chunk_bytes)));
-        // What is on its way counts when it is done.
+        // Bytes on their way count when they are done.
         let may_be = seconds * max_bytes_per_s as f64 + 2.0 * self.on_its_way() as f64;
         array.set_speed_limits(SpeedLimits::default());
         drop(array);

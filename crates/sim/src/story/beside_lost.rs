@@ -1,5 +1,5 @@
-//! What lies beside rows that are lost: a block that the others make up for is healed although its chunk has one that is not, and
-//! the logs of bad blocks list what the array calls unreadable, and nothing else.
+//! The neighbours of lost rows: a recoverable block is healed although its chunk has a lost one, and the
+//! bad-block logs list exactly what the array calls unreadable.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -14,11 +14,11 @@ use crate::check::{
 
 /// Stripes of a long write: more than the engine writes at once.
 const LONG_STRIPES: usize = 20;
-/// Rounds of housekeeping after which it tries again to heal what could not be healed.
+/// Rounds of housekeeping after which the engine tries again to heal a block that it could not heal.
 const RETRY_ROUNDS: u32 = 600;
 
 impl Story {
-    /// One more block goes bad, in a chunk that has a block which is lost, and is read.
+    /// One more block goes bad, in a chunk with a lost block, and is read.
     pub(super) fn heal_beside_lost(&mut self, lost: &Lost) -> Result<(), Violation> {
         let array = self.array().clone();
         let stripes = array.stripes(0..array.geometry().stripes());
@@ -50,8 +50,8 @@ impl Story {
         }
     }
 
-    /// A write over many stripes that begins in the middle of a block which is lost: that cannot be written, and if it could all the
-    /// same, it can be read.
+    /// A write over many stripes begins in the middle of a lost block: that block cannot be written; if it
+    /// was all the same, it can be read.
     pub(super) fn write_far_from_lost(&mut self, lost: &Lost) -> Result<(), Violation> {
         let window = self.desk.windows[0].clone();
         let length = LONG_STRIPES * lost.layout.stripe_bytes() / SECTOR_BYTES;
@@ -70,13 +70,13 @@ impl Story {
         Ok(())
     }
 
-    /// Once house was kept, the log of each member lists as many bytes as the array does not read of it.
+    /// After housekeeping, each member's log lists as many bytes as the array reports unreadable.
     pub(super) fn expect_logs_agree(&mut self) -> Result<(), Violation> {
         let report: ArrayReport = self.report()?;
         for member in report.members.iter().filter(|member| member.state != MemberState::Faulty) {
             let Some(unit) = self.units.iter().find(|unit| unit.name() == member.name) else { continue };
             let bytes = unit.sim.bytes();
-            // An entry may stand there more than once.
+            // An entry may be listed more than once.
             let entries: BTreeSet<_> =
                 listed_bytes(&bytes).into_iter().map(|bytes| (bytes.start, bytes.end)).collect();
             let listed: usize = entries.iter().map(|(start, end)| end - start).sum();

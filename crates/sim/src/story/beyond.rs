@@ -1,6 +1,6 @@
-//! More members are lost at once than the level tolerates, while clients write. From then on there are errors or what is right,
-//! and nothing moves on the members that are left, whatever an operator asks and whichever member vanishes next; when all are back, the
-//! array is there.
+//! More members are lost at once than the level tolerates, while clients write. From then on requests return
+//! errors or right data, and nothing changes on the remaining members, whatever an operator does and
+//! whichever member vanishes next; when all are back, the array is back.
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
@@ -22,16 +22,16 @@ use crate::{
     check::{Checker, SECTOR_BYTES, Violation},
 };
 
-/// Steps of a failure's recording after which the next member is lost, at most.
+/// The most steps of a failure's recording before the next member is lost.
 const RECORDING_STEPS: u64 = 60;
-/// Rounds of housekeeping after which no region is marked that nobody writes to.
+/// Rounds of housekeeping after which no region is marked without writes to it.
 const IDLE_ROUNDS: u32 = 4;
-/// Writes that are started meanwhile.
+/// Writes that start meanwhile.
 const WAITING_WRITES: usize = 4;
 
 impl Story {
-    /// One member too many vanishes at once: from then on there are errors or what is right, nothing moves on the others, and
-    /// when all are back the array is there.
+    /// One member too many vanishes at once: from then on requests return errors or right data, nothing
+    /// changes on the others, and when all are back the array is back.
     pub(super) fn go_beyond(&mut self) -> Result<(), Violation> {
         if !self.is_made_whole()? {
             return Ok(());
@@ -43,7 +43,7 @@ impl Story {
             let steps = self.rng.u64(..400);
             self.world.run_steps(steps);
         } else {
-            // No region is marked, and whatever is asked for would have to be announced.
+            // No region is marked, so any request would have to be announced.
             self.world.run_for(self.shape.tuning.housekeeping_interval * IDLE_ROUNDS);
         }
         let mut serving = before.clone();
@@ -51,7 +51,7 @@ impl Story {
         let too_many: BTreeSet<usize> = serving.drain(..=self.shape.tolerance()).collect();
         let a_rebuild_waits = self.shape.tolerance() > 0 && self.rng.u8(..3) == 0;
         if a_rebuild_waits {
-            // It is to go on with nothing once the array has failed.
+            // No job must continue once the array has failed.
             self.array().pause_jobs();
             self.add_new_unit()?;
             self.fail_calmly(*too_many.first().expect("one too many at least"))?;
@@ -88,7 +88,7 @@ impl Story {
             self.say(|story| format!("{} fails its next write", story.units[*unit].name()));
             self.world.run_steps_until(WAIT_STEPS, || self.world.seen(Sight::Header) != headers);
         }
-        // These wait until the loss is on record, and may not be acknowledged if it never is.
+        // These wait until the loss is recorded, and may not be acknowledged if it never is.
         for _ in 0..WAITING_WRITES {
             let window = self.desk.windows[0].clone();
             let sector = self.side_rng.usize(window);
@@ -97,11 +97,11 @@ impl Story {
         let steps = self.side_rng.u64(..RECORDING_STEPS);
         self.world.run_steps(steps);
         self.say(|story| format!("{} vanishes: one of too many", story.units[*last].name()));
-        // All of them: one that was not written to meanwhile would serve still.
+        // All of them: a member that was not written to meanwhile would still serve.
         units.iter().for_each(|unit| self.units[*unit].faults.set_gone(true));
     }
 
-    /// A member vanishes, or takes no write any more and can be read.
+    /// A member vanishes, or takes no more writes and can still be read.
     fn lose_unit(&mut self, unit: usize, may_vanish: bool) {
         let vanishes = may_vanish && self.rng.u8(..3) != 0;
         self.say(|story| {
@@ -120,12 +120,13 @@ impl Story {
         });
     }
 
-    /// A write to each member at least finds that too many are lost. False: a spare took over from one before the others were.
+    /// A write to each member finds at the latest that too many are lost. False: a spare took over from one
+    /// before the others were lost.
     fn expect_failed(&mut self, before: &[usize]) -> Result<bool, Violation> {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         let window = self.desk.windows[0].clone();
         let sectors = window.start..window.end.min(window.start.next_multiple_of(stripe) + stripe);
-        // Twice: the first may only find out, the second is refused.
+        // Twice: the first write may only discover it, the second is refused.
         let is_refused =
             [self.try_write(&sectors)?.is_err(), self.try_write(&sectors)?.is_err()] == [true; 2];
         let array = self.array().clone();
@@ -145,7 +146,7 @@ impl Story {
         }
     }
 
-    /// What can be read is right.
+    /// Readable data is right.
     fn expect_right_or_errors(&mut self) -> Result<(), Violation> {
         for block in self.blocks() {
             let ticket = self.desk.sectors.lock().begin_read();
@@ -159,7 +160,7 @@ impl Story {
         Ok(())
     }
 
-    /// Nothing is written any more to the members that are left, whatever is asked.
+    /// Nothing is written to the remaining members any more, whatever the requests.
     fn expect_still(&mut self, left: &[usize]) -> Result<(), Violation> {
         self.world.run_for(2 * self.shape.tuning.housekeeping_interval);
         let changes =
@@ -172,7 +173,7 @@ impl Story {
         let asked = async move {
             [array.write_zeroes(offset, len as u64, flags).await, array.discard(offset, len as u64).await]
         };
-        // A discard may do nothing, and say so.
+        // A discard may do nothing, and succeed.
         let [zeroed, _] = self.finish(asked, "zeroes beyond the level's tolerance")?;
         if zeroed.is_ok() {
             return Err(
@@ -192,7 +193,7 @@ impl Story {
             .violation("the array has failed, and something is written to the members that are left"))
     }
 
-    /// No member can be failed or removed any more by an operator.
+    /// An operator can no longer fail or remove any member.
     fn expect_commands_refused(&mut self) -> Result<(), Violation> {
         let array = self.array().clone();
         for member in self.report()?.members {
@@ -210,7 +211,7 @@ impl Story {
         Ok(())
     }
 
-    /// A device that is to be added is refused, and is not written to: it may be a member that was lost, under another name.
+    /// A device to be added is refused, and not written to: it may be a lost member under another name.
     fn expect_left_as_it_is(&mut self) -> Result<(), Violation> {
         self.new_unit();
         let unit = self.units.last().expect("one was just made");
@@ -224,7 +225,7 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// One more of the members that are left vanishes: a read finds out, and nothing is recorded.
+    /// One more of the remaining members vanishes: a read discovers it, and nothing is recorded.
     fn lose_one_more(&mut self, left: &[usize]) -> Result<(), Violation> {
         let unit = left[self.side_rng.usize(..left.len())];
         self.say(|story| format!("{} vanishes, too", story.units[unit].name()));
@@ -232,7 +233,7 @@ impl Story {
         self.expect_right_or_errors()
     }
 
-    /// All members are back: the array is opened, by force if need be, and has what it must.
+    /// All members are back: the array opens, by force if needed, and has its data.
     fn bring_back(&mut self, before: &[usize]) -> Result<(), Violation> {
         self.units.iter().for_each(|unit| {
             unit.faults.clear();
@@ -270,7 +271,7 @@ impl Story {
         self.settle()
     }
 
-    /// What rows that were being written had on members that are not back in their roles is as the hole leaves it.
+    /// Forgives the write hole: data of rows being written on members that are not back in their roles.
     fn forgive_lost(&mut self, before: &[usize]) -> Result<(), Violation> {
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
@@ -290,7 +291,7 @@ impl Story {
         Ok(())
     }
 
-    /// Opens the array with all devices there are.
+    /// Opens the array with all devices.
     pub(super) fn open_as(&mut self, force: bool) -> Result<Result<(), AssembleError>, Violation> {
         let opening = self.start_opening(force, |_| true);
         let opened = self.wait_for(opening, "assembling")?;

@@ -1,20 +1,21 @@
-//! An array that has lost as many members as its level tolerates: it does not let go of one more, has no redundancy to scrub, calls
-//! no scrub done that was under way by then, and works on, also if the member that is being filled fails.
+//! An array that has lost as many members as its level tolerates: it does not release one more, has no
+//! redundancy to scrub, does not call an unfinished scrub done, and keeps working even if the member that is
+//! being filled fails.
 
 use stripewise_engine::{ArrayError, JobKind, JobOutcome, JobReport, MemberState, geometry::MemberIndex};
 
 use super::{Slot, Story};
 use crate::check::{Checker, Violation};
 
-/// Steps that a scrub has until it is so far, at most.
+/// The most steps until a scrub has reached its target.
 const SCRUB_STEPS_MAX: u64 = 50_000;
-/// A member fails when a scrub has so many stripes to do, at most.
+/// A member fails when a scrub has at most this many stripes left.
 const LAST_STRIPES: u64 = 8;
-/// So many times as long a member takes that a scrub waits for meanwhile.
+/// Factor on the latency of a member that a scrub waits for meanwhile.
 const SLOWNESS: u32 = 20;
 
 impl Story {
-    /// Loses as much of an array that is whole as its level tolerates, and brings it back.
+    /// Loses as many members of a whole array as its level tolerates, and brings them back.
     pub(super) fn go_to_the_brink(&mut self) -> Result<(), Violation> {
         self.say(|_| "an operator fails as many members as the level tolerates".to_owned());
         let mut serving = self.units_by_role();
@@ -24,7 +25,7 @@ impl Story {
             self.fail_while_scrubbing(&serving, left[0])?;
             self.array().pause_jobs();
         } else {
-            // Spares that wait already are not to be filled meanwhile.
+            // Waiting spares must not be filled meanwhile.
             self.array().pause_jobs();
             self.fail_all_of(&serving)?;
         }
@@ -49,12 +50,12 @@ impl Story {
         Ok(self.report()?.members.iter().any(|member| member.state == MemberState::Spare))
     }
 
-    /// The last of these members fails while a scrub has some of its last stripes to do: from then on it has nothing to compare, and it
-    /// is not done.
+    /// The last of these members fails while a scrub has some of its last stripes left: from then on the
+    /// scrub has nothing to compare, and it is not done.
     fn fail_while_scrubbing(&mut self, units: &[usize], slow: usize) -> Result<(), Violation> {
         let (last, before) = units.split_last().expect("a level that tolerates a loss");
         self.fail_all_of(before)?;
-        // Reads that are under way are to take longer than the failure.
+        // Reads under way must take longer than the failure.
         self.units[slow].sim.set_slowness(SLOWNESS);
         let mend = self.side_rng.bool();
         self.begin_scrub(mend)?;
@@ -81,7 +82,7 @@ impl Story {
         self.array().job().filter(|job| matches!(job.kind, JobKind::Check | JobKind::Repair))
     }
 
-    /// Runs until a scrub has done so many stripes.
+    /// Runs until a scrub has done this many stripes.
     fn run_to_stripe(&self, stripes: u64) {
         let is_so_far = || self.scrub_under_way().is_some_and(|job| job.done_stripes >= stripes);
         self.world.run_steps_until(SCRUB_STEPS_MAX, is_so_far);
@@ -94,7 +95,7 @@ impl Story {
         self.world.start(async move { array.fail(&name).await })
     }
 
-    /// Runs until no redundancy is left, or the scrub under way is over. True: the scrub has stripes to do yet.
+    /// Runs until no redundancy is left, or the scrub is over. True: the scrub has stripes left.
     fn loses_redundancy_in_scrub(&self) -> bool {
         let (array, last) = (self.array(), self.shape.stripes() - 1);
         let is_lost = || array.stripes(last..last + 1)[0].missing.len() == self.shape.tolerance();
@@ -102,7 +103,7 @@ impl Story {
         is_lost() && self.scrub_under_way().is_some_and(|job| job.done_stripes < job.total_stripes)
     }
 
-    /// An operator cannot fail a member that the array cannot do without.
+    /// An operator cannot fail a member that the array needs.
     fn expect_kept(&mut self, unit: usize) -> Result<(), Violation> {
         let (array, name) = (self.array().clone(), self.units[unit].name().to_owned());
         let failed = self.finish(async move { array.fail(&name).await }, "failing a member")?;
@@ -115,7 +116,7 @@ impl Story {
         self.write_any_block()
     }
 
-    /// Where no redundancy is left, none can be scrubbed.
+    /// Without redundancy, no scrub starts.
     fn expect_no_scrub(&self) -> Result<(), Violation> {
         let started = self.array().start_scrub(self.plan.seed.is_multiple_of(2));
         if matches!(started, Err(ArrayError::Unsupported(_))) {
@@ -151,13 +152,13 @@ impl Story {
         self.come_back(unit)
     }
 
-    /// The role that the array says a unit has, or had.
+    /// The role of a unit, present or past, by the array's report.
     fn role_of(&self, unit: usize) -> Result<Option<MemberIndex>, Violation> {
         let (report, name) = (self.report()?, self.units[unit].name());
         Ok(report.members.iter().find(|member| member.name == name).and_then(|member| member.slot))
     }
 
-    /// A unit that failed is added again; one that serves, waits or is being filled stays.
+    /// A failed unit is added again; one that serves, waits or is being filled stays.
     fn come_back(&mut self, unit: usize) -> Result<(), Violation> {
         self.units[unit].faults.set_gone(false);
         if self.idle_units().contains(&unit) { self.add_again(unit) } else { Ok(()) }

@@ -8,9 +8,9 @@ use stripewise_engine::{ArrayError, ArrayReport, JobKind, JobOutcome, JobReport,
 use super::{Story, Unit};
 use crate::check::{Checker, Violation, image::Image};
 
-/// How often it is looked whether pages have their copies.
+/// How often to check whether pages have their copies.
 const COPY_LOOKS: u64 = 20;
-/// How often it is looked whether a resync is over, and steps between two looks.
+/// How often to check whether a resync is over, and steps between two checks.
 const RESYNC_LOOKS: u64 = 100;
 const RESYNC_STEPS: u64 = 100;
 
@@ -35,7 +35,8 @@ impl Story {
                 return Err(Checker::Service.violation(what));
             }
         }
-        // What a resync wrote is as volatile as anything. Twice: a member may fail the first flush, and a spare take over.
+        // A resync's writes are as volatile as any. Twice: a member may fail the first flush, and a spare
+        // take over.
         for _ in 0..2 {
             let array = self.array().clone();
             let flushed = self.finish(async move { array.flush().await }, "a flush")?;
@@ -43,7 +44,7 @@ impl Story {
             report = self.wait_for_jobs()?;
         }
         if self.units.iter().any(|unit| unit.faults.failed() > 0) {
-            // A request has failed: its member is dropped only once those beside it are done.
+            // A request has failed: its member is dropped only once the requests beside it are done.
             self.world.run_for(self.shape.tuning.housekeeping_interval);
             report = self.wait_for_jobs()?;
         }
@@ -83,7 +84,7 @@ impl Story {
         }
     }
 
-    /// The superblocks give every role a member in sync, as the engine does.
+    /// The superblocks, like the engine, give every role a member in sync.
     fn check_complete(&mut self) -> Result<(), Violation> {
         let is_complete = self.with_image(|image, _| image.in_sync().iter().all(Option::is_some));
         if is_complete == Some(true) {
@@ -93,9 +94,9 @@ impl Story {
             .violation("nobody is missing, and the superblocks leave a role without a member"))
     }
 
-    /// Once house was kept, the bitmap has its copies.
+    /// After housekeeping, the bitmap has its copies.
     fn check_copies(&mut self) -> Result<(), Violation> {
-        // A round may take longer than the time between two: it heals what is listed first.
+        // A round may take longer than the interval: it heals listed sectors first.
         let mut checked = Ok(());
         for _ in 0..COPY_LOOKS {
             self.world.run_for(self.shape.tuning.housekeeping_interval * 5 / 2);
@@ -107,7 +108,7 @@ impl Story {
         checked
     }
 
-    /// Commands that must succeed: a device is added and replaces a member, which is let go of.
+    /// Commands that must succeed: a device is added and replaces a member, which is then removed.
     fn replace_calmly(&mut self) -> Result<(), Violation> {
         if self.units.len() >= self.shape.members + 6 {
             return Ok(());
@@ -136,7 +137,7 @@ impl Story {
         Err(Checker::Service.violation(format!("{new} was to replace {old}, and is {state:?}")))
     }
 
-    /// Lets the resync pass, and no more: from then on nothing is forgiven on account of it.
+    /// Lets the resync pass, and no more: from then on nothing is forgiven because of it.
     pub(super) fn pass_resync(&mut self) -> Result<(), Violation> {
         let array = self.array().clone();
         let is_over = || array.stripes(0..array.geometry().stripes()).iter().all(|stripe| stripe.synced);
@@ -168,7 +169,7 @@ impl Story {
         Ok(report)
     }
 
-    /// A resync that could not read all of what is not lost for good has left something to do.
+    /// A resync that could not read everything except what is lost for good has left work to do.
     fn check_unfinished_resync(&self) -> Result<(), Violation> {
         let array = self.array();
         let is_resync = |job: &JobReport| job.kind == JobKind::Resync;
@@ -195,7 +196,7 @@ impl Story {
         self.desk.windows.clone().iter().try_for_each(|window| self.check_sectors(window))
     }
 
-    /// As [`Story::check_content`], of some sectors.
+    /// As [`Story::check_content`], for some sectors.
     pub(super) fn check_sectors(&mut self, sectors: &Range<usize>) -> Result<(), Violation> {
         let ticket = self.desk.sectors.lock().begin_read();
         let content = self.read_window(sectors)?;
@@ -205,7 +206,7 @@ impl Story {
         Ok(())
     }
 
-    /// Everything agrees: data with redundancy, and what members keep of what was chosen.
+    /// Everything agrees: data with redundancy, and the choices that members keep.
     pub(super) fn check_redundancy(&mut self) -> Result<(), Violation> {
         let look =
             |image: &Image<'_>, _: &mut [Unit]| image.check_redundancy().and_then(|()| image.check_options());
@@ -217,14 +218,14 @@ impl Story {
         self.with_image(|image, _| image.in_sync().into_iter().flatten().collect()).unwrap_or_default()
     }
 
-    /// Whether so long a rest lets the array become clean: for its regions to be looked at twice.
+    /// Rests, mostly long enough for the array to become clean: its regions must be looked at twice.
     pub(super) fn rest(&mut self) {
         let time = self.shape.tuning.housekeeping_interval * self.rng.u32(1..=3);
         self.say(|_| format!("{time:?} pass"));
         self.world.run_for(time);
     }
 
-    /// Units that some action may pick: not in the array, or failed in it.
+    /// Units that an action may pick: not in the array, or failed in it.
     pub(super) fn idle_units(&self) -> Vec<usize> {
         let array = self.array().clone();
         let report = self.world.run_within(super::STEPS_MAX, async move { array.report().await });

@@ -1,4 +1,4 @@
-//! Regions that are forgotten while a write comes and goes in one of them: it must not be forgotten with them.
+//! Regions that are forgotten while a write comes and goes in one of them: that one must not be forgotten.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -11,19 +11,19 @@ use crate::{
     check::{Checker, SECTOR_BYTES},
 };
 
-/// How much longer a flush takes than a write, which is to come and go meanwhile.
+/// How much longer a flush takes than a write, so that the write comes and goes meanwhile.
 const FLUSH_SLOWNESS: u32 = 30;
-/// Time in which clients end that are at work.
+/// Time in which working clients end.
 const CLIENTS_TIME: Duration = Duration::from_millis(50);
 /// Sectors of a write.
 const WRITE_SECTORS: usize = 8;
-/// Steps in which house is kept again.
+/// Steps until the next round of housekeeping.
 const IDLE_STEPS: u64 = 20_000;
-/// Steps in which the flush and what follows end.
+/// Steps in which the flush and its consequences end.
 const CLEARING_STEPS: u64 = 2000;
 
 impl Story {
-    /// Waits until no client is at work and a flush begins, of which a region is to be forgotten; then a client writes there
+    /// Waits until no client works and a flush begins that will clear a region; then a client writes there
     /// again. True once the bitmap is written.
     pub(super) fn write_while_clearing(&mut self) -> bool {
         if self.shape.tolerance() == 0 {
@@ -44,7 +44,7 @@ impl Story {
         self.world.run_steps_until(CLEARING_STEPS, || self.world.seen(Sight::Page) != pages)
     }
 
-    /// The block of a sector is written, for good or not, which is not waited for.
+    /// Starts a write of a sector's block, durable or not, without waiting for it.
     pub(super) fn start_write(&mut self, sector: usize, fua: bool) {
         let (array, desk) = (self.array().clone(), self.desk.clone());
         let first = sector / WRITE_SECTORS * WRITE_SECTORS;

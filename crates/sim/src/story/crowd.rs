@@ -1,5 +1,5 @@
-//! Requests that get in each other's way where the engine must not be late: beside the first write of a region, beside writes of
-//! sectors that are listed as bad, beside the healing of a block.
+//! Requests that get in each other's way where the engine must not be late: beside the first write of a
+//! region, beside writes of sectors listed as bad, beside the healing of a block.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::{
     client::Client,
 };
 
-/// How much longer the first page of a region takes than what is written meanwhile.
+/// How much longer the first page write of a region takes than the data writes meanwhile.
 const MARKING_SLOWNESS: u32 = 30;
-/// Steps in which the page of a first write comes.
+/// Steps until the page write of a first write begins.
 const PAGE_STEPS: u64 = 500;
-/// Rounds of housekeeping after which no region is marked that nobody writes to.
+/// Rounds of housekeeping after which no region is marked without writes to it.
 const IDLE_ROUNDS: u32 = 4;
 /// Blocks that are crowded, at most.
 const BLOCKS_MAX: usize = 4;
@@ -24,13 +24,13 @@ const BLOCKS_MAX: usize = 4;
 const CLIENTS: usize = 3;
 /// Requests of each, at most.
 const REQUESTS_MAX: usize = 12;
-/// Steps from a log's write on until power fails, at most.
+/// The most steps from a log's write until power fails.
 const LOG_STEPS: u64 = 12;
 /// Blocks that are healed one after the other, at most.
 const HEALINGS_MAX: usize = 6;
 /// Steps in which housekeeping begins to heal.
 const HEALING_STEPS: u64 = 20_000;
-/// Steps from the first read of healing on until a client writes there, at most.
+/// The most steps from the first read of a healing until a client writes there.
 const AFTER_READ_STEPS: u64 = 10;
 
 impl Story {
@@ -50,7 +50,8 @@ impl Story {
         (0..CLIENTS).map(start).collect()
     }
 
-    /// Where members list sectors, clients crowd there as often as not: what is listed is good only once a write of it is done.
+    /// If members list sectors, clients crowd there half of the time: listed sectors are good only once a
+    /// write of them is done.
     pub(super) fn crowd_at_listed(&mut self) -> Vec<Slot<()>> {
         let mut clients = Vec::new();
         for _ in 0..self.side_rng.usize(..=BLOCKS_MAX) {
@@ -60,8 +61,9 @@ impl Story {
         clients
     }
 
-    /// Another program lists sectors of an array that was stopped; once it is opened again, clients crowd there. Power fails, now and
-    /// then, when a log is written; or the log of a member cannot be read, which is left out then.
+    /// Another program lists sectors of a stopped array; once it is opened again, clients crowd there. Now
+    /// and then power fails when a log is written; or a member's log cannot be read, and the member is left
+    /// out.
     pub(super) fn list_and_crowd(&mut self) -> Result<(), Violation> {
         let serving = self.units_by_role();
         self.stop()?;
@@ -95,7 +97,7 @@ impl Story {
         self.open_until_it_serves()
     }
 
-    /// A block that is listed is written, and the array stopped at once: it is listed no more.
+    /// A listed block is written, and the array stopped at once: it is no longer listed.
     fn write_listed_and_stop(&mut self) -> Result<(), Violation> {
         self.open_plainly()?;
         let listed = self.listed_sector().filter(|sector| self.is_whole_block(*sector));
@@ -123,7 +125,8 @@ impl Story {
         self.open_plainly()
     }
 
-    /// Where one member lists sectors, and its log cannot be read, the others have all of its data; a new one takes its role.
+    /// If one member lists sectors and its log cannot be read, the others have all of its data; a new one
+    /// takes its role.
     fn open_without_log(&mut self) -> Result<(), Violation> {
         let listing = self.units_listing();
         let [unit] = listing[..] else { return self.open_plainly() };
@@ -135,7 +138,7 @@ impl Story {
         self.add_new_unit()
     }
 
-    /// The block in the same row that the next column has, if clients use it: it changes what a block is recovered from.
+    /// The next column's block in the same row, if clients use it: it changes what a block is recovered from.
     fn beside(&self, sector: usize) -> usize {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         let chunk = self.shape.chunk_bytes as usize / SECTOR_BYTES;
@@ -144,15 +147,15 @@ impl Story {
         if self.shape.level.has_parity() && self.is_whole_block(next) { next } else { sector }
     }
 
-    /// Whether a block of 4 KiB that clients use begins at a sector.
+    /// Whether a block of 4 KiB that clients use begins at this sector.
     pub(super) fn is_whole_block(&self, sector: usize) -> bool {
         let block = ROW_BYTES / SECTOR_BYTES;
         let holds = |window: &Range<usize>| window.start <= sector && sector + block <= window.end;
         sector.is_multiple_of(block) && self.desk.windows.iter().any(holds)
     }
 
-    /// Waits until nothing is marked; then a write marks its region, which takes long, and others are in the same region before
-    /// that is done. True once the page is being written.
+    /// Waits until nothing is marked; then a write marks its region, which takes long, and other writes reach
+    /// the region before that is done. True once the page is being written.
     pub(super) fn write_while_marking(&mut self) -> bool {
         if self.shape.tolerance() == 0 {
             return false;
@@ -173,7 +176,7 @@ impl Story {
         true
     }
 
-    /// Blocks that cannot be read are healed, and clients write there at just that moment: what they wrote stays.
+    /// Unreadable blocks are healed, and clients write there at just that moment: their data stays.
     pub(super) fn write_beside_healing(&mut self) -> Result<(), Violation> {
         self.flush_all()?;
         for _ in 0..self.side_rng.usize(1..=HEALINGS_MAX) {

@@ -1,5 +1,5 @@
-//! Members that describe different arrays: the array that most of them describe counts, and where as many say the one as the
-//! other, no device decides.
+//! Members that describe different arrays: the array that most of them describe counts; on a tie, no device
+//! decides.
 
 use stripewise_engine::{AssembleError, geometry::Level};
 
@@ -7,7 +7,7 @@ use super::Story;
 use crate::check::{Checker, Violation, superblock::Rewrite};
 
 impl Story {
-    /// Some members of an array that was stopped come to describe another one.
+    /// Makes some members of a stopped array describe another one.
     pub(super) fn disagree(&mut self) -> Result<(), Violation> {
         if self.rng.bool() || !self.is_made_whole()? {
             return Ok(());
@@ -16,7 +16,7 @@ impl Story {
         self.stop()?;
         self.rng.shuffle(&mut serving);
         let half = serving.len() / 2;
-        // An even number of them: an odd one has a majority.
+        // An even number of them: an odd number has a majority.
         serving.truncate(2 * half);
         let is_chunk = self.shape.level != Level::Raid1 && self.rng.bool();
         for unit in serving[..half].iter().copied() {

@@ -1,5 +1,5 @@
-//! How some stories end: past what the level tolerates, with what an operator then does about it, or with two halves that each
-//! went on alone. An ending begins with an array that is whole, and nothing comes after it.
+//! How some stories end: past the level's tolerance, with the operator's commands after that, or with two
+//! halves that each ran alone. An ending begins with a whole array, and nothing comes after it.
 
 use fastrand::Rng;
 
@@ -9,15 +9,15 @@ use crate::check::Violation;
 /// How a story ends, after its last life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// As it is.
+    /// Without a special ending.
     Plain,
     /// More members are lost than the level tolerates, and come back.
     Beyond,
-    /// Two halves go on apart.
+    /// Two halves run apart.
     Split,
-    /// Rows of which more cannot be read than redundancy makes up for.
+    /// More blocks of some rows cannot be read than redundancy makes up for.
     Lost,
-    /// Too few members are left that are current, and one that is not is taken by force.
+    /// Too few current members are left, and a stale one is taken by force.
     Stale,
 }
 
@@ -51,7 +51,7 @@ impl Story {
         }
     }
 
-    /// Opens the array, and brings it back to full redundancy. False: that cannot be.
+    /// Opens the array, and brings it back to full redundancy. False: that is not possible.
     pub(super) fn is_made_whole(&mut self) -> Result<bool, Violation> {
         if self.array.is_none() {
             self.open()?;

@@ -1,5 +1,5 @@
-//! What other programs do to members between two lives: mdadm makes arrays whose data begins elsewhere, and the kernel's md,
-//! which knows nothing of our header and bitmap, writes an array and leaves it as it is.
+//! Other programs' changes to members between two lives: mdadm makes arrays whose data begins elsewhere; the
+//! kernel's md, which knows nothing of our header and bitmap, writes an array and leaves those as they are.
 
 use fastrand::Rng;
 use stripewise_device::{
@@ -18,23 +18,23 @@ use crate::{
     },
 };
 
-/// Blocks that another program writes.
+/// The most blocks that another program writes.
 const FOREIGN_WRITES_MAX: usize = 4;
 /// One array in so many was made by mdadm with a bitmap.
 const MD_BITMAP_ONE_IN: u8 = 2;
-/// Smaller members have no room for one.
+/// Smaller members have no room for a bitmap.
 const MD_BITMAP_DATA_MIN: u64 = 64 << 10;
-/// One array in so many that another program does not stop has a member that it left an event behind.
+/// One array in so many that another program does not stop has a member that it left one event behind.
 const BEHIND_ONE_IN: u8 = 3;
-/// Events that another program has an array for.
+/// Events that pass while another program has an array.
 const EVENTS: u64 = 4;
-/// Steps from the first superblock that an opening writes until power fails, at most.
+/// The most steps from the first superblock write of an opening until power fails.
 const OPENING_STEPS_MAX: u64 = 60;
 /// Sectors of such a block: a row.
 const BLOCK_SECTORS: usize = 8;
 
 impl Story {
-    /// Moves the data of some members, as an array has it that others made.
+    /// Moves the data of some members, as in arrays that other programs made.
     pub(super) fn shift_offsets(&mut self) -> Result<(), Violation> {
         if !self.hardware.offsets_differ {
             return Ok(());
@@ -76,7 +76,8 @@ impl Story {
         sim.poke(SUPERBLOCK_BYTES.start, &change(Rewrite::of(superblock)).done());
     }
 
-    /// Brings md's own bitmap on a member up to its superblock, as md does. Where it has none, there is nothing to do.
+    /// Brings md's own bitmap on a member up to its superblock, as md does. Without such a bitmap there is
+    /// nothing to do.
     pub(super) fn renew_md_bitmap(&mut self, unit: usize, marks: bool) {
         let sim = self.units[unit].sim.clone();
         let known = Superblock::read(&sim.bytes());
@@ -86,7 +87,7 @@ impl Story {
         }
     }
 
-    /// Another program lets a member's data begin at this byte.
+    /// Makes a member's data begin at this byte, as another program would.
     pub(super) fn move_data(&mut self, unit: usize, to: u64) {
         let (sim, from) = (self.units[unit].sim.clone(), self.units[unit].data_offset_bytes);
         let data = sim.bytes()[from as usize..(from + self.shape.data_bytes) as usize].to_vec();
@@ -98,7 +99,8 @@ impl Story {
         });
     }
 
-    /// Another program opens the array, which was stopped cleanly and is whole, writes to it, and stops cleanly or does not.
+    /// Another program opens the array, which was stopped cleanly and is whole, writes to it, and stops it
+    /// cleanly or not.
     pub(super) fn write_as_another(&mut self) {
         let is_whole = self.losses() == 0 && self.units.iter().all(super::Unit::is_sound);
         let serving = self.with_image(|image, _| image.freshest().clean.then(|| image.in_sync())).flatten();
@@ -121,8 +123,8 @@ impl Story {
         });
     }
 
-    /// Superblocks, and bitmaps of md's own, are as another program leaves them after some events. One member is an event behind, and
-    /// takes no superblock any more.
+    /// Leaves superblocks, and bitmaps of md's own, as another program does after some events. One member is
+    /// one event behind, and takes no superblock any more.
     fn advance_all(&mut self, events: u64, stops_cleanly: bool, behind: Option<usize>) {
         let belonging = self.with_image(|image, units| {
             (0..units.len()).filter(|unit| image.belongs(*unit)).collect::<Vec<_>>()
@@ -135,8 +137,8 @@ impl Story {
         behind.into_iter().for_each(|unit| self.break_superblock(unit));
     }
 
-    /// Power fails while an array is opened that another program did not stop, and of which a member takes no superblock: it is
-    /// resynced all the same.
+    /// Power fails while an array is opened that another program did not stop and one of whose members takes
+    /// no superblock: it is resynced all the same.
     pub(super) fn lose_power_opening_a_foreign_array(&mut self) -> Result<(), Violation> {
         if self.shape.tolerance() < 2 {
             return Ok(());
@@ -158,7 +160,7 @@ impl Story {
         self.note_hole();
         self.open_until_it_serves()?;
         self.wait_for_jobs()?;
-        // What the resync wrote is as volatile as anything.
+        // A resync's writes are as volatile as any.
         self.flush_all()?;
         self.hole.clear();
         if self.report()?.degraded() > 0 {
@@ -170,13 +172,13 @@ impl Story {
         self.expect_whole("another program had left the array as it was")
     }
 
-    /// A member that another program has left an event behind takes no superblock any more.
+    /// A member that another program has left one event behind takes no superblock any more.
     fn break_superblock(&mut self, unit: usize) {
         self.say(|story| {
             format!("{} is left an event behind, and takes no superblock", story.units[unit].name())
         });
         self.lost.insert(unit);
-        // It will be dropped, and what rows have there that were written without parity is lost.
+        // It will be dropped, and its data in rows written without parity is lost.
         self.note_hole();
         let role = self.with_image(|image, _| image.standing(unit)).flatten().map(|(role, _)| role);
         self.forgive_hole(|lost, _| Some(lost) == role);
@@ -189,7 +191,7 @@ impl Story {
         });
     }
 
-    /// Blocks that are on their own member, on the first of mirrors, and nowhere else.
+    /// Writes blocks on their own member, or on the first of mirrors, and nowhere else.
     fn write_without_parity(&mut self, serving: &[usize]) {
         let layout = self.layout();
         for _ in 0..self.rng.usize(1..=FOREIGN_WRITES_MAX) {

@@ -1,6 +1,6 @@
-//! Power failures around the moment at which a member has been filled. One that is to take over from a living one fails in the very
-//! change that hands over: the old one stays, whatever a power failure leaves of it. One that lacks the last of its stripes takes no
-//! role.
+//! Power failures around the moment when a member has been filled. If a member that is about to take over
+//! from a living one fails in the very change that hands over, the old one stays, whatever a power failure
+//! leaves of the change. A member that lacks its last stripes takes no role.
 
 use stripewise_device::{
     Device, IoErrorKind,
@@ -21,23 +21,24 @@ use crate::{
     },
 };
 
-/// One life in so many, of those that could, ends in such a change.
+/// One possible life in so many ends in such a change.
 const ONE_IN: u8 = 6;
-/// And so many, before a member has been filled to its end.
+/// One in so many ends before a member has been filled to its end.
 const SHORT_ONE_IN: u8 = 12;
-/// Stripes that it lacks then, at most.
+/// The most stripes that it lacks then.
 const STRIPES_LACKING: u64 = 2;
-/// Steps in which a job that crawls gets there.
+/// Steps in which a crawling job gets there.
 const CRAWL_STEPS: u64 = 20_000;
-/// Steps from there until power fails, at most.
+/// The most steps from there until power fails.
 const SHORT_STEPS: u64 = 40;
-/// Steps in which the members that are left are written, at most.
+/// The most steps in which the remaining members are written.
 const STEPS_MAX: u64 = 250;
-/// Steps in which they are written once more, as a rule.
+/// The steps in which they mostly are written once more.
 const STEPS_FEW: u64 = 60;
 
 impl Story {
-    /// Replaces a member by one that fails when it is to take over. False: the array is not whole, or it is not drawn.
+    /// Replaces a member by one that fails when it takes over. False: the array is not whole, or it is not
+    /// drawn.
     pub(super) fn hands_over_in_vain(&mut self) -> Result<bool, Violation> {
         if !self.can_fill_another() || self.side_rng.u8(..ONE_IN) != 0 {
             return Ok(false);
@@ -49,14 +50,14 @@ impl Story {
         Ok(true)
     }
 
-    /// Whether the array is whole, and there may be one more device.
+    /// Whether the array is whole and has room for one more device.
     fn can_fill_another(&self) -> bool {
         let is_whole = self.was_whole && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
         is_whole && self.units.len() < self.shape.members + 5 && self.shape.tolerance() > 0
     }
 
-    /// Fails a member, and fills another one in its role to all but the last stripes. False: the array is not whole, or it is not
-    /// drawn.
+    /// Fails a member, and fills another one in its role except for the last stripes. False: the array is not
+    /// whole, or it is not drawn.
     pub(super) fn fills_all_but_the_end(&mut self) -> Result<bool, Violation> {
         if !self.can_fill_another() || self.shape.is_vast || self.side_rng.u8(..SHORT_ONE_IN) != 0 {
             return Ok(false);
@@ -81,7 +82,7 @@ impl Story {
         Ok(true)
     }
 
-    /// A new device is to replace a member. Returns its unit.
+    /// Begins to replace a member by a new device. Returns its unit.
     fn start_replacing(&mut self) -> Result<usize, Violation> {
         let serving = self.units_by_role();
         let old = self.units[serving[self.side_rng.usize(..serving.len())]].name().to_owned();
@@ -99,7 +100,7 @@ impl Story {
         Ok(new)
     }
 
-    /// Runs until a member's superblock says that it is filled as a whole. False: it does not come to that.
+    /// Runs until a member's superblock says that it is completely filled. False: that does not happen.
     fn runs_to_last_checkpoint(&mut self, new: usize) -> bool {
         if !self.wait_for_filling(|job| job.done_stripes == job.total_stripes) {
             return false;
@@ -114,7 +115,7 @@ impl Story {
         })
     }
 
-    /// The next superblock of a member that is filled is not written, and then power is to fail.
+    /// A filled member's next superblock is not written, and then power fails.
     fn fail_to_take_over(&mut self, new: usize) {
         self.say(|story| format!("{} does not take its next superblock", story.units[new].name()));
         self.units[new].faults.add(FaultRule {
@@ -131,7 +132,7 @@ impl Story {
         let has_failed = self.world.run_steps_until(WAIT_STEPS, || faults.is_quiet());
         faults.clear();
         if has_failed && filled_bytes(&self.units[new]).is_none() {
-            // It had taken over: what it did not take was a later one.
+            // It had taken over: the superblock that it did not take was a later one.
             self.lost.insert(new);
         }
         let steps_max = if self.side_rng.u8(..4) == 0 { STEPS_MAX } else { STEPS_FEW };
@@ -140,7 +141,7 @@ impl Story {
     }
 }
 
-/// The bytes of a member that its superblock says are filled. None: it is not being filled.
+/// The bytes of a member that are filled, by its superblock. None: it is not being filled.
 fn filled_bytes(unit: &Unit) -> Option<usize> {
     Superblock::read(&unit.sim.bytes())?.filled.map(|(bytes, _)| bytes)
 }

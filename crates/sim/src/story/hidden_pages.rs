@@ -1,14 +1,15 @@
-//! After a power failure the newest copy of a page of the bitmap cannot be read on any member. What is left is older, and tells
-//! nothing: all that the page stands for may disagree.
+//! After a power failure no member can read its newest copy of a bitmap page. The older copies tell nothing:
+//! all regions of the page may disagree.
 
 use super::{Story, Unit};
 use crate::check::image::newest_page_slots;
 
-/// One opening in so many, of those that could, does not find the newest pages.
+/// One possible opening in so many does not find the newest pages.
 const ONE_IN: u8 = 2;
 
 impl Story {
-    /// Hides the newest copies of the bitmap's pages, where an array is whole and dirty. Returns the members concerned.
+    /// Hides the newest copies of the bitmap's pages, if the array is whole and dirty. Returns the members
+    /// concerned.
     pub(super) fn hide_newest_pages(&mut self) -> Vec<usize> {
         let is_sound = self.losses() == 0 && self.units.iter().all(Unit::is_sound);
         if !is_sound || self.hole.is_empty() || self.is_foreign || self.side_rng.u8(..ONE_IN) != 0 {
@@ -27,7 +28,7 @@ impl Story {
         serving
     }
 
-    /// What was hidden can be read again.
+    /// Makes hidden pages readable again.
     pub(super) fn show_pages(&mut self, hidden: &[usize]) {
         hidden.iter().filter(|unit| !self.units[**unit].faults.is_gone()).for_each(|unit| {
             self.units[*unit].faults.clear();

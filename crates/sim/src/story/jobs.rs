@@ -1,5 +1,5 @@
-//! Jobs that an operator stopped, or that are done: none of them begins again by itself, neither at once nor at the next opening. What a
-//! resync had not passed when it was stopped, the next one passes.
+//! Jobs that an operator stopped, or that are done: none of them begins again by itself, neither at once nor
+//! at the next opening. The next resync passes what a stopped one had not passed.
 
 use stripewise_engine::{JobKind, JobReport, MemberState, SpeedLimits};
 
@@ -9,24 +9,25 @@ use crate::{
     check::{Checker, Violation},
 };
 
-/// Blocks that are written before power fails, so that a resync is due.
+/// Blocks written before power fails, so that a resync is due.
 const WRITES: usize = 4;
-/// Steps from an opening until its resync has begun, at most.
+/// The most steps from an opening until its resync has begun.
 const BEGIN_STEPS_MAX: u64 = 20_000;
-/// Steps that a resync has until it is stopped, at most.
+/// The most steps of a resync until it is stopped.
 const STOP_STEPS_MAX: u64 = 60;
-/// Steps from when a scrub gives way until it is stopped, at most.
+/// The most steps from when a scrub gives way until it is stopped.
 const GIVING_WAY_STEPS_MAX: u64 = 12;
-/// Rounds of housekeeping in which a job that was stopped may not come back.
+/// Rounds of housekeeping in which a stopped job must not come back.
 const IDLE_ROUNDS: u32 = 4;
 
 impl Story {
-    /// A resync that an operator stops stays stopped until the array is opened again, and is carried to its end then.
+    /// A resync that an operator stops stays stopped until the array is opened again; then it runs to its
+    /// end.
     pub(super) fn stop_a_resync(&mut self) -> Result<(), Violation> {
         for _ in 0..WRITES {
             self.write_any_block()?;
         }
-        // What was flushed is certain, and its regions are marked still.
+        // Flushed data is certain, and its regions are still marked.
         self.flush_all()?;
         self.lose_power()?;
         self.open_plainly()?;
@@ -54,8 +55,8 @@ impl Story {
         self.expect_whole("a resync was stopped, and the next opening resumed it")
     }
 
-    /// A scrub gives way to the filling of another member and is stopped in that moment: it does not come back, at the next opening
-    /// either.
+    /// A scrub gives way to the filling of another member and is stopped in that moment: it does not come
+    /// back, not even at the next opening.
     pub(super) fn stop_a_scrub_that_gives_way(&mut self) -> Result<(), Violation> {
         let Some(new) = self.spare_unit()? else { return Ok(()) };
         self.flush_all()?;
@@ -70,7 +71,7 @@ impl Story {
         let replacer = array.clone();
         self.world.env().spawn(Box::pin(async move { _ = replacer.replace(&from, &to).await }));
         if mends {
-            // What it has mended is flushed before it gives way.
+            // A scrub flushes its repairs before it gives way.
             self.wait_to_see(Sight::Flush);
         }
         let steps = self.side_rng.u64(..GIVING_WAY_STEPS_MAX);
@@ -88,7 +89,7 @@ impl Story {
         self.expect_whole("a scrub that gave way was stopped")
     }
 
-    /// A spare that comes while a check runs takes a vacant role at once.
+    /// A spare that arrives while a check runs takes a vacant role at once.
     pub(super) fn add_during_a_check(&mut self) -> Result<(), Violation> {
         let has_spares = self.report()?.members.iter().any(|member| member.state == MemberState::Spare);
         if self.shape.tolerance() < 2 || has_spares {
@@ -124,7 +125,7 @@ impl Story {
             && has_begun()
     }
 
-    /// The job under way was asked to stop: soon no job is under way, and none begins.
+    /// The job under way was told to stop: soon no job is under way, and none begins.
     fn expect_no_job(&self) -> Result<(), Violation> {
         // A job that began would wait, and be seen.
         self.array().pause_jobs();
@@ -138,7 +139,7 @@ impl Story {
         }
     }
 
-    /// The array is opened anew: no scrub goes on, as the last one was stopped by an operator, or is done.
+    /// The array is opened anew: no scrub continues, as an operator stopped the last one, or it is done.
     pub(super) fn expect_no_scrub_goes_on(&mut self, why: &str) -> Result<(), Violation> {
         self.open_anew()?;
         self.wait_for_jobs()?;

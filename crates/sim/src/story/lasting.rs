@@ -1,5 +1,5 @@
-//! What an operator did to a member outlasts a power failure that comes as soon as the command is done: a spare that was removed stays
-//! away, and what was said of a member is known.
+//! An operator's command on a member outlasts a power failure right after the command: a removed spare stays
+//! away, and facts given about a member are kept.
 
 use stripewise_engine::{MemberReport, MemberState};
 
@@ -7,7 +7,7 @@ use super::Story;
 use crate::check::{Checker, Violation};
 
 impl Story {
-    /// A spare is removed, and is none when the array is opened with it there.
+    /// A spare is removed, and is not a spare when the array is opened with it.
     pub(super) fn remove_a_spare(&mut self) -> Result<(), Violation> {
         let Some(spare) = self.spare_unit()? else { return Ok(()) };
         let name = self.units[spare].name().to_owned();
@@ -25,7 +25,7 @@ impl Story {
         self.expect_whole("a spare was removed")
     }
 
-    /// An operator says of a member how much it may be written, or what kind of device it is; then power fails.
+    /// An operator sets a member's write rating, or its class; then power fails.
     pub(super) fn tell_of_a_member(&mut self) -> Result<(), Violation> {
         self.flush_all()?;
         let unit = self.any_serving();
@@ -34,7 +34,7 @@ impl Story {
         let told = if self.side_rng.bool() {
             said.endurance.rated_write_bytes = self.side_rng.u64(1..1 << 40);
             said.endurance.warranty_margin_days = self.side_rng.u32(..1000);
-            // Since when its writes are counted is not the caller's to say.
+            // The caller cannot set the start of the count.
             let mut endurance = said.endurance;
             endurance.written_since_s = 0;
             self.say(|_| format!("{name} may be written {} bytes", endurance.rated_write_bytes));
@@ -61,7 +61,7 @@ impl Story {
         Err(Checker::Metadata.violation(what))
     }
 
-    /// What the array reports of a unit, which is attached.
+    /// The array's report of an attached unit.
     pub(super) fn report_of(&self, unit: usize) -> Result<MemberReport, Violation> {
         let (report, name) = (self.report()?, self.units[unit].name());
         let member = report.members.into_iter().find(|member| member.name == name);
@@ -69,7 +69,7 @@ impl Story {
     }
 }
 
-/// What an operator can say of a member, in words.
+/// The facts that an operator can give about a member, in words.
 fn what_was_said(member: &MemberReport) -> String {
     let endurance = &member.endurance;
     format!(

@@ -1,7 +1,7 @@
-//! Latent errors: sectors that cannot be read, once or until they are written, of a member's data or of its metadata.
+//! Latent errors: sectors of a member's data or metadata that cannot be read, once or until they are written.
 //!
-//! A member whose metadata cannot be read counts as lost. Bad blocks of data are losses of their rows: several members may
-//! have some, as long as no row has more than the level tolerates.
+//! A member whose metadata cannot be read counts as lost. Bad blocks of data are losses of their rows:
+//! several members may have some, as long as no row has more than the level tolerates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ impl Story {
         if self.side_rng.u32(..METADATA_ONE_IN) == 0 {
             self.bad_metadata();
         } else {
-            // Of several members, as a rule: they are to add up where they may not.
+            // Mostly several members: the errors are to add up where they may not.
             for _ in 0..self.side_rng.usize(1..=2) {
                 self.bad_data();
             }
@@ -49,10 +49,10 @@ impl Story {
         }
         if self.hole.contains(&row) {
             if self.shape.level != Level::Raid1 {
-                // A bad block where parity may be wrong is beyond what is promised.
+                // A bad block where parity may be wrong is beyond the promise.
                 return;
             }
-            // Of mirrors that may differ, another one is read here from now on, and only here.
+            // If mirrors may differ, another one is read here from now on, and only here.
             self.forgive_hole(|_, hole| hole == row);
         }
         let start = self.units[unit].data_offset_bytes + sector * SECTOR_BYTES as u64;
@@ -61,14 +61,15 @@ impl Story {
         self.cannot_read(unit, start, times);
     }
 
-    /// A sector of each member's data, there where clients work.
+    /// A sector of each member's data, at a place where clients work.
     pub(super) fn used_sector(&mut self) -> u64 {
         let window = &self.desk.windows[self.side_rng.usize(..self.desk.windows.len())];
         let byte = self.side_rng.usize(window.clone()) * SECTOR_BYTES;
         (self.layout().place(byte).offset_bytes / SECTOR_BYTES) as u64
     }
 
-    /// How many members beside one, of those that are not lost, have bad blocks in such a row: of the worst.
+    /// How many members other than `beside`, and not lost, have bad blocks in one row that is meant: the
+    /// worst row's count.
     fn units_bad_in(&self, is_meant: impl Fn(usize) -> bool, beside: usize) -> usize {
         let mut counts = BTreeMap::<usize, usize>::new();
         for (index, unit) in self.units.iter().enumerate() {
@@ -81,7 +82,7 @@ impl Story {
         counts.into_values().max().unwrap_or(0)
     }
 
-    /// Members beside one that count as lost somewhere.
+    /// Members other than `unit` that count as lost somewhere.
     pub(super) fn losses_beside(&self, unit: usize) -> usize {
         self.losses() + self.units_bad_in(|_| true, unit)
     }
@@ -108,7 +109,8 @@ impl Story {
         if self.side_rng.bool() { 1 } else { u32::MAX }
     }
 
-    /// The member in sync that a sector of the array is read from cannot read it until it is written. Returns the member.
+    /// The member in sync that a sector of the array is read from cannot read it until it is written. Returns
+    /// the member.
     pub(super) fn lose_sector(&mut self, sector: usize) -> usize {
         let place = self.layout().place(sector * SECTOR_BYTES);
         let role = match self.shape.level {
@@ -122,7 +124,7 @@ impl Story {
         unit
     }
 
-    /// A sector of a member fails so many reads, or until it is written.
+    /// A sector of a member fails so many reads, or fails until it is written.
     pub(super) fn cannot_read(&mut self, unit: usize, start: u64, times: u32) {
         self.units[unit].faults.add(FaultRule {
             operation: Operation::Read,

@@ -1,20 +1,21 @@
-//! A power failure leaves a member an event ahead of the others, and just that one is absent at the next opening: when it comes
-//! back it must not count.
+//! A power failure leaves a member one event ahead of the others, and just that one is absent at the next
+//! opening: when it comes back it must not count.
 
 use std::collections::BTreeSet;
 
 use super::Story;
 use crate::check::Violation;
 
-/// One opening in so many, of those that could, is without the members that are ahead.
+/// One possible opening in so many is without the members that are ahead.
 const ONE_IN: u8 = 2;
 
 impl Story {
-    /// Opens the array without the members that are ahead, writes, and cuts power off; then they are back. Nothing, where no member
-    /// is ahead that may be absent.
+    /// Opens the array without the members that are ahead, writes, and cuts power; then they are back. Does
+    /// nothing if no member is ahead that may be absent.
     pub(super) fn leave_out_leaders(&mut self) -> Result<(), Violation> {
         let leaders = self.leaders();
-        // Where two halves can each go on, two sets that count each other as failed are a split, as far as an opening can tell.
+        // If two halves can each run, two sets that count each other as failed are a split, as far as an
+        // opening can tell.
         let may_split = 2 * (self.shape.members - self.shape.tolerance()) <= self.shape.members;
         let may_leave =
             !may_split && !leaders.is_empty() && self.losses() + leaders.len() <= self.shape.tolerance();

@@ -1,5 +1,5 @@
-//! Sectors that md's bad-block log lists: another program has listed them, what lies there is of no use, and the other members
-//! make up for it until they are written.
+//! Sectors in md's bad-block log: another program has listed them, their content is useless, and the other
+//! members make up for it until they are written.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,17 +14,18 @@ use crate::check::{
     superblock::{Rewrite, SUPERBLOCK_BYTES},
 };
 
-/// Members whose log lists something, at most.
+/// The most members whose log lists something.
 const MEMBERS_MAX: usize = 3;
-/// Entries of a log, at most.
+/// The most entries of a log.
 const ENTRIES_MAX: usize = 4;
-/// Sectors of an entry, at most.
+/// The most sectors of an entry.
 const SECTORS_MAX: u64 = 20;
-/// Rows of which a log that has many entries lists something, at most: 200 entries, of which a sector has 64.
+/// The most rows with entries in a large log: 200 entries, of which a sector holds 64.
 const ROWS_OF_MANY: usize = 100;
-/// What lies in listed sectors: no write has it.
+/// The content of listed sectors: no write contains it.
 const USELESS: u8 = 0xb5;
-/// Rounds of housekeeping after which what is to be healed has been: a large chunk takes some, read block by block.
+/// Rounds of housekeeping after which every healable block has been healed: a large chunk takes some, read
+/// block by block.
 const ROUNDS_MAX: usize = 100;
 
 impl Story {
@@ -42,7 +43,7 @@ impl Story {
         }
     }
 
-    /// Sectors of a member's data, sorted, that do not touch and are in rows of which enough is left.
+    /// Sorted, separate sectors of a member's data, in rows of which enough is left.
     fn draw_extents(&mut self, lost_in: &mut BTreeMap<usize, usize>) -> Vec<Range<u64>> {
         let sectors = self.shape.data_bytes / SECTOR_BYTES as u64;
         let grain = u64::from(self.shape.block_bytes) / SECTOR_BYTES as u64;
@@ -67,7 +68,7 @@ impl Story {
         extents
     }
 
-    /// As many as make a log of several sectors: two entries in each of some rows.
+    /// Enough for a log of several sectors: two entries in each of some rows.
     fn draw_many_extents(&mut self, lost_in: &mut BTreeMap<usize, usize>) -> Vec<Range<u64>> {
         let row_sectors = (ROW_BYTES / SECTOR_BYTES) as u64;
         let rows = (self.shape.data_bytes / ROW_BYTES as u64) as usize;
@@ -84,7 +85,7 @@ impl Story {
         extents
     }
 
-    /// A sector of the array that a member's log lists, half of the time: clients are to be at work there.
+    /// A sector of the array that a member's log lists, half of the time: clients shall work there.
     pub(super) fn listed_sector(&mut self) -> Option<usize> {
         if self.units_listing().is_empty() || self.side_rng.bool() {
             return None;
@@ -128,7 +129,7 @@ impl Story {
         });
     }
 
-    /// Takes down what a member's log lists.
+    /// Records what a member's log lists.
     pub(super) fn look_at_log(&mut self, unit: usize) {
         let unit = &mut self.units[unit];
         unit.listed = listed_rows(&unit.sim.bytes(), unit.data_offset_bytes as usize);
@@ -139,8 +140,8 @@ impl Story {
         (0..self.units.len()).filter(|unit| !self.units[*unit].listed.is_empty()).collect()
     }
 
-    /// Where members list bad blocks for which the others make up: time passes after the opening, and nothing is asked, half of the
-    /// time. Nothing is listed any more then.
+    /// If members list bad blocks that the others make up for: half of the time, time passes after the
+    /// opening without requests. Then nothing is listed any more.
     pub(super) fn leave_to_housekeeping(&mut self) -> Result<(), Violation> {
         if self.units_listing().is_empty() || self.side_rng.bool() {
             return Ok(());
@@ -153,7 +154,7 @@ impl Story {
         self.expect_unlisted()
     }
 
-    /// Once house was kept, nothing is listed any more.
+    /// After housekeeping, nothing is listed any more.
     pub(super) fn expect_unlisted(&mut self) -> Result<(), Violation> {
         match self.keep_house_until(|unit| unit.listed.is_empty()) {
             None => Ok(()),
@@ -166,7 +167,7 @@ impl Story {
         }
     }
 
-    /// Where nothing but blocks of members in sync is bad, they are healed, as often as not.
+    /// If the only defects are blocks of members in sync, they are healed, half of the time.
     pub(super) fn heal_all(&mut self) -> Result<(), Violation> {
         let serving = self.units_by_role();
         let is_bad = serving.iter().any(|unit| self.units[*unit].bad_rows().next().is_some());
@@ -176,14 +177,14 @@ impl Story {
         Ok(())
     }
 
-    /// Whether members in sync lack nothing but blocks for which the others make up.
+    /// Whether members in sync lack only blocks that the others make up for.
     fn is_healable(&mut self) -> bool {
         let serving = self.units_by_role();
         let is_row = |unit: &usize| self.units[*unit].doubt().is_none_or(|doubt| doubt != Doubt::Whole);
         self.shape.tolerance() > 0 && serving.iter().all(is_row)
     }
 
-    /// Once a check has looked at everything and house was kept, no sector is listed, and none cannot be read.
+    /// After a check of everything and housekeeping, no sector is listed, and all can be read.
     fn expect_healed(&mut self) -> Result<(), Violation> {
         let report = self.run_scrub(false)?;
         let Some(unit) = self.keep_house_until(|unit| unit.bad_rows().next().is_none()) else {
@@ -197,7 +198,8 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// Lets time pass until all members in sync are so. Some: one that is not, after a long time.
+    /// Lets time pass until `is_so` holds for all members in sync. Some: one for which it does not, after a
+    /// long time.
     pub(super) fn keep_house_until(&mut self, is_so: impl Fn(&Unit) -> bool) -> Option<usize> {
         let mut left = None;
         for _ in 0..ROUNDS_MAX {

@@ -1,4 +1,5 @@
-//! Looks at an array that is not open, as an operator does before deciding anything: read-only, which changes no member.
+//! Inspects an array that is not open, as an operator does before deciding anything: read-only, which changes
+//! no member.
 
 use stripewise_device::IoBuf;
 use stripewise_engine::{AssembleOptions, assemble};
@@ -6,12 +7,12 @@ use stripewise_engine::{AssembleOptions, assemble};
 use super::{Story, Unit};
 use crate::check::{Checker, SECTOR_BYTES, Violation};
 
-/// One opening in so many comes after a look.
+/// One opening in so many follows an inspection.
 const ONE_IN: u8 = 8;
 
 impl Story {
-    /// Opens the array read-only, reads, and lets go of it, now and then. A member may vanish meanwhile. Afterwards every member
-    /// has what it had before.
+    /// Now and then opens the array read-only, reads, and drops it. A member may vanish meanwhile. Afterwards
+    /// no member has changed.
     pub(super) fn look(&mut self) -> Result<(), Violation> {
         if self.array.is_some() || !self.was_open || self.side_rng.u8(..ONE_IN) != 0 {
             return Ok(());
@@ -20,7 +21,7 @@ impl Story {
         let changes = |story: &Self| story.units.iter().map(|unit| unit.sim.changes()).collect::<Vec<_>>();
         let before = changes(self);
         self.read_only()?;
-        // What is left of it, such as tasks, ends as the process does.
+        // Its remains, such as tasks, end with the process.
         self.world.crash();
         self.array = None;
         if before == changes(self) {
@@ -58,7 +59,7 @@ impl Story {
             self.units[unit].faults.set_gone(false);
             return read;
         }
-        // Without a bitmap a superblock that says clean says nothing of what was flushed.
+        // Without a bitmap a superblock that says clean says nothing about flushed data.
         match self.shape.tolerance() {
             0 => Ok(()),
             _ if is_sound => self.read_all_right(),
@@ -66,7 +67,8 @@ impl Story {
         }
     }
 
-    /// Of an array that a crash has left, with members missing: what can be read is right, and the rest is an error.
+    /// Of an array that a crash has left, with members missing: readable data is right, and the rest is an
+    /// error.
     fn read_nothing_wrong(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() || self.losses() > self.shape.tolerance() {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Rows of which more cannot be read than redundancy makes up for: as many members are lost as the level tolerates, and others
-//! have bad blocks. These rows are errors where they are lost, everything else is right, also once the members were replaced and
-//! after a crash; and what is written anew is right again.
+//! Rows that have lost more than redundancy makes up for: as many members are lost as the level tolerates,
+//! and others have bad blocks. These rows return errors where they are lost. Everything else is right, also
+//! once the members were replaced and after a crash; and data written anew is right again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,42 +19,43 @@ use crate::{
     },
 };
 
-/// Bad blocks of a member, as a rule, at most.
+/// The usual maximum of bad blocks of a member.
 const BAD_FEW: usize = 3;
-/// And now and then: more than reads that may fail before a member is dropped, and than a log of one sector lists.
+/// And now and then this many: more than the failed reads after which a member is dropped, and than a log of
+/// one sector lists.
 const BAD_MANY: usize = 120;
-/// Entries of a sector of a log.
+/// Entries in a sector of a log.
 const ENTRIES_OF_SECTOR: usize = SECTOR_BYTES / 8;
 /// Sectors of the logs that mdadm makes.
 const LOG_SECTORS: u16 = 8;
-/// Power failures while members are filled, at most.
+/// The most power failures while members are filled.
 const CRASHES_MAX: u8 = 4;
-/// Steps that a log's or a superblock's write is waited for.
+/// The most steps to wait for the write of a log or superblock.
 const FILLING_STEPS_MAX: u64 = 20_000;
-/// Steps from a superblock's write on until power fails, at most.
+/// The most steps from a superblock's write until power fails.
 const CRASH_STEPS_MAX: u64 = 60;
-/// Blocks that are written while members are filled.
+/// The most blocks written while members are filled.
 const WRITES_MAX: usize = 12;
-/// Steps from one of these writes to the next, at most.
+/// The most steps from one of these writes to the next.
 const STEPS_BETWEEN_WRITES: u64 = 100;
-/// Rounds of housekeeping after which what was written is listed no more.
+/// Rounds of housekeeping after which written sectors are no longer listed.
 const ROUNDS: u32 = 4;
 
-/// What is lost.
+/// The losses.
 pub(super) struct Lost {
     pub(super) layout: Layout,
     /// Roles without a member.
     roles: BTreeSet<usize>,
-    /// Roles that have a bad block in a row.
+    /// For each row, the roles with a bad block.
     pub(super) bad: BTreeMap<usize, BTreeSet<usize>>,
-    /// A member has so many that it may be dropped for them, once others make up for it.
+    /// A member has so many bad blocks that it may be dropped for them, once others make up for it.
     may_be_dropped: bool,
-    /// Entries for which every log has room.
+    /// Entries that fit in every log.
     room: usize,
 }
 
 impl Lost {
-    /// Whether a member may stay unfilled, as its log cannot list all that it would lack.
+    /// Whether a member may stay unfilled because its log cannot list all blocks that it would lack.
     fn may_stay_unfilled(&self) -> bool {
         self.bad.len() > self.room
     }
@@ -71,7 +72,7 @@ impl Lost {
 }
 
 impl Story {
-    /// Loses rows of an array that is whole, and brings it back.
+    /// Loses rows of a whole array, and brings it back.
     pub(super) fn lose_rows(&mut self) -> Result<(), Violation> {
         if !self.is_made_whole()? || self.shape.tolerance() == 0 {
             return Ok(());
@@ -115,7 +116,7 @@ impl Story {
         self.expect_nothing_listed()
     }
 
-    /// Members have logs as mdadm makes them, smaller ones, or none. Returns for how many entries each has room.
+    /// Gives members logs as mdadm makes them, smaller ones, or none. Returns how many entries fit in each.
     fn draw_log_size(&mut self) -> Result<usize, Violation> {
         let sectors = [LOG_SECTORS, LOG_SECTORS, 1, 0, 0][self.rng.usize(..5)];
         if sectors == LOG_SECTORS {
@@ -132,7 +133,7 @@ impl Story {
         self.say(|_| format!("bad-block logs have {sectors} sectors"));
         self.open_plainly()?;
         self.wait_for_jobs()?;
-        // A log of one sector lies nowhere on a member of longer blocks.
+        // On a member with longer blocks a log of one sector is unusable.
         Ok(if self.shape.block_bytes as usize == SECTOR_BYTES {
             usize::from(sectors) * ENTRIES_OF_SECTOR
         } else {
@@ -140,11 +141,12 @@ impl Story {
         })
     }
 
-    /// Power fails while members are filled: at a log that is to say what is lost, or at superblocks that count on it.
+    /// Power fails while members are filled: at a log write that lists losses, or at superblocks that rely on
+    /// it.
     fn crash_while_filling(&mut self) -> Result<(), Violation> {
         let at_log = self.rng.bool();
         let sight = if at_log { Sight::Log } else { Sight::Superblock };
-        // A log is written for rows that are lost alone, of which there are few.
+        // A log is only written for lost rows, of which there are few.
         let awaited = self.world.seen(sight) + self.rng.u64(1..=if at_log { 2 } else { 4 });
         self.world.run_steps_until(FILLING_STEPS_MAX, || self.world.seen(sight) >= awaited);
         let steps = self.rng.u64(..if at_log { 8 } else { CRASH_STEPS_MAX });
@@ -165,7 +167,7 @@ impl Story {
         self.crash()
     }
 
-    /// Rows were not being written: nothing is lost by force.
+    /// No rows were being written: force loses nothing.
     fn open_by_force(&mut self) -> Result<(), Violation> {
         let opened = self.open_as(true)?;
         opened.map_err(|error| Checker::Service.violation(format!("it is refused by force: {error}")))
@@ -205,7 +207,7 @@ impl Story {
         Ok(lost)
     }
 
-    /// Every sector is right, but for those that may be errors; and errors name the first that is one.
+    /// Every sector is right, except those that may be errors; and an error names the first one that fails.
     fn expect_rest(&mut self, lost: &Lost) -> Result<(), Violation> {
         for block in self.blocks() {
             if self.read_right(&block)?.is_ok() {
@@ -225,7 +227,7 @@ impl Story {
         self.desk.windows.clone().iter().try_for_each(|window| self.expect_first_named(window))
     }
 
-    /// Reads sectors, which are right if they can be read.
+    /// Reads sectors; if the read succeeds, they must be right.
     pub(super) fn read_right(&mut self, sectors: &Range<usize>) -> Result<Result<(), ArrayError>, Violation> {
         let ticket = self.desk.sectors.lock().begin_read();
         let read = self.try_read(sectors)?;
@@ -258,12 +260,13 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// New members take the roles of those that failed.
+    /// New members take the roles of the failed ones.
     fn fill_lost_members(&mut self) -> Result<(), Violation> {
         (0..self.shape.tolerance()).try_for_each(|_| self.add_new_unit())
     }
 
-    /// Some blocks, and stripes of which something is lost, are written while members are filled; where rows are lost, that may fail.
+    /// Some blocks, and stripes with losses, are written while members are filled; where rows are lost, that
+    /// may fail.
     fn write_some(&mut self, lost: &Lost) -> Result<(), Violation> {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         for _ in 0..self.rng.usize(..=WRITES_MAX) {
@@ -283,7 +286,7 @@ impl Story {
         Ok(())
     }
 
-    /// A stripe of which something is lost, half of the time: while it is written anew, others may be found to be lost.
+    /// A stripe with losses, half of the time: while it is written anew, more losses may be found.
     fn lost_stripe(&mut self, lost: &Lost) -> Option<Range<usize>> {
         if self.shape.is_vast || lost.bad.is_empty() || self.side_rng.bool() {
             return None;
@@ -294,7 +297,7 @@ impl Story {
         Some(start..(start + stripe).min(self.desk.windows[0].end))
     }
 
-    /// Each stripe of which something is lost is written as a whole.
+    /// Writes each stripe with losses as a whole.
     fn write_rows_anew(&mut self, lost: &Lost) -> Result<(), Violation> {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         let all = self.desk.windows[0].clone();
@@ -306,7 +309,7 @@ impl Story {
             false => block.start / stripe * stripe..((block.start / stripe + 1) * stripe).min(all.end),
         });
         let mut stripes: Vec<_> = stripes.collect();
-        // Where parity alone was lost, no block of the array is.
+        // If only parity was lost, no block of the array is.
         let rows = lost.bad.keys().map(|row| self.layout().stripe_of_row(*row) * stripe);
         stripes.extend(rows.filter(|_| !at_level_1).map(|start| start..start + stripe));
         stripes.sort_unstable_by_key(|stripe| stripe.start);
@@ -321,7 +324,7 @@ impl Story {
         Ok(())
     }
 
-    /// The array is stopped, or power fails once everything was flushed; and it is opened again.
+    /// The array is stopped, or power fails after a flush of everything; and it is opened again.
     fn reopen(&mut self) -> Result<(), Violation> {
         self.world.run_for(self.shape.tuning.housekeeping_interval * ROUNDS);
         self.expect_logs_agree()?;
@@ -334,7 +337,7 @@ impl Story {
         self.wait_for_jobs().map(drop)
     }
 
-    /// What was written anew is listed as bad no more.
+    /// Data written anew is no longer listed as bad.
     fn expect_nothing_listed(&mut self) -> Result<(), Violation> {
         let serving = self.units_by_role();
         serving.iter().for_each(|unit| self.look_at_log(*unit));

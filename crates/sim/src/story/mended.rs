@@ -1,5 +1,6 @@
-//! Scrubs and failures beside members that are being filled: one that gives way keeps what it has found, a repair mends members that
-//! are not yet whole, too, and a member that fails while it is filled takes no role.
+//! Scrubs and failures beside members that are being filled: a scrub that gives way keeps its findings, a
+//! repair also mends members that are not yet whole, and a member that fails while it is filled takes no
+//! role.
 
 use stripewise_device::{
     IoErrorKind,
@@ -10,15 +11,15 @@ use stripewise_engine::{JobKind, MemberState, SpeedLimits, geometry::Level};
 use super::{Story, operator::CRAWL};
 use crate::check::{Checker, Violation, layout::ROW_BYTES};
 
-/// Stripes at the start of the array, in one of which something is made wrong.
+/// Stripes at the start of the array; one of them is made wrong.
 const FIRST_STRIPES: u64 = 4;
-/// Steps from the first writes to a repair, and from that to a failure, at most.
+/// The most steps from the first writes to a repair, and from that to a failure.
 const REPAIR_STEPS: u64 = 30;
-/// Steps that a crawling job has until it is so far.
+/// Steps that a crawling job has to reach its target.
 const STEPS_MAX: u64 = 20_000;
 
 impl Story {
-    /// A check that found something and gives way to a rebuild goes on, and tells of what it had found.
+    /// A check that found something and gives way to a rebuild continues, and reports what it had found.
     pub(super) fn find_and_give_way(&mut self) -> Result<(), Violation> {
         if self.spare_unit()?.is_none() {
             return Ok(());
@@ -33,7 +34,7 @@ impl Story {
             array.job().is_some_and(|job| job.kind == JobKind::Check && job.mismatched_rows > 0)
         });
         drop(array);
-        // The member leaves with the byte that is wrong.
+        // The member leaves, and the wrong byte with it.
         self.fail_calmly(old)?;
         self.array().set_speed_limits(SpeedLimits::default());
         self.wait_for_jobs()?;
@@ -46,7 +47,7 @@ impl Story {
         self.expect_filled(old)
     }
 
-    /// A repair beside a replacement that is half done mends what that has copied, too.
+    /// A repair beside a half-done replacement also mends what that has copied.
     pub(super) fn repair_while_filling(&mut self) -> Result<(), Violation> {
         let Some(new) = self.spare_unit()? else { return Ok(()) };
         let stripe = self.side_rng.u64(..self.shape.stripes().min(FIRST_STRIPES));
@@ -64,7 +65,7 @@ impl Story {
             self.copy_byte(old, new, offset);
             self.run_scrub(true)?;
             self.check_redundancy()?;
-            // A change of members lets filling go on.
+            // A change of members lets filling continue.
             self.fail_calmly(old)?;
         }
         self.expect_filled(old)
@@ -99,7 +100,8 @@ impl Story {
         self.expect_whole("a member failed while it was filled to replace another")
     }
 
-    /// A member is failed while a repair waits for rows that clients write to: it mends nothing by what that member has.
+    /// A member is failed while a repair waits for rows that clients write to: the repair uses nothing of
+    /// that member.
     pub(super) fn fail_while_repairing(&mut self) -> Result<(), Violation> {
         if self.shape.level == Level::Raid1 {
             return Ok(());
@@ -127,7 +129,7 @@ impl Story {
         if layout.level == 1 { layout.members - 1 } else { layout.parity_role(stripe as usize) }
     }
 
-    /// A unit has the same wrong byte as another one.
+    /// Gives a unit the same wrong byte as another one.
     fn copy_byte(&mut self, from: usize, to: usize, offset: u64) {
         let wrong = self.units[from].sim.bytes()[(self.units[from].data_offset_bytes + offset) as usize];
         self.units[to].sim.poke(self.units[to].data_offset_bytes + offset, &[wrong]);

@@ -1,5 +1,5 @@
-//! A member that fails one write of its metadata: of a page of the bitmap, of the header, or of the superblock. It is dropped, and
-//! the others say so before anything is acknowledged without it.
+//! A member that fails one write of its metadata: of a bitmap page, of the header, or of the superblock. It
+//! is dropped, and the others record that before anything is acknowledged without it.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ use crate::check::{
     superblock::SUPERBLOCK_BYTES,
 };
 
-/// Rounds of housekeeping after which no region is marked that nobody writes to.
+/// Rounds of housekeeping after which no region is marked without writes to it.
 const IDLE_ROUNDS: u32 = 4;
-/// Rounds in which what was written to members is noted on them.
+/// Rounds in which members' write counts are noted on them.
 const NOTE_ROUNDS: u32 = 70;
-/// Sectors of a write that a member's note is to be about, at most.
+/// The most sectors of a write that makes a member's note due.
 const WRITE_SECTORS_MAX: usize = 4096;
 
-/// What a member fails to write.
+/// The metadata that a member fails to write.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Pages,
@@ -32,7 +32,7 @@ enum Part {
 }
 
 impl Story {
-    /// A member of an array that is whole fails to write some of its metadata, once.
+    /// A member of a whole array fails to write some of its metadata, once.
     pub(super) fn fail_a_metadata_write(&mut self) -> Result<(), Violation> {
         if self.shape.tolerance() == 0 {
             return Ok(());
@@ -58,7 +58,7 @@ impl Story {
         self.expect_whole("a member that had failed a write of metadata was added again")
     }
 
-    /// So much is written that members are due to note it, if that is what is to fail.
+    /// Writes enough that members' notes are due, if a note shall fail.
     fn note_bytes_of(&mut self, part: Part) -> Result<(), Violation> {
         if !matches!(part, Part::Header) || self.shape.is_vast {
             return Ok(());
@@ -73,7 +73,7 @@ impl Story {
         Ok(())
     }
 
-    /// False: the member has nothing of the kind.
+    /// False: the member has no metadata of this kind.
     fn fail_next_write_of(&mut self, unit: usize, part: Part) -> bool {
         let ranges: Vec<Range<u64>> = match part {
             Part::Pages => page_slots(&self.units[unit].sim.bytes()).unwrap_or_default(),
@@ -81,7 +81,7 @@ impl Story {
             Part::Superblock => vec![SUPERBLOCK_BYTES],
         };
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return false };
-        // The copies of the header have the other metadata between them: the first is enough.
+        // The other metadata lies between the two copies of the header: the first copy is enough.
         let range_bytes = if matches!(part, Part::Pages) { first.start..last.end } else { first.clone() };
         self.say(|story| {
             format!("{} fails its next write of: {part:?}, {range_bytes:?}", story.units[unit].name())
@@ -96,7 +96,8 @@ impl Story {
         true
     }
 
-    /// A member that failed a write is faulty, and once something is durable without it, no superblock counts it.
+    /// A member that failed a write is faulty, and once something is durable without it, no superblock counts
+    /// it.
     fn expect_recorded(&mut self, unit: usize, part: Part) -> Result<(), Violation> {
         let state = self.state_of(unit)?;
         if state != Some(MemberState::Faulty) {

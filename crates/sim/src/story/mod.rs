@@ -1,5 +1,5 @@
-//! Stories: an array, clients, an operator and bad luck, told from a seed. Each life of the array ends with a power
-//! failure or a stop; then the checkers look at what is left, and the next life begins with it.
+//! Stories: an array, clients, an operator and bad luck, told from a seed. Each life of the array ends with a
+//! power failure or a stop. Then the checkers inspect the result, and the next life begins with it.
 //!
 //! Faults stay within what the level tolerates, so that nothing may go wrong: every violation is a bug of the engine,
 //! or of the simulator. What the failure model does not promise (`docs/failure-model.md`) is forgiven by name:
@@ -73,23 +73,24 @@ use crate::{
     client::{Client, Desk},
 };
 
-/// Lives of an array at most whose bitmap has several pages: each takes as long as some hundred of a small one.
+/// The most lives of an array whose bitmap has several pages: each takes as long as some hundred of a small
+/// one.
 const PAGED_LIVES: u32 = 4;
 /// Stripes that fill a page of the bitmap.
 const PAGED_STRIPES: u64 = 32_448;
 
 /// One life in so many begins with a bad block where a resync is due.
 const UNSYNCED_ONE_IN: u8 = 16;
-/// Clients come to their end in one busy time of so many; in the others power fails before.
+/// Clients finish in one busy time of so many; in the others power fails before.
 const CLIENTS_END_ONE_IN: u8 = 6;
 
 /// Steps of the scheduler after which a request, command or job counts as hanging.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// What story is told.
+/// The parameters of a story.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Everything follows from it and the other fields.
+    /// The seed; it determines everything, with the other fields.
     pub seed: u64,
     /// The level, if it must be a given one.
     pub level: Option<Level>,
@@ -97,18 +98,18 @@ pub struct Plan {
     pub lives: u32,
     /// Lives in which nothing happens between opening and end: the first ones.
     pub quiet_lives: u32,
-    /// Clients at most.
+    /// The most clients.
     pub clients_max: usize,
-    /// Requests of each client at most.
+    /// The most requests of each client.
     pub requests_max: usize,
-    /// Actions that are left out.
+    /// Actions to leave out.
     pub without: BTreeSet<Action>,
-    /// Keep what is needed to tell the story afterwards.
+    /// Keep what narrating the story afterwards needs.
     pub narrate: bool,
     /// A deliberate bug that the engine has.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
-    /// Give up between two lives after this moment of real time: the story has no end then.
+    /// Give up between two lives after this moment of real time: the story then has no end.
     pub until: Option<Instant>,
 }
 
@@ -134,13 +135,13 @@ impl Plan {
 /// How a story ended.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// One number for each power failure: equal ones are the same moment of the same history.
+    /// One number for each power failure: equal numbers mean the same moment of the same history.
     pub crash_points: Vec<u64>,
     /// What went wrong.
     pub violation: Option<Violation>,
-    /// The life in which it did.
+    /// The life in which it went wrong.
     pub life: u32,
-    /// The hash of everything that was asked of members, when, and of what they were to write: equal for equal stories.
+    /// The hash of all requests to members, with their times and written data: equal for equal stories.
     pub trace: u64,
     /// What happened, in words, if the plan asked for it.
     pub narration: Vec<String>,
@@ -153,8 +154,8 @@ thread_local! {
     static TELLING: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// A panic hook: one panic is an outcome like others, told at the end. One in the middle of another aborts the process, and this is
-/// all that can be said of it.
+/// A panic hook: one panic is an outcome like others, reported at the end. A panic inside another aborts the
+/// process, and this message is all that it can leave.
 pub fn note_panic(panic: &PanicHookInfo<'_>) {
     let (seed, before) = TELLING.get();
     TELLING.set((seed, before + 1));
@@ -178,12 +179,12 @@ pub fn tell(plan: &Plan) -> Outcome {
     outcome.events = story.world.events();
     outcome.trace = story.world.trace_hash();
     outcome.violation = violation;
-    // What a panic left half done may panic again when it is dropped.
+    // The state that a panic left half done may panic again when it is dropped.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(story)));
     outcome
 }
 
-/// What a panic says.
+/// A panic's message.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
@@ -194,27 +195,27 @@ struct Story {
     shape: Shape,
     world: World,
     rng: Rng,
-    /// For the array's locks alone.
+    /// For the array's locking alone.
     lock_rng: Rng,
-    /// For what is drawn beside the story, which goes on as it would without.
+    /// For draws beside the story, which continues as it would without them.
     side_rng: Rng,
-    /// For what devices are like.
+    /// For the traits of devices.
     hardware_rng: Rng,
     hardware: Hardware,
     units: Vec<Unit>,
     array: Option<Array>,
     desk: Arc<Desk>,
-    /// Units that have failed, or may, since all was well.
+    /// Units that have failed, or may have, since all was well.
     lost: BTreeSet<usize>,
-    /// Losses of units that were added again since: they may stand elsewhere now, and be lost once more.
+    /// Losses of units that were added again since: they may have another role now, and be lost once more.
     losses_before: usize,
-    /// All jobs had ended, and nobody was missing, some time in this life.
+    /// At some time in this life all jobs had ended, and no member was missing.
     was_whole: bool,
-    /// Rows whose parity a crash may have left wrong and no resync has passed: where the write hole is.
+    /// The write hole: rows whose parity a crash may have left wrong and that no resync has passed.
     hole: BTreeSet<usize>,
-    /// Another program wrote the members last: nothing is to be believed of the bitmap.
+    /// Another program wrote the members last: the bitmap must not be believed.
     is_foreign: bool,
-    /// The array was open at least once: its members have all that they must have.
+    /// The array was open at least once: its members have all metadata that they must have.
     was_open: bool,
     /// The policy that the array had when it was stopped.
     kept_policy: Option<&'static str>,
@@ -226,7 +227,7 @@ impl Story {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5357_5349_4d00);
         let shape = Shape::draw(&mut rng, plan.level);
         let mut world = World::new(plan.seed);
-        // Jobs go through disks in other batches than through flash.
+        // Jobs use other batches on disks than on flash.
         world.set_media(if plan.seed.is_multiple_of(2) { MediaKind::Ssd } else { MediaKind::Hdd });
         if plan.narrate {
             world.keep_events();
@@ -261,7 +262,8 @@ impl Story {
         story
     }
 
-    /// What a reader of the story wants to know next: where the wrong sector lies, and what the superblocks say.
+    /// Adds what a reader of the story wants to know next: where the wrong sector lies, and what the
+    /// superblocks say.
     fn explain(&mut self, mut violation: Violation) -> Violation {
         let layout = self.layout();
         let place = violation.sector.map(|sector| layout.place(sector * SECTOR_BYTES));
@@ -301,7 +303,7 @@ impl Story {
                 break;
             }
             self.outcome.life = life;
-            // A life's choices do not hang on how many the lives before took.
+            // A life's choices do not depend on how many draws the lives before took.
             self.rng = Rng::with_seed(self.plan.seed.rotate_left(20) ^ u64::from(life) << 1 ^ 1);
             self.side_rng = side_rng(self.plan.seed, life);
             self.live(life)?;
@@ -343,7 +345,7 @@ impl Story {
         Ok(())
     }
 
-    /// Power fails, at a moment of a history.
+    /// Power fails.
     fn lose_power(&mut self) -> Result<(), Violation> {
         self.outcome.crash_points.push(self.world.trace_hash());
         self.crash()
@@ -352,7 +354,7 @@ impl Story {
     /// Clients work while an operator and bad luck do their part.
     fn busy_time(&mut self) -> Result<(), Violation> {
         if self.rng.u8(..4) == 0 {
-            // The array keeps house once in a while: clients are to be at work just then.
+            // The array does its housekeeping once in a while: clients shall work just then.
             let share = self.rng.u32(980..1000);
             self.world.run_for(self.shape.tuning.housekeeping_interval * share / 1000);
         }
@@ -372,7 +374,7 @@ impl Story {
         self.desk.check()
     }
 
-    /// Every request ends, also where nothing else comes after it.
+    /// Every request ends, even if nothing else follows it.
     fn wait_for_clients(&mut self, clients: &[Slot<()>]) -> Result<(), Violation> {
         self.say(|_| "all clients come to an end".to_owned());
         let have_ended = || clients.iter().all(|client| client.lock().is_some());
@@ -407,7 +409,7 @@ impl Story {
         self.array.as_ref().expect("the array is open")
     }
 
-    /// All tasks end where they are, and the checkers look at what is left.
+    /// All tasks end where they are, and the checkers inspect the members.
     fn crash(&mut self) -> Result<(), Violation> {
         self.world.crash();
         self.units.iter().for_each(|unit| {
@@ -451,7 +453,7 @@ impl Story {
         done.ok_or_else(|| Checker::Engine.violation(format!("{what} does not come to an end")))
     }
 
-    /// Superblocks are there, and tell the truth.
+    /// Superblocks exist, and tell the truth.
     fn check_members(&mut self) -> Result<(), Violation> {
         let (was_open, is_foreign, losses) = (self.was_open, self.is_foreign, self.losses());
         self.with_image(|image, units| {
@@ -464,7 +466,7 @@ impl Story {
                 }
                 unit.has_superblock = valid;
                 unit.check_pages(image.valid_pages(index))?;
-                // A copy that cannot be read is lost to an opening, should it be the only newest one.
+                // An unreadable copy is lost to an opening if it is the only newest one.
                 if unit.tells_all() {
                     unit.check_written(image.written_bytes(index))?;
                 }
@@ -477,18 +479,19 @@ impl Story {
                 image.check_bitmap()?;
             }
             image.check_with(!is_foreign)?;
-            // Another program may have written to none but members in sync, and nobody has looked at the members since.
+            // Another program may have written only to members in sync, and nobody has compared the members
+            // since.
             if is_foreign { Ok(()) } else { image.check_filled() }
         })
         .unwrap_or(Ok(()))
     }
 
-    /// Looks at all units as a foreign program would. None: no superblock is anywhere.
+    /// Looks at all units as a foreign program would. None: there is no superblock anywhere.
     fn with_image<R>(&mut self, look: impl FnOnce(&Image<'_>, &mut [Unit]) -> R) -> Option<R> {
         self.with_image_of(|_| true, look)
     }
 
-    /// As [`Story::with_image`], as if only some units were there.
+    /// As [`Story::with_image`], as if only some units existed.
     fn with_image_of<R>(
         &mut self,
         is_there: impl Fn(&Unit) -> bool,
@@ -502,7 +505,7 @@ impl Story {
         Some(look(&image, &mut self.units))
     }
 
-    /// Rows whose parity a crash may have left wrong are known from the sectors that it left open.
+    /// Derives the rows whose parity a crash may have left wrong from the sectors that it left open.
     fn note_hole(&mut self) {
         let layout = self.layout();
         let sectors = self.desk.sectors.lock();
@@ -511,7 +514,7 @@ impl Story {
         );
     }
 
-    /// The write hole: what rows of the hole had on some roles is not promised.
+    /// The write hole: data on lost roles in rows of the hole is not promised.
     fn forgive_hole(&self, is_lost: impl Fn(usize, usize) -> bool) {
         if self.hole.is_empty() {
             return;
@@ -549,12 +552,12 @@ impl Story {
     }
 }
 
-/// Parts of a vast array that are used.
+/// Parts of a vast array that clients use.
 const WINDOWS: usize = 6;
 /// Sectors of such a part.
 const WINDOW_SECTORS: usize = 128;
 
-/// The sectors that clients use: all, or some windows that do not touch, wherever they lie.
+/// The sectors that clients use: all, or some separate windows anywhere.
 fn windows(rng: &mut Rng, shape: &Shape, capacity_bytes: u64) -> Vec<Range<usize>> {
     let sectors = capacity_bytes as usize / SECTOR_BYTES;
     if !shape.is_vast {
@@ -566,10 +569,10 @@ fn windows(rng: &mut Rng, shape: &Shape, capacity_bytes: u64) -> Vec<Range<usize
     (0..WINDOWS).map(|index| window(start(index, rng))).collect()
 }
 
-/// What is drawn beside the story in one of the array's lives.
+/// The source of draws beside the story in one of the array's lives.
 fn side_rng(seed: u64, life: u32) -> Rng {
     Rng::with_seed(seed.rotate_left(40) ^ u64::from(life) ^ 0x5349_4445_0000_0000)
 }
 
-/// Where the result of something started will be.
+/// Where the result of a started future will be.
 type Slot<T> = Arc<Mutex<Option<T>>>;

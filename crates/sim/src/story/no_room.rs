@@ -1,5 +1,5 @@
-//! Members whose data begins so early that they have no room for what is ours: no header, and no pages of the bitmap. Nothing of that
-//! is ever written over their data.
+//! Members whose data begins so early that our header and bitmap pages have no room. Neither is ever written
+//! over their data.
 
 use stripewise_device::Device;
 use stripewise_engine::MemberState;
@@ -11,17 +11,18 @@ use crate::check::{
     superblock::{SUPERBLOCK_BYTES, Superblock},
 };
 
-/// Where the data of such a member begins, at least and at most: behind what md keeps, and before what is ours has room.
+/// Where the data of such a member begins, at least and at most: behind md's metadata, and before ours has
+/// room.
 const START_MIN: u64 = 128 << 10;
 const START_MAX: u64 = 256 << 10;
-/// Blocks that are written then.
+/// Blocks written then.
 const WRITES: usize = 6;
 /// Rounds of housekeeping after which every member that holds the bitmap has its pages.
 const ROUNDS: u32 = 4;
 
 impl Story {
-    /// Another program lets the data of a member begin early; so a device that is as small may take the place, and the number, of a
-    /// member that had room.
+    /// Another program makes a member's data begin early; so a device as small as the data may take the
+    /// place, and the number, of a member that had room.
     pub(super) fn add_a_member_without_room(&mut self) -> Result<(), Violation> {
         let mut serving = self.units_by_role();
         if self.shape.tolerance() == 0 || self.shape.is_vast || self.has_spares()? {
@@ -45,7 +46,7 @@ impl Story {
         self.restore_tables(numbers)
     }
 
-    /// The data of a member is moved to where the superblock says that nothing but md's metadata lies before it.
+    /// Moves a member's data to a place before which, by the superblock, only md's metadata lies.
     fn take_room_of(&mut self, unit: usize, start: u64) {
         let ours = start.max(SUPERBLOCK_BYTES.end)..self.units[unit].data_offset_bytes;
         let data = self.units[unit].sim.clone();
@@ -57,8 +58,8 @@ impl Story {
         self.units[unit].pages = 0;
     }
 
-    /// Devices that are no members any more hold nothing: one that came back would take a number that another device was given for the
-    /// one that it knew.
+    /// Empties devices that are no longer members: one that came back would take a number that another device
+    /// was given for the member it knew.
     fn forget_strangers(&mut self, serving: &[usize]) {
         for (index, unit) in self.units.iter_mut().enumerate() {
             if !serving.contains(&index) {
@@ -69,8 +70,8 @@ impl Story {
         }
     }
 
-    /// Superblocks have no entry for a number that no device had: the next device gets one that another had. Returns how many entries
-    /// they had before.
+    /// Removes table entries of superblocks for numbers that no device had: the next device gets a number
+    /// that another device had. Returns the number of entries before.
     fn crop_tables(&mut self) -> usize {
         let numbers = self.with_image(|image, _| {
             let freshest = image.freshest();
@@ -81,7 +82,7 @@ impl Story {
         before
     }
 
-    /// No number is given to another device from now on.
+    /// From now on no number is given to a second device.
     fn restore_tables(&mut self, numbers: usize) -> Result<(), Violation> {
         self.stop()?;
         let now = self.with_image(|image, _| image.freshest().roles.len()).unwrap_or_default();
@@ -99,7 +100,7 @@ impl Story {
         }
     }
 
-    /// Adds a device that has no more than so much beside the data.
+    /// Adds a device with no more than this much room beside the data.
     fn add_small_unit(&mut self, room_bytes: u64) -> Result<usize, Violation> {
         let unit = self.new_unit_of(room_bytes + self.shape.data_bytes);
         let (array, device) = (self.array().clone(), self.units[unit].device.clone());
@@ -129,7 +130,7 @@ impl Story {
         self.expect_whole("a member has no room for a bitmap")
     }
 
-    /// Members that have room take the roles of those that have none.
+    /// Members with room take the roles of those without.
     fn leave_to_full_members(&mut self, small: usize, early: usize, left: usize) -> Result<(), Violation> {
         self.fail_calmly(small)?;
         self.add_again(left)?;

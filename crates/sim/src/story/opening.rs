@@ -1,4 +1,4 @@
-//! Creating and assembling, with power failures in the middle.
+//! Creates and assembles arrays, with power failures in the middle.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -13,27 +13,28 @@ use stripewise_engine::{
 use super::{Doubt, Slot, Story, Unit, origins::Origin};
 use crate::check::{Checker, SECTOR_BYTES, Violation, image::Image, layout::ROW_BYTES};
 
-/// Attempts at an opening that power failures may spoil.
+/// Openings that power failures may spoil.
 const SPOILED_MAX: u32 = 4;
 
-/// What the superblocks say before an opening.
+/// The superblocks' state before an opening.
 #[derive(Debug, Default)]
 struct Standings {
-    /// Units that are current, or were being filled, or waited.
+    /// Units that are current, are being filled, or wait.
     belonging: Vec<String>,
     /// The members in sync, by role.
     in_sync: Vec<Option<String>>,
-    /// Those in sync, and those that are filled as a whole: others may not serve at once.
+    /// The members in sync, and those that are completely filled: no others may serve at once.
     may_serve: Vec<String>,
-    /// Those that wait, and that nothing is to befall.
+    /// Waiting units to which nothing bad may happen.
     waiting: Vec<String>,
-    /// Those of them whose member must stay.
+    /// Roles whose member is in sync and must stay.
     staying: Vec<usize>,
     /// The superblocks say that the members agree.
     clean: bool,
-    /// Roles of units of which something may be lost later on, and what; it may be healed before anybody looks again.
+    /// Roles of units that may be lost in part later on, and which part; it may be healed before anybody
+    /// looks again.
     doubtful: Vec<(usize, Doubt)>,
-    /// Rows that a resync may be due in. None: the bitmap cannot be read, or is not to be believed.
+    /// Rows in which a resync may be due. None: the bitmap cannot be read, or must not be believed.
     marked: Option<BTreeSet<usize>>,
 }
 
@@ -42,7 +43,7 @@ fn names_of(indices: Vec<usize>, units: &[Unit]) -> Vec<String> {
 }
 
 impl Story {
-    /// Makes the array. If power fails meanwhile it may be there or not; then it is made again.
+    /// Makes the array. If power fails meanwhile it may exist or not; in the latter case it is made again.
     pub(super) fn create(&mut self) -> Result<(), Violation> {
         let assume_clean = self.rng.bool() || self.shape.is_vast;
         let preset = &PRESETS[self.side_rng.usize(..PRESETS.len())];
@@ -83,12 +84,12 @@ impl Story {
         }
         options.chunk_bytes = self.shape.chunk_bytes;
         options.tuning = self.shape.tuning;
-        // Level 0 has all that there is.
+        // Level 0 uses everything.
         options.member_bytes = (self.shape.level != Level::Raid0).then_some(self.shape.data_bytes);
         options.assume_clean = assume_clean;
         options.region_bytes = (self.shape.level != Level::Raid0).then_some(self.shape.region_bytes);
         options.preset = preset;
-        // Left to the preset now and then, where that has the same.
+        // Now and then left to the preset, if that has the same map.
         let left = preset.map == self.shape.map && self.side_rng.bool();
         options.map = (!left).then_some(self.shape.map);
         let policy = self.any_policy();
@@ -103,7 +104,7 @@ impl Story {
         self.world.start(async move { Array::create(env, options).await.map_err(|error| error.to_string()) })
     }
 
-    /// Whether a creation that was cut short can be opened.
+    /// Whether a creation that was cut short left an array that opens.
     fn open_if_created(&mut self) -> Result<bool, Violation> {
         let (devices, env) = (self.devices(|_| true), self.world.env());
         let options = AssembleOptions { tuning: self.shape.tuning, ..AssembleOptions::default() };
@@ -119,17 +120,17 @@ impl Story {
         units.map(|(_, unit)| unit.device.clone() as Arc<dyn Device>).collect()
     }
 
-    /// Opens the array from what is left of it, and takes stock of its content.
+    /// Opens the array from its remains, and checks its content.
     pub(super) fn open(&mut self) -> Result<(), Violation> {
         self.note_hole();
-        // A device that had vanished may be back, with what it had then.
+        // A vanished device may be back, with its content of then.
         for unit in 0..self.units.len() {
             if self.rng.bool() {
                 self.units[unit].faults.set_gone(false);
             }
         }
         self.leave_out_leaders()?;
-        // And one that is well may be absent this time.
+        // And a healthy one may be absent this time.
         if self.rng.u8(..8) == 0
             && let Some(unit) = self.victim()
         {
@@ -142,7 +143,7 @@ impl Story {
         Ok(())
     }
 
-    /// Opens the array from what is there, however often power fails meanwhile.
+    /// Opens the array from the devices that are there, however often power fails meanwhile.
     pub(super) fn open_until_it_serves(&mut self) -> Result<(), Violation> {
         let mut spoiled = 0;
         let mut force = false;
@@ -182,8 +183,8 @@ impl Story {
                     }
                     force = true;
                 }
-                // Whether an old member went on with one that was added anew since, or that is absent, nothing on the devices that
-                // are there can tell: the old member is left out.
+                // The devices that are there cannot tell whether an old member ran together with one that was
+                // added anew since, or that is absent: the old member is left out.
                 Err(AssembleError::SplitBrain { older, .. }) if self.counts_one_not_there(&older) => {
                     self.say(|_| {
                         format!("{older} may be a half of a split array, and is absent from now on")
@@ -196,7 +197,7 @@ impl Story {
         }
     }
 
-    /// Whether a unit's superblock counts a member by a number that no device has that is there.
+    /// Whether a unit's superblock counts a member by a number that none of the present devices has.
     fn counts_one_not_there(&mut self, name: &str) -> bool {
         let look = |image: &Image<'_>, units: &mut [Unit]| {
             let there = (0..units.len()).filter(|unit| !units[*unit].faults.is_gone());
@@ -210,7 +211,7 @@ impl Story {
         self.with_image(look).unwrap_or(false)
     }
 
-    /// Opens the array, of which nothing is lost, from all devices.
+    /// Opens the array, which has lost nothing, from all devices.
     pub(super) fn open_plainly(&mut self) -> Result<(), Violation> {
         let opening = self.start_opening(false, |_| true);
         match self.wait_for(opening, "assembling")? {
@@ -243,7 +244,7 @@ impl Story {
         self.world.start(async move { assemble(env, devices, &options).await })
     }
 
-    /// What the superblocks say of the units.
+    /// The superblocks' state of the units.
     fn standings(&mut self) -> Standings {
         let standings = self.with_image_of(
             |unit| !unit.faults.is_gone() && unit.can_be_examined(),
@@ -282,14 +283,14 @@ impl Story {
         standings.unwrap_or_default()
     }
 
-    /// After an opening: nobody is taken for current who is not, and every sector holds what it may.
+    /// After an opening: no stale member counts as current, and every sector holds allowed content.
     fn take_stock(&mut self, before: &Standings) -> Result<(), Violation> {
         let array = self.array().clone();
         let report = {
             let array = array.clone();
             self.finish(async move { array.report().await }, "a report")?
         };
-        // A spare may have been filled before the report is there.
+        // A spare may have been filled before the report.
         let has_filled = array.job().or(array.last_job()).is_some();
         for member in report.members.iter().filter(|member| member.state == MemberState::InSync) {
             let is_current = before.belonging.contains(&member.name)
@@ -307,7 +308,7 @@ impl Story {
         }
         self.check_due(before)?;
         self.check_held_back(before)?;
-        // A role that another member holds by now was filled from what the hole left.
+        // A role that another member holds by now was filled from the data that the hole left.
         let holds = |role: usize, name: &String| {
             let mut members = report.members.iter();
             members.any(|m| {
@@ -315,8 +316,8 @@ impl Story {
             })
         };
         let kept = |role: usize| before.in_sync[role].as_ref().is_some_and(|name| holds(role, name));
-        // A bad block where parity may be wrong is as a lost one there, and so is a member that is dropped before the
-        // resync has passed.
+        // A bad block where parity may be wrong counts as a lost one, and so does a member that is dropped
+        // before the resync has passed.
         let doubted =
             |role: usize, row: usize| before.doubtful.iter().any(|(r, doubt)| *r == role && doubt.is_of(row));
         if self.shape.level != Level::Raid1 && !before.in_sync.is_empty() {
@@ -327,14 +328,14 @@ impl Story {
             self.desk.sectors.lock().adopt(window.start, &content)?;
         }
         if self.shape.level == Level::Raid1 {
-            // Should the mirror that was read be dropped before the resync has passed, or not be able to read again, another
-            // one is.
+            // If the mirror that was read is dropped before the resync has passed, or cannot read again,
+            // another one is read.
             self.forgive_hole(|_, row| before.doubtful.iter().any(|(_, doubt)| doubt.is_of(row)));
         }
         Ok(())
     }
 
-    /// What waited waits, or is being filled.
+    /// A unit that waited still waits, or is being filled.
     fn expect_spares(&self, before: &Standings, report: &ArrayReport) -> Result<(), Violation> {
         let is_kept = |name: &String| {
             report.members.iter().any(|member| member.name == *name && member.state != MemberState::Faulty)
@@ -348,7 +349,7 @@ impl Story {
         }
     }
 
-    /// An array that may have a write hole is not opened without force.
+    /// An array that may have a write hole does not open without force.
     fn expect_hole_refused(&self, before: &Standings) -> Result<(), Violation> {
         let missing = (0..before.in_sync.len()).filter(|role| before.in_sync[*role].is_none()).count();
         let is_filled = before.may_serve.len() > before.in_sync.iter().flatten().count();
@@ -361,7 +362,7 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// What an operator chose lasts.
+    /// An operator's choice lasts.
     pub(super) fn expect_policy(&mut self) -> Result<(), Violation> {
         let now = self.array().policy().name;
         match self.kept_policy.take() {
@@ -373,7 +374,7 @@ impl Story {
         }
     }
 
-    /// A resync is due where the bitmap says so, and nowhere else.
+    /// A resync is due where the bitmap marks it, and nowhere else.
     fn check_due(&self, before: &Standings) -> Result<(), Violation> {
         let Some(marked) = before.marked.as_ref().filter(|_| !self.is_foreign) else { return Ok(()) };
         let (array, layout) = (self.array(), self.layout());
@@ -415,7 +416,7 @@ impl Story {
         }
     }
 
-    /// What sectors of the array hold.
+    /// The content of some sectors of the array.
     pub(super) fn try_read(&self, sectors: &Range<usize>) -> Result<Result<Vec<u8>, ArrayError>, Violation> {
         let array = self.array().clone();
         let (offset, len) = ((sectors.start * SECTOR_BYTES) as u64, sectors.len() * SECTOR_BYTES);
@@ -423,7 +424,7 @@ impl Story {
         Ok(read.map(|content| content.to_vec()))
     }
 
-    /// What a window of the array holds.
+    /// The content of a window of the array.
     pub(super) fn read_window(&self, window: &Range<usize>) -> Result<Vec<u8>, Violation> {
         self.try_read(window)?.map_err(|error| Checker::Service.violation(format!("reading all: {error}")))
     }
@@ -438,7 +439,7 @@ impl Story {
         self.desk.windows.iter().flat_map(of).collect()
     }
 
-    /// Waits for something that was started.
+    /// Waits for a started future.
     pub(super) fn wait_for<T: Send + 'static>(&self, slot: Slot<T>, what: &str) -> Result<T, Violation> {
         for _ in 0..super::STEPS_MAX {
             if let Some(value) = slot.lock().take() {

@@ -1,5 +1,5 @@
-//! What an operator does in calm times, and what must come of it: jobs that are stopped, paused and resumed, members that are not
-//! to be removed, members that take over from others.
+//! An operator's commands in calm times, and their required results: jobs are stopped, paused and resumed,
+//! members must not be removed, members take over from others.
 
 use std::ops::Range;
 
@@ -8,19 +8,19 @@ use stripewise_engine::{ArrayError, ArrayReport, MemberState, SpeedLimits};
 use super::{Story, Unit};
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
-/// Units beside the members of the array, at most.
+/// The most units besides the array's members.
 pub(super) const SPARE_UNITS_MAX: usize = 8;
-/// Steps that a job has until it is paused or stopped, at most.
+/// The most steps of a job until it is paused or stopped.
 const STEPS_MAX: u64 = 200;
-/// How often one bad block is read: more often than reads may fail before a member is dropped.
+/// How often one bad block is read: more often than the failed reads after which a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
-/// Each of the things that are tried out is tried in one calm time of so many.
+/// Each trial is made in one calm time of so many.
 const TRIALS_ONE_IN: u8 = 54;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
 impl Story {
-    /// Does something to an array that is whole, after which it is whole again.
+    /// Does something to a whole array, after which it is whole again.
     pub(super) fn steer_calmly(&mut self) -> Result<(), Violation> {
         let can_add = self.units.len() + 2 <= self.shape.members + SPARE_UNITS_MAX;
         match self.rng.u8(..5) {
@@ -32,7 +32,7 @@ impl Story {
         }
     }
 
-    /// Does something else, now and then, after which the array is whole again.
+    /// Now and then makes a trial, after which the array is whole again.
     pub(super) fn try_out(&mut self) -> Result<(), Violation> {
         match self.side_rng.u8(..TRIALS_ONE_IN) {
             0 => self.go_to_the_brink(),
@@ -86,7 +86,7 @@ impl Story {
         }
     }
 
-    /// The next opening does not resume a scrub that was stopped, and a scrub that is started after that runs to its end.
+    /// The next opening does not resume a stopped scrub, and a scrub started after that runs to its end.
     fn stop_and_scrub(&mut self) -> Result<(), Violation> {
         self.say(|_| "a scrub is stopped, and the next is not".to_owned());
         self.begin_scrub(self.plan.seed.is_multiple_of(2))?;
@@ -106,7 +106,7 @@ impl Story {
         self.run_scrub(false).map(drop)
     }
 
-    /// A scrub that is paused waits, and goes on once it is resumed.
+    /// A paused scrub waits, and continues once it is resumed.
     fn pause_and_resume(&mut self) -> Result<(), Violation> {
         self.say(|_| "a scrub is paused and resumed".to_owned());
         let is_paused_first = self.rng.bool();
@@ -132,7 +132,7 @@ impl Story {
         self.wait_for_jobs().map(drop)
     }
 
-    /// A member that is being filled cannot be removed; filling that was stopped goes on when members change.
+    /// A member that is being filled cannot be removed; a stopped filling continues when members change.
     fn keep_filling(&mut self) -> Result<(), Violation> {
         self.add_new_unit()?;
         let old = self.any_serving();
@@ -140,7 +140,7 @@ impl Story {
         self.fail_calmly(old)?;
         let filled = self.wait_for_filling(|_| true).then(|| self.unit_being_filled()).transpose()?.flatten();
         if let Some(filled) = filled {
-            // By the time that the command comes it may have been filled: then it is a member as any.
+            // By the time of the command it may have been filled: then it is a member like any other.
             if self.remove_calmly(filled)?.is_ok() {
                 return Err(Checker::Service.violation("a member that is being filled was removed"));
             }
@@ -153,7 +153,8 @@ impl Story {
         self.expect_filled(old)
     }
 
-    /// Filling is stopped, and goes on as a spare comes after that; one that came before is no reason to.
+    /// A stopped filling continues when a spare arrives after the stop; an earlier spare does not continue
+    /// it.
     fn stop_and_add(&mut self) -> Result<(), Violation> {
         if self.side_rng.bool() && self.units.len() + 2 <= self.shape.members + SPARE_UNITS_MAX {
             self.add_new_unit()?;
@@ -187,12 +188,12 @@ impl Story {
             let what = format!("a scrub gave way and was stopped, and came back: {scrub:?}");
             return Err(Checker::Scrub.violation(what));
         }
-        // Should filling have begun by then, it was what was stopped.
+        // If filling had begun by then, the stop hit the filling.
         self.add_new_unit()?;
         self.expect_filled(old)
     }
 
-    /// A block that cannot be read costs no member, however often it is asked for.
+    /// An unreadable block costs no member, however often it is read.
     fn read_a_bad_block(&mut self) -> Result<(), Violation> {
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
         let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
@@ -200,7 +201,7 @@ impl Story {
         self.lose_sector(first);
         let from_elsewhere = self.side_rng.bool();
         for _ in 0..READS_OF_BAD_BLOCK {
-            // Together with what lies before it, now and then: the block counts once, wherever a read begins.
+            // Now and then together with the bytes before it: the block counts once, wherever a read begins.
             let start = if from_elsewhere {
                 self.side_rng.usize(window.start..=first) / grain * grain
             } else {
@@ -215,7 +216,7 @@ impl Story {
         self.heal_all()
     }
 
-    /// Where a resync is due and waits, a block that cannot be read costs no member either, however often it is asked for.
+    /// Where a resync is due and waits, an unreadable block costs no member either, however often it is read.
     pub(super) fn read_a_bad_block_unsynced(&mut self) -> Result<(), Violation> {
         let array = self.array().clone();
         array.pause_jobs();
@@ -224,7 +225,7 @@ impl Story {
         let is_meant = |block: &Range<usize>| {
             let place = layout.place(block.start * SECTOR_BYTES);
             let row = place.offset_bytes / ROW_BYTES;
-            // Where parity may be wrong, what a bad block held is not promised.
+            // Where parity may be wrong, a bad block's content is not promised.
             !hole.contains(&row) && !stripes[layout.stripe_of_row(row)].synced
         };
         let blocks: Vec<_> = self.blocks().into_iter().filter(is_meant).collect();
@@ -277,7 +278,7 @@ impl Story {
         self.finish(async move { array.remove(&name).await }, "removing a member")
     }
 
-    /// Another member has taken over from one that failed, which is let go of.
+    /// Another member has taken over from a failed one, which is then removed.
     pub(super) fn expect_filled(&mut self, old: usize) -> Result<(), Violation> {
         let report: ArrayReport = self.wait_for_jobs()?;
         let name = self.units[old].name().to_owned();

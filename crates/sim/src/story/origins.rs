@@ -1,4 +1,5 @@
-//! Arrays that are made over what devices held before, perhaps with a member missing: the first resync makes them agree.
+//! Arrays made over old content of their devices, perhaps with a member missing: the first resync makes them
+//! agree.
 
 use stripewise_engine::{CreateOptions, MemberState};
 
@@ -8,16 +9,16 @@ use crate::check::{Checker, SECTOR_BYTES, Violation};
 /// One array in so many is made over old content.
 const ONE_IN: u8 = 6;
 
-/// What an array is made of.
+/// The devices that an array is made of.
 pub(super) struct Origin {
-    /// Devices hold something, and nobody says that it agrees.
+    /// Devices hold old content, and nobody says that it agrees.
     pub(super) is_old: bool,
-    /// A role that is missing.
+    /// A missing role.
     missing: Option<usize>,
 }
 
 impl Story {
-    /// Draws what the array is made of, and fills the devices.
+    /// Draws the array's devices, and fills them.
     pub(super) fn draw_origin(&mut self) -> Origin {
         let may_be_old = self.shape.tolerance() > 0 && !self.shape.is_vast;
         if !may_be_old || self.side_rng.u8(..ONE_IN) != 0 {
@@ -29,7 +30,7 @@ impl Story {
             self.side_rng.fill(&mut old);
             sim.poke(start, &old);
         }
-        // The first has the array's long blocks, if any has: it is to be one that can be added later.
+        // The first device has the array's long blocks, if any has: it must be one that can be added later.
         let first = usize::from(self.shape.block_bytes as usize > SECTOR_BYTES);
         let missing = self.side_rng.bool().then(|| self.side_rng.usize(first..self.shape.members));
         self.say(|_| match missing {
@@ -40,7 +41,7 @@ impl Story {
         Origin { is_old: true, missing }
     }
 
-    /// As the array is made of this, so are its options.
+    /// Sets the options that follow from this origin.
     pub(super) fn apply_origin(&self, origin: &Origin, options: &mut CreateOptions) {
         options.assume_clean &= !origin.is_old;
         if let Some(role) = origin.missing {
@@ -48,7 +49,7 @@ impl Story {
         }
     }
 
-    /// The first resync ends, and from then on the array holds what it holds.
+    /// The first resync ends, and from then on the array's content is fixed.
     pub(super) fn adopt_origin(&mut self, origin: &Origin) -> Result<(), Violation> {
         if !origin.is_old {
             return Ok(());
@@ -66,7 +67,7 @@ impl Story {
             debug_assert_eq!(content.len(), window.len() * SECTOR_BYTES);
             self.desk.sectors.lock().adopt(window.start, &content)?;
         }
-        // What the resync wrote is volatile still, and so is nothing that is adopted.
+        // The resync's writes are still volatile; the adopted content must not be.
         let array = self.array().clone();
         let flushed = self.finish(async move { array.flush().await }, "a flush")?;
         flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;

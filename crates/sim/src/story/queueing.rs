@@ -1,5 +1,5 @@
-//! Who waits for rows: a job that wants all rows of a stripe is not starved by clients that want one each, and who waits behind one
-//! that gives up goes on.
+//! Requests that wait for rows: a job that wants all rows of a stripe is not starved by clients that want one
+//! each, and a request that waits behind one that is given up proceeds.
 
 use std::sync::{
     Arc,
@@ -12,17 +12,18 @@ use stripewise_engine::JobReport;
 use super::{Slot, Story};
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
-/// Clients that write a row each without a pause, at most.
+/// The most clients that write a row each without a pause.
 const WRITERS_MAX: usize = 6;
-/// Writes of each in which a scrub of a whole array has long come to its end.
+/// Writes of each client; a scrub of a whole array ends long before.
 const WRITES_MAX: usize = 1500;
-/// Clients that give up what they asked for.
+/// Clients that give up their requests.
 const IMPATIENT: usize = 6;
-/// Requests of each, at most.
+/// The most requests of each.
 const GIVEN_UP_MAX: usize = 12;
 
 impl Story {
-    /// Clients write rows of one stripe, each its own, one write after the other: a scrub gets the stripe all the same.
+    /// Clients write rows of one stripe, each its own, one write after the other: a scrub gets the stripe all
+    /// the same.
     pub(super) fn scrub_beside_busy_rows(&mut self) -> Result<(), Violation> {
         let block = self.any_block();
         let blocks = self.rows_of_stripe(block.start);
@@ -50,7 +51,7 @@ impl Story {
         self.expect_whole("a scrub ran beside clients that wrote without a pause")
     }
 
-    /// Runs until the scrub that was just asked for is over, or all clients have ended before.
+    /// Runs until the scrub started at `asked` is over, or all clients have ended before.
     fn scrub_ends_before(&self, asked: Timestamp, clients: &[Slot<()>]) -> Result<bool, Violation> {
         let array = self.array();
         let has_ended = |scrub: JobReport| scrub.started >= asked && scrub.outcome.is_some();
@@ -62,8 +63,8 @@ impl Story {
         Err(Checker::Engine.violation("neither a scrub nor the clients beside it come to an end"))
     }
 
-    /// Blocks of the stripe that a sector is in, each of another row, of which none lies behind another one: these would be written as
-    /// one.
+    /// Blocks of the sector's stripe in different rows, none of them right behind another: those would be
+    /// written as one.
     fn rows_of_stripe(&self, sector: usize) -> Vec<usize> {
         let (stripe, columns) = (self.layout().stripe_bytes() / SECTOR_BYTES, self.shape.data_columns());
         let (row, chunk) = (ROW_BYTES / SECTOR_BYTES, self.shape.chunk_bytes as usize / SECTOR_BYTES);
@@ -73,14 +74,14 @@ impl Story {
         blocks.filter(|block| self.is_whole_block(*block)).take(WRITERS_MAX).collect()
     }
 
-    /// Clients read a block that is recovered from the others, and give up before it is there, while others write it: nobody waits
-    /// for who has given up.
+    /// Clients read a block that is recovered from the others, and give up before it is there, while others
+    /// write it: no request waits for one that was given up.
     pub(super) fn give_up_reading(&mut self) -> Result<(), Violation> {
         let block = self.any_block();
         if !self.shape.level.has_parity() || !self.is_whole_block(block.start) {
             return Ok(());
         }
-        // A spare that waits is not to take the role.
+        // A waiting spare must not take the role.
         self.array().pause_jobs();
         let role = self.layout().place(block.start * SECTOR_BYTES).role;
         let missing = self.units_by_role()[role];

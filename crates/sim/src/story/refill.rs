@@ -1,5 +1,6 @@
-//! A rebuild that is cut short where it has listed a block which can be read again, by a stop or by a power failure: the next opening
-//! fills the member to its end, and writes back what was listed. After a stop it asks for no permission.
+//! A rebuild is cut short, by a stop or a power failure, after it has listed a block that can be read again:
+//! the next opening fills the member to its end, and writes the listed block back. After a stop it needs no
+//! permission.
 
 use stripewise_engine::SpeedLimits;
 
@@ -9,17 +10,18 @@ use crate::{
     check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
 
-/// Stripes at the start of the array, in one of which a block is bad.
+/// Stripes at the start of the array; one of them has a bad block.
 const FIRST_STRIPES: u64 = 4;
-/// Steps in which a rebuild that crawls gets there.
+/// Steps in which a crawling rebuild gets there.
 const STEPS_MAX: u64 = 20_000;
-/// Steps from a log's write on until the array is stopped, at most.
+/// The most steps from a log's write until the array is stopped.
 const LOG_STEPS: u64 = 60;
-/// And until power fails, at most.
+/// And the most until power fails.
 const POWER_STEPS: u64 = 12;
 
 impl Story {
-    /// A member is rebuilt while another one has a bad block, which it has no longer when the array is opened again.
+    /// A member is rebuilt while another one has a bad block, which is readable when the array is opened
+    /// again.
     pub(super) fn rebuild_in_two_openings(&mut self) -> Result<(), Violation> {
         if self.shape.tolerance() != 1 || self.spare_unit()?.is_none() {
             return Ok(());
@@ -61,7 +63,7 @@ impl Story {
         self.expect_whole("a rebuild went on at the next opening")
     }
 
-    /// All of the stripe that a row is in is written, if clients use it: what is lost of it is something.
+    /// Writes the whole stripe of a row, if clients use it, so that its loss would show.
     fn write_stripe_of(&mut self, row: u64) -> Result<(), Violation> {
         let (layout, window) = (self.layout(), self.desk.windows[0].clone());
         let stripe = layout.stripe_bytes() / SECTOR_BYTES;
@@ -80,7 +82,7 @@ impl Story {
         (serving[first], serving[second])
     }
 
-    /// No member is absent: the array is opened without permission to run degraded.
+    /// No member is absent: the array opens without permission to run degraded.
     fn open_unasked(&mut self) -> Result<(), Violation> {
         let opening = self.start_opening_as(false, false, |_| true);
         match self.wait_for(opening, "assembling")? {

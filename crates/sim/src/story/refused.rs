@@ -1,5 +1,6 @@
-//! What an array must refuse, and is as it was afterwards: requests off its blocks, devices of longer blocks, a member as a spare, a
-//! second member for a role that is being filled. And what it must not tell: that a block which was written is a hole.
+//! What an array must refuse without changing: requests off its blocks, devices with longer blocks, a member
+//! as a spare, a second member for a role that is being filled. And what it must not report: a written block
+//! as a hole.
 
 use stripewise_device::{IoBuf, WriteFlags, ZeroFlags};
 use stripewise_engine::{ArrayError, SpeedLimits};
@@ -10,17 +11,17 @@ use crate::{
     check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
 
-/// Blocks of a device that is too coarse for an array of 512-byte blocks.
+/// The blocks of a device that is too coarse for an array of 512-byte blocks.
 const LONG_BLOCK_BYTES: u32 = 4096;
 
-/// Stripes that are zeroed, at most, and blocks of them that are written then.
+/// The most stripes that are zeroed, and blocks of them that are then written.
 const HOLE_STRIPES: usize = 6;
 const HOLE_WRITES_MAX: usize = 4;
-/// Steps in which a member that is filled takes over, at most.
+/// The most steps in which a filled member takes over.
 const HAND_OVER_STEPS_MAX: u64 = 200;
 /// Sectors of a row of a member.
 const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
-/// Rounds of housekeeping after which it has nothing more to do.
+/// Rounds of housekeeping after which nothing is left to do.
 const IDLE_ROUNDS: u32 = 4;
 
 impl Story {
@@ -76,7 +77,7 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// Of stripes that hold nothing some blocks are written: the array tells of the rest alone that it is a hole.
+    /// Some blocks are written in empty stripes: the array reports only the rest as a hole.
     pub(super) fn ask_for_holes(&mut self) -> Result<(), Violation> {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
@@ -99,7 +100,7 @@ impl Story {
         self.desk.check()
     }
 
-    /// What is a member is not added as a spare, and nothing on it changes.
+    /// A member is not added as a spare, and nothing on it changes.
     pub(super) fn expect_member_not_added(&mut self) -> Result<(), Violation> {
         let unit = self.any_serving();
         self.flush_all()?;
@@ -119,8 +120,8 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// A member that is to be replaced a second time, just when the first one takes over, has left or is replaced already: another
-    /// one, which took its place, is not.
+    /// A member is replaced a second time just when the first replacement takes over: it has left or is
+    /// replaced already, and the member that took its place is not replaced.
     pub(super) fn replace_what_leaves(&mut self) -> Result<(), Violation> {
         let (Some(first), Some(second)) = (self.spare_unit()?, self.spare_unit()?) else { return Ok(()) };
         let old = self.any_serving();
@@ -136,7 +137,7 @@ impl Story {
         self.expect_filled(old)
     }
 
-    /// A role that is being filled is given to no second spare.
+    /// A role that is being filled takes no second spare.
     pub(super) fn replace_twice(&mut self) -> Result<(), Violation> {
         let (Some(first), Some(second)) = (self.spare_unit()?, self.spare_unit()?) else { return Ok(()) };
         let old = self.any_serving();

@@ -1,4 +1,4 @@
-//! Checks and repairs in calm times: they find what is wrong and nothing else, mend it, and look at every stripe.
+//! Checks and repairs in calm times: they find exactly what is wrong, mend it, and look at every stripe.
 
 use std::{ops::Range, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Story {
-    /// Finds nothing wrong where nothing is; then bytes are made wrong, and it finds these.
+    /// A scrub finds nothing wrong in a sound array; then bytes are made wrong, and it finds these.
     pub(super) fn scrub(&mut self) -> Result<(), Violation> {
         match self.rng.u8(..6) {
             0 => self.expect_mismatches(&[]),
@@ -22,7 +22,7 @@ impl Story {
         }
     }
 
-    /// A moment that is later than any at which something has begun.
+    /// A moment later than the start of anything so far.
     pub(super) fn later(&mut self) -> Timestamp {
         self.world.run_for(Duration::from_micros(1));
         self.world.now()
@@ -56,7 +56,7 @@ impl Story {
         }
     }
 
-    /// A bit flips on the medium: a check finds its row, and nothing once it is put back.
+    /// A bit flips on the medium: a check finds its row, and finds nothing once the bit is restored.
     fn flip_and_check(&mut self) -> Result<(), Violation> {
         let units = self.units_by_role();
         let unit = units[self.rng.usize(..units.len())];
@@ -79,9 +79,9 @@ impl Story {
         let first =
             self.rng.usize(window.start..window.end - 8).next_multiple_of(8).min((window.end - 8) / 8 * 8);
         let unit = units[layout.place(first * SECTOR_BYTES).role];
-        // Twice: the first makes superblocks and bitmap say what they must, so that the lie hits data.
+        // Twice: the first write brings superblocks and bitmap up to date, so that the lie hits data.
         self.write_block(first)?;
-        // Of what a log lists on the medium no row tells whether it agrees.
+        // Nothing tells whether a row agrees if a log lists a part of it.
         self.flush_all()?;
         let data_offset = self.units[unit].data_offset_bytes;
         let elsewhere = self.rng.u64(..self.shape.data_bytes / ROW_BYTES as u64) * ROW_BYTES as u64;
@@ -102,7 +102,7 @@ impl Story {
         Ok(())
     }
 
-    /// A repair makes rows agree, also if power fails as soon as it is done.
+    /// A repair makes rows agree, even if power fails as soon as it is done.
     fn repair_for_good(&mut self) -> Result<(), Violation> {
         let loses_power = self.side_rng.bool();
         if loses_power {
@@ -119,7 +119,7 @@ impl Story {
         self.check_redundancy()
     }
 
-    /// What was written so far outlasts a power failure.
+    /// Everything written so far outlasts a power failure.
     pub(super) fn flush_all(&mut self) -> Result<(), Violation> {
         let (array, begun) = (self.array().clone(), self.desk.sectors.lock().begin_flush());
         let flushed = self.finish(async move { array.flush().await }, "a flush")?;
@@ -128,7 +128,7 @@ impl Story {
         Ok(())
     }
 
-    /// Writes some block that is used.
+    /// Writes some block that clients use.
     pub(super) fn write_any_block(&mut self) -> Result<(), Violation> {
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
         let first = self.side_rng.usize(window.start..window.end - 8) / 8 * 8;
@@ -180,8 +180,9 @@ impl Story {
         self.with_image(|image, _| image.wrong_rows()).unwrap_or_default()
     }
 
-    /// A check or repair that the array's end cuts short goes on at the next opening, and looks at every stripe; a repair mends what
-    /// has become wrong where it had not been. At the opening after that, none goes on.
+    /// A check or repair that the array's end cuts short continues at the next opening, and looks at every
+    /// stripe; a repair mends what became wrong in the part that it had not reached. At the opening after
+    /// that, none continues.
     pub(super) fn interrupt_scrub(&mut self) -> Result<(), Violation> {
         let mend = self.side_rng.bool();
         let units = self.units_by_role();
@@ -189,7 +190,8 @@ impl Story {
         let (steps, asked) = (super::STEPS_MAX, self.later());
         self.begin_scrub(mend)?;
         let (array, stripes) = (self.array().clone(), self.rng.u64(1..=self.shape.stripes()));
-        // Not another job, nor a scrub of before: this one must have begun, or its end is not what cuts it short.
+        // This scrub must have begun, not another job or an earlier scrub; else the end would not cut it
+        // short.
         self.world.run_steps_until(steps, || {
             let is_scrub = |job: &JobReport| matches!(job.kind, JobKind::Check | JobKind::Repair);
             let has_come = |job: JobReport| is_scrub(&job) && job.done_stripes >= stripes;
@@ -210,7 +212,8 @@ impl Story {
         self.expect_no_scrub_goes_on("a scrub was cut short, resumed, and finished")
     }
 
-    /// Since reads are watched, each row was read of the role that has its first parity, or is its first mirror.
+    /// Since the watch began, each row was read from the role that has its first parity, or is its first
+    /// mirror.
     fn expect_all_seen(&self, units: &[usize]) -> Result<(), Violation> {
         let layout = self.layout();
         let seen: Vec<_> = units.iter().map(|unit| self.units[*unit].sim.watched_reads()).collect();

@@ -1,5 +1,5 @@
-//! The shapes of arrays that stories are told of: small, so that a whole array can be checked after every crash. Now and then
-//! one is as large as it must be for something that small ones do not have: several pages of the bitmap, rows by the hundred.
+//! The shapes of arrays in stories: small, so that a whole array can be checked after every crash. Now and
+//! then one is large enough for what small arrays lack: several pages of the bitmap, rows by the hundred.
 
 use std::time::Duration;
 
@@ -34,14 +34,14 @@ pub struct Shape {
     pub map: MapKind,
     /// Smallest unit of I/O of one of the members.
     pub block_bytes: u32,
-    /// So much of it is unused that clients stay within windows, which alone are read as a whole.
+    /// The array is mostly unused: clients stay within windows, and only these are read as a whole.
     pub is_vast: bool,
     /// The steps of background work.
     pub tuning: Tuning,
 }
 
 impl Shape {
-    /// A shape from a story's seed, of the level asked for if one is.
+    /// A shape from a story's seed, of the given level if there is one.
     pub fn draw(rng: &mut Rng, level: Option<Level>) -> Self {
         let levels = [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6, Level::Raid6];
         let drawn = if rng.u32(..STRIPED_ONE_IN) == 0 { Level::Raid0 } else { levels[rng.usize(..6)] };
@@ -76,13 +76,13 @@ impl Shape {
         }
     }
 
-    /// Where the data of a member begins that is as small as these: metadata and headroom of two chunks, in whole MiB.
+    /// Where the data of such a small member begins: metadata and headroom of two chunks, in whole MiB.
     pub fn data_offset_bytes(&self) -> u64 {
         let headroom = if self.level == Level::Raid1 { 0 } else { 2 * u64::from(self.chunk_bytes) };
         (16384 + headroom).next_multiple_of(1 << 20)
     }
 
-    /// The size of a member that has no more than it needs.
+    /// The size of a member without spare room.
     pub fn member_bytes(&self) -> u64 {
         self.data_offset_bytes() + self.data_bytes
     }

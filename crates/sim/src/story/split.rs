@@ -1,4 +1,4 @@
-//! Two halves of an array that each went on alone: what comes of putting them together.
+//! Two halves of an array that each ran alone: the result of assembling them together.
 
 use stripewise_device::{IoBuf, WriteFlags};
 use stripewise_engine::AssembleError;
@@ -7,7 +7,7 @@ use super::Story;
 use crate::check::{Checker, SECTOR_BYTES, Violation};
 
 impl Story {
-    /// Two halves are each opened and written alone; then both are there.
+    /// Each half is opened and written alone; then both are there.
     pub(super) fn split(&mut self) -> Result<(), Violation> {
         let need = self.shape.members - self.shape.tolerance();
         if 2 * need > self.shape.members || self.shape.tolerance() == 0 || !self.is_made_whole()? {

@@ -1,5 +1,6 @@
-//! Too few members are left that are current: the array is refused, and with `--force` the one that is the least behind is taken.
-//! What was written since it left may be lost; nothing else. A member that was never filled as a whole is not taken, not even by force.
+//! Too few current members are left: the array is refused, and with `--force` the least stale member is
+//! taken. The writes since it left may be lost; nothing else. A member that was never completely filled is
+//! not taken, not even by force.
 
 use stripewise_device::{IoBuf, WriteFlags};
 use stripewise_engine::AssembleError;
@@ -7,13 +8,13 @@ use stripewise_engine::AssembleError;
 use super::{Story, operator::CRAWL};
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES, superblock::Superblock};
 
-/// Blocks that are written between two members' leaving.
+/// The most blocks written between two members' leaving.
 const WRITES_MAX: usize = 8;
 
 impl Story {
     /// Members leave one after the other; then one too many is absent.
     pub(super) fn take_stale(&mut self) -> Result<(), Violation> {
-        // A member that is left must be able to tell that the others are behind.
+        // A remaining member must be able to tell that the others are behind.
         let can_tell = self.shape.members > self.shape.tolerance() + 1;
         if !self.is_made_whole()? || !self.shape.level.has_parity() || !can_tell {
             return Ok(());
@@ -28,7 +29,7 @@ impl Story {
             since = self.write_durably()?;
         }
         if self.rng.bool() {
-            // A member that is half filled is no better than none.
+            // A half-filled member is no better than none.
             self.half_fill_one()?;
             if let Some(filled) = self.unit_being_filled()?.filter(|_| self.side_rng.bool()) {
                 return self.take_none_half_filled(filled, &serving);
@@ -47,7 +48,7 @@ impl Story {
         self.expect_but(&since)
     }
 
-    /// A new member is filled in part.
+    /// Fills a new member in part.
     fn half_fill_one(&mut self) -> Result<(), Violation> {
         self.array().set_speed_limits(CRAWL);
         self.add_new_unit()?;
@@ -55,7 +56,7 @@ impl Story {
         Ok(())
     }
 
-    /// Whether no unit but these is current: what is filled by now is a member as good as any.
+    /// Whether exactly these units are current; a completely filled member counts like any other.
     fn are_just_current(&mut self, units: &[usize]) -> bool {
         self.with_image(|image, _| image.as_good_as_in_sync().len()) == Some(units.len())
     }
@@ -66,7 +67,7 @@ impl Story {
         self.say(|story| format!("{} is absent, and one too many", story.units[absent].name()));
     }
 
-    /// The array is refused, as too few members are there for it.
+    /// The array is refused because too few members are there.
     fn expect_too_few(&mut self, force: bool) -> Result<(), Violation> {
         match self.open_as(force)? {
             Err(AssembleError::TooFew { .. }) => Ok(()),
@@ -78,8 +79,8 @@ impl Story {
         }
     }
 
-    /// A member that is being filled vanishes, and the array goes on without it. It comes back when it alone could make up for a member
-    /// that is absent: it is not taken. With the absent one the array is there, and has all.
+    /// A member that is being filled vanishes, and the array continues without it. It comes back when it
+    /// alone could make up for an absent member: it is not taken. With the absent one the array is complete.
     fn take_none_half_filled(&mut self, filled: usize, serving: &[usize]) -> Result<(), Violation> {
         self.say(|story| format!("{}, which is half filled, vanishes", story.units[filled].name()));
         self.units[filled].faults.set_gone(true);
@@ -90,7 +91,7 @@ impl Story {
         if !is_half_filled || !self.are_just_current(serving) {
             return Ok(());
         }
-        // A unit that had a role once, as a whole, and has left might be taken by force.
+        // A unit that once was completely filled and has left might be taken by force.
         for unit in 0..self.units.len() {
             self.units[unit].faults.set_gone(unit != filled && !serving.contains(&unit));
         }
@@ -107,7 +108,7 @@ impl Story {
         self.check_content()
     }
 
-    /// Writes some blocks for good. Returns their rows.
+    /// Writes some blocks durably. Returns their rows.
     pub(super) fn write_durably(&mut self) -> Result<Vec<usize>, Violation> {
         let mut rows = Vec::new();
         for _ in 0..self.rng.usize(1..=WRITES_MAX) {
@@ -131,7 +132,7 @@ impl Story {
         Ok(rows)
     }
 
-    /// All is right but for these rows, and stays as it is read first.
+    /// Everything is right except these rows, whose content stays as it is first read.
     fn expect_but(&mut self, rows: &[usize]) -> Result<(), Violation> {
         let layout = self.layout();
         let row = |sector: &usize| layout.place(sector * SECTOR_BYTES).offset_bytes / ROW_BYTES;

@@ -1,5 +1,5 @@
-//! Rows of which more cannot be read than redundancy makes up for, of an array that is whole: they are told, they cost no member, and
-//! once they can be read again all is there.
+//! Rows of a whole array that have more unreadable blocks than redundancy makes up for: they are reported,
+//! they cost no member, and once they can be read again everything is there.
 
 use std::ops::Range;
 
@@ -12,24 +12,24 @@ use crate::{
     check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
 };
 
-/// Chunks that have such a row, at most: fewer than reads that may fail before a member is dropped.
+/// The most chunks with such a row: fewer than the failed reads after which a member is dropped.
 const CHUNKS_MAX: usize = 15;
-/// And at least: healing them twice makes more.
+/// The fewest: healing them twice makes more failed reads.
 const CHUNKS_MIN: usize = 8;
-/// Rounds of housekeeping in which it tries to heal them twice or more.
+/// Rounds of housekeeping that try to heal them at least twice.
 const ROUNDS: u32 = 1300;
-/// Rounds in which it has tried once.
+/// Rounds that have tried once.
 const ROUNDS_FEW: u32 = 4;
 /// Steps in which housekeeping begins to heal, and in which it reads some blocks.
 const HEALING_STEPS: u64 = 20_000;
 const HEALING_STEPS_FEW: u64 = 40;
 /// Sectors of a row.
 const ROW_SECTORS: u64 = (ROW_BYTES / SECTOR_BYTES) as u64;
-/// Steps that a scrub has until it is cut short, at most.
+/// The most steps of a scrub until it is cut short.
 const SCRUB_STEPS: u64 = 400;
 
 impl Story {
-    /// Blocks are read that cannot be healed: each read costs what it costs, and that healing is tried costs nothing more.
+    /// Unhealable blocks are read: each read counts, and the attempts to heal count nothing more.
     pub(super) fn keep_what_cannot_be_healed(&mut self) -> Result<(), Violation> {
         let blocks = self.blocks_of_chunks();
         if !self.shape.level.has_parity() || blocks.len() < CHUNKS_MIN {
@@ -50,8 +50,8 @@ impl Story {
         self.find_again("blocks could not be read for a while")
     }
 
-    /// A block that a log lists cannot be recovered, since another member cannot read its own there: healing finds that out, and it
-    /// does not count against that member.
+    /// A listed block cannot be recovered, since another member cannot read its own block there: healing
+    /// finds that out, and it does not count against that member.
     pub(super) fn meet_a_bad_block_in_healing(&mut self) -> Result<(), Violation> {
         let block = self.any_block();
         let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
@@ -83,8 +83,8 @@ impl Story {
         self.expect_whole("healing met a bad block of another member")
     }
 
-    /// More of a row is listed than redundancy makes up for. Once its stripe is written as a whole, durably, it can be read, also
-    /// where power fails at once.
+    /// More of a row is listed than redundancy makes up for. Once its stripe is written as a whole, durably,
+    /// it can be read, even if power fails at once.
     pub(super) fn write_again_what_is_lost(&mut self) -> Result<(), Violation> {
         if self.shape.tolerance() == 0 || self.shape.is_vast {
             return Ok(());
@@ -109,7 +109,8 @@ impl Story {
         self.expect_unlisted()
     }
 
-    /// Opens the array anew with the row of a block listed on one member more than the level tolerates. Returns the stripe's sectors.
+    /// Opens the array anew with a row listed on one member more than the level tolerates. Returns the
+    /// stripe's sectors.
     fn list_a_row_everywhere(&mut self) -> Result<Range<usize>, Violation> {
         let block = self.any_block();
         self.flush_all()?;
@@ -129,7 +130,8 @@ impl Story {
         Ok(start..capacity.min(start + len))
     }
 
-    /// A block is healed while one before it in the same chunk goes bad, and is read: that is healed, too.
+    /// A block is healed while an earlier one in the same chunk goes bad, and is read: that one is healed,
+    /// too.
     pub(super) fn go_bad_behind_healing(&mut self) -> Result<(), Violation> {
         let (second, layout) = (self.any_block(), self.layout());
         let place = layout.place(second.start * SECTOR_BYTES);
@@ -161,7 +163,8 @@ impl Story {
         self.expect_whole("blocks of one chunk went bad one after the other")
     }
 
-    /// A scrub passes over what cannot be read, is cut short by the end of the array, and tells of it all the same once it has gone on.
+    /// A scrub passes over unreadable rows, is cut short by the end of the array, and still reports them once
+    /// it has continued.
     pub(super) fn tell_again_of_the_unreadable(&mut self) -> Result<(), Violation> {
         let blocks = self.blocks_of_chunks();
         if !self.shape.level.has_parity() || blocks.is_empty() {
@@ -188,13 +191,13 @@ impl Story {
         self.find_again("a scrub could not read a block")
     }
 
-    /// What could not be read can be, and everything is there.
+    /// The unreadable blocks can be read again, and everything is there.
     fn find_again(&mut self, why: &str) -> Result<(), Violation> {
         self.units.iter().for_each(|unit| unit.faults.clear());
         self.expect_whole(why)
     }
 
-    /// A block of each of some chunks that clients use, in different stripes.
+    /// One block in each of some chunks that clients use, in different stripes.
     fn blocks_of_chunks(&self) -> Vec<Range<usize>> {
         let layout = self.layout();
         let stripe = |block: &Range<usize>| {
@@ -206,7 +209,7 @@ impl Story {
         blocks
     }
 
-    /// One member more than the level tolerates cannot read its block in the row of a block.
+    /// One member more than the level tolerates cannot read its block in this block's row.
     fn lose_block(&mut self, block: &Range<usize>) {
         let place = self.layout().place(block.start * SECTOR_BYTES);
         let serving = self.units_by_role();

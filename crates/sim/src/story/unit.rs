@@ -1,4 +1,4 @@
-//! The devices of a story: members, spares, and those that were or will be.
+//! The devices of a story: present, past and future members, and spares.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -25,19 +25,19 @@ pub(super) struct Unit {
     pub(super) faults: Arc<Faults>,
     /// Where its data begins.
     pub(super) data_offset_bytes: u64,
-    /// A valid superblock was on it, and nobody has been about to write another one since.
+    /// It had a valid superblock, and no write of another one has begun since.
     pub(super) has_superblock: bool,
     /// Pages of the bitmap that have a valid copy on it.
     pub(super) pages: usize,
-    /// Bytes that its header said were written to it, in all.
+    /// Bytes ever written to it, by its header.
     pub(super) written_bytes: u64,
-    /// Where sectors of its data lie that could not be read when they were drawn.
+    /// Sectors of its data that were drawn as unreadable.
     pub(super) bad_sectors: Vec<u64>,
-    /// Rows of its data of which its bad-block log lists a part, or did when it was last looked at.
+    /// Rows of its data that its bad-block log lists in part, or did at the last look.
     pub(super) listed: BTreeSet<usize>,
 }
 
-/// What of a member may be lost some time after an opening.
+/// The part of a member that may be lost some time after an opening.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// All of it: it will fail a flush or a write.
@@ -61,7 +61,7 @@ impl Unit {
         &self.sim.info().name
     }
 
-    /// A page that was valid once stays so, whatever became of the write of another copy.
+    /// A page that was valid once stays so, whatever happened to the write of another copy.
     pub(super) fn check_pages(&mut self, valid: usize) -> Result<(), Violation> {
         let before = std::mem::replace(&mut self.pages, valid);
         if before <= valid {
@@ -72,7 +72,7 @@ impl Unit {
         Err(Checker::Bitmap.violation(what))
     }
 
-    /// What was written to a member only adds up. None: no header tells.
+    /// The count of bytes written only grows. None: no header tells.
     pub(super) fn check_written(&mut self, written_bytes: Option<u64>) -> Result<(), Violation> {
         let Some(now) = written_bytes else { return Ok(()) };
         let before = std::mem::replace(&mut self.written_bytes, now);
@@ -83,12 +83,12 @@ impl Unit {
         Err(Checker::Metadata.violation(what))
     }
 
-    /// Whether nothing bad is to be expected of it.
+    /// Whether no fault is pending.
     pub(super) fn is_sound(&self) -> bool {
         self.faults.is_quiet() && !self.sim.will_fail() && self.listed.is_empty()
     }
 
-    /// Rows of its data that have a sector that cannot be read, or that its log lists.
+    /// Rows of its data with an unreadable sector, or one that its log lists.
     pub(super) fn bad_rows(&self) -> impl Iterator<Item = usize> {
         let cannot_be_read =
             |start: &&u64| self.faults.may_fail(Operation::Read, **start..**start + SECTOR_BYTES as u64);
@@ -96,7 +96,7 @@ impl Unit {
         self.bad_sectors.iter().filter(cannot_be_read).map(row).chain(self.listed.iter().copied())
     }
 
-    /// What of it may be lost some time after an opening.
+    /// The part of it that may be lost some time after an opening.
     pub(super) fn doubt(&self) -> Option<Doubt> {
         let fails = |operation| self.faults.may_fail(operation, 0..u64::MAX);
         if self.sim.will_fail() || fails(Operation::Write) || fails(Operation::Flush) {
@@ -106,7 +106,7 @@ impl Unit {
         (!rows.is_empty()).then_some(Doubt::Rows(rows))
     }
 
-    /// Whether an opening can tell that it is a member: it has a superblock that can be read, and a copy of the header.
+    /// Whether an opening can recognise it as a member: its superblock and a copy of the header can be read.
     pub(super) fn can_be_examined(&self) -> bool {
         let can_be_read = |range: Range<u64>| !self.faults.may_fail(Operation::Read, range);
         can_be_read(SUPERBLOCK_BYTES) && header_copies(self.data_offset_bytes).into_iter().any(can_be_read)
@@ -117,13 +117,13 @@ impl Unit {
         !self.faults.may_fail(Operation::Read, 0..self.data_offset_bytes)
     }
 
-    /// Whether an opening must keep it if it is current: nothing bad is to be expected of it but metadata that cannot be
-    /// read and has another copy.
+    /// Whether an opening must keep it if it is current: its only pending fault is unreadable metadata that
+    /// has another copy.
     pub(super) fn stays(&self) -> bool {
         !self.faults.is_gone() && self.doubt().is_none() && self.can_be_examined()
     }
 
-    /// As good as new: what is added to the array is.
+    /// Makes it as good as new before it is added to the array.
     pub(super) fn renew(&mut self, shape: &Shape) {
         self.faults.clear();
         self.sim.calm_down();
@@ -136,12 +136,12 @@ impl Unit {
     }
 }
 
-/// What the devices of a story are like.
+/// The traits of a story's devices.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hardware {
-    /// Of eight requests, so many are done at once.
+    /// How many of eight requests are done at once.
     at_once: u8,
-    /// Some do not free what is zeroed.
+    /// Some do not free zeroed ranges.
     some_do_not_unmap: bool,
     /// Some are larger than others.
     sizes_differ: bool,
@@ -191,7 +191,7 @@ impl Story {
     fn draw_manners(&mut self) -> Manners {
         let (number, hardware) = (self.units.len(), self.hardware);
         let is_new = number >= self.shape.members;
-        // Of the first members one has the longest blocks, and what is added later has no longer ones.
+        // One of the first members has the longest blocks, and devices added later have no longer ones.
         let long_blocks = number == 0 || !is_new && self.hardware_rng.bool();
         Manners {
             at_once: hardware.at_once,
@@ -202,7 +202,7 @@ impl Story {
     }
 
     fn push_unit(&mut self, size_bytes: u64, manners: Manners) {
-        // As the events of the world call it.
+        // The name that the world's events use.
         let name = format!("m{}", self.world.member_count());
         let sim = self.world.add_member_with(name, size_bytes, manners);
         let (device, faults) = Fault::new(sim.clone());

@@ -1,4 +1,5 @@
-//! A member that keeps nothing of what is written to it: the blocks that are written back and cannot be read count, as failed reads do.
+//! A member that keeps nothing of what is written to it: blocks that are written back and still cannot be
+//! read count as failed reads do.
 
 use stripewise_device::{
     IoErrorKind,
@@ -12,8 +13,8 @@ use super::{
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 impl Story {
-    /// None of a member's data can be read, whatever is written there: it is dropped once its failed reads and the blocks that it did
-    /// not keep are more than a member may have, and not before.
+    /// None of a member's data can be read, whatever is written there: the member is dropped once its failed
+    /// reads and unkept blocks exceed the limit, and not before.
     pub(super) fn keep_nothing(&mut self) -> Result<(), Violation> {
         let role = self.side_rng.usize(..self.shape.members);
         let blocks = self.block_of_each_chunk(role);
@@ -53,8 +54,8 @@ impl Story {
         });
     }
 
-    /// Whether a member is in sync, which it is until more failures count than a member may have. So many count at least: blocks that
-    /// had gone bad before may add to them.
+    /// Whether a member is in sync, which it stays until more failures count than the limit. At least
+    /// `counted` count: blocks that had gone bad before may add to them.
     fn expect_dropped_if(&self, unit: usize, counted: u32) -> Result<bool, Violation> {
         let is_in_sync = self.expect_in_sync_while_few(unit)?;
         if is_in_sync && counted > READ_ERRORS_MAX {

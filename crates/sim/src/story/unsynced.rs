@@ -7,16 +7,16 @@ use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
 /// Sectors of a row.
 const ROW_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
-/// Rounds of housekeeping after which a resync that could not read all is tried again.
+/// Rounds of housekeeping after which an incomplete resync is tried again.
 const RETRY_ROUNDS: u32 = 620;
-/// Rounds after which regions that were written are clean again.
+/// Rounds after which written regions are clean again.
 const QUIET_ROUNDS: u32 = 30;
-/// Events that another program has the array for.
+/// Events that pass while another program has the array.
 const EVENTS: u64 = 4;
 
 impl Story {
-    /// Another program leaves an array that is not stopped, with a row whose parity is wrong and of which one member's log lists a
-    /// sector. Another member cannot read its block there while the array is resynced.
+    /// Another program leaves an array without stopping it, with a row whose parity is wrong and in which one
+    /// member's log lists a sector. Another member cannot read its block there while the array is resynced.
     pub(super) fn leave_a_row_unsynced(&mut self) -> Result<(), Violation> {
         let layout = self.layout();
         let has_others = self.shape.tolerance() == 1 && self.shape.members > 2;
@@ -50,7 +50,7 @@ impl Story {
         self.is_foreign = false;
         self.wait_for_jobs()?;
         self.units[failing].faults.clear();
-        // The block that has a listed sector is made anew from parity that may be wrong.
+        // The block with the listed sector is recovered from parity that may be wrong.
         self.hole.insert(row);
         self.forgive_hole(|role, _| role == others[0]);
         self.hole.clear();
@@ -64,8 +64,8 @@ impl Story {
         self.open_again()
     }
 
-    /// Power fails, and more members than the level tolerates cannot read a row that is to be resynced, for a while: it is resynced
-    /// some time after they can.
+    /// Power fails, and for a while more members than the level tolerates cannot read a row that must be
+    /// resynced: it is resynced some time after they can.
     pub(super) fn leave_a_row_for_later(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() {
             return Ok(());
@@ -93,15 +93,15 @@ impl Story {
         self.expect_whole("a row that could not be resynced could be read again")
     }
 
-    /// Power fails, and a write comes before the resync of its stripe, of which one row has wrong parity. A member cannot read another
-    /// row there, and what it can read must stay as it is.
+    /// Power fails, and a write precedes the resync of its stripe, in which one row has wrong parity. A
+    /// member cannot read another row there, and the readable data must stay as it is.
     pub(super) fn write_in_doubt(&mut self) -> Result<(), Violation> {
         let chunk = self.shape.chunk_bytes as usize / SECTOR_BYTES;
         let layout = self.layout();
         if !self.shape.level.has_parity() || chunk < 2 * ROW_SECTORS {
             return Ok(());
         }
-        // The last row of a chunk in part, and the beginning of the next chunk of its stripe.
+        // Part of the last row of a chunk, and the beginning of the next chunk of its stripe.
         let grain = self.shape.block_bytes as usize / SECTOR_BYTES;
         let ends: Vec<usize> = (self.blocks().iter().map(|block| block.end))
             .filter(|end| end % chunk == 0 && !(end * SECTOR_BYTES).is_multiple_of(layout.stripe_bytes()))
@@ -128,15 +128,15 @@ impl Story {
         self.expect_whole("a write came before the resync of its stripe")
     }
 
-    /// Power fails, and leaves a row whose parity is wrong. Jobs wait in the next opening; then the array is stopped before it was
-    /// resynced, or a block of the row is written and its member is lost.
+    /// Power fails, and leaves a row whose parity is wrong. Jobs wait in the next opening; then either the
+    /// array is stopped before the resync, or a block of the row is written and its member is lost.
     pub(super) fn leave_in_doubt(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() {
             return Ok(());
         }
         let block = self.any_block();
         let stops = self.side_rng.u8(..3) == 0;
-        // Regions around it need not be resynced then.
+        // Regions around it then need no resync.
         self.flush_all()?;
         self.world.run_for(self.shape.tuning.housekeeping_interval * QUIET_ROUNDS);
         self.write_well(&block)?;
@@ -164,7 +164,7 @@ impl Story {
         self.expect_whole("a member was lost that had been written to before the resync")
     }
 
-    /// Writes a block, which nothing keeps from being written.
+    /// Writes a block; the write must succeed.
     fn write_well(&mut self, block: &Range<usize>) -> Result<(), Violation> {
         self.try_write(block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
     }

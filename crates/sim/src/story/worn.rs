@@ -1,5 +1,6 @@
-//! Members that read badly: one that cannot read ever more of its data is dropped once it has failed more reads than a member may;
-//! one that has become short, at once; and a bad block that is met only by a write is healed as any.
+//! Members that read badly: one that cannot read more and more of its data is dropped once it has failed more
+//! reads than the limit; one that has become short is dropped at once; and a bad block that only a write
+//! meets is healed like any other.
 
 use std::{ops::Range, time::Duration};
 
@@ -12,21 +13,22 @@ use stripewise_engine::{MemberState, geometry::Level};
 use super::Story;
 use crate::check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES};
 
-/// Failed reads of different chunks that are enough by far. Some may come while their chunk waits to be healed, and do not count.
+/// Failed reads of different chunks, more than enough. Some may come while their chunk waits to be healed,
+/// and do not count.
 const FAILED_READS_MAX: usize = 80;
-/// Reads of a block after which each mirror was asked, as a rule.
+/// Reads of a block after which mostly each mirror was read.
 const READS_OF_MIRRORS: usize = 12;
-/// Failed reads that cost a member nothing yet: one more does.
+/// Failed reads that do not yet cost a member its place: one more does.
 pub(super) const READ_ERRORS_MAX: u32 = 20;
-/// Rounds of housekeeping in which it tries to heal a block that cannot be healed.
+/// Rounds of housekeeping that try to heal an unhealable block.
 pub(super) const HEALING_ROUNDS: u32 = 3;
-/// Steps in which bad blocks are healed, before the chunks go bad again, at most.
+/// The most steps in which bad blocks are healed, before the chunks go bad again.
 const HEALING_STEPS_MAX: u64 = 20_000;
-/// So long it takes at most until the rest of a chunk was looked at, of which a block was healed.
+/// The longest time until the rest of a chunk was read after one of its blocks was healed.
 pub(super) const HEALING_TIME: Duration = Duration::from_millis(100);
 
 impl Story {
-    /// A member of an array that is whole fails so many reads that another one takes its role.
+    /// A member of a whole array fails so many reads that another one takes its role.
     pub(super) fn wear_out(&mut self) -> Result<(), Violation> {
         let role = self.side_rng.usize(..self.shape.members);
         let blocks = self.block_of_each_chunk(role);
@@ -53,7 +55,7 @@ impl Story {
         self.expect_whole("a member that read badly was added again as a new one")
     }
 
-    /// Whether a member is in sync, which it is until it has failed more reads than a member may.
+    /// Whether a member is in sync, which it stays until it has failed more reads than the limit.
     pub(super) fn expect_in_sync_while_few(&self, unit: usize) -> Result<bool, Violation> {
         let (report, name) = (self.report()?, self.units[unit].name());
         let Some(member) = report.members.iter().find(|member| member.name == name) else { return Ok(false) };
@@ -94,7 +96,8 @@ impl Story {
         self.expect_whole("a member that had become short was added again as a new one")
     }
 
-    /// A write comes across a block of another column that cannot be read: that is noted, and healed, though nobody reads it.
+    /// A write meets an unreadable block of another column: that is noted, and healed, though no client reads
+    /// it.
     pub(super) fn meet_a_bad_block(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() {
             return Ok(()); // a write of mirrors reads nothing
@@ -120,7 +123,7 @@ impl Story {
         self.expect_whole("a write met a bad block")
     }
 
-    /// A bad block is healed although a member is missing, where the others make up for both.
+    /// A bad block is healed although a member is missing, if the others make up for both.
     pub(super) fn heal_while_degraded(&mut self) -> Result<(), Violation> {
         if self.shape.tolerance() < 2 {
             return Ok(());
@@ -153,7 +156,7 @@ impl Story {
         self.expect_whole("a bad block was read while a member was missing")
     }
 
-    /// A bad block that a read has met is healed, of whichever mirror it is.
+    /// A bad block that a read has met is healed, on whichever mirror it is.
     pub(super) fn heal_what_is_read(&mut self) -> Result<(), Violation> {
         if self.shape.tolerance() == 0 {
             return Ok(());
@@ -183,14 +186,14 @@ impl Story {
         self.with_image(|image, _| image.in_sync()[role]).flatten()
     }
 
-    /// Where a block of the array begins on a member that has it.
+    /// Where a block of the array begins on its member.
     fn start_on(&self, unit: usize, block: &Range<usize>) -> u64 {
         let place = self.layout().place(block.start * SECTOR_BYTES);
         self.units[unit].data_offset_bytes + place.offset_bytes as u64
     }
 
-    /// Two neighbouring blocks of a chunk cannot be had, one for its member and the other for another one: what lies across both is
-    /// read all the same.
+    /// A member cannot read a block, and another member cannot read its block in the next row, where the first
+    /// member can: a read across both rows succeeds all the same.
     pub(super) fn read_across_bad_blocks(&mut self) -> Result<(), Violation> {
         let (block, layout) = (self.any_block(), self.layout());
         let (first, second) =
@@ -220,7 +223,7 @@ impl Story {
         self.expect_whole("what lies across bad blocks of two members was read")
     }
 
-    /// A block that cannot be read stays so although it is written: it does not count as healed.
+    /// An unreadable block stays so although it is written: it does not count as healed.
     pub(super) fn fail_to_heal(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() {
             return Ok(());
@@ -265,7 +268,7 @@ impl Story {
         self.world.run_for(HEALING_TIME);
     }
 
-    /// The first sector of a block in each chunk of a role that has data which is used.
+    /// The first sector of one block in each chunk of a role, among the chunks with data that clients use.
     pub(super) fn block_of_each_chunk(&self, role: usize) -> Vec<usize> {
         let layout = self.layout();
         let block = ROW_BYTES / SECTOR_BYTES;
@@ -281,7 +284,8 @@ impl Story {
         chunks.into_iter().map(|(_, first)| first).collect()
     }
 
-    /// A block of a member goes bad, and is read once through the array, which has the data from the others.
+    /// A member's block goes bad, and is read once through the array, which recovers the data from the
+    /// others.
     fn fail_a_read(&mut self, unit: usize, first: usize) -> Result<(), Violation> {
         let place = self.layout().place(first * SECTOR_BYTES);
         let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;

@@ -1,8 +1,8 @@
-//! A member in memory for real threads: each sector is read and written in one step, and a request is done at once or some
-//! time later, as chance has it.
+//! A member in memory for real threads: each sector is read and written in one step, and chance decides
+//! whether a request is done at once or some time later.
 //!
-//! Each sector has a lock of its own. One for all of a member would bring all that goes through it in an order, and what the
-//! engine forgot to order would look as if it had.
+//! Each sector has a lock of its own. One lock for the whole member would order everything that passes
+//! through it, and accesses that the engine forgot to order would look ordered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ const LATENCY_MAX_US: u64 = 100;
 /// Bytes that no other request cuts in two.
 type Sector = [u8; SECTOR_BYTES];
 
-/// A member. Sectors are never torn, as on a disk, but requests that overlap may go through each other.
+/// A member. Sectors are never torn, as on a disk, but overlapping requests may interleave.
 pub struct StressMember {
     info: DeviceInfo,
     env: EnvHandle,
     sectors: Arc<[Mutex<Sector>]>,
 }
 
-/// The sectors that a request is for, which must be whole ones of the member's.
+/// The sectors of a request, which must be whole sectors of the member.
 fn of_request(sectors: &[Mutex<Sector>], offset_bytes: u64) -> impl Iterator<Item = &Mutex<Sector>> {
     sectors[offset_bytes as usize / SECTOR_BYTES..].iter()
 }

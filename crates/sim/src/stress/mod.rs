@@ -1,10 +1,11 @@
-//! Arrays under load by real threads: many clients on many workers, an operator beside them, everything verified. What
-//! the simulator, which has one thread, cannot show: that no two threads get into each other's way.
+//! Arrays under load by real threads: many clients on many workers, an operator beside them, everything
+//! verified. It shows what the simulator with its one thread cannot: that no two threads get in each other's
+//! way.
 //!
-//! A round is one array of a random shape: clients on all workers that write, read, zero, discard and flush within a few
-//! rows of each other, checking what they read; an operator who fails, adds and replaces members, scrubs, and changes
-//! policies. Then all is read, the members are held against each other by checkers that share no code with the engine,
-//! and the array is opened and read once more.
+//! A round is one array of a random shape. Clients on all workers write, read, zero, discard and flush within
+//! a few rows of each other, and check what they read. An operator fails, adds and replaces members, scrubs,
+//! and changes policies. Then everything is read, checkers that share no code with the engine compare the
+//! members, and the array is opened and read once more.
 
 mod member;
 mod operator;
@@ -35,14 +36,14 @@ use crate::{
     story::Shape,
 };
 
-/// After that long a request, command or job counts as hanging.
+/// A request, command or job that takes this long counts as hanging.
 const HANGS: Duration = Duration::from_secs(120);
-/// Bytes of one read when all is read.
+/// Bytes of one read when everything is read.
 const READ_BYTES: usize = 64 << 10;
 /// Clients for each worker.
 const CLIENTS_PER_WORKER: usize = 3;
 
-/// What was done.
+/// The work done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Requests of clients.
@@ -51,10 +52,10 @@ pub struct Tally {
     pub commands: u64,
 }
 
-/// What is to be done in a round.
+/// The work of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Round {
-    /// The array's shape and what everybody does follow from it; who comes first does not.
+    /// Determines the array's shape and all actions, but not the order of threads.
     pub seed: u64,
     /// Workers.
     pub threads: usize,
@@ -65,10 +66,10 @@ pub struct Round {
 /// Runs a round.
 ///
 /// # Errors
-/// What was wrong.
+/// The violation found.
 ///
 /// # Panics
-/// Where io_uring cannot be had.
+/// If io_uring is not available.
 pub fn round(round: &Round) -> Result<Tally, Violation> {
     let options = RuntimeOptions { threads: round.threads, ..RuntimeOptions::default() };
     let runtime = Runtime::start(&options).expect("io_uring");
@@ -142,7 +143,7 @@ impl<'a> Stress<'a> {
         Ok(Tally { requests: (clients * self.round.requests) as u64, commands })
     }
 
-    /// Starts clients, spread over the workers; each says when it is through.
+    /// Starts clients, spread over the workers; each reports its end.
     fn start_clients(&mut self, clients: usize) -> mpsc::Receiver<()> {
         let (sender, done) = mpsc::channel();
         let sectors = self.desk.sectors.lock().count();
@@ -185,7 +186,7 @@ impl<'a> Stress<'a> {
         within(self.runtime, read, "reading all")?
     }
 
-    /// The engine finds nothing wrong, stops cleanly, and what it leaves is right by others' arithmetic.
+    /// The engine finds nothing wrong and stops cleanly, and independent arithmetic agrees with its result.
     fn check_redundancy(&self) -> Result<(), Violation> {
         let array = self.array.clone();
         let stopped = async move {
@@ -236,7 +237,7 @@ fn devices(members: &[Arc<StressMember>]) -> Vec<Arc<dyn Device>> {
     members.iter().map(|member| member.clone() as Arc<dyn Device>).collect()
 }
 
-/// Runs a future on a worker and waits for its end, but not for ever.
+/// Runs a future on a worker and waits for its end, up to a limit.
 fn within<T: Send + 'static>(
     runtime: &Runtime,
     future: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! An operator at work beside the clients, never beyond what the level tolerates.
+//! An operator beside the clients, who stays within what the level tolerates.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -51,13 +51,13 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// All that was begun comes to its end.
+    /// Waits until everything that was begun has ended.
     pub(super) fn settle(&self) -> Result<(), Violation> {
         let array = self.array.clone();
         within(self.runtime, async move { array.wait_for_jobs().await }, "the jobs")
     }
 
-    /// A member fails and goes, and another takes its place.
+    /// A member fails and is removed, and another takes its place.
     fn lose_a_member(&mut self) -> Result<(), Violation> {
         self.settle()?;
         let name = self.any_member()?;
@@ -80,7 +80,7 @@ impl<'a> Operator<'a> {
             array.replace(&name, &spare_name).await
         })?;
         self.settle()?;
-        // The one that was replaced is faulty, and in nobody's way once it is let go of.
+        // The replaced member is faulty, and in no one's way once it is removed.
         for faulty in self.names(MemberState::Faulty)? {
             self.command("remove", move |array| async move { array.remove(&faulty).await })?;
         }
@@ -98,7 +98,7 @@ impl<'a> Operator<'a> {
         Ok(members.map(|member| member.name).collect())
     }
 
-    /// All that the array has now: who was removed is nobody's business any more.
+    /// All devices of the array now; removed ones no longer matter.
     pub(super) fn attached(&self) -> Result<Vec<String>, Violation> {
         Ok(self.report()?.members.into_iter().map(|member| member.name).collect())
     }

@@ -17,7 +17,7 @@ pub use modified::Modified;
 pub use modthresh::ModThresh;
 pub use prefer_rmw::PreferRmw;
 
-use super::{Band, Cycle, StripeState, costs::ColumnCosts, counts::unreadable_price};
+use crate::plan::{Band, Cycle, StripeState, costs::ColumnCosts, counts::unreadable_price};
 
 /// Chooses how partly written rows are written.
 pub trait WriteSelection: Debug + Send + Sync {

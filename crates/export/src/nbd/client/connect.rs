@@ -31,7 +31,7 @@ use crate::nbd::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server may take to negotiate.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest reply to an option that is read: descriptions are at most 4096 bytes.
+/// The longest reply to an option that we read: descriptions are at most 4096 bytes.
 const REPLY_BYTES_MAX: u32 = 16 << 10;
 
 /// Why no connection could be made.
@@ -42,13 +42,13 @@ pub enum ConnectError {
     Socket {
         /// The server.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The connection broke during the handshake.
     #[error("{0} broke off the handshake; look into its log")]
     Broken(String),
-    /// What answers speaks something else, or an NBD from before 2009.
+    /// The peer speaks something else, or an NBD from before 2009.
     #[error("{0} does not speak NBD's fixed newstyle")]
     NotNbd(String),
     /// The server does not answer.
@@ -59,7 +59,7 @@ pub enum ConnectError {
     Refused {
         /// The server and export.
         address: String,
-        /// What it said.
+        /// The server's message.
         message: String,
     },
     /// The export cannot be used as a member.
@@ -83,7 +83,7 @@ pub(super) struct Connected {
 pub(super) async fn connect(env: &EnvHandle, address: &NbdAddress) -> Result<Connected, ConnectError> {
     let fd = open(&address.endpoint).await;
     let fd = fd.map_err(|source| ConnectError::Socket { address: address.endpoint.to_string(), source })?;
-    // Both are wishes.
+    // Nothing depends on either option.
     let _ = sockopt::set_tcp_nodelay(&fd, true);
     let _ = sockopt::set_socket_send_buffer_size(&fd, SOCKET_BUFFER_BYTES);
     let stream = Stream::new(fd);
@@ -102,7 +102,7 @@ pub(super) async fn connect(env: &EnvHandle, address: &NbdAddress) -> Result<Con
     Ok(Connected { stream, inlet: talk.inlet, info, export })
 }
 
-/// Name resolution and connecting block, so they have a thread of their own for the moment.
+/// Name resolution and connecting block, so a thread of their own runs them.
 async fn open(endpoint: &Endpoint) -> io::Result<OwnedFd> {
     let answer = Answer::default();
     let (sender, endpoint) = (answer.clone(), endpoint.clone());
@@ -134,7 +134,7 @@ struct Talk<'a> {
     address: &'a NbdAddress,
 }
 
-/// What GO told.
+/// The server's answer to GO.
 #[derive(Default)]
 struct Told {
     export: Option<(u64, TransmissionFlags)>,
@@ -151,7 +151,7 @@ impl Talk<'_> {
         self.describe(size_bytes, flags, told.sizes, structured, allocation)
     }
 
-    /// Returns whether the server leaves out the zeroes of the old way.
+    /// Returns whether the server leaves out the zeroes of the old protocol.
     async fn greet(&mut self) -> Result<bool, ConnectError> {
         let greeting = self.take::<18>().await?;
         let word = |at: usize| greeting[at..].first_chunk().copied().map_or(0, u64::from_be_bytes);
@@ -234,7 +234,7 @@ impl Talk<'_> {
         let media =
             if flags.contains(TransmissionFlags::ROTATIONAL) { MediaKind::Hdd } else { MediaKind::Unknown };
         let name = self.address.to_string();
-        // A server that knows of fast zeroes says on each request whether it has them.
+        // A server that supports fast zeroes answers each request by whether it has them.
         let unmaps = if flags.contains(TransmissionFlags::SEND_FAST_ZERO) { None } else { Some(false) };
         let info = DeviceInfo { name, size_bytes, logical_block_bytes: block, media, unmaps };
         let max_bytes = max_request_bytes(sizes.map(|_| max_bytes), block);
@@ -245,14 +245,15 @@ impl Talk<'_> {
         ConnectError::Unfit { address: self.address.to_string(), reason }
     }
 
-    /// Sends an option and hands its replies to `each` up to the last. The error, if that is one.
+    /// Sends an option and hands its replies to `each` up to the last. Returns the last reply's error, if it
+    /// is one.
     async fn ask(
         &mut self,
         option: &ClientOption,
         mut each: impl FnMut(OptionReplyKind, &[u8]),
     ) -> Result<Option<(OptionReplyKind, String)>, ConnectError> {
         self.send(&option.encode()).await?;
-        // A server that keeps talking is not waited for: none has that many facts.
+        // Do not wait for a server that keeps talking: none has this many facts.
         for _ in 0..OPTIONS_MAX {
             let header = self.take::<OPTION_REPLY_HEADER_BYTES>().await?;
             let header = OptionReplyHeader::decode(&header)

@@ -1,11 +1,12 @@
 //! The NBD client: a connection that is a [`Device`], with many requests in flight.
 //!
-//! It belongs to the worker it was connected on, where two tasks send and receive; its futures can be awaited on any
-//! worker, and outside of any too. Data of a read is received into the buffers that were lent. A lost connection
-//! fails what is under way and all that comes with [`IoErrorKind::Gone`]; the owner decides what then.
+//! It belongs to the worker it was connected on, where two tasks send and receive; its futures can be awaited
+//! on any worker, and outside of workers too. Data of a read is received into the buffers that the caller
+//! lent. When the connection is lost, all requests under way and all later ones fail with
+//! [`IoErrorKind::Gone`]; the owner decides what to do.
 //!
-//! A server is not trusted: what it sends is parsed within bounds, and a reply that does not fit its request ends the
-//! connection. Replies that never come are not timed out here; a layer above can.
+//! The server is not trusted: its bytes are parsed within bounds, and a reply that does not fit its request
+//! ends the connection. The client has no timeout for replies that never come; a layer above can add one.
 
 mod connect;
 mod pending;
@@ -36,12 +37,12 @@ const COMMAND_STEP_BYTES: u64 = 1 << 30;
 /// Zeroes are sent in pieces of this size to a server that has no WRITE_ZEROES.
 const ZERO_PIECE_BYTES: u64 = 1 << 20;
 
-/// What the server told of the export.
+/// What the server told about the export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportInfo {
     /// What it can do.
     pub flags: TransmissionFlags,
-    /// What it calls fast, in bytes.
+    /// The size of I/O that it calls fast, in bytes.
     pub preferred_bytes: u32,
     /// The largest request, in bytes.
     pub max_bytes: u32,
@@ -51,7 +52,7 @@ pub struct ExportInfo {
     pub allocation: Option<u32>,
 }
 
-/// What the client and its tasks share.
+/// The state shared by the client and its tasks.
 struct Inner {
     info: DeviceInfo,
     export: ExportInfo,
@@ -59,7 +60,7 @@ struct Inner {
     requests: Requests,
 }
 
-/// A connection to an export. Dropping it says goodbye once what is under way has been answered.
+/// A connection to an export. Dropping it says goodbye once the requests under way have been answered.
 pub struct NbdClient {
     inner: Arc<Inner>,
 }
@@ -68,7 +69,7 @@ impl NbdClient {
     /// Connects. Await it on a worker of the runtime whose environment `env` is.
     ///
     /// # Errors
-    /// When there is no server, no such export, or no way to talk.
+    /// If there is no server, no such export, or no common protocol.
     pub async fn connect(env: &EnvHandle, address: &NbdAddress) -> Result<Self, ConnectError> {
         let connected = connect::connect(env, address).await?;
         let inner = Arc::new(Inner {
@@ -86,7 +87,7 @@ impl NbdClient {
         Ok(Self { inner })
     }
 
-    /// What the server told of the export.
+    /// What the server told about the export.
     pub fn export(&self) -> &ExportInfo {
         &self.inner.export
     }
@@ -125,7 +126,7 @@ impl Inner {
         Message { head: Head::request(request.encode()), payload: WriteBufs::new(), _keep: () }
     }
 
-    /// Queues a request; the answer arrives through what `pending` holds.
+    /// Queues a request; the answer arrives through the value in `pending`.
     fn submit(
         &self,
         command: Command,
@@ -154,7 +155,7 @@ impl Inner {
         answer
     }
 
-    /// The connection is lost: nothing is sent any more, everybody who waits is told.
+    /// The connection is lost: nothing is sent any more, and every waiting request fails.
     fn lose(&self) {
         self.requests.lose();
         drop(self.outgoing.close_and_clear());
@@ -267,7 +268,7 @@ impl Device for NbdClient {
     fn flush(&self) -> IoFuture<Result<(), IoError>> {
         match self.inner.flush() {
             Some(flushed) => IoFuture::boxed(flushed.wait()),
-            // A server without FLUSH promises that what it has answered is durable, as far as it ever will be.
+            // A server without FLUSH promises that its answered writes are as durable as they will ever be.
             None => IoFuture::ready(Ok(())),
         }
     }
@@ -329,7 +330,7 @@ impl Device for NbdClient {
         );
         IoFuture::boxed(async move {
             let found = answer.wait().await?;
-            // The last extent may reach beyond what was asked.
+            // The last extent may reach beyond the requested range.
             let mut left = u64::from(len);
             let cut = |len_bytes: u32| {
                 let now = u64::from(len_bytes).min(left);
@@ -344,7 +345,7 @@ impl Device for NbdClient {
     }
 }
 
-/// The largest request to a server that told no limit.
+/// The largest request to a server that gave no limit.
 const fn max_request_bytes(told: Option<u32>, block_bytes: u32) -> u32 {
     match told {
         Some(max) if max < REQUEST_BYTES_MAX && max >= block_bytes => max / block_bytes * block_bytes,

@@ -1,4 +1,4 @@
-//! Requests that wait for their replies, and how the answers get to those who asked.
+//! Requests that wait for their replies, and the way of the answers to their callers.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ struct Slot<T> {
     waiting: Option<Waker>,
 }
 
-/// A value that is set once and fetched once, on whatever threads.
+/// A value that is set once and fetched once, on any threads.
 pub(super) struct Answer<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Clone for Answer<T> {
@@ -69,7 +69,7 @@ pub(super) struct ReadInto {
     answer: Answer<ReadDone>,
 }
 
-/// More separate runs of arrived data than this come from a server that plays games with our memory.
+/// Only a server that abuses our memory sends more separate runs of data than this.
 const RUNS_MAX: usize = 4096;
 
 impl ReadInto {
@@ -82,8 +82,8 @@ impl ReadInto {
         self.len_bytes
     }
 
-    /// Notes that a chunk arrives and returns where it starts in the buffers. None: it is not of this request, or
-    /// overlaps what came before, so that the reply means nothing.
+    /// Notes that a chunk arrives and returns where it starts in the buffers. None: it is not part of this
+    /// request, or overlaps earlier data, so the reply means nothing.
     pub(super) fn claim(&mut self, offset_bytes: u64, len_bytes: u64) -> Option<u64> {
         let start = offset_bytes.checked_sub(self.offset_bytes)?;
         let end = start.checked_add(len_bytes).filter(|end| *end <= self.len_bytes)?;
@@ -108,7 +108,7 @@ impl ReadInto {
         self.len_bytes == 0 || self.arrived.get(&0) == Some(&self.len_bytes)
     }
 
-    /// Answers. False: success without all data, which is the server's lie.
+    /// Answers. False: the server reported success without all data.
     pub(super) fn finish(self, result: Result<(), IoError>) -> bool {
         let honest = result.is_err() || self.is_complete();
         let result = if honest { result } else { Err(IoError::new(IoErrorKind::Gone)) };
@@ -128,7 +128,7 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    /// Answers. False: success without what success must bring.
+    /// Answers. False: success without the data that success must bring.
     pub(super) fn finish(self, result: Result<(), IoError>) -> bool {
         match self {
             Self::Plain(answer) => {
@@ -163,11 +163,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Registers a request under a new cookie: a place in the list, and a number that tells late replies from new
-    /// ones. None: the connection is gone, and the request has been told.
+    /// Registers a request under a new cookie: a place in the list, and a number that distinguishes late
+    /// replies from new ones. None: the connection is gone, and the request has failed.
     pub(super) fn insert(&self, pending: Pending) -> Option<Cookie> {
         let mut waiting = self.waiting.lock();
-        // Looked at under the lock, so that nobody comes in after `lose` has emptied the list.
+        // Checked under the lock, so that no request enters after `lose` has emptied the list.
         if self.gone.load(Ordering::SeqCst) {
             drop(waiting);
             pending.finish(Err(IoError::new(IoErrorKind::Gone)));
@@ -186,12 +186,13 @@ impl Requests {
         (found.cookie == cookie).then(|| f(found))
     }
 
-    /// Lends the request to the receiver, who gives it back or finishes it. None: no such request.
+    /// Lends the request to the receiver, which gives it back or finishes it. None: no such request.
     pub(super) fn take(&self, cookie: Cookie) -> Option<Pending> {
         self.with(cookie, |waiting| waiting.pending.take())?
     }
 
-    /// Takes the request back: more chunks will come. If the connection was lost meanwhile it is told so.
+    /// Takes the request back: more chunks will come. If the connection was lost meanwhile, fails the
+    /// request.
     pub(super) fn give_back(&self, cookie: Cookie, pending: Pending) {
         let mut pending = Some(pending);
         self.with(cookie, |waiting| waiting.pending = pending.take());
@@ -205,7 +206,7 @@ impl Requests {
         self.with(cookie, |waiting| *waiting.error.get_or_insert(error));
     }
 
-    /// Forgets the request and returns the error that was remembered.
+    /// Forgets the request and returns the error noted for it.
     pub(super) fn remove(&self, cookie: Cookie) -> Result<(), IoError> {
         let mut waiting = self.waiting.lock();
         let index = (cookie.0 & 0xffff_ffff) as usize;
@@ -224,7 +225,7 @@ impl Requests {
         }
     }
 
-    /// Ends all requests, and those to come.
+    /// Ends all requests, and later ones.
     pub(super) fn lose(&self) {
         let lost = {
             let mut waiting = self.waiting.lock();

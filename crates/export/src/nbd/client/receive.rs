@@ -1,4 +1,4 @@
-//! The client's receiving task: replies in whatever order to the requests they answer.
+//! The client's receiving task: matches replies, in any order, to their requests.
 
 use std::cmp::min;
 
@@ -118,7 +118,7 @@ async fn data(inner: &Inner, inlet: &mut Inlet, cookie: Cookie, chunk_bytes: u32
     received
 }
 
-/// Receives `len_bytes` of the export at `offset_bytes` into the buffers that stand for them.
+/// Receives `len_bytes` of the export at `offset_bytes` into the buffers for that range.
 async fn receive_into(
     inlet: &mut Inlet,
     read: &mut ReadInto,
@@ -169,7 +169,7 @@ async fn small(
     accepted
 }
 
-/// The longest such chunk: the protocol advises servers to tell at most 2^20 extents in one.
+/// The longest such chunk: the protocol advises servers to report at most 2^20 extents in one.
 const STATUS_CHUNK_BYTES_MAX: usize = 4 + (8 << 20);
 
 async fn read_payload(inlet: &mut Inlet, len: usize) -> Result<Vec<u8>, Lost> {

@@ -5,7 +5,7 @@ use stripewise_device::{ReadBufs, WriteBufs};
 
 use crate::nbd::limits::WRITE_PIECES_MAX;
 
-/// Cuts a write into pieces of at most `max` bytes and a number of buffers that one send takes.
+/// Cuts a write into pieces of at most `max` bytes, each with no more buffers than one send takes.
 pub(super) fn split_writes(from: WriteBufs, max: usize) -> Vec<WriteBufs> {
     let mut pieces = Vec::with_capacity(1);
     let (mut piece, mut room) = (WriteBufs::new(), max);
@@ -28,7 +28,8 @@ pub(super) fn split_writes(from: WriteBufs, max: usize) -> Vec<WriteBufs> {
     pieces
 }
 
-/// Cuts the buffers of a read into pieces of at most `max` bytes; the first value tells how to put them together.
+/// Cuts the buffers of a read into pieces of at most `max` bytes; the first value says how to join them
+/// again.
 pub(super) fn split_reads(into: ReadBufs, max: usize) -> (SmallVec<[usize; 2]>, Vec<ReadBufs>) {
     let shapes = into.iter().map(|buf| buf.len()).collect();
     let mut pieces = Vec::with_capacity(1);

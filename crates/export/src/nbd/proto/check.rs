@@ -6,7 +6,7 @@ use super::{
 };
 use crate::nbd::limits::REQUEST_BYTES_MAX;
 
-/// What negotiation settled for a connection.
+/// The result of a connection's negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     /// Which of the server's exports.
@@ -15,7 +15,7 @@ pub struct Session {
     pub size_bytes: u64,
     /// The export's logical block: 512 or 4096.
     pub block_bytes: u32,
-    /// What was advertised.
+    /// The flags advertised.
     pub flags: TransmissionFlags,
     /// Structured replies were negotiated.
     pub structured: bool,
@@ -28,15 +28,16 @@ pub struct Session {
 /// A granted request. Ranges lie within the export and are aligned to its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Read a range and answer with a part of it: a request that is not aligned has its blocks read whole.
+    /// Read a range and answer with a part of it: for a request that is not aligned, the enclosing blocks are
+    /// read.
     Read {
         /// Start of the blocks.
         offset_bytes: u64,
         /// Length of the blocks.
         len_bytes: u32,
-        /// Where in them the asked part begins.
+        /// Where in the blocks the requested part begins.
         skip_bytes: u32,
-        /// How much of them was asked for.
+        /// The length of the requested part.
         take_bytes: u32,
     },
     /// Write the payload.
@@ -72,26 +73,26 @@ pub enum Work {
         /// Durable before the answer.
         fua: bool,
     },
-    /// Tell the extents from `skip_bytes` into the range on.
+    /// Report the extents from `skip_bytes` into the range on.
     Status {
         /// Start of the blocks.
         offset_bytes: u64,
         /// Length of the blocks.
         len_bytes: u64,
-        /// Where in them the asked part begins.
+        /// Where in the blocks the requested part begins.
         skip_bytes: u32,
-        /// How much was asked for.
+        /// The length of the requested part.
         take_bytes: u32,
         /// One extent only.
         one: bool,
     },
-    /// Nothing to do but to say so: an empty request, or a hint we have no use for.
+    /// Nothing to do but to answer: an empty request, or a hint that we do not use.
     Nothing,
-    /// Answer what is under way and close.
+    /// Answer the requests under way and close.
     Disconnect,
 }
 
-/// A request that is answered with an error.
+/// A request whose answer is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// The error's number.
@@ -100,7 +101,8 @@ pub struct Refusal {
     pub reason: &'static str,
 }
 
-/// Zeroes that were to be fast or not at all. Whether they are may change with the members of an array: the device is asked too.
+/// Refuses fast zeroes. Whether zeroes are fast may change with an array's members, so the device decides,
+/// too.
 pub(crate) const SLOW_ZEROES: Refusal =
     Refusal { errno: NbdErrno::NotSupported, reason: "zeroes are no faster than writes here" };
 
@@ -108,7 +110,7 @@ const fn refuse<T>(errno: NbdErrno, reason: &'static str) -> Result<T, Refusal> 
     Err(Refusal { errno, reason })
 }
 
-/// Judges a request. Pure: the same request in the same session means the same.
+/// Judges a request. Pure: the same request in the same session always has the same result.
 pub fn check(request: &Request, session: &Session) -> Result<Work, Refusal> {
     let Some(command) = Command::from_code(request.command) else {
         return refuse(NbdErrno::Invalid, "unknown command");
@@ -130,7 +132,7 @@ pub fn check(request: &Request, session: &Session) -> Result<Work, Refusal> {
     }
 }
 
-/// FUA is allowed everywhere, as the text wants; the others where they mean something.
+/// FUA is allowed everywhere, as the protocol text demands; the other flags where they mean something.
 fn check_flags(flags: CommandFlags, command: Command, session: &Session) -> Result<(), Refusal> {
     let special = match command {
         Command::Read => CommandFlags::when(session.structured, CommandFlags::DF),
@@ -167,7 +169,7 @@ fn check_access(request: &Request, command: Command, session: &Session) -> Resul
     }
 }
 
-/// The blocks around a request: their start, their length, and how far in the request begins.
+/// The blocks around a request: their start, their length, and the request's offset within them.
 fn enclosing(request: &Request, session: &Session) -> (u64, u64, u32) {
     let block = u64::from(session.block_bytes);
     let skip = request.offset_bytes % block;
@@ -189,8 +191,8 @@ fn read(request: &Request, session: &Session) -> Work {
     Work::Read { offset_bytes, len_bytes: len_bytes as u32, skip_bytes, take_bytes: request.len_bytes }
 }
 
-/// Unaligned writes are refused rather than read, merged and written: two of them to one block could lose an update,
-/// and a client that writes less than the block it was told has a bug that silence would hide.
+/// Unaligned writes are refused rather than read, merged and written: two of them to one block could lose an
+/// update, and a client that writes less than the advertised block has a bug that silence would hide.
 fn write(request: &Request, session: &Session) -> Result<Work, Refusal> {
     if !is_aligned(request, session) {
         return refuse(NbdErrno::Invalid, "a write not aligned to the advertised minimum block");
@@ -221,7 +223,7 @@ fn zeroes(request: &Request, session: &Session) -> Result<Work, Refusal> {
     })
 }
 
-/// A hint: what is not whole blocks is left alone.
+/// A hint: partial blocks are left alone.
 fn trim(request: &Request, session: &Session) -> Work {
     let block = u64::from(session.block_bytes);
     let start = request.offset_bytes.next_multiple_of(block);

@@ -28,9 +28,9 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// The metadata context whose block status tells what is allocated.
+/// The metadata context whose block status reports allocation.
 pub const BASE_ALLOCATION: &str = "base:allocation";
-/// Its identifier in this server's replies; the only context has no other to differ from.
+/// Its identifier in this server's replies; there is no other context to confuse it with.
 pub const BASE_ALLOCATION_ID: u32 = 1;
 /// `NBD_STATE_HOLE`: not allocated.
 pub const STATE_HOLE: u32 = 1;
@@ -82,7 +82,7 @@ flags! {
     HandshakeFlags(u16) {
         /// Options other than the export's name are understood.
         FIXED_NEWSTYLE = 0,
-        /// The 124 zeroes behind `NBD_OPT_EXPORT_NAME` can be left out.
+        /// The server can leave out the 124 zeroes behind `NBD_OPT_EXPORT_NAME`.
         NO_ZEROES = 1,
     }
 }
@@ -169,7 +169,8 @@ impl NbdErrno {
         self as u32
     }
 
-    /// A number from the wire. The protocol wants unknown ones taken for EINVAL. Zero, which is none, as well.
+    /// A number from the wire. The protocol demands that unknown numbers count as EINVAL; so does zero, which
+    /// is no error number.
     pub fn from_code(code: u32) -> Self {
         let known = [
             Self::Perm,

@@ -1,11 +1,12 @@
 //! The NBD codec and the server's side of negotiation, sans I/O: bytes in, typed values out, and back.
 //!
-//! All numbers are big-endian. Nothing here allocates more than the input it was given or panics on any input; the
-//! fuzz targets `nbd_negotiation` and `nbd_request` hold it to that.
+//! All numbers are big-endian. Nothing here allocates more than its input's size or panics on any input; the
+//! fuzz targets `nbd_negotiation` and `nbd_request` check that.
 //!
-//! * [`codes`]: magic numbers, flags, error numbers. [`option`]: what a client asks for before it chooses an export,
-//!   [`option_reply`]: what it is told. [`negotiation`]: the server's state machine over both.
-//! * [`request`]: the 28-byte request. [`mod@check`]: what a request means for an export, or why it is refused.
+//! * [`codes`]: magic numbers, flags, error numbers. [`option`]: a client's requests before it chooses an
+//!   export, [`option_reply`]: the answers. [`negotiation`]: the server's state machine over both.
+//! * [`request`]: the 28-byte request. [`mod@check`]: what a request means for an export, or why it is
+//!   refused.
 //! * [`reply`]: simple replies and structured chunks.
 
 pub mod check;

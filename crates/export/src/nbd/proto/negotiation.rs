@@ -1,4 +1,5 @@
-//! The server's side of the handshake as a state machine: it is given what has been received and says what to send.
+//! The server's side of the handshake as a state machine: it takes the bytes received and returns the bytes
+//! to send.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use super::{
 };
 use crate::nbd::limits::{OPTION_BYTES_MAX, OPTIONS_MAX, REQUEST_BYTES_MAX};
 
-/// What clients may know of an export.
+/// What clients may learn about an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportFacts {
-    /// The name by which it is chosen.
+    /// The name by which clients choose it.
     pub name: String,
     /// Text for people; may be empty.
     pub description: String,
@@ -29,7 +30,7 @@ pub struct ExportFacts {
     pub block_bytes: u32,
     /// The size of I/O that is fast.
     pub preferred_bytes: u32,
-    /// Abilities; `SEND_DF` is added for those who take structured replies.
+    /// Abilities; clients that take structured replies also see `SEND_DF`.
     pub flags: TransmissionFlags,
     /// Zeroes are faster than writes.
     pub fast_zero: bool,
@@ -38,7 +39,7 @@ pub struct ExportFacts {
 /// What breaks off a negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NegotiationError {
-    /// The protocol demands that we hang up on flags we do not know.
+    /// The protocol demands that we hang up on unknown flags.
     #[error("unknown handshake flags {0:#x}")]
     BadFlags(u32),
     /// Not an option.
@@ -47,7 +48,7 @@ pub enum NegotiationError {
     /// More data than any option needs.
     #[error("an option of {0} bytes; the limit is {OPTION_BYTES_MAX}")]
     OptionTooLong(u32),
-    /// A client that does not come to the point.
+    /// A client that never chooses an export.
     #[error("more than {OPTIONS_MAX} options")]
     TooManyOptions,
     /// `NBD_OPT_EXPORT_NAME` cannot be refused in any other way.
@@ -66,7 +67,7 @@ pub enum Step {
         consumed: usize,
         /// What to send.
         reply: Vec<u8>,
-        /// Then.
+        /// What to do after that.
         then: Then,
     },
 }
@@ -74,7 +75,7 @@ pub enum Step {
 /// What to do after sending a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Go on negotiating.
+    /// Continue negotiating.
     Continue,
     /// Close the connection.
     Close,
@@ -95,7 +96,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// A negotiation about these exports. One named "" is the default one, else the first.
+    /// A negotiation about these exports. The export named "" is the default, else the first.
     pub fn new(exports: Arc<[ExportFacts]>) -> Self {
         Self { exports, client_flags: None, options: 0, structured: false, allocation_of: None }
     }
@@ -109,7 +110,7 @@ impl Negotiation {
         out
     }
 
-    /// Takes the next step, given all that is received and not yet used up.
+    /// Takes the next step, given all bytes received and not yet consumed.
     pub fn advance(&mut self, input: &[u8]) -> Result<Step, NegotiationError> {
         match self.client_flags {
             None => self.take_flags(input),
@@ -154,7 +155,7 @@ impl Negotiation {
         flags: ClientFlags,
     ) -> Result<(Vec<u8>, Then), NegotiationError> {
         let mut replies = Replies { option, out: Vec::new() };
-        // SET_META_CONTEXT drops what was set before even when it fails.
+        // SET_META_CONTEXT drops earlier contexts even when it fails.
         if option == code::SET_META_CONTEXT {
             self.allocation_of = None;
         }
@@ -218,7 +219,8 @@ impl Negotiation {
         replies.ack();
     }
 
-    /// Size and block sizes are told to everyone, the rest to those who ask. Returns the export if there is one.
+    /// Every client learns size and block sizes, the rest only on request. Returns the export if there is
+    /// one.
     fn info(&self, request: &InfoRequest, replies: &mut Replies) -> Option<usize> {
         let Some(index) = self.find(&request.export) else {
             replies.error(OptionReplyKind::ErrUnknown, "no such export");
@@ -241,7 +243,7 @@ impl Negotiation {
         Some(index)
     }
 
-    /// The export of a metadata query, or the error has been said.
+    /// The export of a metadata query; none if the error reply has been added.
     fn meta_export(&self, query: &MetaQuery, replies: &mut Replies) -> Option<usize> {
         if !self.structured {
             replies.error(OptionReplyKind::ErrInvalid, "metadata contexts need structured replies first");

@@ -1,4 +1,4 @@
-//! Options: what a client asks for before it chooses an export.
+//! Options: a client's requests before it chooses an export.
 
 use thiserror::Error;
 
@@ -33,10 +33,10 @@ pub mod code {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// Why an option's data is refused; the negotiation goes on.
+/// Why an option's data is refused; the negotiation continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OptionError {
-    /// The data does not have the form that the option wants.
+    /// The data does not have the option's form.
     #[error("malformed option: {0}")]
     Invalid(&'static str),
     /// A string is longer than the protocol allows.
@@ -85,7 +85,7 @@ pub enum ClientOption {
     Go(InfoRequest),
     /// Use structured replies.
     StructuredReply,
-    /// Which contexts are there.
+    /// List the contexts.
     ListMetaContext(MetaQuery),
     /// Use these contexts.
     SetMetaContext(MetaQuery),
@@ -98,7 +98,7 @@ impl ClientOption {
     pub fn decode(option: u32, data: &[u8]) -> Result<Self, OptionError> {
         match option {
             code::EXPORT_NAME => string(data).map(Self::ExportName),
-            // Data behind ABORT is to be ignored, the text says.
+            // The protocol text says to ignore data behind ABORT.
             code::ABORT => Ok(Self::Abort),
             code::LIST => without_data(data, Self::List),
             code::STARTTLS => without_data(data, Self::StartTls),
@@ -173,7 +173,7 @@ impl MetaQuery {
         let export = string(reader.counted()?)?;
         let count = reader.u32()?;
         let mut queries = Vec::new();
-        // A huge count ends at the first query that is not there: no capacity is taken from it.
+        // A huge count ends at the first missing query: it reserves no capacity.
         for _ in 0..count {
             queries.push(string(reader.counted()?)?);
         }

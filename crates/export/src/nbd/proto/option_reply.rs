@@ -73,11 +73,11 @@ impl OptionReplyKind {
 /// A reply to one option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionReply {
-    /// The option that is answered.
+    /// The option that this answers.
     pub option: u32,
-    /// What is said.
+    /// The kind of reply.
     pub kind: OptionReplyKind,
-    /// The data, as the kind wants it; a text for people with errors.
+    /// The data, in the kind's form; for errors a text for people.
     pub data: Vec<u8>,
 }
 
@@ -128,9 +128,9 @@ impl OptionReply {
 /// The fixed part of a reply to an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionReplyHeader {
-    /// The option that is answered.
+    /// The option that this answers.
     pub option: u32,
-    /// What is said.
+    /// The kind of reply.
     pub kind: OptionReplyKind,
     /// How much data follows.
     pub len_bytes: u32,
@@ -174,7 +174,7 @@ pub enum Info {
         /// The largest payload.
         max_bytes: u32,
     },
-    /// A fact this codec does not know, or a malformed one: to be ignored.
+    /// A fact this codec does not know, or a malformed one: ignore it.
     Unknown(u16),
 }
 

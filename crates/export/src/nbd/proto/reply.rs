@@ -29,7 +29,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// No head: the payload says all.
+    /// No head: the payload is the whole message.
     pub const fn empty() -> Self {
         Self { bytes: [0; HEAD_BYTES_MAX], len: 0 }
     }
@@ -39,7 +39,7 @@ impl Head {
         Self { bytes, len: 28 }
     }
 
-    /// A simple reply. After a READ's without error, exactly the bytes asked for must follow.
+    /// A simple reply. If it answers a READ without error, exactly the requested bytes must follow.
     pub fn simple(cookie: Cookie, error: Option<NbdErrno>) -> Self {
         let mut head = Self::empty();
         head.put_u32(SIMPLE_REPLY_MAGIC);
@@ -56,7 +56,7 @@ impl Head {
         head
     }
 
-    /// A last chunk without content: all is well.
+    /// A last chunk without content: success.
     pub fn done_chunk(cookie: Cookie) -> Self {
         let mut head = Self::empty();
         put_chunk_header(&mut head, REPLY_FLAG_DONE, TYPE_NONE, cookie, 0);
@@ -85,7 +85,7 @@ fn put_chunk_header(out: &mut impl Put, flags: u16, kind: u16, cookie: Cookie, l
     out.put_u32(len_bytes);
 }
 
-/// A reply that makes no sense: the server lost step, and the connection ends.
+/// A reply that makes no sense: the server is out of step, and the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReplyError {
     /// Neither kind of reply.
@@ -168,7 +168,7 @@ pub struct StatusExtent {
     pub status: u32,
 }
 
-/// A chunk with its payload; that of READ's data only announced.
+/// A chunk with its payload; for a READ's data, only its announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// No content.
@@ -257,7 +257,7 @@ impl Chunk {
         out
     }
 
-    /// Parses a chunk's payload; of a data chunk, its first eight bytes, with the length from the header.
+    /// Parses a chunk's payload; for a data chunk, its first eight bytes, with the length from the header.
     pub fn decode(kind: u16, payload: &[u8], header_len_bytes: u32) -> Result<Self, ReplyError> {
         let mut reader = Reader::new(payload);
         match Self::read(kind, &mut reader, header_len_bytes) {
@@ -284,7 +284,7 @@ impl Chunk {
                 let (errno, message) = read_error(reader)?;
                 Self::ErrorOffset { errno, message, offset_bytes: reader.u64()? }
             }
-            // Bit 15 makes an error of types we do not know; they all begin alike.
+            // Bit 15 marks error types that we do not know; they all begin alike.
             _ if kind & 0x8000 != 0 => {
                 let (errno, message) = read_error(reader)?;
                 if kind != TYPE_ERROR {

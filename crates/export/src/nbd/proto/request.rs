@@ -63,7 +63,7 @@ pub enum RequestError {
     BadMagic(u32),
 }
 
-/// A request as it is on the wire: nothing but its form is known to be right.
+/// A request as on the wire: only its form has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Modifiers.

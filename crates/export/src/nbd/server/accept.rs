@@ -41,18 +41,19 @@ use crate::{
     seldom::Seldom,
 };
 
-/// How long to wait when the system has no descriptors or memory for a connection: twice as long each time in a row.
+/// How long to wait when the system has no descriptors or memory for a connection; doubled each time in a
+/// row.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// A peer that vanished without a word is noticed after this and a few probes more.
+/// A peer that vanished silently is noticed after this and a few probes more.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
-/// What all tasks of one server share.
+/// The state that all tasks of one server share.
 pub(super) struct Shared {
     exports: Vec<Export>,
     facts: Arc<[ExportFacts]>,
     limits: Limits,
-    /// What requests of all connections may hold together.
+    /// The memory that requests of all connections may hold together.
     pool: Arc<Pool>,
     env: EnvHandle,
     counters: Counters,
@@ -63,7 +64,7 @@ pub(super) struct Shared {
     doors: Vec<Mailbox<Arc<Connection>>>,
 }
 
-/// What is told of clients, seldom.
+/// Rate-limited messages about clients.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) ended: Seldom,
@@ -75,15 +76,15 @@ pub(super) struct Told {
 #[derive(Default)]
 struct Open {
     connections: Slab<Arc<Connection>>,
-    /// Of them, those that were told to go, by their places.
+    /// Places of those connections that were told to leave.
     leaving: HashSet<usize>,
-    /// How many of them each worker has.
+    /// How many connections each worker has.
     on_worker: Vec<usize>,
-    /// The worker behind the one that was chosen last.
+    /// The worker after the one chosen last.
     next_worker: usize,
-    /// The most that those which have ended held.
+    /// The most that ended connections held.
     ended: Held,
-    /// Those who wait for the last connection to end.
+    /// Tasks that wait for the last connection to end.
     waiting: WaitList,
 }
 
@@ -130,7 +131,8 @@ impl Shared {
         self.open.lock().connections.iter().map(|(_, connection)| connection).for_each(look);
     }
 
-    /// Closes the connections whose clients have kept us waiting in the middle of something, with what these hold.
+    /// Closes the connections whose clients have stalled in the middle of a transfer, and frees what they
+    /// hold.
     pub(super) fn cut_off_stalled(&self, stall: Duration) {
         self.each_connection(|connection| {
             let holds = connection.held().bytes;
@@ -243,7 +245,7 @@ impl Shared {
 }
 
 impl Open {
-    /// Whether one more may come; one that only takes a place may have to go for that.
+    /// Whether one more connection may come; an expendable one may have to leave for that.
     fn has_place(&mut self, limits: &Limits) -> bool {
         if self.connections.len() - self.leaving.len() < limits.connections {
             return true;
@@ -258,7 +260,7 @@ impl Open {
         true
     }
 
-    /// The worker with the fewest connections; of several, the next in turn.
+    /// The worker with the fewest connections; among equals, the next in turn.
     fn choose_worker(&mut self) -> usize {
         let count = self.on_worker.len();
         let in_turn = (0..count).map(|step| (self.next_worker + step) % count);
@@ -269,7 +271,7 @@ impl Open {
     }
 }
 
-/// Socket options. All are wishes: TCP ones do not apply to unix sockets, and nothing breaks without them.
+/// Socket options. None is essential: TCP ones do not apply to unix sockets, and nothing breaks without them.
 fn prepare(fd: &OwnedFd) {
     use rustix::net::sockopt;
     let _ = sockopt::set_tcp_nodelay(fd, true);

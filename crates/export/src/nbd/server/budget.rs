@@ -1,10 +1,11 @@
 //! What one connection may have under way: requests, and bytes of their data.
 //!
-//! A connection takes from a small reserve of its own first, then from what all connections share (`pool.rs`): a few small
-//! requests never wait for others, whatever these hold.
+//! A connection first takes from a small reserve of its own, then from the pool that all connections share
+//! (`pool.rs`): so a few small requests never wait for other connections, whatever these hold.
 //!
-//! The receiver takes a ticket before it takes a request's data or starts it, and the ticket is held until the reply
-//! is sent. A client that reads no replies therefore is not read from any more once its budget is used up.
+//! The receiver takes a ticket before it takes a request's data or starts it, and the ticket is held until
+//! the reply is sent. So once a client that reads no replies has used up its budget, the server stops reading
+//! from it.
 
 use std::{
     future::poll_fn,
@@ -28,7 +29,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The higher peaks of two connections, of which neither holds anything any more.
+    /// The higher peaks of two connections, neither of which holds anything any more.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             bytes: 0,
@@ -42,12 +43,12 @@ impl Held {
 #[derive(Debug, Default)]
 struct Use {
     bytes: u64,
-    /// Of them, those of its own reserve.
+    /// Of these, bytes from its own reserve.
     reserve_bytes: u64,
     requests: u32,
     peak_bytes: u64,
     peak_requests: u32,
-    /// Of them, those that are still waited for: the receiver has room here, and the pool has none.
+    /// Of these, bytes still waited for: the connection has room, and the pool has none.
     waiting_bytes: u64,
     /// The receiver, waiting for room or for the end of all.
     waiting: Option<Waker>,
@@ -61,7 +62,7 @@ impl Use {
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
 
-    /// Takes from the reserve, if it has so much left.
+    /// Takes from the reserve, if enough is left.
     fn take_reserve(&mut self, bytes: u64) -> bool {
         let fits = self.reserve_bytes + bytes <= CONNECTION_RESERVE_BYTES;
         self.reserve_bytes += if fits { bytes } else { 0 };
@@ -93,7 +94,7 @@ impl Budget {
         }
     }
 
-    /// As [`Budget::acquire`], where there is room already.
+    /// As [`Budget::acquire`], if there is room already.
     pub(super) fn acquire_at_once(self: &Arc<Self>, bytes: u64) -> Option<Ticket> {
         self.acquire(bytes).now_or_never()
     }
@@ -122,7 +123,7 @@ impl Budget {
         ticket
     }
 
-    /// Whether its receiver waits for what others hold, not for its own room.
+    /// Whether its receiver waits for memory that others hold, not for its own room.
     pub(super) fn waits_for_others(&self) -> bool {
         self.used.lock().waiting_bytes > 0
     }
@@ -158,12 +159,12 @@ impl Budget {
     }
 }
 
-/// Where a ticket's bytes are from.
+/// Where a ticket's bytes come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// Of the connection alone.
+    /// The connection's own reserve.
     Reserve,
-    /// What all share.
+    /// The pool that all share.
     Pool,
     /// Still waited for.
     None,
@@ -178,7 +179,7 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// Gives the bytes back early: the data is written and its buffer free; only the reply is to be sent.
+    /// Returns the bytes early: the data is written and its buffer free; only the reply has to be sent.
     pub(super) fn release_bytes(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if bytes > 0 {

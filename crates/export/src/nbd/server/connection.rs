@@ -42,10 +42,11 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// Nothing can be sent any more.
     broken: AtomicBool,
-    /// When it last asked something, moved data, or came: nanoseconds of the server's clock.
+    /// When it last sent a request, moved data, or was accepted: nanoseconds of the server's clock.
     active_ns: AtomicU64,
     has_asked: AtomicBool,
-    /// Since when a part of a reply is being sent, and a part of a write's data received; 0 for not.
+    /// When the current part of a reply began to be sent, and the current part of a write's data to be
+    /// received; 0 for none.
     sending_ns: AtomicU64,
     pub(super) receiving_ns: AtomicU64,
 }
@@ -94,24 +95,24 @@ impl Connection {
         self.has_asked.store(true, Ordering::Relaxed);
     }
 
-    /// Another part of something is moved from now on, or nothing is.
+    /// Notes that another part is being moved from now on, or none.
     pub(super) fn note_progress(&self, since: &AtomicU64, is_moving: bool) {
         let now_ns = self.shared.now_ns();
         since.store(if is_moving { now_ns } else { 0 }, Ordering::Relaxed);
         self.active_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Whether it ever asked anything.
+    /// Whether it ever sent a request.
     pub(super) fn has_asked(&self) -> bool {
         self.has_asked.load(Ordering::Relaxed)
     }
 
-    /// How long it has asked nothing, and taken and sent no data.
+    /// How long it has sent no request and moved no data.
     pub(super) fn idle_for(&self) -> Duration {
         self.since(self.active_ns.load(Ordering::Relaxed))
     }
 
-    /// How long its client has kept us waiting in the middle of something, without any progress.
+    /// How long its client has stalled in the middle of a transfer.
     pub(super) fn stalled_for(&self) -> Duration {
         let since = |ns: &AtomicU64| match ns.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -124,7 +125,7 @@ impl Connection {
         Duration::from_nanos(self.shared.now_ns().saturating_sub(ns))
     }
 
-    /// Waits for memory. While it does, clients that hold some and do not go on lose their connections.
+    /// Waits for memory. Meanwhile, clients that hold memory and stall lose their connections.
     async fn acquire(self: &Arc<Self>, bytes: u64) -> Ticket {
         let stall = self.shared.limits().stall;
         let mut ticket = std::pin::pin!(self.budget.acquire(bytes));
@@ -133,7 +134,7 @@ impl Connection {
                 Either::Left((ticket, _)) => return ticket,
                 Either::Right((_, waiting)) => ticket = waiting,
             }
-            // Where the connection itself has no room, closing others would not help it.
+            // If the connection itself has no room, closing others would not help it.
             if self.budget.waits_for_others() {
                 self.shared.cut_off_stalled(stall);
             }
@@ -148,7 +149,7 @@ impl Connection {
         self.worker
     }
 
-    /// What its requests hold.
+    /// The memory that its requests hold.
     pub(super) fn held(&self) -> Held {
         self.budget.held()
     }
@@ -176,12 +177,12 @@ impl Connection {
         &*self.shared.export(session.export).device
     }
 
-    /// Queues a reply. The ticket is given back when it is sent, or at once if nothing can be sent any more.
+    /// Queues a reply. The ticket is returned when it is sent, or at once if nothing can be sent any more.
     pub(super) fn reply(&self, head: Head, payload: WriteBufs, ticket: Ticket) {
         drop(self.replies.push(Message { head, payload, _keep: ticket }));
     }
 
-    /// Queues an error, in words where the client understands them.
+    /// Queues an error, with words if the client understands them.
     pub(super) fn refuse(&self, session: &Session, cookie: Cookie, refusal: Refusal, ticket: Ticket) {
         if session.structured {
             let (errno, message) = (refusal.errno, refusal.reason.to_owned());
@@ -316,7 +317,7 @@ async fn start(
     let (ticket, has_waited) = match connection.budget.acquire_at_once(bytes) {
         Some(ticket) => (ticket, false),
         None => {
-            // A client that sends nothing takes no place among those that wait for memory.
+            // A client that sends no data takes no place in the queue for memory.
             inlet.ensure(payload_bytes(&work).min(PROGRESS_BYTES)).await?;
             (connection.acquire(bytes).await, true)
         }

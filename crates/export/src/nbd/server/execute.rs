@@ -1,4 +1,4 @@
-//! From granted work to a reply: the calls of the device, and what becomes of their answers.
+//! From granted work to a reply: calls the device, and turns its results into answers.
 
 use std::{future::Future, ops::Range, sync::Arc};
 
@@ -35,7 +35,7 @@ impl Job {
         self.connection.reply(Head::simple(self.cookie, None), WriteBufs::new(), self.ticket);
     }
 
-    /// No content: READ wants that said in a chunk once structured replies are on.
+    /// Succeeds without content: with structured replies, READ needs a chunk that says so.
     fn succeed_empty(self) {
         let structured = self.session.structured;
         let head = if structured { Head::done_chunk(self.cookie) } else { Head::simple(self.cookie, None) };
@@ -59,11 +59,11 @@ impl Job {
     }
 }
 
-/// The protocol's number for a device's trouble.
+/// The protocol's error number for a device's error.
 fn refusal(error: IoError) -> Refusal {
     let (errno, reason) = match error.kind {
         IoErrorKind::Medium | IoErrorKind::BadBlock => (NbdErrno::Io, "the medium failed here"),
-        IoErrorKind::Gone => (NbdErrno::Shutdown, "the device is gone"),
+        IoErrorKind::Gone | IoErrorKind::NoRuntime => (NbdErrno::Shutdown, "the device is gone"),
         IoErrorKind::Truncated => (NbdErrno::Io, "the device ends before its size"),
         IoErrorKind::NoSpace => (NbdErrno::NoSpace, "the store under the device is full"),
         IoErrorKind::Refused => (NbdErrno::Invalid, "the device refused the request"),
@@ -72,7 +72,8 @@ fn refusal(error: IoError) -> Refusal {
     Refusal { errno, reason }
 }
 
-/// Starts a request. One that the device answers at once is replied to here, another becomes a task of this worker.
+/// Starts a request. If the device answers at once, the reply is queued here; else a task of this worker does
+/// that.
 pub(super) fn start(job: Job, work: Work, asked_offset_bytes: u64, payload: Option<SharedBuf>) {
     match work {
         Work::Read { offset_bytes, len_bytes, skip_bytes, take_bytes } => {
@@ -120,7 +121,7 @@ pub(super) fn start(job: Job, work: Work, asked_offset_bytes: u64, payload: Opti
     }
 }
 
-/// Finishes now what is ready, else leaves a task that does.
+/// Finishes a ready request now, else leaves a task that does.
 fn drive<T: Unpin + Send + 'static>(
     job: Job,
     future: IoFuture<T>,
@@ -141,8 +142,8 @@ async fn trim_durably(device: &dyn Device, offset_bytes: u64, len_bytes: u64) ->
     device.flush().await
 }
 
-/// Zeroes in steps, so that a request for 4 GiB does not keep a device busy with one call, nor the worker where the device
-/// is done at once.
+/// Zeroes in steps, so that a request for 4 GiB does not keep a device busy with one call, nor the worker if
+/// the device is done at once.
 async fn zero(
     device: &dyn Device,
     offset_bytes: u64,
@@ -193,8 +194,9 @@ fn finish_status(
     }
 }
 
-/// Cuts what a device told of the enclosing blocks down to what was asked, and joins equal neighbours. Never empty:
-/// a device that told nothing of the asked part leaves it "stored", which promises nothing.
+/// Cuts the device's extents of the enclosing blocks down to the requested part, and joins equal neighbours.
+/// Never empty: if the device reported nothing about the requested part, that part counts as "stored", which
+/// promises nothing.
 fn status_extents(found: &[Extent], skip_bytes: u32, take_bytes: u32, count_max: usize) -> Vec<StatusExtent> {
     let (mut skip, mut left) = (u64::from(skip_bytes), u64::from(take_bytes));
     let mut extents: Vec<StatusExtent> = Vec::new();

@@ -10,7 +10,7 @@ use crate::nbd::{
     proto::{ExportFacts, TransmissionFlags},
 };
 
-/// What is advertised as a good size of I/O where nothing better is known.
+/// The advertised I/O size if nothing better is known.
 const PREFERRED_BYTES: u32 = 64 << 10;
 
 /// A device that clients can choose by name.
@@ -20,11 +20,11 @@ pub struct Export {
     pub name: String,
     /// Text for people, shown in lists.
     pub description: String,
-    /// What is served.
+    /// The device served.
     pub device: Arc<dyn Device>,
     /// Refuse all changes.
     pub read_only: bool,
-    /// The size of I/O that is fast, a power of two: the stripe's data width, say. Told to clients.
+    /// The size of fast I/O, a power of two: the stripe's data width, say. Clients are told.
     pub preferred_bytes: u32,
     /// The device writes zeroes faster than data, so a client may ask for "fast or not at all".
     pub fast_zero: bool,
@@ -48,7 +48,7 @@ impl Export {
         }
     }
 
-    /// What clients learn of it, if its strings are such as the protocol can carry.
+    /// What clients learn about it, if the protocol can carry its strings.
     pub(super) fn facts(&self) -> Result<ExportFacts, ServerError> {
         let is_text = |text: &str| text.len() <= STRING_BYTES_MAX && !text.contains(char::is_control);
         if !is_text(&self.name) || !is_text(&self.description) {

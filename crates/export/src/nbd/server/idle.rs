@@ -1,7 +1,8 @@
-//! Connections that ask nothing: which of them go, and when.
+//! Idle connections: which of them are closed, and when.
 //!
-//! A client that has asked something is left alone, however long it is silent, unless the operator set a limit: a disk that is
-//! idle over night is no fault. One that never asked anything goes when another wants its place.
+//! A client that has sent a request is left alone, however long it is silent, unless the operator set a
+//! limit: a disk that is idle over night is no fault. A client that never sent one must leave when another
+//! wants its place.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,12 +11,13 @@ use std::{
 
 use super::{accept::Shared, connection::Connection};
 
-/// How often idle connections are looked for, as a part of the time that they may be idle.
+/// How often to look for idle connections, as a fraction of the time that they may be idle.
 const LOOKS: u32 = 4;
-/// How seldom at most.
+/// The longest time between looks.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// The connection that is to make room for another: of those that have asked nothing for this long since they came, the oldest.
+/// The connection that makes room for another: the oldest of those that have sent no request for this long
+/// since they came.
 pub(super) fn expendable<'a>(
     connections: impl Iterator<Item = &'a Arc<Connection>>,
     silent: Duration,
@@ -25,7 +27,7 @@ pub(super) fn expendable<'a>(
     asked_nothing.max_by_key(|connection| connection.idle_for())
 }
 
-/// Closes connections that have been idle for too long, as long as the server is there.
+/// Closes connections that have been idle for too long, as long as the server exists.
 pub(super) fn watch(shared: &Arc<Shared>, limit: Duration) {
     let (env, watched) = (shared.env().clone(), Arc::downgrade(shared));
     let look = (limit / LOOKS).min(LOOK_MAX);

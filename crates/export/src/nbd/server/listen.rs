@@ -26,7 +26,7 @@ const BACKLOG: i32 = 128;
 /// A bound, listening socket.
 pub(super) struct Bound {
     pub(super) fd: OwnedFd,
-    /// Where it really listens: with the port that was chosen.
+    /// Its actual address: with the port that was chosen.
     pub(super) endpoint: Endpoint,
     pub(super) file: Option<SocketFile>,
 }
@@ -64,9 +64,9 @@ fn listen_unix(path: &Path) -> Result<Bound, ServerError> {
     Ok(Bound { fd, endpoint, file: Some(file) })
 }
 
-/// Keeps other servers of the same folder from starting or ending meanwhile: one that has bound and does not listen yet looks
-/// dead to them, as does one that is about to remove its file. Where that cannot be had within a second, somebody else has
-/// locked the folder for other reasons.
+/// Keeps other servers in the same folder from starting or ending meanwhile: a server that has bound and does
+/// not listen yet looks dead to them, as does one that is about to remove its file. None if the lock is not
+/// free within a second: then another program has locked the folder for other reasons.
 fn lock_folder(path: &Path) -> Option<fs::File> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = fs::File::open(parent.unwrap_or(Path::new("."))).ok()?;
@@ -81,8 +81,8 @@ fn lock_folder(path: &Path) -> Option<fs::File> {
     None
 }
 
-/// Linux makes the socket file with the mode of the socket's own inode, so there is no moment in which others could
-/// connect, and no process-wide umask to change.
+/// Linux gives the socket file the mode of the socket's own inode, so others can never connect in between,
+/// and there is no process-wide umask to change.
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::fs::fchmod(&fd, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
@@ -90,7 +90,7 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Removes what a dead server left. Whether it is dead shows in connecting: only then it is refused.
+/// Removes a dead server's socket file. Connecting shows whether it is dead: only then it is refused.
 fn remove_stale(path: &Path) -> Result<(), ServerError> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if !is_socket {
@@ -105,7 +105,7 @@ fn remove_stale(path: &Path) -> Result<(), ServerError> {
     }
 }
 
-/// The socket file we made, removed at the end if it is still ours.
+/// The socket file we made; removed at the end if it is still ours.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,

@@ -1,19 +1,19 @@
 //! The NBD server: any device, on a unix or TCP socket, on the io_uring runtime.
 //!
-//! Each connection lives on one worker, the one that had the fewest when it came, and has two tasks: one receives and
-//! starts requests, one sends replies. They take turns: some requests are started, then what is ready to be answered is
-//! sent, all in one message. A request whose device answers at once is answered without a task of its own; the others run
-//! as tasks of the same worker, in any number up to the limit. A WRITE's data is received into the buffer that goes to the
-//! device (small ones come with the requests before them and are copied there), a READ's reply sends the buffer that came
-//! from it. The figures are in `docs/design/nbd.md`.
+//! Each connection lives on one worker, the one with the fewest connections when it came, and has two tasks:
+//! one receives and starts requests, one sends replies. They take turns: some requests are started, then all
+//! ready replies are sent in one message. A request whose device answers at once is answered without a task
+//! of its own; the others run as tasks of the same worker, in any number up to the limit. A WRITE's data is
+//! received into the buffer that goes to the device (small ones come with the requests before them and are
+//! copied there), a READ's reply sends the buffer that came from it. The figures are in `docs/design/nbd.md`.
 //!
 //! Whatever a client does, it costs no more memory than [`limits`](super::limits) says, ends at most its own
-//! connection, and delays others only by its share of the device and the processor. A client that does not read its
-//! replies is not read from. What it may do is change the data: NBD has no users. Access is that of the socket file
-//! (mode 0600) or of the network; bind TCP to loopback or a private network.
+//! connection, and delays others only by its share of the device and the processor. The server stops reading
+//! from a client that does not read its replies. Any client may change the data: NBD has no users. Access is
+//! that of the socket file (mode 0600) or of the network; bind TCP to loopback or a private network.
 //!
-//! Stopping: [`Server::stop`] ends listening, answers what is under way, refuses what comes later with ESHUTDOWN, and
-//! closes. Dropping the server begins the same without waiting.
+//! Stopping: [`Server::stop`] ends listening, answers the requests under way, refuses later ones with
+//! ESHUTDOWN, and closes. Dropping the server begins the same without waiting.
 
 mod accept;
 mod budget;
@@ -49,13 +49,13 @@ pub enum ServerError {
     Listen {
         /// Where.
         endpoint: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another server answers on the socket.
     #[error("{0} is in use by a running server; stop it or choose another path")]
     InUse(PathBuf),
-    /// Something else is in the socket's place, and is left there.
+    /// The socket's place is taken by something else, which is left there.
     #[error("{0} exists and is not a socket; remove it or choose another path")]
     NotASocket(PathBuf),
     /// A name or description the protocol cannot carry.
@@ -69,7 +69,7 @@ pub enum ServerError {
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
-    /// Held for its drop: before the socket goes, with which the file's identity could become another's.
+    /// Held for its drop: before the socket closes, as then another file could take over the file's identity.
     _file: Option<SocketFile>,
     listener: Listener,
     env: EnvHandle,
@@ -81,7 +81,7 @@ impl Server {
     /// empty name gets the export of that name, else the first.
     ///
     /// # Errors
-    /// When the socket cannot be had or the exports' names are not fit.
+    /// If the socket cannot be made or the exports' names are not valid.
     pub fn start(
         runtime: &Runtime,
         endpoint: &Endpoint,
@@ -106,9 +106,9 @@ impl Server {
         self.shared.stats()
     }
 
-    /// Stops: no new connections, requests under way are answered, later ones refused, connections closed. Returns
-    /// when all have ended, so that the devices are no longer used. Clients that do not take their replies are cut
-    /// off after [`Limits::stop_grace`]. Await it on the server's runtime.
+    /// Stops: no new connections; requests under way are answered, later ones refused, connections closed.
+    /// Returns when all have ended, so that the devices are no longer used. Clients that do not take their
+    /// replies are cut off after [`Limits::stop_grace`]. Await it on the server's runtime.
     pub async fn stop(&self) {
         self.begin_stop();
         let grace: Duration = self.shared.limits().stop_grace;

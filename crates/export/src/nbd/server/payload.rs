@@ -1,4 +1,4 @@
-//! The data of writes: received in place, with the time noted at which its client last went on.
+//! The data of writes: received in place, noting when the client last made progress.
 
 use std::sync::atomic::Ordering;
 
@@ -7,11 +7,12 @@ use stripewise_device::{IoBuf, SharedBuf};
 use super::connection::Connection;
 use crate::nbd::inlet::{Inlet, InletError};
 
-/// How often a task that waits for memory looks for clients that do not go on, within the time that these have.
+/// How often a task that waits for memory looks for stalled clients, within the time that these have.
 pub(super) const STALL_LOOKS: u32 = 5;
 
-/// Receives the data of a write. Where it had to wait for memory, `late_ns` is the time at which the client asked: what has
-/// arrived since then does not show that the client goes on, but the first byte that comes now does.
+/// Receives the data of a write. If the write had to wait for memory, `late_ns` is the time of the client's
+/// request: the data that has arrived since then does not prove that the client goes on, but the first byte
+/// from now on does.
 pub(super) async fn receive_payload(
     connection: &Connection,
     inlet: &mut Inlet,
@@ -34,8 +35,8 @@ pub(super) async fn receive_payload(
     Ok(buf.freeze())
 }
 
-/// From when on a client counts as one that does not go on, of which nothing new was received since it asked: it has had time to
-/// send while it waited, and gets a little more now.
+/// From when on a client counts as stalled if nothing new was received since its request: it had time to send
+/// while it waited, and gets a little more now.
 fn stalled_since(asked_ns: u64, now_ns: u64, stall_ns: u64) -> u64 {
     let grace_ns = stall_ns / u64::from(STALL_LOOKS);
     asked_ns.max(now_ns.saturating_sub(stall_ns - grace_ns))

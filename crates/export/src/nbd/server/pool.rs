@@ -1,5 +1,5 @@
-//! The bytes that all connections of a server share. Each connection has a small reserve besides (`budget.rs`), so that small
-//! requests never wait for what large ones of others hold.
+//! The bytes that all connections of a server share. Each connection has a small reserve besides
+//! (`budget.rs`), so that small requests never wait for memory that other connections' large ones hold.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ pub(super) struct Pool(Mutex<State>);
 #[derive(Debug)]
 struct State {
     free_bytes: u64,
-    /// First come, first served: a large request must not wait for ever while small ones pass it.
+    /// First come, first served: small requests must not keep passing a large one.
     queue: VecDeque<Waiting>,
     next_number: u64,
 }

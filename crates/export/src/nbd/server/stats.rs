@@ -1,10 +1,10 @@
-//! What a server counts.
+//! A server's counters.
 
 use stripewise_device::counters;
 
 use super::budget::Held;
 
-/// Counters since the server's start, and what is under way now.
+/// Counters since the server's start, and the current state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServerStats {
     /// Connections now.
@@ -33,7 +33,7 @@ counters! {
     Index,
     /// The live counters.
     Counters,
-    /// They at one moment.
+    /// Their values at one moment.
     Counted:
     /// As in [`ServerStats`].
     accepted,
@@ -74,7 +74,7 @@ impl Counters {
         self.add(Index::written_bytes, bytes);
     }
 
-    /// All figures, with what open connections hold, and what those that have ended held at most.
+    /// All figures, with what open connections hold, and the most that ended ones held.
     pub(super) fn snapshot(&self, open: impl Iterator<Item = Held>, ended: Held) -> ServerStats {
         let Counted { accepted, turned_away, requests, refused, read_bytes, written_bytes } = self.report();
         let mut stats = ServerStats {

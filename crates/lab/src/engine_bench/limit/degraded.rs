@@ -7,7 +7,7 @@ use stripewise_parity as parity;
 use super::{BareArray, generate};
 
 impl BareArray {
-    /// The column of an operation that the lost member holds.
+    /// The column of an operation that is on the lost member.
     pub(super) fn lost_column(&self, rng: &mut Rng) -> usize {
         if self.fixed_parity { 0 } else { rng.usize(..self.members.len()) }
     }
@@ -23,8 +23,8 @@ impl BareArray {
         parity::recover_data_from_p(&self.old[k][..len], &data, lost, into);
     }
 
-    /// Writes a column: a lost one into its parity, by what the others hold; another one by what it held, into what is
-    /// left of the parity.
+    /// Writes a column. A lost one goes into its parity, using the others; another one goes into the
+    /// remaining parity, using its old content.
     pub(super) fn write_without(&mut self, lost: usize, at: usize, column: usize, data: &[u8]) {
         let (k, len) = (self.data_columns, data.len());
         if column == lost {
@@ -40,7 +40,7 @@ impl BareArray {
             self.update_around(lost, column, data);
             self.members[column][at..at + len].copy_from_slice(data);
         }
-        // Past the caches, where what is overwritten was not read.
+        // Past the caches, if the overwritten place was not read.
         let store = if column == lost {
             memory::copy_uncached
         } else {

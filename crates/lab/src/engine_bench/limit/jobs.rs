@@ -8,7 +8,7 @@ use stripewise_parity as parity;
 use super::{BareArray, per_second};
 
 impl BareArray {
-    /// Whole arrays a second, were every stripe like those of this part.
+    /// Whole arrays a second, if every stripe were like those of this part.
     pub(super) fn all_stripes_per_second(
         &mut self,
         length: Duration,
@@ -19,7 +19,7 @@ impl BareArray {
         per_s * self.chunk_bytes as f64 / self.job_bytes as f64
     }
 
-    /// Reads all columns, makes the redundant ones anew, and tells whether they are the same.
+    /// Reads all columns, computes the redundant ones anew, and returns whether they are the same.
     pub(super) fn check(&mut self, stripe: usize) -> bool {
         let at = stripe * self.chunk_bytes;
         (0..self.members.len()).for_each(|column| self.load(column, at, self.chunk_bytes));
@@ -33,7 +33,7 @@ impl BareArray {
         redundant.iter().zip(&self.made).all(|(found, made)| found[..] == made[..])
     }
 
-    /// Makes one column, another one in each stripe, of as few others as it takes.
+    /// Computes one column, another one in each stripe, from as few others as needed.
     pub(super) fn rebuild(&mut self, stripe: usize) {
         self.recover(stripe % self.members.len(), stripe);
     }

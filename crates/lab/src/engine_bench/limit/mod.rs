@@ -1,6 +1,7 @@
-//! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that the engine
-//! cannot avoid, on buffers of the same sizes; each at a line of its page of its own, where the engine's all begin with a page. What a member holds is copied to be looked at, as a device gives it. With
-//! several threads all of them check or rebuild, where the engine has one task for a job.
+//! The limit: bare loops, one for each thread, that do only the memory traffic and the parity arithmetic that
+//! the engine cannot avoid, on buffers of the same sizes. Each of their buffers begins at its own line of a
+//! page; the engine's all begin with a page. A member's content is copied before use, as a device returns it.
+//! With several threads all of them check or rebuild, where the engine has one task for a job.
 
 mod degraded;
 mod jobs;
@@ -36,7 +37,7 @@ impl Limit {
         Self { loops, cores }
     }
 
-    /// Operations a second of one turn; none for what the loops do not know.
+    /// Operations a second of one turn; none if the loops do not know the operation.
     pub(super) fn turn(&mut self, turn: &Turn) -> Option<f64> {
         let Self { loops, cores } = self;
         if !loops[0].knows(turn) {
@@ -60,23 +61,23 @@ impl Limit {
 
 /// Members as plain memory, and the working buffers of one writer.
 struct BareArray {
-    /// Data columns, then redundant ones: which is on which member makes no difference to a bare loop.
+    /// Data columns, then redundant ones: a bare loop does not care which member holds which column.
     members: Vec<MmapMut>,
     data_columns: usize,
     chunk_bytes: usize,
-    /// What a job goes over on each member of the whole array, of which this has a part.
+    /// The bytes that a job covers on each member of the whole array, of which this has a part.
     job_bytes: usize,
-    /// Whether the member that is lost always holds data.
+    /// Whether the lost member always holds data.
     fixed_parity: bool,
     source: SharedBuf,
     /// Old content, by column.
     old: Vec<IoBuf>,
-    /// What is made of it, by redundant column.
+    /// The results computed from it, by redundant column.
     made: [IoBuf; 2],
 }
 
-/// Memory with pages of the same size as a memory member's. Written once, so that no page fault falls into the
-/// measurement; zeros, of which parity is zeros.
+/// Memory with pages of the same size as a memory member's. It is written once, so that no page fault falls
+/// into the measurement; with zeros, whose parity is zeros.
 fn member(bytes: usize) -> MmapMut {
     let mut memory = MmapMut::map_anon(bytes).expect("address space for a member");
     let _ = memory.advise(Advice::HugePage);
@@ -84,8 +85,8 @@ fn member(bytes: usize) -> MmapMut {
     memory
 }
 
-/// A working buffer. Each of some dozens begins with another line of its page, so that they do not fall into the same sets of a
-/// cache.
+/// A working buffer. Each of some dozens begins at another line of its page, so that they do not share the
+/// same sets of a cache.
 fn working(bytes: usize, place: usize) -> IoBuf {
     let apart = 64 * (place % 63 + 1);
     IoBuf::zeroed(apart + bytes).split_off(apart)
@@ -136,7 +137,8 @@ impl BareArray {
         }
     }
 
-    /// Whether an operation is of whole chunks, or fits into one, and into a stripe; with a member lost, into one chunk.
+    /// Whether the loops know an operation: it must consist of whole chunks, or fit into one, and into a
+    /// stripe; with a member lost, into one chunk.
     fn knows(&self, turn: &Turn) -> bool {
         match turn.work {
             Work::Write { bytes, .. } | Work::Read { bytes, .. } if turn.is_degraded => {
@@ -152,7 +154,7 @@ impl BareArray {
         }
     }
 
-    /// Where an operation goes: in the members, and on which column first.
+    /// Where an operation goes: the place in the members, and its first column.
     fn place(&self, index: u64, bytes: usize, sequential: bool, rng: &mut Rng) -> (usize, usize) {
         let len = bytes.min(self.chunk_bytes);
         let columns = bytes.div_ceil(self.chunk_bytes);
@@ -164,7 +166,8 @@ impl BareArray {
         (rng.usize(..rows) * len, rng.usize(..(self.data_columns / columns).max(1)) * columns)
     }
 
-    /// Data over one column or several whole chunks, by the cycle that reads less, or touches less if both read as much.
+    /// Writes data over one column or several whole chunks, by the cycle that reads less, or touches less on
+    /// a tie.
     fn write(&mut self, at: usize, first: usize, data: &[u8]) {
         let len = data.len().min(self.chunk_bytes);
         let (k, columns) = (self.data_columns, first..first + data.len() / len);
@@ -182,7 +185,7 @@ impl BareArray {
         } else {
             generate(redundant, old, &new, columns.clone(), len);
         }
-        // As members in memory do: past the caches, where what is overwritten was not read.
+        // As members in memory do: past the caches, if the overwritten place was not read.
         let store = if is_rmw {
             |from: &[u8], to: &mut [u8]| to.copy_from_slice(from)
         } else {
@@ -196,12 +199,12 @@ impl BareArray {
         }
     }
 
-    /// Copies what a column holds.
+    /// Copies a column's old content.
     fn load(&mut self, column: usize, at: usize, len: usize) {
         memory::copy_out(&self.members[column][at..at + len], &mut self.old[column][..len]);
     }
 
-    /// Chunk by chunk, from one column to the next.
+    /// Reads chunk by chunk, from one column to the next.
     fn read(&self, at: usize, first: usize, into: &mut [u8]) {
         for (index, part) in into.chunks_mut(self.chunk_bytes).enumerate() {
             let (column, stripe) = ((first + index) % self.data_columns, (first + index) / self.data_columns);

@@ -1,4 +1,4 @@
-//! Bare loops do what they are a limit to: what they write can be read, and its parity is right.
+//! Bare loops do the work that they are a limit for: their writes can be read, and their parity is right.
 
 use fastrand::Rng;
 use stripewise_engine::geometry::{Geometry, Level};
@@ -75,7 +75,7 @@ fn what_is_written_and_read_without_a_member_is_the_same() {
                 bare.read_without(lost, BLOCK_BYTES, column, &mut found);
                 assert!(found == data, "column {column} without {lost}");
             }
-            // What the lost member would hold comes back from the others.
+            // The lost member's content is recovered from the others.
             bare.recover(lost, 0);
             assert!(bare.check(0), "without {lost}");
         }

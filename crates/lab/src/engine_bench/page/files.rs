@@ -22,10 +22,11 @@ const MARK: Mark = Mark {
     lacks: "report of `bench engine` (there is no figures.csv of one)",
 };
 
-/// Makes the folder of a page if it is not there. It is ours if it is empty, or if figures of an earlier run are in it.
+/// Makes the folder of a page if it does not exist. It is ours if it is empty, or if it holds figures of an
+/// earlier run.
 ///
 /// # Errors
-/// [`RunError::Occupied`] if it holds other things, and what the file system says.
+/// [`RunError::Occupied`] if it holds other things, and errors of the file system.
 pub fn take(folder: &Path) -> Result<(), RunError> {
     take_marked(folder, &MARK)
 }
@@ -37,7 +38,7 @@ impl Page<'_> {
     /// As [`take`].
     pub fn write_to(&self, folder: &Path) -> Result<(), RunError> {
         take(folder)?;
-        // First what says that the others are ours.
+        // First the file that marks the others as ours.
         replace(&folder.join(FIGURES), &figures_csv(self.figures))?;
         let put = |name: String, text: String| {
             let path = folder.join(name);

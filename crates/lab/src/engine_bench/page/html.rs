@@ -10,7 +10,7 @@ use crate::{
     report::page::{begin, paragraphs},
 };
 
-/// What the page says of its figures.
+/// The page's text about its figures.
 const INTRODUCTION: &[&str] = &[
     "The engine with its worker threads over members in memory, in real time: the figures are of the machine below and of \
      what else ran on it, and another run gives others. What is compared on this page took turns in one process, so that \
@@ -79,7 +79,7 @@ fn list(counts: &[usize]) -> String {
     counts.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Nothing where there is little to look for.
+/// Writes no contents for a short page.
 fn write_contents(page: &mut String, sections: &[Section]) {
     if sections.len() < 2 {
         return;

@@ -1,4 +1,4 @@
-//! Figures as a folder: a page that needs nothing else, and CSV files of all that is on it.
+//! Figures as a folder: a self-contained page, and CSV files of everything on it.
 
 mod files;
 mod html;
@@ -14,11 +14,11 @@ use crate::machine::Machine;
 pub struct Page<'a> {
     /// The command that made it, for a shell.
     pub command: &'a str,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: &'a Machine,
-    /// What was asked for.
+    /// The options of the run.
     pub options: &'a Options,
-    /// What came of it.
+    /// The results.
     pub figures: &'a [Figure],
 }
 

@@ -21,14 +21,15 @@ pub(super) fn all(group: &Group<'_>) -> Vec<Plot> {
     plots
 }
 
-/// What is drawn beside one another: a line for each variant by threads, or, of one count of threads, a bar for each.
+/// Values drawn side by side: a line for each variant by threads, or, for one count of threads, a bar for
+/// each.
 struct Drawn {
     x: Axis,
     series: Vec<Series>,
 }
 
 impl Drawn {
-    /// Of what all figures have; the limit is drawn if it has values.
+    /// A drawing of a value that all figures have; the limit is drawn if it has values.
     fn new(
         group: &Group<'_>,
         value: impl Fn(&Figure) -> Option<f64>,
@@ -42,7 +43,7 @@ impl Drawn {
             Series::new(label.as_str(), hue_of(hue), Style::Marked, points(label, &value))
         };
         let mut series: Vec<_> = labels.iter().enumerate().map(line).collect();
-        // All variants have the same.
+        // All variants have the same limit.
         let limits = labels.first().map_or_else(Vec::new, |label| points(label, &limit));
         if !limits.is_empty() {
             series.push(Series::new("limit", HUE_OF_THE_LIMIT, Style::Dashed, limits));
@@ -101,7 +102,7 @@ fn processor_time(group: &Group<'_>) -> Plot {
     drawn.plot(group, "cpu", "Processor time", Axis::from_zero("CPU time of an operation, µs"))
 }
 
-/// By percentile, with as many threads as there were at most.
+/// By percentile, with the largest count of threads.
 fn percentiles(group: &Group<'_>) -> Option<Plot> {
     let most = group.figures.iter().map(|figure| figure.threads).max()?;
     let series = |(hue, label): (usize, String)| {
@@ -123,7 +124,7 @@ fn percentiles(group: &Group<'_>) -> Option<Plot> {
     Some(plot(group, "percentiles", &what, axes, series))
 }
 
-/// By threads; of one count, the percentiles have it.
+/// By threads; for a single count, the plot of percentiles shows it.
 fn tail(group: &Group<'_>) -> Option<Plot> {
     let drawn = Drawn::new(group, |figure| Some(figure.latency_ns?.p99_99 as f64 / 1e3), |_| None);
     let is_by_threads = drawn.x.names.is_empty();
@@ -131,7 +132,7 @@ fn tail(group: &Group<'_>) -> Option<Plot> {
     (is_by_threads && !drawn.is_empty()).then(|| drawn.plot(group, "tail", "99.99th percentile", y))
 }
 
-/// scalaraid Fig. 2b: in one plot, or, of many, in one for each variant.
+/// scalaraid Fig. 2b: in one plot, or, with many variants, in one plot for each.
 fn parts(group: &Group<'_>) -> Vec<Plot> {
     let labels = group.labels();
     if group.figures.iter().all(|figure| figure.parts.is_empty()) {
@@ -150,7 +151,7 @@ fn parts(group: &Group<'_>) -> Vec<Plot> {
     labels.iter().map(of_variant).collect()
 }
 
-/// Bars whose names have room beside one another.
+/// The most bars whose names fit side by side.
 const BARS_MAX: usize = 8;
 
 fn named(label: &str, figure: &Figure) -> String {

@@ -1,4 +1,4 @@
-//! What is on the page: a section for each shape and case, with tables and plots.
+//! The page's content: a section for each shape and case, with tables and plots.
 
 use super::plots;
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 
 /// A case on arrays of one shape.
 pub(super) struct Section {
-    /// A word for it, with which its plots' names begin.
+    /// The word with which its plots' names begin.
     pub(super) name: String,
     pub(super) title: String,
     pub(super) tables: Vec<Table>,
     pub(super) plots: Vec<Plot>,
 }
 
-/// The figures of a section: those of one variant have one label.
+/// The figures of a section; those of one variant share a label.
 pub(super) struct Group<'a> {
     pub(super) name: &'a str,
     pub(super) title: &'a str,
@@ -48,7 +48,7 @@ fn section(options: &Options, members: usize, case: Case, figures: Vec<&Figure>)
 }
 
 impl Group<'_> {
-    /// What tells a figure's variant from the others of the run.
+    /// Distinguishes a figure's variant from the others of the run.
     pub(super) fn label(&self, figure: &Figure) -> String {
         let mut words = vec![figure.locking.as_str()];
         words.extend((self.options.policies.len() > 1).then_some(figure.policy));
@@ -72,17 +72,17 @@ impl Group<'_> {
         self.figures.iter().copied().filter(move |figure| self.label(figure) == label)
     }
 
-    /// What a rate is shown in: one unit for all figures of the group.
+    /// The unit of rates: one for all figures of the group.
     pub(super) fn unit(&self) -> Unit {
         let all = self.figures.iter().map(|figure| figure.bytes_per_operation);
         if all.max().unwrap_or(0) > SMALL_BYTES_MAX { Unit::GbPerS } else { Unit::KiloPerS }
     }
 }
 
-/// Operations up to this size are counted, larger ones are weighed.
+/// Operations up to this size are counted; the bytes of larger ones are summed.
 const SMALL_BYTES_MAX: u64 = 4096;
 
-/// What rates are shown in.
+/// The unit of rates.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
     GbPerS,

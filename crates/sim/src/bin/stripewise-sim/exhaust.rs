@@ -30,7 +30,7 @@ struct Progress {
 
 /// What ended badly.
 enum Failed {
-    /// Nothing could be told: the array of this lot could not be made.
+    /// No history was told: the array of this lot could not be made.
     Making(Lot, Violation),
     History(Box<Failure>),
 }
@@ -106,7 +106,7 @@ fn tell_lots(args: &ExhaustArgs, progress: &Progress) {
     }
 }
 
-/// The array that a lot begins with: that of the lot before, as a rule.
+/// The array that a lot begins with: mostly that of the lot before.
 pub(crate) fn base_of(lot: Lot, last: &mut Option<Arc<Base>>) -> Result<Arc<Base>, Violation> {
     if let Some(base) = last.as_ref().filter(|base| base.is_of(lot.shape, lot.seed)) {
         return Ok(base.clone());
@@ -145,7 +145,7 @@ fn set_mutant(args: &ExhaustArgs) {
 #[cfg(not(feature = "mutants"))]
 fn set_mutant(_: &ExhaustArgs) {}
 
-/// Shows how far it is, on a terminal.
+/// Shows the progress, on a terminal.
 fn watch(progress: &Progress, done: impl Fn() -> bool) {
     let bar = ProgressBar::new(progress.lots.len() as u64);
     let style = ProgressStyle::with_template("{bar:30} {msg} ETA {eta}");

@@ -13,7 +13,7 @@ use crate::{
     exhaust::base_of,
 };
 
-/// Bugs in the order in which things are made durable, and in what a crash leaves.
+/// Bugs in the order in which writes become durable, and in what a crash leaves.
 const MUST_BE_FOUND: [Mutant; 9] = [
     Mutant::SkipIntent,
     Mutant::IntentNotDurable,
@@ -26,15 +26,16 @@ const MUST_BE_FOUND: [Mutant; 9] = [
     Mutant::EventsNotRaised,
 ];
 
-/// What came of the hunt for a mutant.
+/// The result of the hunt for a mutant.
 struct Hunt {
     mutant: Mutant,
     histories: u64,
-    /// By which checker, in which history.
+    /// The checker that found it, and the history.
     found: Option<(&'static str, String)>,
 }
 
-/// Lets mutants loose on histories of one operation, and on longer ones if these do not find them. True if those are found that must be.
+/// Lets mutants loose on histories of one operation, and on longer ones if these do not find them. True if
+/// all mutants that must be found are.
 pub(crate) fn hunt_all(args: &ExhaustArgs) -> bool {
     let wanted: &[Mutant] =
         if args.mutants == Some(WhichMutants::All) { &Mutant::ALL } else { &MUST_BE_FOUND };

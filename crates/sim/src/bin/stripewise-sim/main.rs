@@ -17,7 +17,7 @@ use args::{Cli, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    // Panics of the engine are findings; they are told with their story.
+    // Panics of the engine are findings; they are reported with their story.
     std::panic::set_hook(Box::new(stripewise_sim::story::note_panic));
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),

@@ -1,4 +1,4 @@
-//! Deliberate bugs of the engine, and who finds them.
+//! Deliberate bugs of the engine, and the checkers that find them.
 
 use std::sync::{
     Mutex,
@@ -13,7 +13,7 @@ use stripewise_sim::{
 
 use crate::args::{MutantsArgs, threads_or_all};
 
-/// What came of the hunt for a mutant.
+/// The result of the hunt for a mutant.
 enum Hunt {
     Found {
         seeds: u64,
@@ -22,7 +22,7 @@ enum Hunt {
     },
     /// No story ended badly.
     Survived,
-    /// This seed's story ends badly without the mutant too: the checkers cry at anything.
+    /// This seed's story ends badly without the mutant too: the checkers raise false alarms.
     FalseAlarm {
         seed: u64,
         violation: Violation,
@@ -66,7 +66,7 @@ fn hunt(mutant: Mutant, seeds_max: u64) -> Hunt {
     }
 }
 
-/// What came of a hunt, in words.
+/// The result of a hunt, in words.
 fn line(mutant: Mutant, hunt: &Hunt, seeds_max: u64) -> String {
     let name = format!("{mutant:?}");
     match hunt {
@@ -89,7 +89,7 @@ fn report(results: &[(Mutant, Hunt)], args: &MutantsArgs) -> bool {
     }
     let failed = results.iter().filter(|(_, hunt)| !matches!(hunt, Hunt::Found { .. })).count();
     println!("{} mutants, {failed} not found", results.len());
-    // Of some mutants alone it is not to be expected that every checker finds one.
+    // A few mutants alone need not make every checker find one.
     let idle = if args.only.is_empty() { idle_checkers(results) } else { Vec::new() };
     idle.iter().for_each(|checker| println!("{} FOUND NONE: nothing shows that it can fail", checker.name()));
     println!(

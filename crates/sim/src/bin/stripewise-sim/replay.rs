@@ -4,7 +4,7 @@ use stripewise_sim::story::{Plan, tell};
 
 use crate::args::{ReplayArgs, replay_command};
 
-/// How many of the last requests to members are told.
+/// How many of the last requests to members are shown.
 pub(crate) const EVENTS_DEFAULT: usize = 60;
 
 pub(crate) fn replay(args: &ReplayArgs) -> bool {

@@ -98,7 +98,7 @@ fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
     }
 }
 
-/// Shows how far it is, on a terminal.
+/// Shows the progress, on a terminal.
 fn watch(args: &RunArgs, progress: &Progress, started: Instant, done: impl Fn() -> bool) {
     let seeds = args.seeds().end - args.seeds().start;
     let seconds = args.seconds.map(|limit| limit.as_secs());

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use stripewise_sim::story::{Action, Outcome, Plan, tell};
 
-/// Tries at most, and how long.
+/// The most tries, and the longest time.
 const TRIES_MAX: usize = 400;
 const TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Leaves out of a story what it can do without: lives after the end, lives before it, clients, requests, actions.
+/// Leaves out of a story what it does not need: lives after the end, lives before it, clients, requests,
+/// actions.
 pub(crate) fn shrink(plan: &Plan, outcome: &Outcome) -> Plan {
     let checker = outcome.violation.as_ref().map(|violation| violation.checker);
     let started = Instant::now();

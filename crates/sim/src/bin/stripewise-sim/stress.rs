@@ -1,4 +1,4 @@
-//! Rounds with real threads, for as long as was asked.
+//! Rounds with real threads, for a given time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

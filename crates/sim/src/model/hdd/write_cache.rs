@@ -78,7 +78,7 @@ impl WriteCache {
         while let Some((key, run)) = self.runs.last_by(stop)
             && run.end >= start
         {
-            // Writing goes forward: what counts is when the beginning is here.
+            // Writing goes forward: the beginning's arrival counts.
             if key <= start {
                 (start, earliest) = (key, run.earliest);
             }
@@ -128,7 +128,8 @@ impl WriteCache {
         self.runs.first_from(from).or_else(|| self.runs.first_from(0))
     }
 
-    /// The run to write next, cheapest within the window; but the window's first no later than after as many others.
+    /// The run to write next: the cheapest within the window, but the window's first after a limited number
+    /// of others.
     pub(super) fn cheapest(&self, mechanism: &Mechanism, moment: &Moment) -> Option<Choice<NextRun>> {
         let ready = self.window.iter().enumerate().filter(|(_, target)| target.earliest <= moment.now);
         let choices = if self.passed_over < WINDOW { WINDOW } else { 1 };
@@ -163,7 +164,7 @@ impl WriteCache {
         target
     }
 
-    /// What was begun is on the medium. Returns it.
+    /// The write that was begun is on the medium. Returns it.
     pub(super) fn end(&mut self) -> Target {
         let (target, epoch) = self.being_written.take().expect("a write was begun");
         self.sectors -= target.sectors();
@@ -196,7 +197,7 @@ mod tests {
         std::iter::successors(next(0), |(lba, _)| next(lba + 1)).collect()
     }
 
-    /// The window as it is defined.
+    /// The window, computed from its definition.
     fn window_anew(cache: &WriteCache) -> Vec<(u64, u64)> {
         let (behind, ahead): (Vec<_>, Vec<_>) =
             all(cache).into_iter().partition(|(lba, _)| *lba < cache.sweep);
@@ -207,7 +208,7 @@ mod tests {
     fn the_window_is_what_the_sweep_comes_to_next() {
         let mechanism = Mechanism::new(&HddParams::seagate_cheetah_15k4_73(), 0);
         let mut rng = Rng::with_seed(1);
-        // Few sectors, so that runs become one; and writes longer than what is written at once.
+        // Few sectors, so that runs merge; and writes longer than one access.
         for (sectors, longest) in [(400, 8), (4000, 8), (100_000, 6000)] {
             let mut cache = WriteCache::new(u64::MAX);
             for _ in 0..4000 {

@@ -1,4 +1,4 @@
-//! Requests arrive: a command slot, the firmware, and what they want of buffer and flash.
+//! Requests arrive: they take a command slot and the firmware's time, then the buffer and flash they need.
 
 use super::{
     Event, Ssd,
@@ -53,8 +53,8 @@ impl Ssd {
         self.add_event(ready, Event::ReadReady(request));
     }
 
-    /// Neighbours in one page of flash are read together; what is in the buffer or was never written goes to the host
-    /// at once.
+    /// Neighbours in one page of flash are read together. Data in the buffer, or never written, goes to the
+    /// host at once.
     pub(super) fn begin_reads(&mut self, now: u64, request: u32) {
         let Underway { lba, end, .. } = self.underway[request as usize];
         let (mut at, mut direct) = (lba, 0);
@@ -119,7 +119,8 @@ impl Ssd {
         self.counters.host_sectors += sectors.end - sectors.start;
         let (lba, end) = (sectors.start, sectors.end);
         let durable = fua && !self.params.power_loss_protected;
-        // One more than its units, until all of it is in the buffer: what comes first may be programmed before.
+        // One more than its units, until all of it is in the buffer: its first units may be programmed before
+        // that.
         let waiter = (durable || !self.params.write_buffer)
             .then(|| self.underway.insert(Underway { id, lba, end, left: 1, sent: 0 }) as u32);
         self.without_room.push_back(Incoming { id, lba, end, ready, waiter });
@@ -143,7 +144,8 @@ impl Ssd {
         }
     }
 
-    /// Puts as much of a write into the buffer as there is room for. Returns up to where, and how many units are new.
+    /// Puts as much of a write into the buffer as fits. Returns the end of that part, and the number of new
+    /// units.
     fn put_units(&mut self, write: &Incoming) -> (u64, u32) {
         let (mut at, mut arriving) = (write.lba, 0);
         while at < write.end {
@@ -189,7 +191,7 @@ impl Ssd {
         waiters.into_iter().for_each(|waiter| self.unit_programmed(now, waiter));
     }
 
-    /// Complete when what is in the buffer at this moment is programmed; later commands do not wait for it.
+    /// Complete when the buffer's content of this moment is programmed; later commands do not wait for it.
     fn accept_flush(&mut self, now: u64, id: u64, ready: u64) {
         self.counters.flushes += 1;
         if self.buffer.is_empty() || self.params.power_loss_protected {
@@ -209,7 +211,7 @@ impl Ssd {
         }
     }
 
-    /// Whole units are forgotten, in the buffer and in flash. What data is still to come for them is kept.
+    /// Whole units are forgotten, in the buffer and in flash. Data still on its way to them is kept.
     fn accept_discard(&mut self, now: u64, id: u64, sectors: std::ops::Range<u64>, ready: u64) {
         self.counters.discards += 1;
         for unit in sectors.start.div_ceil(UNIT_SECTORS)..sectors.end / UNIT_SECTORS {

@@ -51,7 +51,7 @@ impl Blocks {
         block
     }
 
-    /// A block is full, and may be collected.
+    /// A full block, which may now be collected.
     pub(super) fn close(&mut self, block: u32) {
         self.closed.insert(block, self.valid(block));
     }
@@ -72,7 +72,7 @@ impl Blocks {
         }
     }
 
-    /// Greedy: takes the closed block with the fewest valid units, unless even that has nothing to give.
+    /// Greedy: takes the closed block with the fewest valid units, unless even that one has no free units.
     pub(super) fn take_victim(&mut self, units_per_block: u32) -> Option<u32> {
         let (block, valid) = self.closed.least()?;
         if u32::from(valid) == units_per_block {
@@ -82,7 +82,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// A victim of which nothing is left becomes free.
+    /// A victim without valid units becomes free.
     pub(super) fn erase(&mut self, block: u32) {
         assert_eq!(self.valid(block), 0, "what is valid was moved before its block is erased");
         self.erases[block as usize] += 1;

@@ -54,14 +54,14 @@ enum State {
     Merging,
     Waiting,
     Programming,
-    /// Discarded; its key is free when it comes up.
+    /// Discarded; its key becomes free when its turn comes.
     Dropped,
 }
 
-/// What came of a unit that was put into the buffer.
+/// The result of putting a unit into the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
-    /// It takes the place of data that was to be written.
+    /// It replaces buffered data.
     Over,
     /// It takes room.
     New,
@@ -103,7 +103,7 @@ impl Buffer {
         self.waiting_count
     }
 
-    /// Whether somebody waits for a unit that can be programmed.
+    /// Whether a request or a flush waits for a unit that can be programmed.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted_count > 0
     }
@@ -124,7 +124,7 @@ impl Buffer {
         if self.held == self.limit {
             return Put::NoRoom;
         }
-        // What is being programmed is here still, so nothing is needed from flash.
+        // A unit being programmed is still here, so nothing is needed from flash.
         let partial = partial && !self.by_unit.contains_key(&unit);
         let epoch = self.epochs.current();
         self.epochs.add(epoch);
@@ -136,7 +136,7 @@ impl Buffer {
         Put::New
     }
 
-    /// The oldest unit on its way is here. Returns it if its old content must be read first.
+    /// The oldest unit on its way has arrived. Returns it if its old content must be read first.
     pub(super) fn arrive(&mut self) -> Option<(Key, u32)> {
         let key = self.arriving.pop_front().expect("what arrives was on its way");
         let entry = &mut self.entries[key as usize];
@@ -191,7 +191,7 @@ impl Buffer {
     /// A unit is in flash. Returns the requests that waited for that.
     pub(super) fn programmed(&mut self, key: Key) -> Waiters {
         let entry = self.entries.remove(key as usize);
-        // A discard may have taken it out, and a newer write may have taken its place.
+        // A discard may have removed it, and a newer write may have replaced it.
         if self.by_unit.get(&entry.unit) == Some(&key) {
             self.by_unit.remove(&entry.unit);
         }
@@ -205,7 +205,7 @@ impl Buffer {
         self.epochs.retire();
     }
 
-    /// A unit's content is no longer needed. Returns the requests that waited for its being programmed.
+    /// A unit's content is no longer needed. Returns the requests that waited until it was programmed.
     pub(super) fn discard(&mut self, unit: u32) -> Waiters {
         let Some(key) = self.by_unit.remove(&unit) else { return Waiters::new() };
         let entry = &mut self.entries[key as usize];
@@ -221,7 +221,7 @@ impl Buffer {
         let (epoch, waiters) = (entry.epoch, std::mem::take(&mut entry.waiters));
         self.leave(epoch);
         if self.waiting_count == 0 {
-            // Nothing but what was dropped, and perhaps nothing will ever be taken.
+            // Only dropped entries are left, and perhaps nothing will ever be taken.
             self.waiting.drain(..).for_each(|key| drop(self.entries.remove(key as usize)));
         }
         waiters
@@ -233,7 +233,7 @@ impl Buffer {
         self.epochs.close()
     }
 
-    /// Places that are taken, by what was dropped as well.
+    /// Places in use, dropped entries included.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.entries.len()

@@ -52,7 +52,7 @@ pub struct SsdParams {
     pub buffer_units: u32,
     /// Writes complete when they are in the buffer; else when they are programmed.
     pub write_buffer: bool,
-    /// What is in the buffer survives a power failure, so flush and FUA need not wait for programs.
+    /// The buffer's content survives a power failure, so flush and FUA need not wait for programs.
     pub power_loss_protected: bool,
 }
 

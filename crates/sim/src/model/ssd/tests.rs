@@ -380,7 +380,7 @@ fn scaled_drives_have_the_same_ratios() {
 
 #[test]
 fn every_machine_has_the_same_run() {
-    // Pinned, so that a machine that computes otherwise is noticed; to be changed when the model is.
+    // Pinned, so that a machine that computes differently is noticed; change it with the model.
     let run = |params: SsdParams| {
         let params = params.scaled(6);
         let units = params.user_units();

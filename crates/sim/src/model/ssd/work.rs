@@ -69,7 +69,7 @@ impl Ssd {
     fn begin_next(&mut self, now: u64, die: u32) {
         let collecting = self.flash.dies[die as usize].collection.is_some() || self.ftl.wants_collection(die);
         let own = &mut self.flash.dies[die as usize];
-        // After a read it is the turn of what makes room, if the buffer fills.
+        // After a read, while the buffer fills, it is the turn of work that makes room.
         let yields = own.read_last && self.buffer.is_pressed();
         if !yields && let Some(read) = own.reads.pop_front() {
             return self.begin(now, die, Job::Read(read), read.units);
@@ -80,7 +80,7 @@ impl Ssd {
         }
     }
 
-    /// Whether data waits that should be programmed now: enough, or some that somebody waits for.
+    /// Whether buffered data should be programmed now: enough of it, or some that a request waits for.
     fn programs_are_due(&self) -> bool {
         self.buffer.waiting_count() >= self.params.program_units() || self.buffer.is_wanted()
     }
@@ -93,7 +93,7 @@ impl Ssd {
         due
     }
 
-    /// Idle dies program what waits.
+    /// Idle dies program waiting units.
     pub(super) fn program_waiting(&mut self, now: u64) {
         while self.programs_are_due() {
             let ftl = &self.ftl;
@@ -102,7 +102,7 @@ impl Ssd {
         }
     }
 
-    /// Programs moved units, and what waits in the buffer if there is room beside them.
+    /// Programs moved units, and waiting units of the buffer if there is room beside them.
     fn program(&mut self, now: u64, die: u32, point: Point, moved: &[u32]) {
         let program_units = self.params.program_units();
         let mut units = moved.to_vec();
@@ -122,7 +122,7 @@ impl Ssd {
             return self.program_if_ready(now, die);
         };
         let ftl = &self.ftl;
-        // What the host wrote or discarded since it was read need not be moved.
+        // Units that the host wrote or discarded since the read need not be moved.
         victim.carried.retain(|(unit, slot)| ftl.find(*unit) == Some(*slot));
         if victim.carried.len() < self.params.program_units() as usize {
             let before = victim.carried.len();

@@ -1,4 +1,4 @@
-//! Negotiations as tables of what is said and what must come back.
+//! Negotiations as tables of what the client sends and what must come back.
 
 use proptest::prelude::*;
 

@@ -1,0 +1,205 @@
+//! What an operator does to an open array: fail, remove, add, replace, scrub, stop.
+
+use std::sync::Arc;
+
+use stripewise_device::Device;
+use stripewise_format::extension::{Endurance, MemberClass};
+
+use super::{Array, Parts};
+use crate::{
+    error::ArrayError,
+    jobs::{Found, JobKind, JobReport, Request, SpeedLimits},
+    life::detached::Detached,
+    shape::geometry::Level,
+};
+
+impl Array {
+    /// Declares a member failed, as if it had failed by itself.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if no member has this name, or the array cannot do without it.
+    pub async fn fail(&self, name: &str) -> Result<(), ArrayError> {
+        let (roster, name) = (self.parts.roster.clone(), name.to_owned());
+        self.parts.life.run(async move { roster.fail_member(&name).await }).await
+    }
+
+    /// Lets go of a failed or spare member; its device is closed.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if it is active.
+    pub async fn remove(&self, name: &str) -> Result<(), ArrayError> {
+        let (roster, name) = (self.parts.roster.clone(), name.to_owned());
+        self.parts.life.run(async move { roster.remove_member(&name).await }).await
+    }
+
+    /// Adds a device as a spare; if a role is vacant, it is rebuilt at once.
+    ///
+    /// # Errors
+    /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if it is in the array already.
+    pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
+        self.add_as(device, None).await
+    }
+
+    /// As [`Array::add`], of a device whose class is not to be detected, if one is given.
+    ///
+    /// # Errors
+    /// As [`Array::add`].
+    pub async fn add_as(
+        &self,
+        device: Arc<dyn Device>,
+        class: Option<MemberClass>,
+    ) -> Result<(), ArrayError> {
+        if self.geometry().level() == Level::Raid0 {
+            return Err(ArrayError::Unsupported("level 0 has no redundancy to rebuild a member from".into()));
+        }
+        let roster = self.parts.roster.clone();
+        self.parts.life.run(async move { roster.enroll(device, class).await }).await?;
+        self.parts.roster.note_change();
+        Ok(())
+    }
+
+    /// Fills a spare to take the place of a living member, which leaves when that is done.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if either is not in the right state.
+    pub async fn replace(&self, name: &str, with: &str) -> Result<(), ArrayError> {
+        let (roster, name, with) = (self.parts.roster.clone(), name.to_owned(), with.to_owned());
+        self.parts.life.run(async move { roster.begin_replacing(&name, &with).await }).await?;
+        self.parts.board.poke();
+        Ok(())
+    }
+
+    /// Starts a check or a repair of the whole array.
+    ///
+    /// # Errors
+    /// [`ArrayError::Busy`] if a job is under way or a scrub was asked for; [`ArrayError::Unsupported`] where there is no redundancy to check: at
+    /// level 0, or with as many members lost as the level tolerates; [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], since also a
+    /// check writes down where it stands.
+    pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
+        if self.geometry().parity_columns() == 0 {
+            return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
+        }
+        if self.is_read_only() {
+            return Err(ArrayError::ReadOnly);
+        }
+        if self.parts.roster.has_failed() {
+            return Err(ArrayError::Failed);
+        }
+        self.parts.roster.check_redundancy_left()?;
+        let kind = if mend { JobKind::Repair } else { JobKind::Check };
+        let request = Request { kind, start_stripe: 0, found: Found::default() };
+        self.parts.board.request_alone(request).map_err(|kind| ArrayError::Busy(kind.name()))
+    }
+
+    /// Pauses the current job and those that follow.
+    pub fn pause_jobs(&self) {
+        self.parts.board.set_paused(true);
+    }
+
+    /// Lets jobs go on.
+    pub fn resume_jobs(&self) {
+        self.parts.board.set_paused(false);
+    }
+
+    /// Ends the current job, and forgets a scrub that waits. A stopped rebuild keeps what it has; like a stopped resync it goes on
+    /// when the array is next opened, or when its members change after that. A scrub that is asked for lets a resync go on, too.
+    pub fn stop_job(&self) {
+        self.parts.board.stop();
+    }
+
+    /// The job under way.
+    pub fn job(&self) -> Option<JobReport> {
+        self.parts.board.current()
+    }
+
+    /// The job that ended last.
+    pub fn last_job(&self) -> Option<JobReport> {
+        self.parts.board.last()
+    }
+
+    /// The check or repair that ended last.
+    pub fn last_scrub(&self) -> Option<JobReport> {
+        self.parts.board.last_scrub()
+    }
+
+    /// How fast jobs may go.
+    pub fn speed_limits(&self) -> SpeedLimits {
+        self.parts.board.limits()
+    }
+
+    /// Changes how fast jobs may go, at once.
+    pub fn set_speed_limits(&self, limits: SpeedLimits) {
+        self.parts.board.set_limits(limits);
+    }
+
+    /// Waits until no job is under way or due. A read-only array has none.
+    pub async fn wait_for_jobs(&self) {
+        if self.is_read_only() {
+            return;
+        }
+        loop {
+            let seen = self.parts.board.changes();
+            if !self.parts.board.is_due() || self.parts.life.is_closing() {
+                return;
+            }
+            self.parts.board.changed(seen).await;
+        }
+    }
+
+    /// Stops the array: jobs end where they are, requests under way are finished, everything is flushed and the
+    /// superblocks say clean if they may. Then all members are let go of. Later requests get [`ArrayError::Closed`].
+    ///
+    /// # Errors
+    /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
+    pub async fn stop(&self) -> Result<(), ArrayError> {
+        let parts = self.parts.clone();
+        Detached::start(self.env(), async move { parts.stop().await }).await
+    }
+
+    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was written stays
+    /// counted.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
+    pub async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
+        let (roster, name) = (self.parts.roster.clone(), name.to_owned());
+        self.parts.life.run(async move { roster.set_endurance(&name, wanted).await }).await
+    }
+
+    /// Says what kind of device a member is, whatever was detected or said before; kept on it. Where level 4 has its
+    /// parity, and the write selection policy, stay as they are.
+    ///
+    /// # Errors
+    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
+    pub async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
+        let (roster, name) = (self.parts.roster.clone(), name.to_owned());
+        self.parts.life.run(async move { roster.set_class(&name, class).await }).await
+    }
+}
+
+impl Parts {
+    async fn stop(&self) -> Result<(), ArrayError> {
+        if !self.life.close() {
+            return Err(ArrayError::Closed);
+        }
+        self.board.poke();
+        self.life.quiet().await;
+        let stopped = if self.life.is_read_only() { Ok(()) } else { self.write_down_end().await };
+        self.roster.let_all_go().await;
+        stopped
+    }
+
+    /// Makes everything durable, and the superblocks say clean if they may.
+    async fn write_down_end(&self) -> Result<(), ArrayError> {
+        let Self { stripes, roster, .. } = self;
+        stripes.flush_and_unlist().await?;
+        if let Some(intent) = stripes.intent() {
+            intent.clear_all(&**stripes).await;
+        }
+        if stripes.intent().is_none_or(|intent| intent.marked_regions() > 0) {
+            // No last change of state has noted what was written.
+            roster.note_written(1).await;
+        }
+        if roster.has_failed() { Err(ArrayError::Failed) } else { Ok(()) }
+    }
+}

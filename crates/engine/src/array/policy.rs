@@ -1,0 +1,63 @@
+//! The write selection policy of an open array, and what it decided.
+
+use super::Array;
+use crate::{
+    error::ArrayError,
+    members::topology::Topology,
+    metadata::ledger::Ledger,
+    plan::selection::Policy,
+    stripes::trace::{TraceFilter, Traced},
+};
+
+impl Array {
+    /// Changes how partly written rows are written, at once; kept on the members for later openings.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing; [`ArrayError::ReadOnly`],
+    /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if that could not be written down.
+    pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
+        let level = self.geometry().level();
+        if !level.has_parity() {
+            let what =
+                format!("level {} keeps no parity: there is no write selection policy", level.number());
+            return Err(ArrayError::Unsupported(what));
+        }
+        if self.is_read_only() {
+            return Err(ArrayError::ReadOnly);
+        }
+        let (stripes, roster) = (self.parts.stripes.clone(), self.parts.roster.clone());
+        let set = async move {
+            let change = |ledger: &mut Ledger, _: &Topology| {
+                if !ledger.set_policy(policy) {
+                    let problem = "no member has an extension area to keep a policy in".to_owned();
+                    return Err(ArrayError::Unsupported(problem));
+                }
+                stripes.use_policy(policy);
+                roster.switch_meters(stripes.needs_costs(), ledger);
+                Ok(None)
+            };
+            roster.change_state(change).await
+        };
+        self.parts.life.run(set).await
+    }
+
+    /// The policy by which partly written rows are written.
+    pub fn policy(&self) -> &'static Policy {
+        self.parts.stripes.policy()
+    }
+
+    /// Keeps the next decisions that the filter lets pass, up to a number; then the oldest are dropped.
+    pub fn trace_decisions(&self, filter: TraceFilter, capacity: usize) {
+        self.parts.stripes.tracer().start(filter, capacity);
+    }
+
+    /// The decisions kept from number `since` on; those before are dropped.
+    pub fn traced(&self, since: u64) -> Traced {
+        self.parts.stripes.tracer().since(since)
+    }
+
+    /// Keeps no more decisions.
+    pub fn stop_tracing(&self) {
+        self.parts.stripes.tracer().stop();
+    }
+}

@@ -1,0 +1,200 @@
+//! Requests that go to their end whatever their caller does.
+//!
+//! A request that was dropped half way would let go of its rows and its intent while its I/O is under way; one that
+//! is not polled would keep them while others wait. So everything that changes data or state starts at once, and what
+//! is not done by then goes on as a task of its own. A request that is made outside the workers of the array's environment is
+//! such a task from its beginning.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use futures_util::{FutureExt, task::noop_waker_ref};
+use parking_lot::Mutex;
+use stripewise_device::{
+    BoxFuture, Completion, EnvHandle, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, RequestKeeper,
+};
+
+use super::step::step;
+use crate::error::ArrayError;
+
+/// What a request results in whose environment ended before it did.
+pub(crate) trait Ended {
+    fn ended() -> Self;
+}
+
+impl<T> Ended for Result<T, ArrayError> {
+    fn ended() -> Self {
+        Err(ArrayError::Closed)
+    }
+}
+
+impl<T> Ended for Result<T, IoError> {
+    fn ended() -> Self {
+        Err(IoError::new(IoErrorKind::NoRuntime))
+    }
+}
+
+impl Ended for ReadDone {
+    fn ended() -> Self {
+        Self { result: Err(IoError::new(IoErrorKind::NoRuntime)), bufs: ReadBufs::new() }
+    }
+}
+
+/// The outcome of a request that goes to its end by itself.
+pub(crate) struct Detached<T>(State<T>);
+
+enum State<T> {
+    /// It was done at once.
+    Done(Option<T>),
+    /// It runs as a task.
+    Running(Arc<Outcome<T>>),
+}
+
+/// What comes of a task, and who waits for it.
+struct Outcome<T>(Mutex<(Option<T>, Option<Waker>)>);
+
+impl<T> Outcome<T> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new((None, None))))
+    }
+
+    fn keep(&self, value: T) {
+        let waker = {
+            let mut outcome = self.0.lock();
+            outcome.0 = Some(value);
+            outcome.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
+        let mut outcome = self.0.lock();
+        if let Some(value) = outcome.0.take() {
+            return Poll::Ready(value);
+        }
+        match &mut outcome.1 {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Nobody waits any more.
+    fn forget_waiter(&self) {
+        let waker = self.0.lock().1.take();
+        drop(waker);
+    }
+}
+
+/// A change of an array that is itself a device. It is the only one that its task keeps.
+impl RequestKeeper<Result<(), IoError>> for Outcome<Result<(), ArrayError>> {
+    fn poll_request(&self, _: u64, cx: &mut Context<'_>) -> Poll<Result<(), IoError>> {
+        self.poll(cx).map(|result| result.map_err(IoError::from))
+    }
+
+    fn abandon(&self, _: u64) {
+        self.forget_waiter();
+    }
+}
+
+impl<T> Detached<T> {
+    /// A request that was done at once.
+    pub(crate) fn done(value: T) -> Self {
+        Self(State::Done(Some(value)))
+    }
+
+    /// Done, with what its task left, which has ended.
+    fn into_done(self) -> Self {
+        match self.0 {
+            State::Running(outcome) => Self(State::Done(outcome.0.lock().0.take())),
+            done => Self(done),
+        }
+    }
+
+    /// The outcome, if the request was done at once.
+    pub(crate) fn try_done(self) -> Result<T, Self> {
+        match self.0 {
+            State::Done(Some(value)) => Ok(value),
+            state => Err(Self(state)),
+        }
+    }
+}
+
+impl Detached<Result<(), ArrayError>> {
+    /// As the I/O of a device.
+    pub(crate) fn into_io(self) -> Completion {
+        match self.0 {
+            State::Done(result) => {
+                IoFuture::ready(result.expect("its outcome was not taken").map_err(IoError::from))
+            }
+            State::Running(outcome) => IoFuture::kept(outcome, 0),
+        }
+    }
+}
+
+/// Where somebody else puts the outcome of a request. Dropped without one, the request has [`Ended`].
+pub(crate) struct Promise<T: Ended>(Option<Arc<Outcome<T>>>);
+
+impl<T: Ended> Promise<T> {
+    /// For a request that somebody else does, and its outcome.
+    pub(crate) fn new() -> (Self, Detached<T>) {
+        let outcome = Outcome::new();
+        (Self(Some(outcome.clone())), Detached(State::Running(outcome)))
+    }
+
+    /// The request is done.
+    #[inline]
+    pub(crate) fn keep(mut self, value: T) {
+        if let Some(outcome) = self.0.take() {
+            outcome.keep(value);
+        }
+    }
+}
+
+impl<T: Ended> Drop for Promise<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(outcome) = self.0.take() {
+            outcome.keep(T::ended());
+        }
+    }
+}
+
+impl<T: Ended + Send + Unpin + 'static> Detached<T> {
+    /// A request that has been begun as far as that goes, and waits.
+    pub(crate) fn go_on(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
+        let (promise, outcome) = Promise::new();
+        env.spawn(Box::pin(request.map(|value| promise.keep(value))));
+        outcome
+    }
+
+    /// A request that nobody has begun.
+    pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
+        if !env.is_here() {
+            return Self::go_on(env, request);
+        }
+        let (promise, outcome) = Promise::new();
+        let mut task: BoxFuture<()> = Box::pin(request.map(|value| promise.keep(value)));
+        // The waker of this first step goes nowhere; the task polls again with its own.
+        if step(env, || task.as_mut().poll(&mut Context::from_waker(noop_waker_ref()))).is_ready() {
+            return outcome.into_done();
+        }
+        env.spawn(task);
+        outcome
+    }
+}
+
+impl<T: Unpin> Future for Detached<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match &mut self.0 {
+            State::Done(value) => Poll::Ready(value.take().expect("a request is polled until it is done")),
+            State::Running(outcome) => outcome.poll(cx),
+        }
+    }
+}

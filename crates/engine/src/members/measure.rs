@@ -1,0 +1,311 @@
+//! What kind of member a device is, and how long its I/O takes: a measurement of about a second on a hard disk, which
+//! leaves everything on the device as it was.
+
+use smallvec::smallvec;
+use stripewise_device::{Device, Env, IoBuf, IoError, MediaKind, SharedBuf, Timestamp, WriteFlags};
+use stripewise_format::extension::{MemberClass, SERVICE_TIMES};
+
+use crate::{
+    plan::costs::{MemberCost, ServiceTime},
+    shape::rows::BLOCK_BYTES,
+};
+
+/// Places looked at for each class of I/O.
+const PLACES: u64 = 24;
+/// Requests of a sequential run, and their length.
+const RUN_REQUESTS: u64 = 8;
+const RUN_REQUEST_BYTES: u64 = 64 << 10;
+/// A device that is slower than this to read a block somewhere rotates.
+const HDD_READ_NS: u32 = 1_000_000;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How long I/O takes on a member, in nanoseconds; 0 where it is not known. As the extension header keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServiceTimes {
+    /// Reading a block somewhere else.
+    pub random_read_ns: u32,
+    /// Writing a block somewhere else, with a part in the flush that makes it durable.
+    pub random_write_ns: u32,
+    /// Writing a block where it was just read, likewise.
+    pub rewrite_ns: u32,
+    /// Reading one more block of a sequential run.
+    pub sequential_read_ns: u32,
+    /// Writing one more.
+    pub sequential_write_ns: u32,
+}
+
+impl ServiceTimes {
+    /// Whether anything was measured.
+    pub fn is_known(&self) -> bool {
+        self.random_read_ns > 0
+    }
+
+    /// As an extension header keeps them.
+    pub fn from_header(ns: [u32; SERVICE_TIMES]) -> Self {
+        let [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, ..] = ns;
+        Self { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns }
+    }
+
+    pub(crate) fn to_header(self) -> [u32; SERVICE_TIMES] {
+        let Self { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns } =
+            self;
+        [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, 0, 0, 0]
+    }
+
+    /// How long a block somewhere else takes to be read, as far as that is known; else longer than any.
+    pub(crate) fn block_read_ns(&self) -> u64 {
+        if self.is_known() { self.random_read_ns.into() } else { u64::MAX }
+    }
+
+    /// What a member with these times costs before anything is learned of it.
+    pub fn cost(&self) -> MemberCost {
+        // Where writes were not measured, they are taken to be as reads are.
+        let or_read = |ns: u32, read_ns: u32| if ns > 0 { ns } else { read_ns };
+        let time = |random_ns: u32, block_ns: u32| ServiceTime {
+            fixed_ns: random_ns.saturating_sub(block_ns) as f32,
+            block_ns: block_ns as f32,
+        };
+        let write_block_ns = or_read(self.sequential_write_ns, self.sequential_read_ns);
+        MemberCost {
+            read: time(self.random_read_ns, self.sequential_read_ns),
+            write: time(or_read(self.random_write_ns, self.random_read_ns), write_block_ns),
+            rewrite: time(or_read(self.rewrite_ns, self.random_read_ns), write_block_ns),
+            queue: 0.0,
+        }
+    }
+}
+
+/// The class of a device: what the operating system says, else what its times say.
+pub(crate) fn class_of(media: MediaKind, times: &ServiceTimes) -> MemberClass {
+    match media {
+        MediaKind::Hdd => MemberClass::Hdd,
+        MediaKind::Ssd => MemberClass::Ssd,
+        MediaKind::Unknown if !times.is_known() => MemberClass::Unknown,
+        MediaKind::Unknown if times.random_read_ns > HDD_READ_NS => MemberClass::Hdd,
+        MediaKind::Unknown => MemberClass::Ssd,
+    }
+}
+
+/// Whether a measurement may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// What it has just read, so that a crash costs nothing.
+    WriteBack,
+    /// Nothing: how long writes take is not known then.
+    ReadOnly,
+}
+
+/// Measures a device. Nothing else may use it meanwhile. A device too small to tell has no times.
+///
+/// # Errors
+/// Of the device.
+pub async fn measure(env: &dyn Env, device: &dyn Device, touch: Touch) -> Result<ServiceTimes, IoError> {
+    let run_bytes = RUN_REQUESTS * RUN_REQUEST_BYTES;
+    if device.info().size_bytes < 2 * run_bytes {
+        return Ok(ServiceTimes::default());
+    }
+    let mut times = ServiceTimes::default();
+    let mut stopwatch = Stopwatch { env, begun: env.now() };
+    let places = places(env, device);
+    let random = read_all(device, &places, BLOCK).await?;
+    times.random_read_ns = stopwatch.lap(PLACES);
+    let start = run_bytes * (env.random_u64() % (device.info().size_bytes / run_bytes - 1));
+    let run: Vec<u64> = (0..RUN_REQUESTS).map(|request| start + request * RUN_REQUEST_BYTES).collect();
+    // Getting there is not part of the run.
+    read_all(device, &run[..1], BLOCK).await?;
+    stopwatch.lap(1);
+    let sequential = read_all(device, &run, RUN_REQUEST_BYTES).await?;
+    times.sequential_read_ns = stopwatch.lap(run_bytes / BLOCK);
+    if touch == Touch::ReadOnly {
+        return Ok(times);
+    }
+    write_all(device, &run, &sequential).await?;
+    times.sequential_write_ns = stopwatch.lap(run_bytes / BLOCK);
+    write_all(device, &places, &random).await?;
+    times.random_write_ns = stopwatch.lap(PLACES);
+    times.rewrite_ns = rewrite_ns(&mut stopwatch, device, &places, times.random_read_ns).await?;
+    Ok(times)
+}
+
+/// How long it takes to write blocks where they were just read: all that it takes without the reads. What writes between
+/// them add to reads is the writes'; what a cache takes off them, since they were read before, is not.
+async fn rewrite_ns(
+    stopwatch: &mut Stopwatch<'_>,
+    device: &dyn Device,
+    places: &[u64],
+    random_read_ns: u32,
+) -> Result<u32, IoError> {
+    let (mut reads_ns, mut writes_ns) = (0, 0);
+    for place in places {
+        let content = read(device, *place, BLOCK).await?;
+        reads_ns += u64::from(stopwatch.lap(1));
+        write(device, *place, &content).await?;
+        writes_ns += u64::from(stopwatch.lap(1));
+    }
+    device.flush().await?;
+    writes_ns += u64::from(stopwatch.lap(1));
+    let added_ns = reads_ns.saturating_sub(u64::from(random_read_ns) * PLACES);
+    Ok(u32::try_from((writes_ns + added_ns) / PLACES).unwrap_or(u32::MAX).max(1))
+}
+
+/// Blocks anywhere on a device.
+fn places(env: &dyn Env, device: &dyn Device) -> Vec<u64> {
+    let blocks = device.info().size_bytes / BLOCK;
+    (0..PLACES).map(|_| env.random_u64() % blocks * BLOCK).collect()
+}
+
+/// One after the other.
+async fn read_all(device: &dyn Device, places: &[u64], len_bytes: u64) -> Result<Vec<SharedBuf>, IoError> {
+    let mut contents = Vec::with_capacity(places.len());
+    for place in places {
+        contents.push(read(device, *place, len_bytes).await?);
+    }
+    Ok(contents)
+}
+
+/// One after the other, and made durable.
+async fn write_all(device: &dyn Device, places: &[u64], contents: &[SharedBuf]) -> Result<(), IoError> {
+    for (place, content) in places.iter().zip(contents) {
+        write(device, *place, content).await?;
+    }
+    device.flush().await
+}
+
+async fn read(device: &dyn Device, offset_bytes: u64, len_bytes: u64) -> Result<SharedBuf, IoError> {
+    let buf = IoBuf::with_len(len_bytes as usize);
+    Ok(device.read(offset_bytes, smallvec![buf]).await.into_one()?.freeze())
+}
+
+async fn write(device: &dyn Device, offset_bytes: u64, content: &SharedBuf) -> Result<(), IoError> {
+    device.write(offset_bytes, smallvec![content.clone()], WriteFlags::default()).await
+}
+
+struct Stopwatch<'a> {
+    env: &'a dyn Env,
+    begun: Timestamp,
+}
+
+impl Stopwatch<'_> {
+    /// Nanoseconds since the last lap, for each of so many; at least 1.
+    fn lap(&mut self, count: u64) -> u32 {
+        let now = self.env.now();
+        let each = now.since(self.begun).as_nanos() / u128::from(count);
+        self.begun = now;
+        u32::try_from(each).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+/// As [`measure`], of a device that is to be a member: one that cannot be measured is so for a reason that shows when it is
+/// written, or that a rebuild mends.
+pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, touch: Touch) -> ServiceTimes {
+    measure(env, device, touch).await.unwrap_or_else(|error| {
+        tracing::warn!(member = device.info().name, %error, "its service times could not be measured");
+        ServiceTimes::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+    use parking_lot::Mutex;
+    use stripewise_device::{
+        Completion, DeviceInfo, EnvHandle, IoFuture, ReadBufs, ReadDone, WriteBufs, ZeroFlags,
+        memory::MemoryDevice,
+    };
+    use stripewise_sim::{
+        World,
+        model::{
+            DiskOptions,
+            hdd::HddParams,
+            ssd::{Ssd, SsdParams},
+        },
+    };
+
+    use super::*;
+
+    #[test]
+    fn modelled_disks_are_told_apart_and_nothing_on_them_changes() {
+        let mut world = World::new(1);
+        let hdd = world.add_hdd("hdd", HddParams::wd_caviar_black_640(), DiskOptions::default());
+        let ssd = world.add_disk("ssd", Ssd::new(SsdParams::intel_x25e_64()), DiskOptions::default());
+        let env = world.env();
+        let (hdd, ssd) = world.run(async move {
+            let hdd = measure(&*env, &*hdd, Touch::WriteBack).await.unwrap();
+            (hdd, measure(&*env, &*ssd, Touch::WriteBack).await.unwrap())
+        });
+        assert_eq!(class_of(MediaKind::Unknown, &hdd), MemberClass::Hdd, "{hdd:?}");
+        assert_eq!(class_of(MediaKind::Unknown, &ssd), MemberClass::Ssd, "{ssd:?}");
+        assert!(hdd.rewrite_ns < hdd.random_read_ns, "no seek: {hdd:?}");
+        assert!(hdd.sequential_read_ns * 100 < hdd.random_read_ns, "{hdd:?}");
+    }
+
+    /// A device that gives a block again faster than at first, as page caches do.
+    struct Cached {
+        memory: Arc<MemoryDevice>,
+        env: EnvHandle,
+        seen: Mutex<BTreeSet<u64>>,
+    }
+
+    impl Cached {
+        fn after<T: Send + Unpin + 'static>(&self, us: u64, io: IoFuture<T>) -> IoFuture<T> {
+            let sleep = self.env.sleep(Duration::from_micros(us));
+            IoFuture::boxed(async move {
+                sleep.await;
+                io.await
+            })
+        }
+    }
+
+    impl Device for Cached {
+        fn info(&self) -> &DeviceInfo {
+            self.memory.info()
+        }
+
+        fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+            let us = if self.seen.lock().insert(offset_bytes) { 50 } else { 1 };
+            self.after(us, self.memory.read(offset_bytes, into))
+        }
+
+        fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
+            self.after(3, self.memory.write(offset_bytes, from, flags))
+        }
+
+        fn flush(&self) -> Completion {
+            self.memory.flush()
+        }
+
+        fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
+            self.memory.write_zeroes(offset_bytes, len_bytes, flags)
+        }
+    }
+
+    /// Once the time of the first reads was taken off that of reading again and writing, and nothing was left.
+    #[test]
+    fn a_cache_that_speeds_up_reads_takes_nothing_off_writes() {
+        let world = World::new(3);
+        let env = world.env();
+        let memory = Arc::new(MemoryDevice::new("m", 64 << 20));
+        let device = Cached { memory, env: env.clone(), seen: Mutex::default() };
+        let times = world.run(async move { measure(&*env, &device, Touch::WriteBack).await }).unwrap();
+        assert!((2_500..=4_000).contains(&times.rewrite_ns), "{times:?}");
+    }
+
+    #[test]
+    fn contents_stay_and_small_devices_are_left_alone() {
+        let world = World::new(2);
+        let (env, device) = (world.env(), Arc::new(MemoryDevice::new("m", 8 << 20)));
+        let content: Vec<u8> = (0..8 << 20).map(|i: u32| i.to_le_bytes()[(i % 4) as usize] ^ 0x5a).collect();
+        let found = world.run(async move {
+            let data = IoBuf::copy_of(&content).freeze();
+            device.write(0, smallvec![data], WriteFlags::default()).await.unwrap();
+            assert!(measure(&*env, &*device, Touch::WriteBack).await.unwrap().is_known());
+            let found = read(&*device, 0, 8 << 20).await.unwrap();
+            let small = MemoryDevice::new("s", 1 << 19);
+            assert!(!measure(&*env, &small, Touch::WriteBack).await.unwrap().is_known());
+            found[..] == content[..]
+        });
+        assert!(found);
+    }
+}

@@ -1,0 +1,9 @@
+//! Members: what each one is and does, and which ones the array has right now.
+
+pub(crate) mod bad_blocks;
+pub mod endurance;
+pub(crate) mod measure;
+pub(crate) mod member;
+pub(crate) mod meter;
+pub(crate) mod stats;
+pub(crate) mod topology;

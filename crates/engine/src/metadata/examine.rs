@@ -1,0 +1,210 @@
+//! What lies on a device: superblock, extension header, and whether they fit together.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures_util::future::{Either, select};
+use smallvec::smallvec;
+use stripewise_device::{Device, EnvHandle, IoBuf, IoError};
+use stripewise_format::{
+    extension::{CopyState, ExtensionError, ExtensionLayout, Header, HeaderCopy, SuperblockOrigin, choose},
+    md::{BadBlockLog, Features, OtherVersion, SUPERBLOCK_SECTOR, Superblock, SuperblockError},
+    media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
+};
+use thiserror::Error;
+
+use super::ledger::as_block;
+use crate::{
+    error::is_member_gone,
+    members::bad_blocks,
+    mutants::{Mutant, lives},
+};
+
+/// What stands for a block that cannot be read, and of which there are two: a damaged one.
+pub(crate) const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
+
+/// How long a device may take to tell what lies on it: a disk that has to spin up first takes ten seconds or so.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Why a device has no usable superblock.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExamineError {
+    /// It could not be read.
+    #[error("{name}: its metadata cannot be read: {error}")]
+    Io {
+        /// The device.
+        name: String,
+        /// What it said.
+        error: IoError,
+    },
+    /// It did not answer.
+    #[error(
+        "{name}: its metadata cannot be read: no answer for {waited_s} s. It is left alone; see what it hangs on (the system's \
+         log, the file system or server below it)"
+    )]
+    Silent {
+        /// The device.
+        name: String,
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
+    },
+    /// There is none, or it is damaged.
+    #[error("{name}: {error}")]
+    Superblock {
+        /// The device.
+        name: String,
+        /// What is wrong.
+        error: SuperblockError,
+    },
+    /// It is a member of an array with other metadata.
+    #[error(
+        "{name}: it has md metadata {version}, and Stripewise runs 1.2 only, which lies 4 KiB into a member; run the array with \
+         mdadm"
+    )]
+    OtherVersion {
+        /// The device.
+        name: String,
+        /// The version, as mdadm's `--metadata` takes it.
+        version: &'static str,
+    },
+}
+
+impl ExamineError {
+    /// The device.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Io { name, .. }
+            | Self::Silent { name, .. }
+            | Self::Superblock { name, .. }
+            | Self::OtherVersion { name, .. } => name,
+        }
+    }
+}
+
+/// A device's metadata.
+#[derive(Clone)]
+pub struct Examination {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Its md superblock.
+    pub superblock: Superblock,
+    /// The extension header, and how its copies are.
+    pub extension: Result<(Header, CopyState), ExtensionError>,
+    /// md's bad-block log, empty unless the superblock says that it is in use. None where the member has no room for one.
+    pub bad_blocks: Option<BadBlockLog>,
+    /// Whether Stripewise wrote the superblock last. Foreign where there is no header to tell.
+    pub origin: SuperblockOrigin,
+}
+
+/// Reads a device's metadata.
+///
+/// # Errors
+/// [`ExamineError`] when it has no valid superblock. A damaged extension area is part of the result.
+pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineError> {
+    let name = device.info().name.clone();
+    let io = |error| ExamineError::Io { name: name.clone(), error };
+    let block = read_block(&device, SUPERBLOCK_SECTOR * SECTOR_BYTES).await.map_err(io)?;
+    let superblock = match Superblock::decode(&block, SUPERBLOCK_SECTOR) {
+        Ok(superblock) => superblock,
+        Err(error) => {
+            // A damaged superblock is this version's all the same; what is elsewhere then is left from an older array.
+            let other = match error {
+                SuperblockError::NoMagic { .. } => other_version(&device).await,
+                _ => None,
+            };
+            return Err(match other {
+                Some(other) => ExamineError::OtherVersion { name, version: other.number() },
+                None => ExamineError::Superblock { name, error },
+            });
+        }
+    };
+    let extension = match ExtensionLayout::for_superblock(&superblock) {
+        None => Err(ExtensionError::Absent),
+        Some(layout) => read_header(&device, layout, &superblock).await.map_err(io)?,
+    };
+    let origin = extension.as_ref().map_or(SuperblockOrigin::Foreign, |(header, _)| {
+        // Only as many sectors as the superblock fills are ours; the rest of the block may hold anything.
+        header.superblock_origin(&superblock.encode())
+    });
+    let bad_blocks = read_bad_blocks(&device, &superblock).await.map_err(io)?;
+    Ok(Examination { device, superblock, extension, bad_blocks, origin })
+}
+
+/// As [`examine`], of a device that may hang: an array is not to wait for it for ever.
+///
+/// # Errors
+/// As [`examine`]; [`ExamineError::Silent`] if it has not answered after a while.
+pub(crate) async fn examine_in_time(
+    env: &EnvHandle,
+    device: Arc<dyn Device>,
+) -> Result<Examination, ExamineError> {
+    let name = device.info().name.clone();
+    match select(pin!(examine(device)), env.sleep(SILENCE_MAX)).await {
+        Either::Left((examined, _)) => examined,
+        Either::Right(_) => Err(ExamineError::Silent { name, waited_s: SILENCE_MAX.as_secs() }),
+    }
+}
+
+async fn read_bad_blocks(
+    device: &Arc<dyn Device>,
+    superblock: &Superblock,
+) -> Result<Option<BadBlockLog>, IoError> {
+    if !superblock.features.contains(Features::BAD_BLOCKS) {
+        return Ok(bad_blocks::empty_log(superblock, device));
+    }
+    let place = superblock.bad_block_place(device.info().logical_block_bytes);
+    let Some(place) = place else { return Ok(None) };
+    let buf = IoBuf::with_len((place.end - place.start) as usize);
+    let log = device.read(place.start, smallvec![buf]).await.into_one()?;
+    Ok(BadBlockLog::decode(&log, &superblock.bad_blocks))
+}
+
+/// The metadata version of a device without superblock at 4 KiB, if it has one elsewhere.
+async fn other_version(device: &Arc<dyn Device>) -> Option<OtherVersion> {
+    for version in OtherVersion::ALL {
+        let Some(at) = version.superblock_offset_bytes(device.info().size_bytes) else { continue };
+        let block = at - at % BLOCK_BYTES;
+        let found = read_block(device, block).await;
+        if found.is_ok_and(|bytes| version.begins(&bytes[(at - block) as usize..])) {
+            return Some(version);
+        }
+    }
+    None
+}
+
+async fn read_header(
+    device: &Arc<dyn Device>,
+    layout: ExtensionLayout,
+    superblock: &Superblock,
+) -> Result<Result<(Header, CopyState), ExtensionError>, IoError> {
+    let fits = layout.header_offset_bytes(HeaderCopy::B) + BLOCK_BYTES <= device.info().size_bytes;
+    if !fits {
+        return Ok(Err(ExtensionError::Absent));
+    }
+    let read = async |copy| read_block(device, layout.header_offset_bytes(copy)).await;
+    let (a, b) = match (read(HeaderCopy::A).await, read(HeaderCopy::B).await) {
+        (Ok(a), Ok(b)) => (a, b),
+        (a, b) if lives(Mutant::BothHeadersNeeded) => (a?, b?),
+        (Err(error), Err(_)) => return Err(error),
+        (Err(error), _) | (_, Err(error)) if is_member_gone(&error) => return Err(error),
+        // Even an older copy will do: the superblock that it does not name is written after both.
+        (a, b) => {
+            tracing::warn!(member = device.info().name, "a copy of its extension header cannot be read");
+            (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD))
+        }
+    };
+    let found = choose(&a, &b);
+    // A header of another array or member was left by an earlier use of the device.
+    Ok(found.and_then(|(header, state)| {
+        let ours = header.array_uuid == superblock.array_uuid && header.device_uuid == superblock.device_uuid;
+        if ours && layout.check(&header).is_ok() { Ok((header, state)) } else { Err(ExtensionError::Absent) }
+    }))
+}
+
+/// Reads one block of metadata.
+pub(crate) async fn read_block(
+    device: &Arc<dyn Device>,
+    offset_bytes: u64,
+) -> Result<[u8; BLOCK_LEN], IoError> {
+    let buf = device.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_LEN)]).await.into_one()?;
+    Ok(*as_block(&buf))
+}

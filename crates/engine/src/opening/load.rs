@@ -1,0 +1,378 @@
+//! From the members chosen to the state of an open array: topology, ledger, bitmap.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use stripewise_device::{Device, IoError};
+use stripewise_format::{
+    bitmap::{NoPage, Slot, newest, slot_offset_bytes},
+    extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
+    md::{Features, Role, bitmap::BitmapSuperblock},
+    media::{BLOCK_LEN, SECTOR_BYTES},
+};
+
+use super::{
+    candidates::{Chosen, Part},
+    options::{AssembleError, AssembleOptions},
+};
+use crate::{
+    intent::{Intent, Pages, locking::Locking},
+    members::{
+        bad_blocks::BadBlocks,
+        measure::ServiceTimes,
+        member::Member,
+        topology::{Incoming, Recorded, SlotState, Topology},
+    },
+    metadata::{
+        enroll::{self, Traits},
+        examine::{Examination, UNREAD, read_block},
+        ledger::{Common, Entry, Ledger, Standing, role_of},
+    },
+    mutants::{Mutant, lives},
+    shape::{
+        geometry::{Geometry, Level, MemberIndex},
+        regions::{RegionMap, RegionShape},
+    },
+};
+
+/// The state of an array about to be opened.
+pub(super) struct Loaded {
+    pub(super) topology: Topology,
+    pub(super) ledger: Ledger,
+    pub(super) intent: Option<Intent>,
+    pub(super) bitmap_offsets: BTreeMap<u32, u64>,
+}
+
+/// Refuses what could not be kept whole by writing: unknown features, a log.
+pub(super) fn check_writable(
+    examined: &[Examination],
+    chosen: &Chosen,
+    options: &AssembleOptions,
+) -> Result<(), AssembleError> {
+    if options.read_only {
+        return Ok(());
+    }
+    for part in &chosen.parts {
+        let member = &examined[part.index()];
+        if let Some(reason) = unwritable(member) {
+            let member = member.device.info().name.clone();
+            return Err(AssembleError::Unsupported { member, reason });
+        }
+    }
+    Ok(())
+}
+
+/// What was chosen for the array.
+pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOptions {
+    speaking_header(examined, chosen).map(|header| header.options).unwrap_or_default()
+}
+
+/// The header that speaks for the array: of the freshest member, or of the first of the others whose extension area is whole.
+pub(super) fn speaking_header<'a>(examined: &'a [Examination], chosen: &Chosen) -> Option<&'a Header> {
+    let parts = chosen.parts.iter().map(Part::index);
+    let mut headers =
+        [chosen.freshest].into_iter().chain(parts).map(|index| examined[index].extension.as_ref());
+    headers.find_map(|header| header.ok().map(|(header, _)| header))
+}
+
+fn unwritable(examination: &Examination) -> Option<String> {
+    match &examination.extension {
+        Err(error @ ExtensionError::Unusable(_)) => Some(error.to_string()),
+        Ok((header, _)) if header.log.length_bytes != 0 => {
+            Some("its extension area has a log of a kind that this version does not know".to_owned())
+        }
+        Ok((header, _)) => header.check_writable().err().map(|error| error.to_string()),
+        Err(_) => None,
+    }
+}
+
+pub(super) async fn load(
+    examined: &[Examination],
+    chosen: &Chosen,
+    options: &AssembleOptions,
+    locking: Locking,
+) -> Result<Loaded, AssembleError> {
+    let fresh = &examined[chosen.freshest].superblock;
+    let regions = enroll::kept_regions(headers(examined, chosen).map(|(_, header)| header), &chosen.geometry);
+    let mut slots = vec![SlotState::default(); chosen.geometry.members()];
+    let mut entries = Vec::new();
+    for part in &chosen.parts {
+        let mut entry = entry(examined, chosen, *part, regions);
+        entry.md_bitmap = load_md_bitmap(&entry).await;
+        entry.has_md_bitmap = entry.md_bitmap.is_some();
+        match entry.standing {
+            Standing::Active(slot) => slots[slot.0].primary = Some(entry.member.clone()),
+            Standing::Incoming { slot, done_sectors, .. } => {
+                let done = chosen.geometry.stripes_in(done_sectors * SECTOR_BYTES)
+                    + 2 * u64::from(lives(Mutant::ResumeRebuildAhead));
+                slots[slot.0].incoming = Some(Incoming::new(entry.member.clone(), done));
+            }
+            Standing::Spare | Standing::Faulty => {}
+        }
+        entries.push(entry);
+    }
+    share_md_bitmap(&mut entries);
+    let common = Common { options: kept_options(examined, chosen), regions };
+    let mut ledger = Ledger { entries, events: fresh.events, clean: fresh.is_in_sync(), common };
+    let mut topology =
+        Topology { geometry: chosen.geometry, slots, failed: false, recorded: Recorded::already() };
+    let offsets = |entry: &Entry| Some((entry.member.dev_number, enroll::bitmap_offset(&entry.header)?));
+    let bitmap_offsets = ledger.entries.iter().filter_map(offsets).collect();
+    let intent = load_intent(examined, chosen, options, regions, locking, &ledger).await?;
+    let first_stale =
+        intent.as_ref().and_then(|intent| Some(intent.map.first_stripe(intent.stale_regions().next()?).0));
+    let stale = first_stale.is_some();
+    if let Some(stripe) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
+        hold_back(&mut topology, &mut ledger, chosen, stripe);
+    }
+    let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
+    let needs_parity = needs_parity || lives(Mutant::DirtyRefused);
+    if stale && needs_parity && !options.force && !options.read_only {
+        return Err(AssembleError::DirtyDegraded);
+    }
+    if stale && needs_parity && !options.force {
+        tracing::warn!(
+            "degraded, and not stopped cleanly: what would have to be reconstructed where a resync is due is not read"
+        );
+    }
+    Ok(Loaded { topology, ledger, intent, bitmap_offsets })
+}
+
+/// Members that are being filled may differ from the others where a resync is due: they are filled again from there.
+fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, first_stale_stripe: u64) {
+    let limit = first_stale_stripe * chosen.geometry.chunk_bytes() as u64 / SECTOR_BYTES;
+    for (index, slot) in topology.slots.iter_mut().enumerate() {
+        let Some(incoming) = slot.incoming.clone().filter(|i| i.done_stripes() > first_stale_stripe) else {
+            continue;
+        };
+        let standing = Standing::Incoming { slot: MemberIndex(index), done_sectors: limit };
+        ledger.set_standing(&incoming.member, standing);
+        slot.incoming = Some(Incoming::new(incoming.member.clone(), first_stale_stripe));
+    }
+}
+
+/// The headers of the active members.
+fn headers<'a>(
+    examined: &'a [Examination],
+    chosen: &'a Chosen,
+) -> impl Iterator<Item = (&'a Examination, &'a Header)> {
+    (0..chosen.geometry.members()).filter_map(|slot| {
+        let examination = &examined[chosen.active(slot)?];
+        Some((examination, &examination.extension.as_ref().ok()?.0))
+    })
+}
+
+fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionShape) -> Entry {
+    let (index, standing) = match part {
+        Part::Active { slot, index } => (index, Standing::Active(slot)),
+        Part::Spare { index } => (index, Standing::Spare),
+        Part::Incoming { slot, index, done_sectors, .. } => {
+            (index, Standing::Incoming { slot, done_sectors })
+        }
+    };
+    let Examination { device, superblock, extension, bad_blocks: bad_block_log, .. } = &examined[index];
+    let mut superblock = superblock.clone();
+    // Until the count is raised, what is written is what the newest have.
+    superblock.roles = examined[chosen.freshest].superblock.roles.clone();
+    if matches!(part, Part::Spare { .. }) && bad_block_log.is_none() {
+        // It holds nothing of the array's yet, and must not say that it has bad blocks in a log that is nowhere.
+        superblock.features = superblock.features.without(Features::BAD_BLOCKS);
+    }
+    if superblock.role() != Role::Faulty {
+        // One that the newest were just taking up is a spare still: it must not say that it has the role.
+        let _ = superblock.roles.set(superblock.dev_number, role_of(standing));
+    }
+    // A crash while they were being changed leaves members with other options: from the next write on all say the same.
+    let options = kept_options(examined, chosen);
+    let header = match extension {
+        Ok((header, _)) => {
+            let mut header = header.clone();
+            if !lives(Mutant::OptionsApart) {
+                header.options = options;
+            }
+            if !regions.describes(&header.bitmap, &chosen.geometry) && header.bitmap.page_count > 0 {
+                // Its pages tell nothing; what is written from now on is written where it fits.
+                tracing::warn!(
+                    member = device.info().name,
+                    "its bitmap is not of this array's size: made anew"
+                );
+                let layout = ExtensionLayout::for_superblock(&superblock);
+                let bitmap = layout.and_then(|layout| enroll::bitmap_for(layout, &chosen.geometry, regions));
+                header.bitmap = bitmap.unwrap_or_default();
+            }
+            // What is on disk is what the next write must name as the one before.
+            header.expect_superblock(&examined[index].superblock.encode());
+            Some(header)
+        }
+        // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
+        Err(_) => {
+            let traits = Traits::of(device, ServiceTimes::default(), None);
+            let header = enroll::header_for(&superblock, &chosen.geometry, regions, &traits);
+            header.map(|header| Header { options, ..header })
+        }
+    };
+    let of_whom =
+        if lives(Mutant::OffsetOfAnother) { &examined[chosen.freshest].superblock } else { &superblock };
+    let offset = of_whom.data_offset_sectors * SECTOR_BYTES;
+    let bad_blocks = BadBlocks::of_log(bad_block_log.as_ref().filter(|_| !lives(Mutant::ListedRead)));
+    let (number, uuid) = (superblock.dev_number, superblock.device_uuid);
+    let member = Member::new(device.clone(), offset, number, uuid, header.as_ref(), bad_blocks);
+    let bad_block_log = bad_block_log.clone();
+    Entry {
+        member,
+        standing,
+        superblock,
+        header,
+        md_bitmap: None,
+        has_md_bitmap: false,
+        bad_block_log,
+        last_slot: None,
+    }
+}
+
+/// A member whose own md bitmap cannot be read gets one as the others have it.
+fn share_md_bitmap(entries: &mut [Entry]) {
+    let Some(pattern) = entries.iter().find_map(|entry| entry.md_bitmap) else { return };
+    entries.iter_mut().for_each(|entry| entry.md_bitmap = entry.md_bitmap.or(Some(pattern)));
+}
+
+/// md's own bitmap's superblock, if the array was made with one.
+async fn load_md_bitmap(entry: &Entry) -> Option<BitmapSuperblock> {
+    let offset = entry.superblock.bitmap_sector()?.checked_mul(SECTOR_BYTES)?;
+    let block = read_block(&entry.member.device, offset).await.ok()?;
+    BitmapSuperblock::decode(&block).ok()
+}
+
+/// Enters what the members are from now on into everybody's table, and members that are absent as failed: they may come
+/// back.
+pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
+    let standings: Vec<_> =
+        ledger.entries.iter().map(|entry| (entry.member.clone(), entry.standing)).collect();
+    standings.iter().for_each(|(member, standing)| ledger.set_standing(member, *standing));
+    let present: Vec<u32> = ledger.entries.iter().map(|entry| entry.member.dev_number).collect();
+    let roles = ledger.roles();
+    let absent = (0..roles.max_dev())
+        .filter(|number| matches!(roles.of(*number), Some(Role::Active(slot)) if usize::from(slot) < geometry.members()))
+        .filter(|number| !present.contains(number));
+    absent.for_each(|number| ledger.set_role(number, Role::Faulty));
+}
+
+/// The bitmap as the members have it: what may disagree after a crash.
+async fn load_intent(
+    examined: &[Examination],
+    chosen: &Chosen,
+    options: &AssembleOptions,
+    regions: RegionShape,
+    locking: Locking,
+    ledger: &Ledger,
+) -> Result<Option<Intent>, AssembleError> {
+    if chosen.geometry.level() == Level::Raid0 {
+        return Ok(None);
+    }
+    let map =
+        RegionMap::new(&chosen.geometry, regions).walked_in(&chosen.geometry, options.tuning.group_bytes);
+    let uuid = examined[chosen.freshest].superblock.array_uuid;
+    let mut pages = Pages::new(uuid, map.regions(), !ledger.clean);
+    let missing = load_pages(examined, chosen, regions, &mut pages).await;
+    outdo_old_pages(examined, chosen, regions, ledger, &mut pages).await;
+    if ledger.clean {
+        pages.clear_all();
+        return Ok(Some(Intent::new(map, pages, locking.counter_locks)));
+    }
+    let foreign = (0..chosen.geometry.members())
+        .filter_map(|slot| chosen.active(slot))
+        .any(|index| examined[index].origin == SuperblockOrigin::Foreign);
+    if foreign && !lives(Mutant::ForeignTrusted) {
+        tracing::warn!(
+            "another md implementation wrote this array last and did not stop it cleanly: full resync"
+        );
+        pages.mark_all();
+    } else {
+        missing.into_iter().for_each(|page| pages.mark_page(page));
+    }
+    Ok(Some(Intent::new(map, pages, locking.counter_locks)))
+}
+
+/// Loads every page from all members that hold it, and names the pages that none does.
+async fn load_pages(
+    examined: &[Examination],
+    chosen: &Chosen,
+    regions: RegionShape,
+    pages: &mut Pages,
+) -> Vec<usize> {
+    let mut missing = Vec::new();
+    for index in 0..pages.count() {
+        let (mut found, mut is_unread) = (false, false);
+        for (examination, header) in headers(examined, chosen) {
+            // Bits of other regions stand for other stripes.
+            if !regions.describes(&header.bitmap, &chosen.geometry) {
+                continue;
+            }
+            let [a, b] = read_slots(&examination.device, header, index).await;
+            // A copy that cannot be read may have been the only current one, and newer than all that can be.
+            let unread = match (&a, &b) {
+                (Err(_), _) => Some(Slot::A),
+                (_, Err(_)) => Some(Slot::B),
+                _ => None,
+            };
+            if unread.is_some() && !lives(Mutant::OlderPageTrusted) {
+                missing.push(index);
+            }
+            is_unread |= unread.is_some();
+            let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
+            let page: Result<_, NoPage> = newest(&a, &b, header.array_uuid, index as u32);
+            if let Ok(page) = page {
+                // Nor is it written over first: were that write torn, the older copy would count.
+                pages.load(examination.superblock.dev_number, &page.page, unread.unwrap_or(page.slot));
+                found = true;
+            }
+        }
+        if !found {
+            missing.push(index);
+        }
+        if is_unread {
+            pages.pass_over_unread(index);
+        }
+    }
+    missing
+}
+
+/// Where a member's bitmap is made anew, as it was of another shape, old pages may lie where the new ones go: those must be newer, or
+/// the next opening would take the old ones for the bitmap. So on members that are no holders yet, spares too.
+async fn outdo_old_pages(
+    examined: &[Examination],
+    chosen: &Chosen,
+    regions: RegionShape,
+    ledger: &Ledger,
+    pages: &mut Pages,
+) {
+    let is_told = |entry: &Entry| {
+        let same = |(found, header): (&Examination, &Header)| {
+            found.superblock.dev_number == entry.member.dev_number
+                && regions.describes(&header.bitmap, &chosen.geometry)
+        };
+        headers(examined, chosen).any(same)
+    };
+    for entry in ledger.entries.iter().filter(|entry| !is_told(entry)) {
+        let Some(header) = &entry.header else { continue };
+        for index in 0..pages.count().min(header.bitmap.page_count as usize) {
+            let [a, b] = read_slots(&entry.member.device, header, index).await;
+            let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
+            if let Ok(old) = newest(&a, &b, header.array_uuid, index as u32) {
+                pages.outdo(entry.member.dev_number, &old.page, old.slot);
+            }
+        }
+    }
+}
+
+/// Both copies of a page of a member's bitmap.
+async fn read_slots(
+    device: &Arc<dyn Device>,
+    header: &Header,
+    index: usize,
+) -> [Result<[u8; BLOCK_LEN], IoError>; 2] {
+    let read = async |slot| {
+        let offset = header.bitmap.offset_bytes + slot_offset_bytes(index as u32, slot);
+        read_block(device, offset).await
+    };
+    [read(Slot::A).await, read(Slot::B).await]
+}

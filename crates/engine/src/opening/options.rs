@@ -1,0 +1,158 @@
+//! How an array is opened, and why it cannot be.
+
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::candidates::Excluded;
+use crate::{
+    error::ArrayError, intent::locking::Locking, jobs::Tuning, metadata::examine::ExamineError,
+    shape::geometry::GeometryError,
+};
+
+/// How to open an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AssembleOptions {
+    /// Start although members are absent that were there when the array was last used.
+    pub run: bool,
+    /// Start although data may be lost: a dirty array without full redundancy, the newer half of a split one, or with
+    /// members that are not current where too few others are left.
+    pub force: bool,
+    /// Write nothing, not even metadata.
+    pub read_only: bool,
+    /// Who waits for whom, if not as was chosen for the array.
+    pub locking: Option<Locking>,
+    /// The steps of background work.
+    pub tuning: Tuning,
+}
+
+/// Why an array cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AssembleError {
+    /// None of the devices has a superblock.
+    #[error("no member was found: {}", problems(.0))]
+    NoMember(Vec<ExamineError>),
+    /// Members of more than one array.
+    #[error("{a} belongs to array {a_uuid} and {b} to array {b_uuid}; give the members of one array")]
+    MixedArrays {
+        /// A member.
+        a: String,
+        /// Its array.
+        a_uuid: Uuid,
+        /// Another.
+        b: String,
+        /// Its array.
+        b_uuid: Uuid,
+    },
+    /// The same member twice, by another name or as a copy.
+    #[error("{a} and {b} are the same member ({uuid}); give one of them, and never run an array on both")]
+    SameMember {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// Their identity.
+        uuid: Uuid,
+    },
+    /// Members describe different arrays, and neither description has more members, or more current ones, than the other.
+    #[error(
+        "{a} and {b} disagree on the array's {field}, and as many members say the one as the other; give only the members that \
+         belong together"
+    )]
+    Disagree {
+        /// A member.
+        a: String,
+        /// One that disagrees with it.
+        b: String,
+        /// What they disagree on.
+        field: &'static str,
+    },
+    /// Two members for one role, neither of them a replacement.
+    #[error("{a} and {b} both claim role {role}; leave out the one that is not current")]
+    SameRole {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// The role.
+        role: u16,
+    },
+    /// The array has features that we cannot handle.
+    #[error("{member}: {reason}")]
+    Unsupported {
+        /// The member whose superblock says so.
+        member: String,
+        /// What it is.
+        reason: String,
+    },
+    /// The shape is impossible.
+    #[error("the superblock describes an impossible array: {0}")]
+    Geometry(#[from] GeometryError),
+    /// Two sets of members went on without each other.
+    #[error(
+        "split brain: {newer} says that {older} failed, and {older} says that {newer} did; both were written to \
+         apart. Give only the members to keep (or --force for {newer}'s side), then add the others anew"
+    )]
+    SplitBrain {
+        /// A member of the newer (or first) half.
+        newer: String,
+        /// A member of the other.
+        older: String,
+    },
+    /// Too few members.
+    #[error("{have} of {of} members are usable and {need} are needed{}", excluded_text(.excluded))]
+    TooFew {
+        /// Usable members.
+        have: usize,
+        /// Members of the complete array.
+        of: usize,
+        /// What the level needs.
+        need: usize,
+        /// Those that are not usable, and why.
+        excluded: Vec<Excluded>,
+    },
+    /// Members are absent that were there at last.
+    #[error(
+        "{} when the array was last used{}; bring what is missing, or start degraded with --run",
+        absent_text(.roles, .given), excluded_text(.excluded)
+    )]
+    Absent {
+        /// Their roles.
+        roles: Vec<usize>,
+        /// The members that were given, by role.
+        given: Vec<(usize, String)>,
+        /// Members that were given but are not usable.
+        excluded: Vec<Excluded>,
+    },
+    /// Parity may disagree and is needed in place of a missing member.
+    #[error(
+        "the array is degraded, and was not stopped cleanly, or a member was lost before a resync was over: rows that were \
+         being written, or were not resynced yet, may have a missing part that cannot be told. Bring the missing member, \
+         unless it is the one that failed, or accept that with --force"
+    )]
+    DirtyDegraded,
+    /// A member could not be read or written.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+}
+
+fn problems(errors: &[ExamineError]) -> String {
+    if errors.is_empty() {
+        return "no device was given".to_owned();
+    }
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Which roles, and who has the others: that tells which disk it is.
+fn absent_text(roles: &[usize], given: &[(usize, String)]) -> String {
+    let numbers: Vec<_> = roles.iter().map(usize::to_string).collect();
+    let given: Vec<_> = given.iter().map(|(role, name)| format!("{role} on {name}")).collect();
+    let (numbers, given) = (numbers.join(", "), given.join(", "));
+    match roles.len() {
+        1 => format!("a member is absent, of role {numbers} (given: {given}), that was there"),
+        count => format!("{count} members are absent, of roles {numbers} (given: {given}), that were there"),
+    }
+}
+
+fn excluded_text(excluded: &[Excluded]) -> String {
+    excluded.iter().map(|e| format!("; {}: {}", e.name, e.reason)).collect()
+}

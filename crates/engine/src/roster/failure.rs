@@ -1,0 +1,68 @@
+//! Members that fail: dropped from the array at once, recorded on the survivors before anything is acknowledged.
+
+use super::Roster;
+use crate::{
+    error::ArrayError,
+    life::detached::Detached,
+    members::topology::Recorded,
+    metadata::ledger::FailedMember,
+    mutants::{Mutant, lives},
+};
+
+/// What to do when the array cannot do without the members that are to be dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// They are lost: the array stops writing.
+    GiveUp,
+    /// They still serve: they stay.
+    Refuse,
+    /// As [`Limit::Refuse`]; an operator wants it, and no member has failed by itself.
+    Ordered,
+}
+
+impl Roster {
+    /// Drops members from the array, all the way through even if the caller goes away.
+    ///
+    /// # Errors
+    /// [`ArrayError::Failed`] when the level does not tolerate it: then nothing is recorded, so that an operator can
+    /// still bring the members back together.
+    pub(crate) async fn fail_all(&self, failed: Vec<FailedMember>) -> Result<(), ArrayError> {
+        self.fail_within(failed, Limit::GiveUp).await
+    }
+
+    /// As [`Roster::fail_all`], with a choice of what happens beyond the level's tolerance.
+    pub(crate) async fn fail_within(
+        &self,
+        failed: Vec<FailedMember>,
+        limit: Limit,
+    ) -> Result<(), ArrayError> {
+        let Some(roster) = self.me.upgrade() else { return Err(ArrayError::Closed) };
+        let drop_them = async move {
+            let _working = roster.life.work();
+            roster.fail_now(failed, limit).await
+        };
+        Detached::start(self.life.env(), drop_them).await
+    }
+
+    async fn fail_now(&self, failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
+        let mut ledger = self.ledger.lock().await;
+        if self.topology.load().failed {
+            return Err(ArrayError::Failed);
+        }
+        let recorded = Recorded::pending();
+        let result = match self.drop_members(&mut ledger, failed, &recorded, limit) {
+            Ok(true) if self.records() && !lives(Mutant::FailureNotRecorded) => {
+                self.write_down(&mut ledger, &recorded).await
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        recorded.set();
+        result
+    }
+
+    /// Whether failures are written down.
+    fn records(&self) -> bool {
+        !self.life.is_read_only() || lives(Mutant::ReadOnlyRecords)
+    }
+}

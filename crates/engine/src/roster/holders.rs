@@ -1,0 +1,71 @@
+//! Which members hold the write-intent bitmap.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stripewise_format::extension::MemberClass;
+
+use super::Roster;
+use crate::{intent::Holder, members::member::Member, shape::geometry::Geometry};
+
+impl Roster {
+    /// Who of these members holds the bitmap: flash first, where a page write costs no seek, and then who is no slower than the
+    /// fastest by half, as reads were measured, since writes may not have been; one more copy than members that may be lost,
+    /// at least two.
+    fn holders_among<'a>(
+        &self,
+        geometry: &Geometry,
+        members: impl Iterator<Item = &'a Arc<Member>>,
+    ) -> Vec<Holder> {
+        let offsets = self.bitmap_offsets.read();
+        let holder = |member: &Arc<Member>| {
+            let bitmap_offset_bytes = *offsets.get(&member.dev_number)?;
+            Some(Holder { member: member.clone(), bitmap_offset_bytes })
+        };
+        let mut holders: Vec<_> = members.filter_map(holder).collect();
+        let speed = |Holder { member, .. }: &Holder| {
+            (usize::from(member.class() != MemberClass::Ssd), member.times.block_read_ns())
+        };
+        let mut fastest_ns = [u64::MAX; 2];
+        for (kind, ns) in holders.iter().map(speed) {
+            fastest_ns[kind] = fastest_ns[kind].min(ns);
+        }
+        // Each is looked at once: an operator may say meanwhile that it is of the other kind.
+        holders.sort_by_cached_key(|holder| {
+            let (kind, ns) = speed(holder);
+            (kind, ns > fastest_ns[kind].saturating_mul(3) / 2)
+        });
+        holders.truncate((geometry.parity_columns() + 1).max(2));
+        holders
+    }
+
+    /// The members that hold copies of the bitmap now.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        let topology = self.topology.load();
+        let mut holders = self.holders_among(&topology.geometry, topology.primaries());
+        if let Some((leaves, comes)) = &*self.handing_over.lock() {
+            let stays = topology.primaries().filter(|member| !Arc::ptr_eq(member, leaves));
+            let after = self.holders_among(&topology.geometry, stays.chain([comes]));
+            let is_known =
+                |holder: &Holder| holders.iter().any(|known| Arc::ptr_eq(&known.member, &holder.member));
+            let new: Vec<_> = after.into_iter().filter(|holder| !is_known(holder)).collect();
+            holders.extend(new);
+        }
+        holders
+    }
+
+    /// Has bitmap pages written to a leaving member and to the one that comes, until that is dropped.
+    pub(crate) fn hand_over(&self, leaves: Arc<Member>, comes: &Arc<Member>) -> HandingOver<'_> {
+        *self.handing_over.lock() = Some((leaves, comes.clone()));
+        HandingOver(&self.handing_over)
+    }
+}
+
+/// While it lives, bitmap pages go to a leaving member and to the one that comes too.
+pub(crate) struct HandingOver<'a>(&'a Mutex<Option<(Arc<Member>, Arc<Member>)>>);
+
+impl Drop for HandingOver<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}

@@ -1,0 +1,104 @@
+//! What is kept on members apart from the array's state: what an operator says of one, and what was written to it.
+
+use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use futures_util::future::{Either, select};
+use stripewise_format::extension::{Endurance, Header, MemberClass};
+
+use super::{Roster, commands::problem};
+use crate::{
+    error::ArrayError,
+    members::member::Member,
+    metadata::ledger::{Entry, Ledger, Standing},
+};
+
+/// The longest that a member is waited for which is to note what was written to it: it may not answer, and whoever is to
+/// fail it waits meanwhile.
+const NOTE_WAIT: Duration = Duration::from_secs(2);
+
+/// The header of a member on which something can be kept.
+fn kept_header<'a>(ledger: &'a mut Ledger, member: &Arc<Member>) -> Result<&'a mut Header, ArrayError> {
+    let entry = ledger.entry_mut(member).filter(|entry| entry.standing != Standing::Faulty);
+    let entry =
+        entry.ok_or_else(|| problem(member.name(), "it has failed; nothing is kept on it any more"))?;
+    let no_room = "it has no extension area to keep that in";
+    entry.header.as_mut().ok_or_else(|| problem(member.name(), no_room))
+}
+
+/// Bytes written to a member that are not noted on it.
+fn unnoted_bytes(entry: &Entry) -> u64 {
+    let header = entry.header.as_ref();
+    header.map_or(0, |header| entry.member.written_bytes().saturating_sub(header.endurance.written_bytes))
+}
+
+impl Roster {
+    /// Changes what a member keeps, and writes it down. What was written to it stays counted.
+    pub(crate) async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
+        self.set_kept(name, |_, header| {
+            let Endurance { written_bytes, written_since_s, .. } = header.endurance;
+            header.endurance = Endurance { written_bytes, written_since_s, ..wanted };
+        })
+        .await
+    }
+
+    /// Says what kind of device a member is.
+    pub(crate) async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
+        self.set_kept(name, |member, header| {
+            (header.member_class, header.member_class_given) = (class, true);
+            member.set_class(class);
+            // The bitmap goes to flash first.
+            self.holders_changed.store(true, Ordering::Release);
+        })
+        .await
+    }
+
+    async fn set_kept(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Arc<Member>, &mut Header),
+    ) -> Result<(), ArrayError> {
+        let member = self.find(name).await?;
+        self.change_state(|ledger, _| {
+            change(&member, kept_header(ledger, &member)?);
+            Ok(None)
+        })
+        .await
+    }
+
+    /// Notes on members what was written to them, where that is so much more than what is noted: else a daemon that is
+    /// killed forgets it. Nothing waits for this but changes of the array's state.
+    pub(crate) async fn note_written(&self, unnoted_max: u64) {
+        if self.life.is_read_only() {
+            return;
+        }
+        let mut ledger = self.ledger.lock().await;
+        if self.topology.load().failed {
+            return;
+        }
+        let is_due =
+            |entry: &Entry| entry.standing != Standing::Faulty && unnoted_bytes(entry) >= unnoted_max;
+        let noted = {
+            let noting = ledger.note_written(is_due, self.life.env().wall_clock_us());
+            match select(pin!(noting), self.life.env().sleep(NOTE_WAIT)).await {
+                Either::Left((failed, _)) => Some(failed),
+                Either::Right(_) => None,
+            }
+        };
+        let Some(failed) = noted else {
+            tracing::warn!("what was written to members could not be noted: one does not answer");
+            return;
+        };
+        if let Err(error) = self.drop_unwritable(&mut ledger, failed).await {
+            tracing::warn!(%error, "what was written to members could not be noted");
+        }
+    }
+
+    /// Notes what was written to a member that has left the array and works, as far as anybody knows. One that does not
+    /// answer keeps what was noted before.
+    pub(crate) async fn note_written_to(&self, member: &Arc<Member>) {
+        let mut ledger = self.ledger.lock().await;
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.member, member);
+        let noting = ledger.note_written(is_it, self.life.env().wall_clock_us());
+        select(pin!(noting), self.life.env().sleep(NOTE_WAIT)).await;
+    }
+}

@@ -1,0 +1,148 @@
+//! The roster: which devices belong to the array, and the one way by which that changes.
+//!
+//! Requests see of it what [`Membership`] shows: who is a member now, and that one has failed.
+
+mod commands;
+mod failure;
+mod holders;
+mod kept;
+mod membership;
+mod spares;
+mod state;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::{Mutex, RwLock};
+use stripewise_device::sync::Replaced;
+
+pub(crate) use failure::Limit;
+pub(crate) use membership::Membership;
+
+use crate::{
+    error::ArrayError,
+    jobs::board::JobBoard,
+    life::Life,
+    members::{member::Member, topology::Topology},
+    metadata::ledger::Ledger,
+    mutants::{Mutant, lives},
+};
+
+/// The members of an open array, in memory and on disk.
+pub(crate) struct Roster {
+    /// Itself, for what outlives its caller.
+    me: Weak<Roster>,
+    life: Arc<Life>,
+    topology: Replaced<Topology>,
+    ledger: AsyncMutex<Ledger>,
+    /// Where each member keeps its bitmap, by device number; members without extension area are not listed.
+    bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
+    /// Names of devices on their way into the array.
+    enrolling: Mutex<BTreeSet<String>>,
+    /// The outgoing and the incoming member, while that is being written down: meanwhile bitmap pages go to the holders of both.
+    handing_over: Mutex<Option<(Arc<Member>, Arc<Member>)>>,
+    /// A member that may have held bitmap pages was dropped: they are due to be written to others.
+    holders_changed: AtomicBool,
+    /// A member was dropped, or a spare came, since the last job began: a rebuild may be due.
+    members_changed: AtomicBool,
+    /// What members' I/O costs is learned, as the selection policy looks at it.
+    metered: AtomicBool,
+    /// Told when members change.
+    board: Arc<JobBoard>,
+}
+
+impl Roster {
+    pub(crate) fn new(
+        life: Arc<Life>,
+        board: Arc<JobBoard>,
+        topology: Topology,
+        ledger: Ledger,
+        bitmap_offsets: BTreeMap<u32, u64>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            topology: Replaced::new(life.requests().clone(), Arc::new(topology)),
+            life,
+            ledger: AsyncMutex::new(ledger),
+            bitmap_offsets: RwLock::new(bitmap_offsets),
+            enrolling: Mutex::default(),
+            handing_over: Mutex::default(),
+            holders_changed: AtomicBool::new(false),
+            members_changed: AtomicBool::new(false),
+            metered: AtomicBool::new(false),
+            board,
+        })
+    }
+
+    /// The members now.
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        self.topology.load()
+    }
+
+    /// More members are lost than the level tolerates.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.topology.look(|topology| topology.failed)
+    }
+
+    /// The members, unless the array has failed. For a job whose rows are locked: a batch that waited while the array failed may
+    /// have half-written rows now, so that nothing is made from them, and nothing is written.
+    pub(crate) fn unfailed(&self) -> Result<Arc<Topology>, ArrayError> {
+        let topology = self.topology.load();
+        if topology.failed && !lives(Mutant::FailedJobsGoOn) { Err(ArrayError::Failed) } else { Ok(topology) }
+    }
+
+    /// Drops topologies that no request looks at any more, and with them members that have left. True if none is left.
+    pub(crate) fn reclaim(&self) -> bool {
+        self.topology.reclaim()
+    }
+
+    /// A look at what is kept of the members, while nothing of it changes.
+    pub(crate) async fn look<T>(&self, at: impl FnOnce(&Ledger, &Topology) -> T) -> T {
+        let ledger = self.ledger.lock().await;
+        at(&ledger, &self.topology.load())
+    }
+
+    /// Takes the note that bitmap pages are due to be written to other members.
+    pub(crate) fn take_holders_changed(&self) -> bool {
+        self.holders_changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether redundancy is left to be checked.
+    pub(crate) fn check_redundancy_left(&self) -> Result<(), ArrayError> {
+        if self.topology.look(|topology| topology.spare()) > 0 {
+            return Ok(());
+        }
+        let what = "the array is degraded: no redundancy is left that could be checked; rebuild it first";
+        Err(ArrayError::Unsupported(what.to_owned()))
+    }
+
+    /// A spare came: a rebuild may be due.
+    pub(crate) fn note_change(&self) {
+        self.members_changed.store(!lives(Mutant::SpareComesUnseen), Ordering::Release);
+        self.board.poke();
+    }
+
+    /// Whether members have changed since [`Roster::forget_change`].
+    pub(crate) fn has_changed(&self) -> bool {
+        self.members_changed.load(Ordering::Acquire)
+    }
+
+    /// A job begins that sees the members as they are now.
+    pub(crate) fn forget_change(&self) {
+        self.members_changed.store(false, Ordering::Release);
+    }
+
+    /// Meters run where the selection policy looks at them.
+    pub(crate) fn switch_meters(&self, on: bool, ledger: &Ledger) {
+        self.metered.store(on, Ordering::Relaxed);
+        for entry in &ledger.entries {
+            entry.member.meter.switch(on, self.life.env());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A stripe's write gets its rows and its region, and is carried out.
+
+use std::ops::Range;
+
+use stripewise_device::sync::Reader;
+
+use super::{
+    RowGuard, Stripes,
+    steps::{Begun, Guards, Held, Progress, Rest, StripeWrite, Unreadable, touched_rows},
+};
+use crate::{
+    error::ArrayError,
+    intent::IntentGuard,
+    locks::Entry,
+    shape::{
+        geometry::{Geometry, StripeIndex},
+        rows::RowSet,
+    },
+};
+
+impl Stripes {
+    /// Announces a write to a stripe in the bitmap, if the level has one.
+    pub(crate) async fn begin_intent(
+        &self,
+        stripe: StripeIndex,
+    ) -> Result<Option<IntentGuard<'_>>, ArrayError> {
+        match &self.intent {
+            None => Ok(None),
+            Some(intent) => intent.begin(self, stripe).await.map(Some).map_err(|_| ArrayError::Failed),
+        }
+    }
+
+    /// Writes a stripe, as far as that goes without waiting: the steps of [`Stripes::finish_stripe`], which goes on where
+    /// this stops. `leads` tells whether the stripe is the first of its request.
+    pub(super) fn start_stripe(
+        &self,
+        request: &Reader<'_>,
+        geometry: &Geometry,
+        write: StripeWrite,
+        leads: bool,
+    ) -> Progress {
+        let (stripe, place) = (write.span.stripe, write.place(leads));
+        let rows = match self.locks.enter(&place, touched_rows(&write.span, geometry.chunk_bytes())) {
+            Entry::Had(rows) => rows,
+            Entry::Busy => return Progress::Waits(Rest::Rows(write)),
+            Entry::Behind => return Progress::Waits(Rest::Behind(write, place)),
+        };
+        let intent = match &self.intent {
+            None => None,
+            Some(intent) => match intent.try_begin(stripe) {
+                None => return Progress::Waits(Rest::Region(write, rows.keep())),
+                marked => marked,
+            },
+        };
+        self.begin_held(request, write, (rows, intent))
+    }
+
+    /// Goes on with a stripe's write to its end.
+    pub(super) async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
+        let (held, begun) = match rest {
+            Rest::Begun(held, begun) => (held, begun),
+            Rest::Gathered(outcome) => return outcome.await,
+            waits => match Box::pin(self.begin_later(waits)).await? {
+                Progress::Waits(Rest::Begun(held, begun)) => (held, begun),
+                Progress::Waits(_) => unreachable!("rows and region are held"),
+                Progress::Done(result) => return result,
+            },
+        };
+        self.finish_begun(held, begun).await
+    }
+
+    /// Goes on with a write that has its rows and its region. What not every write comes to is in boxes: the task of a write is
+    /// as large as the rest.
+    pub(super) async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
+        let guards = self.resume(held);
+        match begun {
+            Begun::Work(work) => self.finish_work(&guards, work).await,
+            Begun::Plan(write) => Box::pin(self.write_around(&guards, write, Unreadable::new())).await,
+        }
+    }
+
+    /// Waits for rows, or for the region to be marked, and begins then.
+    async fn begin_later(&self, rest: Rest) -> Result<Progress, ArrayError> {
+        let (write, rows) = match rest {
+            Rest::Rows(write) => {
+                let rows = touched_rows(&write.span, self.geometry().chunk_bytes());
+                let rows = self.locks.lock_write(&write.place(false), rows).await;
+                (write, rows)
+            }
+            Rest::Region(write, rows) => (write, self.locks.resume(rows)),
+            rest => return Ok(Progress::Waits(rest)),
+        };
+        let intent = self.begin_intent(write.span.stripe).await?;
+        Ok(self.begin_held(&self.requests.enter(), write, (rows, intent)))
+    }
+
+    fn resume(&self, held: Held) -> Guards<'_> {
+        let intent = self.intent.as_ref().zip(held.intent).map(|(intent, kept)| intent.resume(kept));
+        (self.locks.resume(held.rows), intent)
+    }
+
+    /// Locks all rows of some stripes.
+    pub(crate) async fn lock_stripes(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
+        let geometry = self.geometry();
+        let mut guards = Vec::with_capacity((stripes.end - stripes.start) as usize);
+        for stripe in stripes.map(StripeIndex) {
+            let rows = RowSet::touching(0..geometry.chunk_len(stripe));
+            guards.push(self.locks.lock(stripe, rows).await);
+        }
+        guards
+    }
+}

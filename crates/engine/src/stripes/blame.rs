@@ -1,0 +1,83 @@
+//! What a failed read comes to: a block that is healed later, or a member that is dropped.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use stripewise_device::{IoError, IoErrorKind};
+
+use super::Stripes;
+use crate::{
+    error::is_member_gone,
+    members::member::Member,
+    mutants::{Mutant, lives},
+    shape::geometry::StripeIndex,
+};
+
+/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20): of a chunk that waits to be
+/// healed, the first, and each block that cannot be read back when it was rewritten. The count is halved every hour.
+const READ_ERRORS_MAX: u32 = 20;
+
+/// What a member is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// A request, or a job: a failure counts against the member.
+    Client,
+    /// The healing of another member's block, which no client may ever read: a failure is noted, and does not count.
+    Healing,
+}
+
+impl Stripes {
+    /// A read that failed: the member is dropped if it is gone or has failed too often, else its block is healed
+    /// later from the others.
+    pub(crate) async fn note_read_error(
+        &self,
+        member: &Arc<Member>,
+        stripe: StripeIndex,
+        column: usize,
+        error: IoError,
+        asks: Asks,
+    ) {
+        let chunk = (stripe.0, column);
+        let note = || match asks {
+            _ if self.life.is_read_only() => true,
+            Asks::Healing => self.healing.lock().note_own(chunk),
+            _ => self.healing.lock().note(chunk),
+        };
+        if error.kind == IoErrorKind::BadBlock {
+            note();
+            return; // the member was not asked
+        }
+        self.stats.count_read_error();
+        tracing::warn!(member = member.name(), stripe = stripe.0, %error, "read failed");
+        if error.kind == IoErrorKind::Refused {
+            return; // our request was wrong, not the member
+        }
+        if !is_member_gone(&error) {
+            // A chunk that waits to be healed counts once, however many want it meanwhile.
+            if !note() || asks == Asks::Healing || !is_one_too_many(member) {
+                return;
+            }
+            self.healing.lock().forget(chunk);
+        }
+        self.drop_if_possible(member, error).await;
+    }
+
+    /// A block that was rewritten and still cannot be read: the member does not keep what it takes, and is dropped once that
+    /// has happened too often.
+    pub(crate) async fn note_unhealed(&self, member: &Arc<Member>, stripe: StripeIndex, error: IoError) {
+        tracing::warn!(member = member.name(), stripe = stripe.0, "a block was rewritten and cannot be read");
+        if !lives(Mutant::UnkeptUncounted) && is_one_too_many(member) {
+            self.drop_if_possible(member, error).await;
+        }
+    }
+
+    /// Drops a member that reads badly. On the level's last legs it stays: what it can still read is all there is.
+    async fn drop_if_possible(&self, member: &Arc<Member>, error: IoError) {
+        self.members.fail_if_possible(vec![(member.clone(), error)]).await;
+    }
+}
+
+/// Counts a failed read. True if the member has had as many as it may have before.
+fn is_one_too_many(member: &Member) -> bool {
+    member.read_errors.fetch_add(1, Ordering::Relaxed) >= READ_ERRORS_MAX
+        && !lives(Mutant::ReadErrorsUncounted)
+}

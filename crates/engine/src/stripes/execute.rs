@@ -1,0 +1,281 @@
+//! The one place that executes: what a recipe reads, computes and writes, and what comes of it.
+//!
+//! The steps of a stripe's write are these: its rows are locked, its region is marked, what its [`Recipe`] reads is read, parity is
+//! computed, what it writes is written, and members that failed are dropped before it is acknowledged. A write goes through them
+//! without waiting as far as that goes; [`Work`] keeps what it needs to go on.
+
+use std::sync::Arc;
+
+use stripewise_device::{
+    IoBuf, IoError, IoFuture, ReadDone,
+    sync::{Reader, Seen},
+};
+
+use super::{
+    Asks, RowGuard, Stripes,
+    steps::{Begun, Guards, Progress, StripeWrite, Unreadable, Work, touched_rows, waits},
+    wait::{Few, Requested, are_ready, failures, wait_all},
+};
+use crate::{
+    compute::{Fetched, Run},
+    error::ArrayError,
+    members::topology::Topology,
+    mutants::{Mutant, lives},
+    plan::recipe::{Cells, Recipe},
+    shape::geometry::{StripeIndex, StripeSpan},
+};
+
+/// What a recipe has read, of which some could not be.
+struct Lost {
+    fetched: Fetched,
+    failed: Vec<(Cells, IoError)>,
+}
+
+impl Stripes {
+    /// Writes a stripe whose rows and region are held, as far as that goes without waiting.
+    pub(super) fn begin_held(
+        &self,
+        request: &Reader<'_>,
+        write: StripeWrite,
+        guards: Guards<'_>,
+    ) -> Progress {
+        let topology = self.members.get(request);
+        if topology.failed {
+            return Progress::Done(Err(ArrayError::Failed));
+        }
+        let (stripe, selection) = (write.span.stripe, &**self.selection.get(request).value());
+        let mut recipe = Recipe::default();
+        if self.make_recipe(selection, &topology, &write.span, &[], &mut recipe).is_err() {
+            return waits(guards, Begun::Plan(write));
+        }
+        let mut reads = Requested::new();
+        self.ask_reads(&topology, stripe, &recipe, &mut reads);
+        if !are_ready(&reads, |done| done.result.is_ok()) {
+            let work = Work::new(write, topology.to_arc(), recipe, reads);
+            return waits(guards, Begun::Work(Box::new(work)));
+        }
+        let mut fetched = Fetched::new();
+        let failed = take_fetched(&recipe, &mut reads, &mut fetched);
+        debug_assert!(failed.is_empty(), "all could be read");
+        let mut writes = Requested::new();
+        self.ask_writes(&topology, &recipe, write, &mut fetched, &mut writes, &guards);
+        self.end_at_once(request, topology, (stripe, &mut recipe), guards, &mut writes)
+    }
+
+    /// Ends a stripe's write whose writes are asked for, if they are done.
+    fn end_at_once(
+        &self,
+        request: &Reader<'_>,
+        topology: Seen<'_, Topology>,
+        (stripe, recipe): (StripeIndex, &mut Recipe),
+        guards: Guards<'_>,
+        writes: &mut Requested<Result<(), IoError>>,
+    ) -> Progress {
+        let acknowledgement = topology.recorded.acknowledgement(|| self.members.get(request).failed);
+        let is_settled = matches!(acknowledgement, Some(Ok(()))) || lives(Mutant::UnrecordedAcknowledged);
+        let is_well = |result: &Result<(), IoError>| result.is_ok() || lives(Mutant::FailedAtOnceUnseen);
+        if is_settled && are_ready(writes, is_well) {
+            return Progress::Done(Ok(()));
+        }
+        let (topology, recipe) = (topology.to_arc(), std::mem::take(recipe));
+        let writes = writes.drain(..).collect();
+        let work = Work { write: None, stripe, topology, recipe, reads: Few::new(), writes };
+        waits(guards, Begun::Work(Box::new(work)))
+    }
+
+    /// Goes on with a write that has its recipe, to its end.
+    pub(super) async fn finish_work(
+        &self,
+        guards: &Guards<'_>,
+        mut work: Box<Work>,
+    ) -> Result<(), ArrayError> {
+        match self.run(guards, &mut work).await {
+            Ok(result) => result,
+            // In a box: rarely wanted, and large.
+            Err((write, lost)) => {
+                Box::pin(async {
+                    let mut unreadable = Unreadable::new();
+                    match self.go_on_without(guards, &mut work, write, lost, &mut unreadable).await? {
+                        Some(write) => self.write_around(guards, write, unreadable).await,
+                        None => Ok(()),
+                    }
+                })
+                .await
+            }
+        }
+    }
+
+    /// Does the steps that are left of a write. Where some of what it reads is lost, gives back what it had.
+    async fn run(
+        &self,
+        guards: &Guards<'_>,
+        work: &mut Work,
+    ) -> Result<Result<(), ArrayError>, (StripeWrite, Lost)> {
+        wait_all(&mut work.reads, self.members.is_metered()).await;
+        if let Some(write) = work.write.take() {
+            let mut fetched = Fetched::new();
+            let failed = take_fetched(&work.recipe, &mut work.reads, &mut fetched);
+            if !failed.is_empty() {
+                return Err((write, Lost { fetched, failed }));
+            }
+            self.write_computed(guards, work, write, fetched);
+        }
+        Ok(self.end_writes(work).await)
+    }
+
+    /// Once all is read: asks for what is written.
+    fn write_computed(&self, guards: &Guards<'_>, work: &mut Work, write: StripeWrite, mut fetched: Fetched) {
+        let mut writes = Requested::new();
+        self.ask_writes(&work.topology, &work.recipe, write, &mut fetched, &mut writes, guards);
+        work.writes = writes.into_iter().collect();
+    }
+
+    /// Waits for writes, and settles what came of them.
+    async fn end_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
+        wait_all(&mut work.writes, self.members.is_metered()).await;
+        let columns = work.recipe.writes.iter().map(|write| write.column.into());
+        let members = columns.flat_map(|column| work.topology.writers(work.stripe, column));
+        let failed = failures(members, &mut work.writes);
+        self.settle(&work.topology, failed).await
+    }
+
+    /// Writes a stripe around columns that could not be read.
+    pub(super) async fn write_around(
+        &self,
+        guards: &Guards<'_>,
+        mut write: StripeWrite,
+        mut unreadable: Unreadable,
+    ) -> Result<(), ArrayError> {
+        // Which block could not be mended, once that was tried.
+        let mut healed: Option<Result<(), ArrayError>> = None;
+        loop {
+            if self.is_in_doubt(write.span.stripe) {
+                unreadable.clear();
+            }
+            let topology = self.members.load();
+            if topology.failed {
+                return Err(ArrayError::Failed);
+            }
+            let (selection, mut recipe) = (self.selection.load(), Recipe::default());
+            match self.make_recipe(&**selection, &topology, &write.span, &unreadable, &mut recipe) {
+                Ok(()) => {}
+                Err(_) if !unreadable.is_empty() && healed.is_none() && !lives(Mutant::BadRowsNotMended) => {
+                    healed = Some(self.mend(&guards.0, &write.span, &unreadable).await?);
+                    unreadable.clear();
+                    continue;
+                }
+                Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(write.span.stripe))),
+            }
+            let mut reads = Requested::new();
+            self.ask_reads(&topology, write.span.stripe, &recipe, &mut reads);
+            let mut work = Work::new(write, topology, recipe, reads);
+            let (again, lost) = match self.run(guards, &mut work).await {
+                Ok(result) => return result,
+                Err(lost) => lost,
+            };
+            match self.go_on_without(guards, &mut work, again, lost, &mut unreadable).await? {
+                Some(again) => write = again,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Bad blocks of several members in different rows: mended block by block, so that the write can be tried once more. One that
+    /// cannot be mended, which the result tells, may be none that the write needs.
+    async fn mend(
+        &self,
+        held: &RowGuard<'_>,
+        span: &StripeSpan,
+        unreadable: &Unreadable,
+    ) -> Result<Result<(), ArrayError>, ArrayError> {
+        let rows = touched_rows(span, self.geometry().chunk_bytes());
+        match self.heal_rows(held, span.stripe, unreadable, rows).await {
+            mended @ (Ok(()) | Err(ArrayError::Unreadable { .. })) => Ok(mended),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes on with a write of which some reads failed. Gives the write back if it must be planned anew, around columns that
+    /// could not be read.
+    async fn go_on_without(
+        &self,
+        guards: &Guards<'_>,
+        work: &mut Work,
+        write: StripeWrite,
+        lost: Lost,
+        unreadable: &mut Unreadable,
+    ) -> Result<Option<StripeWrite>, ArrayError> {
+        let Lost { mut fetched, failed } = lost;
+        self.note_unreadable(&work.topology, work.stripe, &failed, unreadable).await;
+        if !self.is_in_doubt(work.stripe) || !Arc::ptr_eq(&work.topology, &self.members.load()) {
+            return Ok(Some(write));
+        }
+        for (cells, _) in failed {
+            self.fetch_finely(work.stripe, cells, &mut fetched).await?;
+        }
+        self.write_computed(guards, work, write, fetched);
+        self.end_writes(work).await.map(|()| None)
+    }
+
+    /// Whether parity may be of another time than data.
+    fn is_in_doubt(&self, stripe: StripeIndex) -> bool {
+        !self.is_trusted(stripe) && !lives(Mutant::DoubtfulPlannedAround)
+    }
+
+    /// Fetches what could not be read at once of a stripe where a resync is due: only blocks that their own members cannot read are
+    /// recovered from the others, not whole columns.
+    async fn fetch_finely(
+        &self,
+        stripe: StripeIndex,
+        cells: Cells,
+        fetched: &mut Fetched,
+    ) -> Result<(), ArrayError> {
+        let (column, bytes) = (usize::from(cells.column), cells.rows.bytes());
+        let mut buf = IoBuf::with_len(bytes.len());
+        self.recover_finely(stripe, column, bytes, &mut buf).await?;
+        // Parity is last, P before Q.
+        let is_behind = |run: &Run| usize::from(run.cells.column) > column;
+        let behind = fetched.iter().position(is_behind).unwrap_or(fetched.len());
+        let at = if column < self.geometry().data_columns() { 0 } else { behind };
+        fetched.insert(at, Run { cells, buf });
+        Ok(())
+    }
+
+    fn lost(&self, stripe: StripeIndex) -> ArrayError {
+        ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry().stripe_bytes() }
+    }
+
+    /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
+    async fn note_unreadable(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        failed: &[(Cells, IoError)],
+        unreadable: &mut Unreadable,
+    ) {
+        for (cells, error) in failed {
+            let column = usize::from(cells.column);
+            let member = topology.reader(stripe, column).expect("it was just read").clone();
+            self.note_read_error(&member, stripe, column, *error, Asks::Client).await;
+            if !unreadable.contains(&column) {
+                unreadable.push(column);
+            }
+        }
+    }
+}
+
+/// Takes what a recipe has read, once all is done, and returns what could not be.
+fn take_fetched(
+    recipe: &Recipe,
+    requested: &mut [IoFuture<ReadDone>],
+    fetched: &mut Fetched,
+) -> Vec<(Cells, IoError)> {
+    let mut failed = Vec::new();
+    for (cells, io) in recipe.reads.iter().zip(requested) {
+        match io.peek_mut().expect("all is done").take_one() {
+            Ok(buf) => fetched.push(Run { cells: *cells, buf }),
+            Err(error) => failed.push((*cells, error)),
+        }
+    }
+    failed
+}

@@ -1,0 +1,112 @@
+//! Writes that lie behind one under way: they wait for it together, and are written as one.
+
+use std::{ops::Range, time::Duration};
+
+use futures_util::future::{Either, select};
+use stripewise_device::{IoBuf, WriteBufs, WriteFlags};
+
+use super::{
+    Stripes,
+    steps::{Rest, StripeWrite, touched_rows},
+};
+use crate::{
+    compute::Data,
+    error::ArrayError,
+    life::detached::Promise,
+    locks::{Due, Gathered, Place, Until},
+    mutants::{Mutant, lives},
+    shape::geometry::{StripeIndex, StripeSpan},
+};
+
+/// How long gathered writes that are due wait for more: about what a client takes to answer an acknowledgement with
+/// its next request, and little beside what a read-modify-write of a device takes.
+const LINGER: Duration = Duration::from_micros(50);
+/// How often they do, while more keep coming.
+const LINGERS_MAX: u32 = 4;
+
+/// A write that waits with others.
+pub(crate) struct Part {
+    data: Data,
+    flags: WriteFlags,
+    promise: Promise<Result<(), ArrayError>>,
+}
+
+impl Stripes {
+    /// Lets a write wait with others for the one that it lies behind.
+    pub(super) fn wait_behind(&self, place: &Place, write: StripeWrite) -> Rest {
+        let StripeWrite { span, data, flags } = write;
+        let (promise, outcome) = Promise::new();
+        match self.locks.gather(place, Part { data, flags, promise }) {
+            Gathered::Alone(Part { data, flags, .. }) => {
+                return Rest::Rows(StripeWrite { span, data, flags });
+            }
+            Gathered::Joined => {}
+            Gathered::First => self.spawn_writer_of_gathered(span.stripe),
+        }
+        Rest::Gathered(outcome)
+    }
+
+    fn spawn_writer_of_gathered(&self, stripe: StripeIndex) {
+        let stripes = self.handle();
+        let kept = self.requests.enter().keep();
+        self.life.env().spawn(Box::pin(async move {
+            let _request = stripes.requests.resume(kept);
+            stripes.linger(stripe).await;
+            stripes.write_gathered(stripe).await;
+        }));
+    }
+
+    /// Waits until the writes gathered in a stripe are due, and then, if more were gathered before them, a moment for
+    /// as many: the clients of those are just being told.
+    async fn linger(&self, stripe: StripeIndex) {
+        let mut standing = self.locks.wait_for_gather(stripe, Until::Due).await;
+        for _ in 0..LINGERS_MAX {
+            if standing.is_complete {
+                return;
+            }
+            let complete = self.locks.wait_for_gather(stripe, Until::Complete);
+            if let Either::Left(_) = select(complete, self.life.env().sleep(LINGER)).await {
+                return;
+            }
+            let now = self.locks.gather_standing(stripe);
+            if now == standing {
+                return;
+            }
+            standing = now;
+        }
+    }
+
+    /// Writes what was gathered in a stripe.
+    async fn write_gathered(&self, stripe: StripeIndex) {
+        let span = |bytes: Range<usize>| StripeSpan {
+            stripe,
+            start: bytes.start,
+            len: bytes.len(),
+            request_offset: 0,
+        };
+        let chunk_bytes = self.geometry().chunk_bytes();
+        let Due { bytes, parts, rows } =
+            self.locks.take_gather(stripe, |bytes| touched_rows(&span(bytes), chunk_bytes));
+        self.stats.count_gathered(parts.len() as u64);
+        let (write, promises) = as_one(span(bytes), parts);
+        let flags = write.flags;
+        let written = self.finish_stripe(Rest::Region(write, rows.await.keep())).await;
+        let result = self.as_durable(flags, written).await;
+        promises.into_iter().for_each(|promise| promise.keep(result.clone()));
+    }
+}
+
+/// One write of all parts, and to whom its outcome is owed. It is durable if one of them must be.
+fn as_one(span: StripeSpan, parts: Vec<Part>) -> (StripeWrite, Vec<Promise<Result<(), ArrayError>>>) {
+    let mut flags = parts[0].flags;
+    flags.fua |= !lives(Mutant::GatheredFuaForgotten) && parts.iter().any(|part| part.flags.fua);
+    let (mut bufs, mut promises) = (WriteBufs::new(), Vec::with_capacity(parts.len()));
+    for part in parts {
+        bufs.extend(part.data.into_bufs());
+        promises.push(part.promise);
+    }
+    if lives(Mutant::GatheredPartLost) {
+        bufs.last_mut().into_iter().for_each(|last| *last = IoBuf::zeroed(last.len()).freeze());
+    }
+    (StripeWrite { span, data: Data::of(bufs, span.start as u64), flags }, promises)
+}

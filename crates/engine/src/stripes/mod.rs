@@ -1,0 +1,186 @@
+//! What is done to stripes: client requests, and the blocks that are mended behind them.
+//!
+//! From the top: a request ([`write`], [`read`], [`zero`], [`flush`]) is cut into stripes; [`gather`] lets writes of a stream wait
+//! for one another; [`begin`] gets a stripe's write its rows and its region; [`execute`] does what its recipe says, with [`recover`]
+//! and [`heal`] for what cannot be read; [`ask`] asks members, [`settle`] drops those that failed. None calls one above it.
+
+mod around;
+mod ask;
+mod begin;
+mod blame;
+mod execute;
+mod extents;
+mod flush;
+mod gather;
+mod heal;
+mod healing;
+mod intent_disk;
+pub(crate) mod pending;
+mod piece;
+mod read;
+mod recover;
+mod selection;
+mod settle;
+mod steps;
+pub(crate) mod trace;
+mod wait;
+mod write;
+mod zero;
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU8, Ordering},
+};
+
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use stripewise_device::sync::{Readers, Replaced};
+
+pub(crate) use ask::Extent;
+pub(crate) use blame::Asks;
+#[cfg(test)]
+pub(crate) use steps::touched_rows;
+
+use self::{healing::Healing, trace::Tracer};
+use crate::{
+    error::ArrayError,
+    intent::Intent,
+    life::Life,
+    locks,
+    members::stats::Stats,
+    plan::{WriteSelection, selection::Policy},
+    roster::Membership,
+    shape::geometry::{Geometry, StripeIndex},
+};
+
+/// The table of the rows that writes have; those that are gathered wait there.
+pub(crate) type RowLocks = locks::RowLocks<gather::Part>;
+/// Rows of a stripe, locked.
+pub(crate) type RowGuard<'a> = locks::RowGuard<'a, gather::Part>;
+
+/// The stripes of an open array, and what is under way in them.
+pub(crate) struct Stripes {
+    /// Itself, for work that must outlive its caller.
+    me: Weak<Stripes>,
+    life: Arc<Life>,
+    /// Requests under way: the counter that `life` has, for those that are counted in here.
+    requests: Arc<Readers>,
+    members: Membership,
+    locks: RowLocks,
+    /// None for level 0, which has nothing that could disagree.
+    intent: Option<Intent>,
+    selection: Replaced<Arc<dyn WriteSelection>>,
+    /// The number of the policy that the members keep, if it is not known here and another one stands in for it; else 0.
+    unknown_policy: AtomicU8,
+    /// Keeps the decisions of write selection, when it is on.
+    tracer: Tracer,
+    stats: Stats,
+    /// Nothing is reconstructed where a resync is due: the array is read-only, and was not opened by force.
+    doubts_stale: bool,
+    /// Held while sectors are taken off members' bad-block logs.
+    unlisting: AsyncMutex<()>,
+    /// Chunks some of which failed to be read and that wait to be healed.
+    healing: Mutex<Healing>,
+}
+
+/// What an opening decides of an array's stripes.
+pub(crate) struct StripeOptions {
+    pub(crate) locks: RowLocks,
+    pub(crate) intent: Option<Intent>,
+    pub(crate) policy: &'static Policy,
+    /// See [`Stripes`].
+    pub(crate) unknown_policy: u8,
+    /// See [`Stripes`].
+    pub(crate) doubts_stale: bool,
+}
+
+impl Stripes {
+    pub(crate) fn new(life: Arc<Life>, members: Membership, options: StripeOptions) -> Arc<Self> {
+        let StripeOptions { locks, intent, policy, unknown_policy, doubts_stale } = options;
+        let requests = life.requests().clone();
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            life,
+            selection: Replaced::new(requests.clone(), Arc::new((policy.make)())),
+            requests,
+            members,
+            locks,
+            intent,
+            unknown_policy: AtomicU8::new(unknown_policy),
+            tracer: Tracer::default(),
+            stats: Stats::default(),
+            doubts_stale,
+            unlisting: AsyncMutex::new(()),
+            healing: Mutex::default(),
+        })
+    }
+
+    /// Itself, for what outlives its caller.
+    fn handle(&self) -> Arc<Self> {
+        self.me.upgrade().expect("its caller holds it")
+    }
+
+    /// The array's shape now.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.members.look(|topology| topology.geometry)
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.tracer
+    }
+
+    /// The write-intent bitmap, if the level has one.
+    pub(crate) fn intent(&self) -> Option<&Intent> {
+        self.intent.as_ref()
+    }
+
+    /// The number of the policy that the members keep, if it is not known here.
+    pub(crate) fn unknown_policy(&self) -> Option<u8> {
+        Some(self.unknown_policy.load(Ordering::Relaxed)).filter(|number| *number != 0)
+    }
+
+    /// Drops policies that no request looks at any more.
+    pub(crate) fn reclaim(&self) {
+        self.selection.reclaim();
+    }
+
+    /// Checks that a request lies in the array and that the array takes requests.
+    fn check_request(
+        &self,
+        geometry: &Geometry,
+        offset_bytes: u64,
+        len_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        if self.life.is_closing() {
+            return Err(ArrayError::Closed);
+        }
+        let block = u64::from(geometry.logical_block_bytes());
+        let capacity_bytes = geometry.capacity_bytes();
+        let end = offset_bytes.checked_add(len_bytes);
+        let inside = end.is_some_and(|end| end <= capacity_bytes);
+        // A block is a power of two, so both at once.
+        if inside && (offset_bytes | len_bytes).is_multiple_of(block) {
+            return Ok(());
+        }
+        let block_bytes = geometry.logical_block_bytes();
+        Err(ArrayError::Range { offset_bytes, len_bytes, block_bytes, capacity_bytes })
+    }
+
+    /// As [`Stripes::check_request`], for requests that change data.
+    fn check_change(&self, geometry: &Geometry, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
+        if self.life.is_read_only() {
+            return Err(ArrayError::ReadOnly);
+        }
+        self.check_request(geometry, offset_bytes, len_bytes)
+    }
+
+    /// Whether parity agrees with data in a stripe, as far as the bitmap knows. Once it does it stays so in this opening: a
+    /// write may look several times.
+    pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
+        self.intent.as_ref().is_none_or(|intent| intent.is_trusted(stripe))
+    }
+}

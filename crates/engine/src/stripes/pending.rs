@@ -1,0 +1,129 @@
+//! The future of a read: done, at one member, or a task.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use stripewise_device::{IoBuf, IoFuture, ReadDone, sync::Kept};
+
+use super::{Stripes, piece::Piece};
+use crate::{
+    error::ArrayError,
+    life::{detached::Detached, step::step},
+    members::member::Member,
+};
+
+/// The outcome of a read that has started. One that waits for one member holds no rows, so that only stopping the array, or
+/// removing that member, waits for it. It needs no task of its own: a caller that loses interest drops it.
+pub(crate) struct Reading(State);
+
+enum State {
+    /// It was done at once.
+    Done(Result<IoBuf, ArrayError>),
+    /// Its one member is at it.
+    Waits(Asked),
+    /// It goes to its end by itself.
+    Runs(Detached<Result<IoBuf, ArrayError>>),
+    Over,
+}
+
+struct Asked {
+    piece: Piece,
+    member: Arc<Member>,
+    io: IoFuture<ReadDone>,
+    /// Last, so that it drops last: who waits for the request relies on the member's being let go of.
+    request: Request,
+}
+
+/// A request under way that has the array in hand.
+struct Request {
+    stripes: Arc<Stripes>,
+    kept: Option<Kept>,
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.kept.take().into_iter().for_each(|kept| drop(self.stripes.requests.resume(kept)));
+    }
+}
+
+impl Reading {
+    pub(super) fn done(result: Result<IoBuf, ArrayError>) -> Self {
+        Self(State::Done(result))
+    }
+
+    pub(super) fn pending(
+        stripes: Arc<Stripes>,
+        kept: Kept,
+        piece: Piece,
+        member: Arc<Member>,
+        io: IoFuture<ReadDone>,
+    ) -> Self {
+        let request = Request { stripes, kept: Some(kept) };
+        Self(State::Waits(Asked { piece, member, io, request }))
+    }
+
+    pub(super) fn runs(read: Detached<Result<IoBuf, ArrayError>>) -> Self {
+        Self(State::Runs(read))
+    }
+
+    /// The outcome, if the read was done at once.
+    #[expect(clippy::result_large_err, reason = "it is looked at where it was made")]
+    pub(crate) fn try_done(self) -> Result<Result<IoBuf, ArrayError>, Self> {
+        match self.0 {
+            State::Done(result) => Ok(result),
+            state => Err(Self(state)),
+        }
+    }
+}
+
+impl Asked {
+    /// Goes on by itself with what the member answered.
+    fn recover(self, done: ReadDone) -> Detached<Result<IoBuf, ArrayError>> {
+        let Self { request, piece, member, .. } = self;
+        let env = request.stripes.life.env().clone();
+        Detached::start(&env, async move {
+            // In this order they are let go of backwards.
+            let (request, member) = (request, member);
+            request.stripes.take_read(&member, &piece, done).await
+        })
+    }
+}
+
+impl Future for Reading {
+    type Output = Result<IoBuf, ArrayError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Done(_) = &self.0 {
+            let State::Done(result) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
+            return Poll::Ready(result);
+        }
+        self.poll_waiting(cx)
+    }
+}
+
+impl Reading {
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<IoBuf, ArrayError>> {
+        if let State::Waits(asked) = &mut self.0 {
+            let Asked { io, request, .. } = asked;
+            let mut done = ready!(step(request.stripes.life.env(), || Pin::new(io).poll(cx)));
+            let State::Waits(asked) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
+            if done.result.is_ok() {
+                return Poll::Ready(Ok(done.bufs.pop().expect("a read returns the buffer it was lent")));
+            }
+            if done.bufs.is_empty() {
+                // The member's runtime has ended, and taken the buffer with it.
+                return Poll::Ready(Err(ArrayError::Closed));
+            }
+            self.0 = State::Runs(asked.recover(done));
+        }
+        match &mut self.0 {
+            State::Runs(read) => Pin::new(read).poll(cx),
+            _ => panic!("a request is polled until it is done"),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Content of one column from the others, and healing of blocks that failed to be read.
+
+use std::{ops::Range, sync::Arc};
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{IoBuf, IoError, ReadDone, sync::Reader};
+
+use super::{
+    Asks, Stripes,
+    piece::Piece,
+    wait::{Requested, are_ready},
+};
+use crate::{
+    compute::recovery::{self, Columns, Sources},
+    error::ArrayError,
+    locks::KeptRows,
+    members::{
+        member::Member,
+        meter::IoClass,
+        topology::{Place, Topology},
+    },
+    mutants::{Mutant, lives},
+    shape::{
+        geometry::StripeIndex,
+        rows::{BLOCK_BYTES, RowSet},
+    },
+};
+
+/// How far a recovery came at once.
+pub(super) enum Begun {
+    Done(IoBuf),
+    /// Others were asked for what the piece is recovered from.
+    Waits(Box<Recovery>),
+    /// It has to wait for rows, or to be done block by block.
+    Nothing(IoBuf),
+}
+
+/// A recovery whose reads are under way, with its rows.
+pub(super) struct Recovery {
+    piece: Piece,
+    into: IoBuf,
+    rows: KeptRows,
+    begun: SourceReads,
+}
+
+/// Reads under way of what a lost column is recovered from, and of whom.
+struct SourceReads {
+    topology: Arc<Topology>,
+    sources: Sources,
+    reads: Requested<ReadDone>,
+}
+
+impl Stripes {
+    /// Begins to recover a piece that no member has: to its end, if nobody has its rows, and the others can be read at once.
+    pub(super) fn begin_recovery(&self, request: &Reader<'_>, piece: Piece, mut into: IoBuf) -> Begun {
+        let Piece { stripe, column, bytes } = &piece;
+        let Some(rows) = self.locks.try_lock(*stripe, RowSet::touching(bytes.clone())) else {
+            return Begun::Nothing(into);
+        };
+        if !self.is_trusted(*stripe) {
+            return Begun::Nothing(into);
+        }
+        // Only now that nobody writes these rows: a member that has left since then has not what others were written beside.
+        let topology = self.members.get(request);
+        let mut reads = Requested::new();
+        let Some(sources) = self.ask_others(&topology, &piece, &[*column], &mut reads) else {
+            return Begun::Nothing(into);
+        };
+        if !are_ready(&reads, |done| done.result.is_ok()) {
+            let (rows, begun) = (rows.keep(), SourceReads { topology: topology.to_arc(), sources, reads });
+            return Begun::Waits(Box::new(Recovery { piece, into, rows, begun }));
+        }
+        let mut read: SmallVec<[IoBuf; 8]> = SmallVec::new();
+        let done = reads.iter_mut().map(|io| io.take_ready().expect("all is done").into_one());
+        done.for_each(|buf| read.push(buf.expect("all could be read")));
+        self.stats.count_recovered();
+        Self::solve(&topology, *column, &sources, &read, &mut into);
+        Begun::Done(into)
+    }
+
+    /// Goes on with a recovery whose reads are under way.
+    pub(super) async fn finish_recovery(&self, recovery: Recovery) -> Result<IoBuf, ArrayError> {
+        let Recovery { piece, mut into, rows, begun } = recovery;
+        let _rows = self.locks.resume(rows);
+        self.recover_piece(&piece, Some(begun), &mut into).await?;
+        Ok(into)
+    }
+
+    /// What a member's read of a piece brought; what it failed is recovered.
+    pub(super) async fn take_read(
+        &self,
+        member: &Arc<Member>,
+        piece: &Piece,
+        done: ReadDone,
+    ) -> Result<IoBuf, ArrayError> {
+        let ReadDone { result, mut bufs } = done;
+        let buf = bufs.pop().expect("a read returns the buffer it was lent");
+        let Err(error) = result else { return Ok(buf) };
+        let column = self.column_read(member, piece);
+        self.note_read_error(member, piece.stripe, column, error, Asks::Client).await;
+        self.recover_locked(piece.stripe, column, piece.bytes.clone(), buf).await
+    }
+
+    /// The column that a piece was read from: of mirrors any.
+    pub(super) fn column_read(&self, member: &Arc<Member>, piece: &Piece) -> usize {
+        let topology = self.members.load();
+        if topology.geometry.copies_of(piece.column).len() == 1 {
+            return piece.column;
+        }
+        match topology.place_of(member) {
+            Some(Place::Primary(index) | Place::Incoming(index)) => {
+                topology.geometry.column_of(piece.stripe, index)
+            }
+            None => piece.column,
+        }
+    }
+
+    /// Content of a column that could not be read, with its rows locked meanwhile. Gives the buffer back filled.
+    pub(crate) async fn recover_locked(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        mut into: IoBuf,
+    ) -> Result<IoBuf, ArrayError> {
+        let _rows = self.locks.lock(stripe, RowSet::touching(bytes.clone())).await;
+        self.recover_finely(stripe, column, bytes, &mut into).await?;
+        Ok(into)
+    }
+
+    /// Content of a column, at once if that can be, else block by block: bad blocks of several members in different
+    /// rows do not add up. Where a resync is due, a block is recovered only if it cannot be read itself: the others may
+    /// tell of another time. The caller holds the rows.
+    pub(crate) async fn recover_finely(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        self.recover_piece(&Piece { stripe, column, bytes }, None, into).await
+    }
+
+    /// As [`Stripes::recover_finely`], where the first reads may have been asked for.
+    async fn recover_piece(
+        &self,
+        piece: &Piece,
+        begun: Option<SourceReads>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        let Piece { stripe, column, bytes } = piece;
+        if self.is_trusted(*stripe) {
+            match self.recover_from(piece, begun, Asks::Client, into).await {
+                Err(ArrayError::Unreadable { .. }) => {}
+                result => return result,
+            }
+        }
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let end = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(bytes.end);
+            let block = &mut into[at - bytes.start..end - bytes.start];
+            self.own_or_recovered(*stripe, *column, at..end, block).await?;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// One block from its own member, else from the others.
+    async fn own_or_recovered(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        let topology = self.members.load();
+        match self.own(&topology, stripe, column, &bytes).await {
+            Some(Ok(block)) => {
+                into.copy_from_slice(&block);
+                Ok(())
+            }
+            _ => self.recover(stripe, column, bytes, into).await,
+        }
+    }
+
+    /// Content of a column from its own member, if that is there.
+    pub(super) async fn own(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: &Range<usize>,
+    ) -> Option<Result<IoBuf, IoError>> {
+        let member = topology.reader(stripe, column)?;
+        let at = topology.geometry.chunk_start(stripe) + bytes.start as u64;
+        Some(member.read(at, smallvec![IoBuf::with_len(bytes.len())]).await.into_one())
+    }
+
+    /// Content of a column, from the others. The caller holds the rows.
+    pub(crate) async fn recover(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        self.recover_from(&Piece { stripe, column, bytes }, None, Asks::Client, into).await
+    }
+
+    /// As [`Stripes::recover`], from reads that were asked for already, if there are such.
+    async fn recover_from(
+        &self,
+        piece: &Piece,
+        mut begun: Option<SourceReads>,
+        asks: Asks,
+        into: &mut [u8],
+    ) -> Result<(), ArrayError> {
+        self.stats.count_recovered();
+        let (stripe, column) = (&piece.stripe, &piece.column);
+        let mut unreadable: Columns = smallvec![*column];
+        loop {
+            let SourceReads { topology, sources, reads } = match begun.take() {
+                Some(begun) => begun,
+                None => {
+                    let (topology, mut reads) = (self.members.load(), Requested::new());
+                    let sources = self.ask_others(&topology, piece, &unreadable, &mut reads);
+                    let sources = sources.ok_or_else(|| self.unreadable(piece))?;
+                    SourceReads { topology, sources, reads }
+                }
+            };
+            match self.take_columns(&topology, *stripe, &sources.read, reads, asks).await {
+                Ok(read) => {
+                    Self::solve(&topology, *column, &sources, &read, into);
+                    return Ok(());
+                }
+                Err(failed) => unreadable.extend(failed),
+            }
+        }
+    }
+
+    /// A block that its own member cannot read, from the others.
+    pub(super) async fn recovered_for_healing(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: &Range<usize>,
+    ) -> Result<IoBuf, ArrayError> {
+        let mut content = IoBuf::with_len(bytes.len());
+        let piece = Piece { stripe, column, bytes: bytes.clone() };
+        self.recover_from(&piece, None, Asks::Healing, &mut content).await?;
+        Ok(content)
+    }
+
+    /// Asks the others for what a piece is recovered from, all at once. Returns who they are; None if too many are lost, or if
+    /// the array has failed.
+    fn ask_others(
+        &self,
+        topology: &Topology,
+        piece: &Piece,
+        unreadable: &[usize],
+        reads: &mut Requested<ReadDone>,
+    ) -> Option<Sources> {
+        let Piece { stripe, column, bytes } = piece;
+        // In a failed array rows may be half written: what a member has of them is old or new, but parity tells of neither.
+        if topology.failed && topology.geometry.has_parity() && !lives(Mutant::FailedRecovers) {
+            return None;
+        }
+        // So may they be where a crash was, and an array that is read-only is not resynced.
+        let is_in_doubt = self.doubts_stale && topology.geometry.has_parity() && !self.is_trusted(*stripe);
+        if is_in_doubt && !lives(Mutant::ReadOnlyRecovers) {
+            return None;
+        }
+        let reader = |column| topology.reader(*stripe, column);
+        let is_readable = |column: usize| !unreadable.contains(&column) && reader(column).is_some();
+        let sources = Sources::choose(&topology.geometry, *column, is_readable)?;
+        let start = topology.geometry.chunk_start(*stripe) + bytes.start as u64;
+        for column in &sources.read {
+            let member = reader(*column).expect("sources are readable");
+            reads.push(member.read_as(IoClass::Other, start, smallvec![IoBuf::with_len(bytes.len())]));
+        }
+        Some(sources)
+    }
+
+    fn unreadable(&self, piece: &Piece) -> ArrayError {
+        let offset_bytes = self.geometry().array_offset(piece.stripe, piece.column, piece.bytes.start);
+        ArrayError::Unreadable { offset_bytes }
+    }
+
+    /// Waits for what was asked of several columns; else names those that failed.
+    async fn take_columns(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        columns: &[usize],
+        reads: Requested<ReadDone>,
+        asks: Asks,
+    ) -> Result<SmallVec<[IoBuf; 8]>, Columns> {
+        let mut bufs = SmallVec::new();
+        let mut failed = Columns::new();
+        for (column, read) in columns.iter().zip(reads) {
+            match read.await.into_one() {
+                Ok(buf) => bufs.push(buf),
+                Err(error) => {
+                    let member = topology.reader(stripe, *column).expect("it was just read").clone();
+                    self.note_read_error(&member, stripe, *column, error, asks).await;
+                    failed.push(*column);
+                }
+            }
+        }
+        if failed.is_empty() { Ok(bufs) } else { Err(failed) }
+    }
+
+    /// Computes a column from what was read.
+    fn solve(topology: &Topology, column: usize, sources: &Sources, read: &[IoBuf], into: &mut [u8]) {
+        let read: SmallVec<[&[u8]; 8]> = read.iter().map(|buf| &**buf).collect();
+        recovery::solve(&topology.geometry, column, sources, &read, into);
+    }
+}

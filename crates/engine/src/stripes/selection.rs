@@ -1,0 +1,183 @@
+//! Write selection on an open array: which policy, what it is told of members, and what it decided.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use super::{Stripes, trace::Decision};
+use crate::{
+    members::topology::Topology,
+    mutants::{Mutant, lives},
+    plan::{
+        self, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
+        costs::{ColumnCosts, MemberCost},
+        quick::{self, Columns},
+        selection::Policy,
+    },
+    shape::geometry::{StripeIndex, StripeSpan},
+};
+
+/// What the members of a stripe cost now.
+pub(super) struct StripeCosts<'a> {
+    topology: &'a Topology,
+    stripe: StripeIndex,
+}
+
+impl ColumnCosts for StripeCosts<'_> {
+    fn of(&self, column: usize) -> MemberCost {
+        let member = self.topology.reader(self.stripe, column);
+        member.map_or(MemberCost::SSD, |member| member.meter.cost())
+    }
+
+    fn parity_member(&self) -> usize {
+        let geometry = &self.topology.geometry;
+        geometry.member_of(self.stripe, geometry.data_columns()).0
+    }
+}
+
+impl Stripes {
+    /// How partly written rows are written, from now on.
+    pub(crate) fn use_policy(&self, policy: &'static Policy) {
+        self.selection.store(Arc::new((policy.make)()));
+        self.unknown_policy.store(0, Ordering::Relaxed);
+    }
+
+    /// The policy by which partly written rows are written.
+    pub(crate) fn policy(&self) -> &'static Policy {
+        self.selection.load().policy()
+    }
+
+    /// Whether the policy looks at what members' I/O costs.
+    pub(crate) fn needs_costs(&self) -> bool {
+        self.selection.load().needs_costs()
+    }
+
+    /// Makes the recipe of a stripe's write in `recipe`, which is empty: recipes are large. Columns in `unreadable` can be written, and
+    /// not read.
+    pub(super) fn make_recipe(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        unreadable: &[usize],
+        recipe: &mut Recipe,
+    ) -> Result<(), PlanError> {
+        // A trace tells the bands of plans.
+        let is_quick = unreadable.is_empty() && !self.tracer.is_on();
+        if !is_quick || !self.is_made_quickly(selection, topology, span, recipe) {
+            *recipe = self.planned_recipe(selection, topology, span, unreadable)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the recipe of a write that needs no plan. False: this one does.
+    fn is_made_quickly(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        recipe: &mut Recipe,
+    ) -> bool {
+        let presence = |column| topology.presence(span.stripe, column);
+        let columns = Columns { geometry: &topology.geometry, are_whole: topology.has_all(), presence };
+        let costs = StripeCosts { topology, stripe: span.stripe };
+        let before = u64::from(lives(Mutant::TrustOfNeighbour));
+        let trusted = StripeIndex(span.stripe.0.saturating_sub(before));
+        quick::whole(&columns, span, recipe)
+            || self.is_trusted(trusted) && quick::one_column(&columns, span, selection, &costs, recipe)
+    }
+
+    /// The recipe of any write, by a plan. Not inlined: plans are large.
+    #[inline(never)]
+    fn planned_recipe(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        unreadable: &[usize],
+    ) -> Result<Recipe, PlanError> {
+        let trusted = self.is_trusted(span.stripe);
+        let (mut state, mut plan) = (StripeState::default(), Plan::default());
+        state.set_for_write(&topology.geometry, span, trusted, |column| {
+            match topology.presence(span.stripe, column) {
+                Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
+                presence => presence,
+            }
+        });
+        let costs = StripeCosts { topology, stripe: span.stripe };
+        plan::build_into(&mut plan, &state, selection, &costs)?;
+        self.tracer.tell(|number| Decision {
+            number,
+            at: self.life.env().now(),
+            stripe: span.stripe.0,
+            offset_bytes: span.stripe.0 * topology.geometry.stripe_bytes() + span.start as u64,
+            len_bytes: span.len as u64,
+            policy: selection.policy().name,
+            bands: plan.bands.clone(),
+        });
+        let chunk_bytes = topology.geometry.chunk_bytes();
+        Ok(plan::lower(&plan, &state, |column| span.in_column(column, chunk_bytes).0))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use stripewise_device::{Device, memory::MemoryDevice};
+    use stripewise_sim::World;
+
+    use super::*;
+    use crate::{Array, CreateOptions, TraceFilter, plan::selection::POLICIES, shape::geometry::Level};
+
+    const CHUNK: u64 = 16384;
+    const BLOCK: u64 = 4096;
+
+    fn array(level: Level, members: usize, policy: &'static Policy) -> (World, Array) {
+        let world = World::new(1);
+        let member = |i| Arc::new(MemoryDevice::new(format!("m{i}"), 3 << 20)) as Arc<dyn Device>;
+        let mut options = CreateOptions::new("quick", level, (0..members).map(member).collect());
+        options.chunk_bytes = CHUNK as u32;
+        options.assume_clean = true;
+        options.policy = Some(policy);
+        let env = world.env();
+        let array = world.run(async move { Array::create(env, options).await }).unwrap();
+        (world, array)
+    }
+
+    /// Makes a write's recipe, and tells whether that took no plan.
+    fn is_quick(array: &Array, offset: u64, len: u64) -> bool {
+        let stripes = &array.parts().stripes;
+        let (topology, selection) = (stripes.members.load(), stripes.selection.load());
+        let span = topology.geometry.split(offset..offset + len).next().unwrap();
+        stripes.make_recipe(&**selection, &topology, &span, &[], &mut Recipe::default()).unwrap();
+        stripes.is_made_quickly(&**selection, &topology, &span, &mut Recipe::default())
+    }
+
+    #[test]
+    fn whole_stripes_and_small_writes_of_one_column_need_no_plan() {
+        for (level, members) in [(Level::Raid4, 5), (Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 6)] {
+            for policy in POLICIES {
+                let (world, array) = array(level, members, policy);
+                let what = format!("{level:?} of {members}, {}", policy.name);
+                let stripe = array.geometry().stripe_bytes();
+                assert!(is_quick(&array, 3 * stripe, stripe), "{what}");
+                for (offset, blocks) in [(0, 1), (stripe + CHUNK, 3), (2 * stripe - BLOCK, 1)] {
+                    assert!(is_quick(&array, offset, blocks * BLOCK), "{what}");
+                }
+                for (offset, len) in [(512, 1024), (CHUNK - BLOCK, 2 * BLOCK), (BLOCK, stripe - BLOCK)] {
+                    assert!(!is_quick(&array, offset, len), "{what}");
+                }
+                let (failed, last) = (array.clone(), format!("m{}", members - 1));
+                world.run(async move { failed.fail(&last).await }).unwrap();
+                assert!(!is_quick(&array, 3 * stripe, stripe), "{what}, a member is missing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_tells_of_every_write() {
+        let (_world, array) = array(Level::Raid5, 4, POLICIES[0]);
+        let stripe = array.geometry().stripe_bytes();
+        array.trace_decisions(TraceFilter::default(), 10);
+        assert!(is_quick(&array, 0, BLOCK) && is_quick(&array, 0, stripe));
+        assert_eq!(array.traced(0).decisions.len(), 2);
+    }
+}

@@ -1,0 +1,61 @@
+//! Waiting for several requests of members at once.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use smallvec::SmallVec;
+use stripewise_device::{IoError, IoFuture};
+
+use crate::members::member::Member;
+
+/// Requests under way, in the order that their results are wanted.
+pub(super) type Requested<T> = SmallVec<[IoFuture<T>; 8]>;
+
+/// As [`Requested`], of as many as most small writes have: what is under way is kept where it takes little to move.
+pub(super) type Few<T> = SmallVec<[IoFuture<T>; 3]>;
+
+/// Whether all were done at once, and well.
+pub(super) fn are_ready<T>(requested: &[IoFuture<T>], is_well: fn(&T) -> bool) -> bool {
+    requested.iter().all(|io| io.peek().is_some_and(is_well))
+}
+
+/// Waits for all, and leaves them as if they had been done at once. `watched` says that members are metered: each request is
+/// then looked at whenever one of them wakes the task, so that its end is seen when it happens; else one after the other,
+/// which is less work.
+pub(super) async fn wait_all<T: Unpin>(requested: &mut [IoFuture<T>], watched: bool) {
+    if watched {
+        return poll_fn(|cx| {
+            let left = requested.iter_mut().filter_map(|io| is_pending(io, cx).then_some(())).count();
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+    for io in requested {
+        poll_fn(|cx| if is_pending(io, cx) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+}
+
+/// Polls a request, unless it is done. What it results in stays in it.
+fn is_pending<T: Unpin>(io: &mut IoFuture<T>, cx: &mut Context<'_>) -> bool {
+    if io.peek().is_none() {
+        match Pin::new(&mut *io).poll(cx) {
+            Poll::Ready(result) => *io = IoFuture::ready(result),
+            Poll::Pending => return true,
+        }
+    }
+    false
+}
+
+/// The members that could not take what was written to them; all is done.
+pub(super) fn failures<'a>(
+    mut members: impl Iterator<Item = &'a Arc<Member>>,
+    requested: &mut [IoFuture<Result<(), IoError>>],
+) -> Vec<(Arc<Member>, IoError)> {
+    let done = requested.iter_mut().map(|io| io.take_ready().expect("all is done"));
+    let of_members = done.map(|result| (members.next().expect("every request has its member"), result));
+    of_members.filter_map(|(member, result)| Some((member.clone(), result.err()?))).collect()
+}

@@ -1,0 +1,124 @@
+//! Requests that are made and awaited wherever the caller likes: on foreign threads, and on others than they were made on.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use common::Ground;
+use stripewise::{Array, ArrayError, IoBuf, SharedBuf, WriteFlags, ZeroFlags};
+
+const BLOCK: usize = 4096;
+const THREADS: u8 = 4;
+const ROUNDS: u8 = 25;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Any executor but ours: waits for a future on this thread.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn block(byte: u8) -> SharedBuf {
+    IoBuf::copy_of(&[byte; BLOCK]).freeze()
+}
+
+async fn holds(array: &Array, at: u64, byte: u8) -> bool {
+    array.read(at, IoBuf::with_len(BLOCK)).await.unwrap().iter().all(|found| *found == byte)
+}
+
+/// Writes, reads, flushes, zeroes and discards in a region of the array's own.
+fn work(array: &Array, thread: u8) {
+    let start = u64::from(thread) << 20;
+    for round in 1..=ROUNDS {
+        let at = start + u64::from(round) * BLOCK as u64;
+        wait(array.write(at, block(round), WriteFlags { fua: round % 5 == 0 })).unwrap();
+        assert!(wait(holds(array, at, round)), "thread {thread}, round {round}");
+    }
+    wait(array.flush()).unwrap();
+    wait(array.write_vectored(start, [block(7), block(8)].into_iter().collect(), WriteFlags::default()))
+        .unwrap();
+    assert!(wait(holds(array, start + BLOCK as u64, 8)));
+    wait(array.write_zeroes(start, 1 << 16, ZeroFlags::default())).unwrap();
+    assert!(wait(holds(array, start + BLOCK as u64, 0)));
+    wait(array.discard(start, 1 << 20)).unwrap();
+}
+
+#[test]
+fn any_thread_makes_requests_and_waits_for_them() {
+    let ground = Ground::new();
+    let array = ground.open();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let array = &array;
+            scope.spawn(move || work(array, thread));
+        }
+    });
+    wait(array.stop()).unwrap();
+    let again = ground.open();
+    assert!(wait(async { again.report().await }).degraded() == 0);
+}
+
+type Written = Pin<Box<dyn Future<Output = Result<(), ArrayError>> + Send>>;
+type Read = Pin<Box<dyn Future<Output = Result<IoBuf, ArrayError>> + Send>>;
+
+#[test]
+fn requests_that_a_worker_makes_are_awaited_on_any_thread() {
+    let ground = Ground::new();
+    let array = ground.open();
+    for round in 1..=ROUNDS {
+        let asking = array.clone();
+        let (write, read): (Written, Read) = ground.host.block_on(async move {
+            let write = Box::pin(asking.write(0, block(round), WriteFlags::default())) as Written;
+            let read = Box::pin(asking.read(1 << 20, IoBuf::with_len(BLOCK))) as Read;
+            (write, read)
+        });
+        wait(write).unwrap();
+        assert!(wait(read).unwrap().iter().all(|byte| *byte == 0), "round {round}");
+        assert!(wait(holds(&array, 0, round)));
+    }
+}
+
+#[test]
+fn a_request_whose_future_is_dropped_goes_to_its_end() {
+    let ground = Ground::new();
+    let array = ground.open();
+    for round in 1..=ROUNDS {
+        drop(array.write(u64::from(round) * BLOCK as u64, block(round), WriteFlags::default()));
+    }
+    // Stopping waits for what is under way.
+    wait(array.stop()).unwrap();
+    let again = ground.open();
+    for round in 1..=ROUNDS {
+        assert!(wait(holds(&again, u64::from(round) * BLOCK as u64, round)), "round {round}");
+    }
+}
+
+#[test]
+fn without_its_host_a_request_is_an_error() {
+    let ground = Ground::new();
+    let array = ground.open();
+    drop(ground);
+    assert!(matches!(wait(array.write(0, block(1), WriteFlags::default())), Err(ArrayError::Closed)));
+    assert!(matches!(wait(array.read(0, IoBuf::with_len(BLOCK))), Err(ArrayError::Closed)));
+    assert!(matches!(wait(array.flush()), Err(ArrayError::Closed)));
+}
