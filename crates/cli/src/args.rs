@@ -6,7 +6,9 @@ mod lab;
 
 use std::{path::PathBuf, time::Duration};
 
+use clap::builder::TypedValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use stripewise_wire::{ClassChoice, ScrubAction};
 
 pub(crate) use self::{
     create::{CreateArgs, MapChoice},
@@ -15,11 +17,11 @@ pub(crate) use self::{
 };
 use crate::{
     bench::{EngineBench, LoadArgs, NbdBench, NbdServer},
+    choices::one_of,
     commands::{ClassArgs, EnduranceArgs, PolicyArgs, TraceArgs},
     explain::ExplainArgs,
     habits::explained,
     numbers::{with_negatives, within},
-    protocol::{ClassChoice, ScrubAction},
     rundir::parse_name,
     sizes::{parse_size, parse_speed},
     times::parse_time,
@@ -337,11 +339,25 @@ pub(crate) struct ScrubArgs {
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
     /// What to do.
-    #[arg(value_enum)]
+    #[arg(value_parser = action_parser())]
     pub(crate) action: ScrubAction,
     /// Wait until it is done; exit with 1 if anything disagreed, as `status` does.
     #[arg(long, short = 'W')]
     pub(crate) wait: bool,
+}
+
+fn action_parser() -> impl TypedValueParser<Value = ScrubAction> {
+    one_of(ScrubAction::ALL, ScrubAction::name, |action| match action {
+        ScrubAction::Start => "Read all and count what disagrees (md's `check`)",
+        ScrubAction::Repair => {
+            "Read all and mend what disagrees: data is taken for right and P and Q are written anew from it, at level 6 too; \
+             at level 1 the first copy is"
+        }
+        ScrubAction::Pause => "Pause the job under way, whatever it is; fails if there is none",
+        ScrubAction::Resume => "Let it go on; fails if there is none",
+        ScrubAction::Stop => "End it; fails if there is none",
+        ScrubAction::Status => "Print how the last scrub ended, or how the current one stands",
+    })
 }
 
 #[derive(Debug, Clone, Args)]

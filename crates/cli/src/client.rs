@@ -1,22 +1,22 @@
 //! Talking to an array's daemon.
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind, Write},
+    io::ErrorKind,
     os::{fd::OwnedFd, unix::net::UnixStream},
     time::Duration,
 };
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::socket_peercred,
     process::{Pid, PidfdFlags, pidfd_open},
 };
+use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Reply, Request, protocol_of};
 
 use crate::{
     daemon, errors,
     printable::{printable, printable_list},
-    protocol::{ArrayStatus, Reply, Request, protocol_of},
     rundir::{check_run_dir, socket_path},
     said::note,
     sigpipe,
@@ -25,10 +25,6 @@ use crate::{
 /// How often, and how long, it is looked whether a daemon that failed to answer is dead.
 const DEATH_POLL: Duration = Duration::from_millis(20);
 const DEATH_POLLS: usize = 10;
-/// The longest that a command may take to be answered: detaching waits for writes to drain. What a daemon waits for ends before
-/// (`daemon/patience.rs`).
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// The longest that a daemon may take to end after it has answered that it stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -49,7 +45,7 @@ fn not_running(name: &str) -> anyhow::Error {
 /// A connection to an array's daemon. What goes on there for a command ends with it.
 pub(crate) struct Connection {
     name: String,
-    stream: BufReader<UnixStream>,
+    daemon: stripewise_wire::Connection,
     /// Whether the daemon has answered here before.
     is_used: bool,
 }
@@ -57,20 +53,19 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn open(name: &str) -> anyhow::Result<Self> {
         check_run_dir()?;
-        let stream = UnixStream::connect(socket_path(name)).map_err(|error| match error.kind() {
+        let daemon = stripewise_wire::Connection::open(&socket_path(name)).map_err(|error| match error.kind() {
             ErrorKind::NotFound => not_running(name),
             ErrorKind::ConnectionRefused => anyhow!(
                 "{name}: its daemon has died; {AFTER_DEATH} (`stripewise stop {name}` clears what is left of it)"
             ),
             _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
         })?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Self { name: name.to_owned(), stream: BufReader::new(stream), is_used: false })
+        Ok(Self { name: name.to_owned(), daemon, is_used: false })
     }
 
     /// The process that listens, as the kernel knows it: told also by a daemon that cannot answer for its array.
     fn daemon_pid(&self) -> Option<Pid> {
-        socket_peercred(self.stream.get_ref()).ok().map(|peer| peer.pid)
+        socket_peercred(&self.daemon).ok().map(|peer| peer.pid)
     }
 
     /// Sends one request and returns the daemon's answer; its error becomes ours.
@@ -90,34 +85,30 @@ impl Connection {
     /// Sends one request; the line that is the daemon's answer.
     fn exchange(&mut self, request: &Request) -> anyhow::Result<String> {
         let name = &self.name;
-        let line = request.line()?;
-        let sent = sigpipe::survived(|| self.stream.get_mut().write_all(line.as_bytes()));
-        let mut answer = String::new();
-        let read = self.stream.read_line(&mut answer);
+        let sent = sigpipe::survived(|| self.daemon.send(request));
+        let read = self.daemon.receive();
+        let is_silent = !matches!(read, Ok(Some(_)));
         // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
-        if answer.is_empty() && !socket_path(name).exists() {
+        if is_silent && !socket_path(name).exists() {
             return Err(not_running(name));
         }
-        if answer.is_empty() && self.is_used {
+        if is_silent && self.is_used {
             bail!(
                 "{name}: its daemon has ended this: it stops, or was asked nothing for some seconds; see its log"
             );
         }
         // One that takes no more commands may have said so before it was asked.
-        if answer.is_empty() {
+        if is_silent {
             sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
         }
         self.is_used = true;
-        read.map_err(|error| match error.kind() {
+        let answer = read.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
             }
             _ => anyhow!("{name}: no answer from its daemon: {error}"),
         })?;
-        if answer.is_empty() {
-            bail!("{name}: its daemon ended before it answered; see its log");
-        }
-        Ok(answer)
+        answer.with_context(|| format!("{name}: its daemon ended before it answered; see its log"))
     }
 
     /// Has the daemon carry out a command, and prints what it tells about that.

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, bail};
+use stripewise_wire::ClassChoice;
 
 use crate::{
     ground::{Ground, Identity, check_apart},
     probe::open_to_look,
-    protocol::ClassChoice,
 };
 
 /// Paths that mean the same to a daemon in another directory.

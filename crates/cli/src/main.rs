@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod choices;
 mod client;
 mod commands;
 mod daemon;
@@ -18,6 +19,7 @@ mod habits;
 mod hints;
 mod holders;
 mod interrupt;
+mod load;
 mod logging;
 mod models;
 mod numbers;
@@ -26,7 +28,7 @@ mod policies;
 mod printable;
 mod probe;
 mod progress;
-mod protocol;
+mod reports;
 mod rundir;
 mod said;
 mod sigpipe;

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use stripewise_wire::{ArrayStatus, MemberStatus};
+
 /// The text with every control character, and what changes the direction of writing, as an escape.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -26,6 +28,27 @@ pub(crate) fn printable_lines(text: &str) -> String {
 pub(crate) fn printable_list(text: &str) -> String {
     const ITEM: &str = "\n  ";
     text.split(ITEM).map(printable).collect::<Vec<_>>().join(ITEM)
+}
+
+/// The same of an array: names and paths that others chose cannot do harm where it is shown.
+pub(crate) fn printable_status(status: &ArrayStatus) -> ArrayStatus {
+    let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
+    let of_member =
+        |member: &MemberStatus| MemberStatus { device: printable(&member.device), ..member.clone() };
+    ArrayStatus {
+        name: printable(&status.name),
+        full_name: printable(&status.full_name),
+        state: printable(&status.state),
+        selection: printable(&status.selection),
+        members: status.members.iter().map(of_member).collect(),
+        left_out: all(&status.left_out),
+        forced: all(&status.forced),
+        attached: status.attached.as_deref().map(printable),
+        exports: all(&status.exports),
+        advice: all(&status.advice),
+        warnings: all(&status.warnings),
+        ..status.clone()
+    }
 }
 
 fn is_harmless(character: char) -> bool {

@@ -10,15 +10,9 @@ use std::{
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use stripewise_wire::{ArrayStatus, JobStatus};
 
-use crate::{
-    client,
-    interrupt::Interrupt,
-    output::duration,
-    protocol::{ArrayStatus, JobStatus},
-    said::note,
-    sizes::format_size,
-};
+use crate::{client, interrupt::Interrupt, output::duration, said::note, sizes::format_size};
 
 /// How often a job is looked at.
 const POLL: Duration = Duration::from_millis(200);

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use stripewise_wire::socket_in;
 
 /// The longest array name: what an md superblock can hold together with a host name is 32 bytes.
 const NAME_BYTES_MAX: usize = 31;
@@ -112,7 +113,7 @@ pub(crate) fn parse_name(name: &str) -> Result<String, String> {
 
 /// The control socket of an array.
 pub(crate) fn socket_path(name: &str) -> PathBuf {
-    run_dir().join(format!("{name}.sock"))
+    socket_in(&run_dir(), name)
 }
 
 /// The log of an array's daemon.

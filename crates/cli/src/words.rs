@@ -1,8 +1,8 @@
 //! Words of the command line, read as mdadm reads them where it knows them. What is wrong is told with what there may be.
 
-use clap::ValueEnum;
+use stripewise_wire::ClassChoice;
 
-use crate::{protocol::ClassChoice, sizes::parse_size};
+use crate::sizes::parse_size;
 
 pub(crate) fn parse_level(text: &str) -> Result<i32, String> {
     let number = text.strip_prefix("raid").unwrap_or(text);
@@ -17,7 +17,7 @@ pub(crate) fn parse_level(text: &str) -> Result<i32, String> {
 pub(crate) fn parse_class(text: &str) -> Result<(String, ClassChoice), String> {
     let wrong = || format!("'{text}' is not DEVICE=hdd or DEVICE=ssd");
     let (device, class) = text.rsplit_once('=').ok_or_else(wrong)?;
-    Ok((device.to_owned(), ClassChoice::from_str(class, false).map_err(|_| wrong())?))
+    Ok((device.to_owned(), class.parse().map_err(|_| wrong())?))
 }
 
 pub(crate) fn parse_chunk(text: &str) -> Result<u32, String> {

@@ -18,7 +18,7 @@ use stripewise_engine::{
     Array, CreateError, CreateOptions, ParityPlace, StatsReport,
     plan::selection::{POLICIES, Policy},
 };
-use stripewise_sim::load::{Load, Sizes, Stop};
+use stripewise_load::{Load, Sizes, Stop};
 use thiserror::Error;
 
 use crate::{

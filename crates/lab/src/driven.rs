@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stripewise_engine::{Array, MemberStatsReport, StatsReport};
-use stripewise_sim::load::{self, Load, LoadReport};
+use stripewise_load::{Load, LoadReport};
 
 /// A load's results for clients, and for the array.
 #[derive(Debug, Clone)]
@@ -20,10 +20,10 @@ pub struct Driven {
 /// requests are the same on every array, and so are the counters of rows, if the policy goes by counts alone.
 ///
 /// # Panics
-/// If the load does not fit the array, as [`load::run`].
+/// If the load does not fit the array, as [`stripewise_load::run`].
 pub async fn drive(array: &Array, load: Load) -> Driven {
     let (stats, members) = (array.stats().report(), members(array).await);
-    let report = load::run(array.env().clone(), Arc::new(array.device()), load).await;
+    let report = stripewise_load::run(array.env().clone(), Arc::new(array.device()), load).await;
     let after = self::members(array).await;
     Driven {
         load: report,

@@ -31,5 +31,3 @@ pub mod realtime;
 pub mod report;
 pub mod runner;
 pub mod validate;
-
-pub use stripewise_sim::load;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use stripewise_device::Device;
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_load::{Load, LoadReport, Stop};
 use stripewise_sim::{
     World,
-    load::{self, Load, Stop},
     model::{Contents, DiskOptions, ModelledDisk, hdd::HddParams},
 };
 
@@ -100,10 +100,10 @@ fn create(world: &World, disks: &[Arc<ModelledDisk>]) -> Array {
     world.run(async move { Array::create(env, options).await }).expect("the disks are as an array needs them")
 }
 
-fn run(world: &World, device: &Arc<dyn Device>, requests: u64, read_percent: u8) -> load::LoadReport {
+fn run(world: &World, device: &Arc<dyn Device>, requests: u64, read_percent: u8) -> LoadReport {
     let load = Load { depth: 32, stop: Stop::Requests(requests), read_percent, ..Load::default() };
     let (env, device) = (world.env(), device.clone());
-    world.run(async move { load::run(env, device, load).await })
+    world.run(async move { stripewise_load::run(env, device, load).await })
 }
 
 fn device_ios(disks: &[Arc<ModelledDisk>]) -> u64 {

@@ -1,5 +1,5 @@
-//! A world in virtual time for the engine: one thread, a seeded scheduler, members that can lose power, disks
-//! that take the time of real ones, and clients.
+//! A world in virtual time for the engine: one thread, a seeded scheduler, members that can lose power, disks that
+//! take the time of real ones, and clients. Load for them is in `stripewise-load`.
 //!
 //! The same seed gives the same run: one generator decides which ready task goes next, how long each I/O
 //! takes, and what a crash leaves of unflushed writes. [`World::trace_hash`] proves it. The engine that runs
@@ -7,7 +7,6 @@
 //!
 //! * [`SimMember`]: for correctness. Random latencies, a volatile cache, power failures.
 //! * [`model`]: for performance. Modelled disks, which lose nothing in a power failure that real ones would.
-//! * [`load`]: clients, for either, and for devices in real time.
 //! * [`stress`]: the same clients and checkers with real threads.
 //! * [`exhaust`]: short histories, with a power failure at every step and all that it may leave.
 //! * [`story`], [`check`]: arrays that live and die by a seed, and the checkers of what they leave.
@@ -17,7 +16,6 @@ pub mod client;
 mod events;
 mod executor;
 pub mod exhaust;
-pub mod load;
 mod member;
 pub mod model;
 pub mod story;

@@ -8,9 +8,9 @@ use futures_util::{FutureExt, future::join};
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoErrorKind, Timestamp, WriteFlags, ZeroFlags};
 use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_load::{Control, Load, LoadReport, Offsets, Sizes, Stop, Trace, replay, run_controlled};
 use stripewise_sim::{
     World,
-    load::{self, Control, Load, LoadReport, Offsets, Sizes, Stop, Trace},
     model::{
         Contents, DiskOptions, ModelledDisk,
         hdd::HddParams,
@@ -26,7 +26,7 @@ fn world(seed: u64, options: DiskOptions) -> (World, Arc<ModelledDisk>) {
 
 fn run(world: &World, device: Arc<dyn Device>, load: Load) -> LoadReport {
     let env = world.env();
-    world.run(async move { load::run(env, device, load).await })
+    world.run(async move { stripewise_load::run(env, device, load).await })
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_seeded_load_is_the_same_in_every_world() {
         let load = Load { sizes, stop: Stop::Requests(50), seed: Some(seed), ..Load::default() };
         let (env, control) = (world.env(), Arc::new(Control::until_error()));
         let seen = control.clone();
-        let report = world.run(async move { load::run_controlled(env, disk, load, control).await });
+        let report = world.run(async move { run_controlled(env, disk, load, control).await });
         assert_eq!(seen.done_bytes(), report.writes.bytes);
         report.writes.bytes
     };
@@ -69,7 +69,7 @@ fn a_load_ends_when_it_is_told_to() {
         clock.sleep(Duration::from_secs(1)).await;
         seen.end();
     }));
-    let report = world.run(async move { load::run_controlled(env, disk, load, control).await });
+    let report = world.run(async move { run_controlled(env, disk, load, control).await });
     assert!((1.0..1.2).contains(&report.elapsed.as_secs_f64()), "{:?}", report.elapsed);
 }
 
@@ -237,7 +237,7 @@ fn traces_are_replayed_at_their_times() {
     let trace: Trace =
         "0 W 0 4096\n1000000 R 1073741824 4096\n1000000 R 2147483648 4096\n2000000 F".parse().unwrap();
     let env = world.env();
-    let report = world.run(async move { load::replay(env, disk, &trace).await });
+    let report = world.run(async move { replay(env, disk, &trace).await });
     assert_eq!((report.reads.requests, report.writes.requests, report.flushes.requests), (2, 1, 1));
     assert!((2.0..2.1).contains(&report.elapsed.as_secs_f64()));
 }

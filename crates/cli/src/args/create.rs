@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use stripewise::{geometry::MEMBERS_MAX, locking::Preset, plan::selection::Policy};
+use stripewise_wire::ClassChoice;
 
 use super::WorkerArgs;
 use crate::{
     numbers::within,
     policies::{policy_parser, preset_parser},
-    protocol::ClassChoice,
     rundir::parse_name,
     sizes::parse_size,
     words::{parse_bitmap, parse_chunk, parse_class, parse_level, parse_metadata},

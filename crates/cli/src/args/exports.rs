@@ -2,11 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, builder::TypedValueParser};
+use stripewise_wire::{AttachChoice, DiscardChoice};
 
 use crate::{
+    choices::{discard_parser, one_of},
     numbers::within,
-    protocol::{AttachChoice, DiscardChoice},
     rundir::parse_name,
     sizes::parse_size,
     times::parse_time,
@@ -19,14 +20,14 @@ pub(crate) struct AttachArgs {
     #[arg(value_parser = parse_name)]
     pub(crate) name: String,
     /// How; the best there is, if left out.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = method_parser())]
     pub(crate) method: Option<AttachChoice>,
     /// The logical block size of the block device: 512, 1K, 2K or 4K, and no less than the members'; as theirs, if left out.
     /// With 4096 the kernel never asks for less than a block of 4 KiB, which is what members are written in.
     #[arg(long, value_name = "BYTES", value_parser = parse_sector)]
     pub(crate) sector_size: Option<u32>,
     /// Whether the block device takes discards (TRIM), as mkfs and fstrim send them.
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = discard_parser(), default_value = "auto")]
     pub(crate) discard: DiscardChoice,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, short)]
     pub(crate) read_only: bool,
     /// Whether clients may discard (TRIM).
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = discard_parser(), default_value = "auto")]
     pub(crate) discard: DiscardChoice,
     /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything makes room.
     #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
@@ -75,4 +76,11 @@ pub(crate) struct ServeArgs {
     /// Stop serving there, or everywhere; fails if it is not served.
     #[arg(long)]
     pub(crate) stop: bool,
+}
+
+fn method_parser() -> impl TypedValueParser<Value = AttachChoice> {
+    one_of(AttachChoice::ALL, AttachChoice::name, |method| match method {
+        AttachChoice::Nbd => "The kernel's NBD client",
+        AttachChoice::Fuse => "A FUSE file and a loop device",
+    })
 }

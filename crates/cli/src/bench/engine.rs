@@ -4,10 +4,7 @@
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use anyhow::Context;
-use clap::{
-    Args,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::Args;
 use stripewise::{
     geometry::{Level, MEMBERS_MAX},
     plan::selection::{DEFAULT_POLICY, Policy},
@@ -19,8 +16,8 @@ use stripewise_lab::{
 };
 
 use crate::{
-    args::THREADS_MAX, numbers::within, policies::policy_parser, said::note, sizes::parse_size,
-    times::parse_time, words::parse_level,
+    args::THREADS_MAX, choices::one_of, numbers::within, policies::policy_parser, said::note,
+    sizes::parse_size, times::parse_time, words::parse_level,
 };
 
 /// More would not make a median better.
@@ -46,7 +43,7 @@ pub(crate) struct EngineBench {
     #[arg(long, default_value = "256M", value_parser = parse_size)]
     pub(crate) size: u64,
     /// What members are.
-    #[arg(long, default_value = "memory", value_parser = one_of(MemberKind::ALL, MemberKind::name, MemberKind::about))]
+    #[arg(long, default_value = "memory", value_parser = one_of(&MemberKind::ALL, MemberKind::name, MemberKind::about))]
     pub(crate) members: MemberKind,
     /// Worker threads, each with clients of its own and a core of its own while there are as many; several counts run
     /// one after the other.
@@ -67,11 +64,11 @@ pub(crate) struct EngineBench {
     #[arg(long, default_value_t = 7, value_parser = within(1..=TURNS_MAX))]
     pub(crate) turns: usize,
     /// This case, and those given besides; full-stripe, random-write and random-read, if left out.
-    #[arg(long, value_parser = one_of(Case::ALL, Case::name, Case::about))]
+    #[arg(long, value_parser = one_of(&Case::ALL, Case::name, Case::about))]
     pub(crate) case: Vec<Case>,
     /// Whether writes are noted in the bitmap; `internal`, if left out. Given again, both take turns, on arrays of their
     /// own.
-    #[arg(long, value_parser = one_of(BitmapMode::ALL, BitmapMode::name, BitmapMode::about))]
+    #[arg(long, value_parser = one_of(&BitmapMode::ALL, BitmapMode::name, BitmapMode::about))]
     pub(crate) bitmap: Vec<BitmapMode>,
     /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
     #[arg(long, value_parser = policy_parser())]
@@ -102,18 +99,6 @@ fn parse_source(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     let fits = SOURCE_BYTES.contains(&bytes);
     fits.then_some(bytes).ok_or_else(|| format!("'{text}': give from 4K to 256M"))
-}
-
-/// Reads one of several things by its name. Help and completions list the names.
-fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
-    all: [T; N],
-    name: fn(T) -> &'static str,
-    about: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    let value = |one: T| PossibleValue::new(name(one)).help(about(one));
-    PossibleValuesParser::new(all.map(value)).map(move |given| {
-        all.into_iter().find(|one| name(*one) == given).expect("clap lets only these names through")
-    })
 }
 
 impl EngineBench {

@@ -6,5 +6,5 @@ mod load;
 mod nbd;
 
 pub(crate) use engine::{EngineBench, run_engine};
-pub(crate) use load::{LoadArgs, LoadFigures, LoadSpec, Spread, run_load};
+pub(crate) use load::{LoadArgs, run_load};
 pub(crate) use nbd::{NbdBench, NbdServer, run_nbd};

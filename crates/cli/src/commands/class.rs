@@ -4,15 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use stripewise_wire::{ClassChoice, MemberStatus, Request};
 
 use super::{chosen, print_json, said};
 use crate::{
-    client,
-    given::absolute_path,
-    printable::printable,
-    protocol::{ClassChoice, MemberStatus, Request},
-    rundir::parse_name,
-    said::say,
+    choices::class_parser, client, given::absolute_path, printable::printable, rundir::parse_name, said::say,
 };
 
 #[derive(Debug, Clone, Args)]
@@ -23,7 +19,7 @@ pub(crate) struct ClassArgs {
     /// Only this member.
     device: Option<String>,
     /// What the member is, whatever was detected or said before; printed, if left out.
-    #[arg(value_enum)]
+    #[arg(value_parser = class_parser())]
     class: Option<ClassChoice>,
 }
 

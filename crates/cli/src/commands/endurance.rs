@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use stripewise_wire::{EnduranceStatus, MemberStatus, Request};
 
 use super::{chosen, print_json, tell};
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     numbers::within,
     output,
     printable::printable,
-    protocol::{EnduranceStatus, MemberStatus, Request},
     rundir::parse_name,
     said::say,
     sizes::{NoSize, format_decimal_size, parse_decimal_size},

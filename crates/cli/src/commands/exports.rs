@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::json;
+use stripewise_wire::{Reply, Request, ServeLimits};
 
 use super::{print_json, said};
 use crate::{
     args::{AttachArgs, ServeArgs},
     client, output,
-    protocol::{Reply, Request, ServeLimits},
     said::{note, say},
 };
 

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::json;
+use stripewise_wire::{JobStatus, Request, ScrubAction};
 
 use super::{done, print_json, said};
 use crate::{
     args::{ScrubArgs, SpeedArgs},
     client, output, progress,
-    protocol::{JobStatus, Request, ScrubAction},
     said::say,
     sizes::format_size,
 };

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use stripewise_wire::Request;
 
 use super::{done, jobs::and_wait, tell};
 use crate::{
     args::{AddArgs, MemberArgs, ReplaceArgs},
     client,
     given::{absolute_path, absolute_paths, check_given_once, given_classes},
-    protocol::Request,
 };
 
 /// mdadm's word for every member that is faulty.

@@ -23,6 +23,7 @@ use std::{fmt::Display, io::Write, process::ExitCode};
 
 use anyhow::Context;
 use serde::Serialize;
+use stripewise_wire::{ArrayStatus, MemberStatus, Request};
 
 use crate::{
     args::{AssembleArgs, BenchCommand, Cli, Command, DetachArgs, StopArgs},
@@ -31,7 +32,6 @@ use crate::{
     demo, explain,
     given::{absolute_paths, check_given_once, is_same_device},
     printable::printable,
-    protocol::{ArrayStatus, MemberStatus, Request},
     rundir,
     said::{note, say},
 };

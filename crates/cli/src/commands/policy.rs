@@ -6,12 +6,12 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 use stripewise::plan::selection::{self, Policy};
+use stripewise_wire::Request;
 
 use super::{print_json, said};
 use crate::{
     client,
     policies::{self, policy_parser},
-    protocol::Request,
     rundir::parse_name,
     said::say,
 };

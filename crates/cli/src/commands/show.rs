@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use stripewise_wire::ArrayStatus;
 
 use super::{print_json, print_text};
 use crate::{
     args::{CANNOT_TELL, DetailArgs, StatusArgs},
-    client, errors, output,
-    protocol::ArrayStatus,
-    rundir,
+    client, errors, output, rundir,
     said::{note, say},
 };
 

@@ -8,14 +8,15 @@ use std::{
 };
 
 use anyhow::bail;
-use clap::Args;
+use clap::{Args, builder::TypedValueParser};
+use stripewise_wire::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus};
 
 use crate::{
+    choices::one_of,
     client::Connection,
     interrupt::Interrupt,
     numbers::within,
     output::rows_text,
-    protocol::{BandStatus, DecisionStatus, Reply, Request, TraceChoice, TraceCycle, TracedStatus},
     rundir::parse_name,
     said::note,
     sizes::{format_size, parse_size},
@@ -31,7 +32,7 @@ pub(crate) struct TraceArgs {
     #[arg(value_parser = parse_name)]
     name: String,
     /// Only stripe writes with rows written by these cycles, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_parser = cycle_parser(), value_delimiter = ',')]
     cycle: Vec<TraceCycle>,
     /// Only of these stripes, from the first to before the second.
     #[arg(long, value_name = "FIRST..END", value_parser = parse_stripes)]
@@ -48,6 +49,14 @@ pub(crate) struct TraceArgs {
     /// End after so long: seconds, or a number with ms, s, m or h.
     #[arg(long, value_parser = parse_time)]
     seconds: Option<Duration>,
+}
+
+fn cycle_parser() -> impl TypedValueParser<Value = TraceCycle> {
+    one_of(TraceCycle::ALL, TraceCycle::name, |cycle| match cycle {
+        TraceCycle::Rmw => "Read-modify-write",
+        TraceCycle::Rcw => "Reconstruct-write",
+        TraceCycle::Full => "All data of the row is new",
+    })
 }
 
 fn parse_stripes(text: &str) -> Result<(u64, u64), String> {

@@ -21,7 +21,7 @@ use rustix::{
 use stripewise::export::seldom::Seldom;
 
 use super::{session::Session, state::DaemonState};
-use crate::protocol::{Reply, Request, WireError};
+use stripewise_wire::{Reply, Request, WireError};
 
 /// A request is one short line.
 pub(super) const REQUEST_BYTES_MAX: u64 = 64 << 10;

@@ -1,14 +1,14 @@
-//! The control socket while the array is being opened. Commands wait for a moment, as that seldom takes long; from then on each is
-//! told how it stands, so that one member that hangs keeps no command waiting, and `stop --force` ends the daemon.
+//! The control socket while the array is being opened. Commands wait for a moment, as that seldom takes long. From then on each
+//! is told how it stands, so that one member that hangs keeps no command waiting, and `stop --force` ends the daemon.
 
 use std::{
-    io::{BufRead, BufReader, Read},
-    os::unix::net::{UnixListener, UnixStream},
-    process,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+    fs,
+    io::{PipeReader, PipeWriter, Read, pipe},
+    os::{
+        fd::AsFd,
+        unix::net::{UnixListener, UnixStream},
     },
+    process,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -18,95 +18,182 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use stripewise_wire::{Reply, Request};
 
 use super::control::{REQUEST_BYTES_MAX, answer};
-use crate::{
-    protocol::{Reply, Request},
-    rundir::socket_path,
-};
+use crate::rundir::socket_path;
 
 /// How long commands wait for the array.
 const QUIET: Duration = Duration::from_secs(5);
-/// How often it is looked whether the array is open.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers until it is dropped.
+/// Answers until it is dropped, which takes no wait.
 pub(super) struct Doorman {
-    is_over: Arc<AtomicBool>,
+    /// The door's end comes when this is dropped.
+    stays: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Doorman {
     /// Answers on a socket of this array from now on.
     pub(super) fn begin(name: &str, listener: &UnixListener) -> anyhow::Result<Self> {
-        let (name, listener) = (name.to_owned(), listener.try_clone()?);
-        let is_over = Arc::new(AtomicBool::new(false));
-        let ends = is_over.clone();
-        let stands = move || {
-            let began = Instant::now();
-            while !ends.load(Ordering::Acquire) {
-                match wait_for_client(&listener) {
-                    Ok(true) if began.elapsed() >= QUIET => {
-                        let served = listener
-                            .accept()
-                            .map_err(Into::into)
-                            .and_then(|(stream, _)| turn_away(&name, began, &stream));
-                        served.unwrap_or_else(|error| tracing::debug!("control connection: {error:#}"));
-                    }
-                    // The client waits until then.
-                    Ok(true) => thread::sleep(Duration::from_millis(100)),
-                    Ok(false) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, "commands wait until the array is open");
-                        return;
-                    }
-                }
+        Self::begin_after(QUIET, name, listener)
+    }
+
+    fn begin_after(quiet: Duration, name: &str, listener: &UnixListener) -> anyhow::Result<Self> {
+        let (end, stays) = pipe()?;
+        let door =
+            Door { name: name.to_owned(), listener: listener.try_clone()?, end, began: Instant::now() };
+        let stand = move || {
+            if let Err(error) = door.stand(quiet) {
+                tracing::warn!(%error, "commands wait until the array is open");
             }
         };
-        let thread = thread::Builder::new().name("stripewise-door".into()).spawn(stands)?;
-        Ok(Self { is_over, thread: Some(thread) })
+        let thread = thread::Builder::new().name("stripewise-door".into()).spawn(stand)?;
+        Ok(Self { stays: Some(stays), thread: Some(thread) })
     }
 }
 
 impl Drop for Doorman {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Release);
+        self.stays = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Waits a moment for a client.
-fn wait_for_client(listener: &UnixListener) -> Result<bool, Errno> {
-    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&LOOK)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(error),
+/// What comes first.
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    /// The array is open, or will not be.
+    End,
+    /// Somebody is there, or has said something.
+    Client,
+    /// The time is over.
+    Late,
+}
+
+/// Where the doorman stands.
+struct Door {
+    name: String,
+    listener: UnixListener,
+    /// Can be read once it is over.
+    end: PipeReader,
+    began: Instant,
+}
+
+impl Door {
+    /// Leaves clients alone for a moment, then turns each away, to the end.
+    fn stand(&self, quiet: Duration) -> Result<(), Errno> {
+        if self.wait(None, Some(self.began + quiet))? == Event::End {
+            return Ok(());
+        }
+        while self.wait(Some(&self.listener), None)? == Event::Client {
+            let served = self.listener.accept().map_err(Into::into);
+            let served = served.and_then(|(stream, _)| self.turn_away(&stream));
+            served.unwrap_or_else(|error| tracing::debug!("control connection: {error:#}"));
+        }
+        Ok(())
+    }
+
+    fn wait(&self, client: Option<&dyn AsFd>, until: Option<Instant>) -> Result<Event, Errno> {
+        let mut awaited = vec![PollFd::new(&self.end, PollFlags::IN)];
+        awaited.extend(client.map(|client| PollFd::from_borrowed_fd(client.as_fd(), PollFlags::IN)));
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            return match poll(&mut awaited, left.as_ref()) {
+                Ok(0) => Ok(Event::Late),
+                Ok(_) if awaited[0].revents().is_empty() => Ok(Event::Client),
+                Ok(_) => Ok(Event::End),
+                Err(Errno::INTR) => continue,
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Tells a command that the array is not open yet. A stop by force ends the daemon, as a crash would.
+    fn turn_away(&self, stream: &UnixStream) -> anyhow::Result<()> {
+        stream.set_nonblocking(true)?;
+        let said = self.hear(stream)?;
+        let waited_s = self.began.elapsed().as_secs();
+        let name = &self.name;
+        if matches!(Request::read(&said), Ok(Request::Stop { force: true })) {
+            tracing::warn!(waited_s, "stopped by force while the array is being opened");
+            let notes = vec![
+                "it was being opened: as after a crash, it is checked when it is opened again".to_owned(),
+            ];
+            answer(stream, &Reply::Stopped { unclean: None, notes }).context("answering before the end")?;
+            let _ = fs::remove_file(socket_path(name));
+            process::exit(1);
+        }
+        let why = format!(
+            "it is being opened, for {waited_s} s so far: a member may hang; see its log. `stripewise stop {name} --force` \
+             ends that"
+        );
+        answer(stream, &Reply::Error(why))
+    }
+
+    /// What a client wants, as far as it says so in time and before the end.
+    fn hear(&self, mut stream: &UnixStream) -> anyhow::Result<String> {
+        let until = Instant::now() + REQUEST_TIMEOUT;
+        let mut said = Vec::new();
+        let mut part = [0; 4096];
+        while !said.ends_with(b"\n")
+            && (said.len() as u64) < REQUEST_BYTES_MAX
+            && self.wait(Some(stream), Some(until))? == Event::Client
+        {
+            match stream.read(&mut part)? {
+                0 => break,
+                count => said.extend(&part[..count]),
+            }
+        }
+        Ok(String::from_utf8(said)?)
     }
 }
 
-/// Tells a command that the array is not open yet. A stop by force ends the daemon, as a crash would.
-fn turn_away(name: &str, began: Instant, stream: &UnixStream) -> anyhow::Result<()> {
-    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
-    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
-    let mut line = String::new();
-    BufReader::new(stream).take(REQUEST_BYTES_MAX).read_line(&mut line)?;
-    let ends = matches!(Request::read(&line), Ok(Request::Stop { force: true }));
-    let waited_s = began.elapsed().as_secs();
-    if ends {
-        tracing::warn!(waited_s, "stopped by force while the array is being opened");
-        let notes =
-            vec!["it was being opened: as after a crash, it is checked when it is opened again".to_owned()];
-        answer(stream, &Reply::Stopped { unclean: None, notes }).context("answering before the end")?;
-        let _ = std::fs::remove_file(socket_path(name));
-        process::exit(1);
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+
+    use super::*;
+
+    fn socket() -> (tempfile::TempDir, UnixListener, impl Fn() -> UnixStream) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        (folder, listener, move || UnixStream::connect(&path).unwrap())
     }
-    let why = format!(
-        "it is being opened, for {waited_s} s so far: a member may hang; see its log. `stripewise stop {name} --force` \
-         ends that"
-    );
-    answer(stream, &Reply::Error(why))
+
+    fn answer_to(client: &UnixStream) -> String {
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).unwrap();
+        line
+    }
+
+    #[test]
+    fn clients_are_told_that_the_array_is_being_opened() {
+        let (_folder, listener, connect) = socket();
+        let _doorman = Doorman::begin_after(Duration::ZERO, "a", &listener).unwrap();
+        for _ in 0..2 {
+            let mut client = connect();
+            client.write_all(Request::Status.line().unwrap().as_bytes()).unwrap();
+            assert!(answer_to(&client).contains("being opened"));
+        }
+    }
+
+    #[test]
+    fn neither_the_quiet_nor_a_client_that_says_nothing_delays_the_end() {
+        let (_folder, listener, connect) = socket();
+        for quiet in [Duration::from_secs(1000), Duration::ZERO] {
+            let doorman = Doorman::begin_after(quiet, "a", &listener).unwrap();
+            let _client = connect();
+            thread::sleep(Duration::from_millis(50));
+            let ends = Instant::now();
+            drop(doorman);
+            assert!(ends.elapsed() < REQUEST_TIMEOUT / 2, "{:?} after {quiet:?}", ends.elapsed());
+        }
+    }
 }

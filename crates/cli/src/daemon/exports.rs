@@ -22,6 +22,7 @@ use stripewise::{
     },
     uring::Runtime,
 };
+use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 
 use super::{
     end::Asked,
@@ -30,12 +31,8 @@ use super::{
     patience::{Deadline, Patience},
     remains::{self, DeadDevice},
     room,
-    state::Notes,
 };
-use crate::{
-    protocol::{AttachChoice, DiscardChoice, ServeLimits},
-    rundir::{link_dir, run_dir},
-};
+use crate::rundir::{link_dir, run_dir};
 
 /// How long a server's last requests may take, beyond what its clients are given to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);
@@ -332,7 +329,7 @@ impl Held {
             (uri, source.runtime.begin(async move { server.stop().await }))
         };
         let ending: Vec<_> = stopping.into_iter().map(begin).collect();
-        let hang = ending.into_iter().filter(|(_, end)| end.recv_timeout(deadline.left()).is_err());
+        let hang = ending.into_iter().filter(|(_, end)| end.wait_for(deadline.left()).is_none());
         Ok(hang
             .map(|(uri, _)| format!("{uri} is served no more, but some of its last requests do not end"))
             .collect())

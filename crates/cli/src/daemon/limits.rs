@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use stripewise::export::nbd::{Limits, limits::CONNECTION_IN_FLIGHT_BYTES_MIN};
+use stripewise_wire::ServeLimits;
 
-use crate::{protocol::ServeLimits, sizes::format_size};
+use crate::sizes::format_size;
 
 /// The limits of a server. Where all may hold less than one does by default, one may hold as much as all. Of the memory that is
 /// `left`, if anything bounds that, clients are let hold half by default: what is done with their data takes some, too.

@@ -9,13 +9,11 @@ use std::{
 
 use anyhow::{Context, ensure};
 use stripewise::{Array, Device, Host, StatsReport, Timestamp};
-use stripewise_lab::load::{Control, run_controlled};
+use stripewise_load::{Control, run_controlled};
+use stripewise_wire::{LoadFigures, LoadSpec, LoadStatus};
 
 use super::attention::{Attention, Held};
-use crate::{
-    bench::{LoadFigures, LoadSpec, Spread},
-    protocol::LoadStatus,
-};
+use crate::load::{Spread, figures_of, load_on};
 
 /// Whether somebody loads the array, and with what.
 #[derive(Default)]
@@ -54,7 +52,7 @@ impl Loading {
     /// Begins a load.
     pub(super) fn start(&self, host: &Host, array: &Array, spec: LoadSpec) -> anyhow::Result<OwnLoad> {
         let device: Arc<dyn Device> = Arc::new(array.device());
-        let load = spec.load(device.info())?;
+        let load = load_on(device.info(), &spec)?;
         ensure!(!spec.writes() || !array.is_read_only(), "the array is read-only");
         let held = self.attention.take().context("another command loads it; wait for that")?;
         let control = Arc::new(Control::until_error());
@@ -72,7 +70,7 @@ impl Loading {
             let report = runtime.block_on(async move { run_controlled(env, device, load, steered).await });
             let counters = added(&before, &array.stats().report());
             let jobs = seen.jobs.look();
-            let figures = LoadFigures::new(spec, &report, &control);
+            let figures = figures_of(spec, &report, &control);
             *seen.figures() = Some(LoadFigures { counters: Some(counters), jobs, ..figures });
         };
         let work =

@@ -8,8 +8,9 @@ use stripewise::{
     Host,
     file::{FileDevice, OpenError},
 };
+use stripewise_wire::Notes;
 
-use super::{patience::Deadline, state::Notes};
+use super::patience::Deadline;
 use crate::{
     ground::{Ground, Identity, check_apart},
     holders,

@@ -44,11 +44,11 @@ pub(crate) use open::preview;
 pub(crate) use remains::{are_listed as remains_are_listed, clear as clear_remains};
 use signal_hook::iterator::Signals;
 pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, WorkerSpec, start_daemon};
-use state::{DaemonState, Notes};
+use state::DaemonState;
+use stripewise_wire::{ArrayStatus, Notes, Reply};
 
 use crate::{
     errors,
-    protocol::{ArrayStatus, Reply},
     rundir::{make_run_dir, socket_path},
 };
 

@@ -12,13 +12,14 @@ use stripewise::{
     plan::selection::policy,
     uring::RuntimeOptions,
 };
+use stripewise_wire::Notes;
 
 use super::{
     members,
     spec::{CreateSpec, DaemonSpec, Opening},
-    state::{DaemonState, Notes, member_name},
+    state::{DaemonState, member_name},
 };
-use crate::errors;
+use crate::{errors, reports::member_class};
 
 /// Opens members and array; what is to be told about that.
 pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
@@ -112,7 +113,7 @@ fn create_options(
         Some(true) => ParityPlace::Fastest,
         Some(false) => ParityPlace::Last,
     };
-    let classes = spec.classes.iter().map(|(path, class)| (member_name(path), (*class).into()));
+    let classes = spec.classes.iter().map(|(path, class)| (member_name(path), member_class(*class)));
     Ok(CreateOptions {
         chunk_bytes: spec.chunk_bytes,
         members,

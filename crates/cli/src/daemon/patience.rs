@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::ANSWER_TIMEOUT;
+use stripewise_wire::ANSWER_TIMEOUT;
 
 /// The longest that a command may take, all its waits together: its answer must come while somebody waits for it.
 const COMMAND_MAX: Duration = Duration::from_secs(100);

@@ -12,13 +12,13 @@ use std::{
 };
 
 use stripewise::export::attach::{self, AttachOptions, users_of};
+use stripewise_wire::Notes;
 
 use super::{
     exports,
     mounts::unmount_all,
     name::NameLock,
     patience::{Deadline, Patience},
-    state::Notes,
 };
 use crate::rundir::{make_run_dir, remains_path, run_dir, socket_path};
 

@@ -2,11 +2,12 @@
 
 use anyhow::ensure;
 use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
+use stripewise_wire::{ArrayStatus, BitmapStatus, StripeStatus};
 
 use super::state::DaemonState;
 use crate::{
     dates::now_s,
-    protocol::{ArrayStatus, BitmapStatus, JobStatus, MemberStatus, StripeStatus, map_name, state_name},
+    reports::{job_status, map_name, member_statuses, state_name},
 };
 
 /// Stripes that are told of at once.
@@ -39,16 +40,16 @@ impl DaemonState {
             read_only: report.read_only,
             selection: report.selection.to_owned(),
             events: report.events,
-            members: MemberStatus::of(&report, now_s()),
+            members: member_statuses(&report, now_s()),
             bitmap: report.bitmap.map(|b| BitmapStatus {
                 region_bytes: b.shape.bytes,
                 map: map_name(b.shape.kind).to_owned(),
                 regions: b.regions,
                 marked: b.marked,
             }),
-            job: report.job.as_ref().map(JobStatus::from),
-            last_job: self.array.last_job().as_ref().map(JobStatus::from),
-            last_scrub: self.array.last_scrub().as_ref().map(JobStatus::from),
+            job: report.job.as_ref().map(job_status),
+            last_job: self.array.last_job().as_ref().map(job_status),
+            last_scrub: self.array.last_scrub().as_ref().map(job_status),
             speed_min_bytes_per_s: limits.min_bytes_per_s,
             speed_max_bytes_per_s: Some(limits.max_bytes_per_s).filter(|max| *max != u64::MAX),
             left_out: left_out(&report).into_iter().chain(self.unopened.iter().cloned()).collect(),

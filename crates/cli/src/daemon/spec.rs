@@ -12,13 +12,13 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use stripewise::uring::RuntimeOptions;
+use stripewise_wire::{ArrayStatus, ClassChoice, Reply};
 
 use super::{caller, members::LookedAt};
 use crate::{
     args::{THREADS_MAX, WorkerArgs},
     client,
     printable::printable_list,
-    protocol::{ArrayStatus, ClassChoice, Reply},
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     sigpipe,
 };

@@ -1,19 +1,15 @@
 //! What a daemon holds, and its answers to requests.
 
-use std::{
-    path::Path,
-    sync::{Arc, mpsc::Receiver},
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
-    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits,
-    format::extension::{Endurance, MemberClass},
-    plan::selection::policy,
+    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits, format::extension::Endurance,
+    plan::selection::policy, uring::Started,
 };
+use stripewise_wire::{ClassChoice, Notes, Reply, Request, ScrubAction};
 
 use super::{
     end::{Asked, End},
@@ -24,10 +20,7 @@ use super::{
     session::Session,
     trace::Tracing,
 };
-use crate::{
-    errors,
-    protocol::{ClassChoice, Reply, Request, ScrubAction},
-};
+use crate::{errors, reports::member_class};
 
 /// How long a question and a command to the array may take. A command waits for members; one that hangs must not keep its
 /// user waiting for ever.
@@ -45,9 +38,6 @@ const REPAIRS: &str = "where blocks disagree, data is taken for right and redund
                        data block that is wrong stays, and can be told no longer";
 const HANGS_UNCLEAN: &str = "a request to one of its members does not end; what was being written is resynced when the array is \
                              next assembled";
-
-/// What is to be told about a command that was carried out.
-pub(super) type Notes = Vec<String>;
 
 /// A daemon's array and what is exported of it.
 pub(crate) struct DaemonState {
@@ -72,7 +62,7 @@ enum Stopping {
     No,
     /// Nothing is exported any more, and the array has been told to stop.
     Told {
-        ends: Receiver<Result<(), ArrayError>>,
+        ends: Started<Result<(), ArrayError>>,
         notes: Notes,
     },
     Stopped(Stopped),
@@ -121,14 +111,14 @@ impl DaemonState {
         let (ended, notes) = match &*stopping {
             Stopping::Stopped(stopped) => return Ok(stopped.clone()),
             Stopping::Told { ends, notes } => {
-                (ends.recv_timeout(deadline.within(patience_for(users))), notes.clone())
+                (ends.wait_for(deadline.within(patience_for(users))), notes.clone())
             }
             Stopping::No => bail!("it could not be told to stop"),
         };
         let unclean = match ended {
-            Ok(result) => result.err().map(why_unclean),
-            Err(_) if users == Users::Force => Some(HANGS_UNCLEAN.to_owned()),
-            Err(_) => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
+            Some(result) => result.err().map(why_unclean),
+            None if users == Users::Force => Some(HANGS_UNCLEAN.to_owned()),
+            None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
         };
         self.end.stopped();
         let stopped = Stopped { unclean, notes };
@@ -303,14 +293,14 @@ impl DaemonState {
         let opened = members::open(&self.host, device, deadline)?;
         members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
         let notes = members::check_contents(device, &opened, force, &[])?;
-        let (opened, class) = (Arc::new(opened), class.map(MemberClass::from));
+        let (opened, class) = (Arc::new(opened), class.map(member_class));
         self.on_array(deadline, move |array| async move { array.add_as(opened, class).await })?;
         Ok(notes)
     }
 
     fn set_class(&self, member: &str, class: ClassChoice, deadline: Deadline) -> anyhow::Result<Notes> {
         let name = member_name(member);
-        self.on_array(deadline, move |array| async move { array.set_class(&name, class.into()).await })
+        self.on_array(deadline, move |array| async move { array.set_class(&name, member_class(class)).await })
     }
 
     fn replace(

@@ -4,7 +4,8 @@ use anyhow::{Context, bail};
 use stripewise::Array;
 
 use super::attention::{Attention, Held};
-use crate::protocol::{TraceChoice, TracedStatus};
+use crate::reports::{trace_filter, traced_status};
+use stripewise_wire::{TraceChoice, TracedStatus};
 
 /// Decisions kept between two questions; some MiB at most.
 const CAPACITY: usize = 16 << 10;
@@ -31,7 +32,7 @@ impl Tracing {
             bail!("no write of a stripe is {} bytes: a stripe has {stripe_bytes}", choice.min_bytes);
         }
         let held = self.0.take().context("another command is tracing it; end that first")?;
-        array.trace_decisions(choice.into(), CAPACITY);
+        array.trace_decisions(trace_filter(choice), CAPACITY);
         Ok(OwnTrace { array: array.clone(), _held: held })
     }
 }
@@ -39,7 +40,7 @@ impl Tracing {
 impl OwnTrace {
     /// The decisions from a number on.
     pub(super) fn since(&self, since: u64) -> TracedStatus {
-        self.array.traced(since).into()
+        traced_status(&self.array.traced(since))
     }
 }
 

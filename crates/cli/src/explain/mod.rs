@@ -14,12 +14,13 @@ use stripewise::{
     geometry::{Level, MEMBERS_MAX, StripeIndex},
     plan::selection::Policy,
 };
+use stripewise_wire::ClassChoice;
 
 use crate::{
+    choices::class_parser,
     commands::print_json,
     numbers::within,
     policies::policy_parser,
-    protocol::ClassChoice,
     rundir::parse_name,
     said::say,
     sizes::parse_size,
@@ -55,7 +56,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = within(0..=MEMBERS_MAX - 1))]
     missing: Vec<usize>,
     /// What the disks are, for `--policy cost`: hdd or ssd for each, separated by commas, as typical ones of their kind.
-    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "name")]
+    #[arg(long, value_parser = class_parser(), value_delimiter = ',', conflicts_with = "name")]
     classes: Vec<ClassChoice>,
 }
 

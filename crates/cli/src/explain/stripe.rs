@@ -10,7 +10,9 @@ use stripewise::{
 };
 
 use super::target::{StripeCosts, Target};
-use crate::protocol::BandStatus;
+use stripewise_wire::BandStatus;
+
+use crate::reports::band_status;
 
 #[derive(Debug, Serialize)]
 pub(super) struct ExplainedStripe {
@@ -129,7 +131,7 @@ impl Of<'_> {
             let plan::Counts { rmw, rcw } = self.state.counts_of(column, row);
             Vote { disk: self.disk(column), rmw, rcw }
         };
-        ExplainedBand { band: band.into(), votes: (0..self.state.columns.len()).map(vote).collect() }
+        ExplainedBand { band: band_status(band), votes: (0..self.state.columns.len()).map(vote).collect() }
     }
 
     fn matrix(&self) -> Vec<MatrixRows> {

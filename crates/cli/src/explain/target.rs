@@ -7,7 +7,6 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use stripewise::{
-    format::extension::MemberClass,
     geometry::{Geometry, Level, MemberIndex, StripeIndex},
     plan::{
         Presence,
@@ -15,12 +14,13 @@ use stripewise::{
         selection::{Policy, policy, policy_for},
     },
 };
+use stripewise_wire::{ArrayStatus, ClassChoice, MemberStatus, Reply, Request, StripeStatus};
 
 use super::{ExplainArgs, Shape};
 use crate::{
     client,
     policies::check_selects,
-    protocol::{ArrayStatus, ClassChoice, MemberStatus, Reply, Request, StripeStatus},
+    reports::{member_class, member_cost},
 };
 
 /// The chunk where none is given.
@@ -80,7 +80,7 @@ impl Target {
         if args.policy.is_some() {
             check_selects(number)?;
         }
-        let classes = args.classes.iter().map(|class| MemberClass::from(*class));
+        let classes = args.classes.iter().map(|class| member_class(*class));
         let policy = args.policy.unwrap_or_else(|| policy_for(classes));
         ensure!(
             args.classes.is_empty() || (policy.make)().needs_costs(),
@@ -135,7 +135,7 @@ impl Target {
         let holder = |role: usize| in_state(role, "in sync").or_else(|| in_state(role, "rebuilding"));
         let roles = 0..status.raid_devices;
         let device = |member: &MemberStatus| member.device.clone();
-        let cost = |member: &MemberStatus| member.cost.into();
+        let cost = |member: &MemberStatus| member_cost(member.cost);
         Ok(Self {
             geometry,
             policy: args.policy.map_or_else(|| policy(&status.selection), Ok)?,

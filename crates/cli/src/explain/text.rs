@@ -3,15 +3,13 @@
 use std::fmt::Write;
 
 use stripewise::plan::selection::{self, Policy};
+use stripewise_wire::BandStatus;
 
 use super::{
     Explained,
     stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
 };
-use crate::{
-    output::rows_text, printable::printable, protocol::BandStatus, sizes::format_size,
-    times::format_nanoseconds,
-};
+use crate::{output::rows_text, printable::printable, sizes::format_size, times::format_nanoseconds};
 
 pub(super) fn draw(explained: &Explained) -> String {
     let mut text = String::new();

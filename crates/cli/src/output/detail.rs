@@ -1,13 +1,14 @@
 //! Everything about one array, as `mdadm --detail` has it.
 
 use std::fmt::Write;
+use stripewise_wire::ArrayStatus;
 
 use super::{has_chunks, job_line, members};
-use crate::{protocol::ArrayStatus, sizes::format_size};
+use crate::{printable::printable_status, sizes::format_size};
 
 /// Everything about one array, in the shape of `mdadm --detail`.
 pub(crate) fn detail(status: &ArrayStatus) -> String {
-    let status = &status.printable();
+    let status = &printable_status(status);
     let mut text = format!("{}:\n", status.name);
     let mut line = |label: &str, value: String| {
         let _ = writeln!(text, "{label:>20} : {value}");

@@ -1,15 +1,12 @@
 //! An array's members as people read them: what they are, how fast, what was written to them, and how worn they are.
 
 use std::{collections::BTreeMap, fmt::Write};
+use stripewise_wire::{
+    ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus,
+};
 
 use super::short;
-use crate::{
-    dates,
-    printable::printable,
-    protocol::{ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus},
-    sizes::format_size,
-    times::format_nanoseconds,
-};
+use crate::{dates, printable::printable, sizes::format_size, times::format_nanoseconds};
 
 /// Bytes of a block, which times of runs are given for.
 const BLOCK_BYTES: u64 = 4096;

@@ -7,18 +7,16 @@ use std::fmt::Write;
 
 pub(crate) use detail::detail;
 pub(crate) use members::{no_forecast_lines, time_texts};
+use stripewise_wire::{ArrayStatus, JobStatus, MemberStatus};
 
-use crate::{
-    protocol::{ArrayStatus, JobStatus, MemberStatus},
-    sizes::format_size,
-};
+use crate::{printable::printable_status, sizes::format_size};
 
 /// Cells of the bar in `status`, as in /proc/mdstat.
 const BAR_CELLS: u64 = 20;
 
 /// One array in /proc/mdstat's shape.
 pub(crate) fn mdstat(status: &ArrayStatus) -> String {
-    let status = &status.printable();
+    let status = &printable_status(status);
     let mut text = format!("{} : {} raid{}", status.name, status.state, status.level);
     if status.read_only {
         text += " (read-only)";

@@ -10,8 +10,8 @@ use serde_json::Value;
 use stripewise_lab::{
     arrays::Shape,
     counters::{self, COUNTERS},
-    load::{Load, Offsets, Sizes, Stop},
 };
+use stripewise_load::{Load, Offsets, Sizes, Stop};
 
 use crate::common::{KIB, MIB, Sandbox, cpu_ticks, eventually};
 

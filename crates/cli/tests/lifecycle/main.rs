@@ -18,3 +18,4 @@ mod process;
 mod releases;
 mod unit;
 mod wear;
+mod wire;

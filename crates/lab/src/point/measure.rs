@@ -1,6 +1,6 @@
 //! Running a point: a new array, a warm-up, writes that fill the drives' caches, the passes.
 
-use stripewise_sim::load::{Load, Offsets, OpReport, Sizes, Stop};
+use stripewise_load::{Load, Offsets, OpReport, Sizes, Stop};
 
 use super::{MemberOutcome, Outcome, Places, Point};
 use crate::{

@@ -1,17 +1,17 @@
 //! `stripewise bench run`: load on an array, a block device or a file, in fio's words. The same generator loads
 //! modelled disks, so that what runs here can be run there.
 
-mod figures;
 mod places;
-mod spec;
-mod spread;
+mod text;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{bail, ensure};
-use clap::Args;
+use clap::{Args, builder::TypedValueParser};
+use stripewise_wire::{Ended, LoadSpec, Pattern};
 
 use crate::{
+    choices::one_of,
     commands::print_json,
     numbers::within,
     rundir::{parse_name, socket_path},
@@ -19,9 +19,8 @@ use crate::{
     sizes::parse_size,
     times::parse_time,
 };
-pub(crate) use figures::{Ended, LoadFigures};
-pub(crate) use spec::{LoadSpec, Pattern};
-pub(crate) use spread::Spread;
+
+use text::Text;
 
 /// How long it goes on where neither a size nor a time is given.
 const RUNTIME_DEFAULT: Duration = Duration::from_secs(10);
@@ -31,7 +30,7 @@ pub(crate) struct LoadArgs {
     /// The name of a running array; or a block device or file, with a slash in its path.
     target: String,
     /// What to do, as fio's.
-    #[arg(long, value_enum, default_value = "randread")]
+    #[arg(long, value_parser = pattern_parser(), default_value = "randread")]
     rw: Pattern,
     /// Bytes of each request.
     #[arg(long, value_parser = parse_size, default_value = "4K")]
@@ -61,6 +60,17 @@ pub(crate) struct LoadArgs {
     force: bool,
 }
 
+fn pattern_parser() -> impl TypedValueParser<Value = Pattern> {
+    one_of(Pattern::ALL, Pattern::name, |pattern| match pattern {
+        Pattern::Read => "Reads, one after another",
+        Pattern::Write => "Writes, one after another",
+        Pattern::RandRead => "Reads anywhere",
+        Pattern::RandWrite => "Writes anywhere",
+        Pattern::Rw => "Reads and writes, one after another",
+        Pattern::RandRw => "Reads and writes anywhere",
+    })
+}
+
 /// Runs a load and prints its figures.
 pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> {
     let spec = args.spec();
@@ -82,7 +92,7 @@ pub(crate) fn run_load(args: &LoadArgs, json: bool) -> anyhow::Result<ExitCode> 
     if json {
         print_json(&figures)?;
     } else {
-        say!(part: "{figures}");
+        say!(part: "{}", Text(&figures));
     }
     Ok(if figures.ended == Ended::Complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

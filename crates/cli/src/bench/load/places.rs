@@ -7,14 +7,14 @@ use stripewise::{
     Device, Host, HostOptions,
     file::{FileDevice, FileOptions},
 };
-use stripewise_lab::load::{Control, run_controlled};
+use stripewise_load::{Control, run_controlled};
+use stripewise_wire::{LoadFigures, LoadSpec, LoadStatus, Reply, Request};
 
-use super::{LoadFigures, LoadSpec};
 use crate::{
     client::Connection,
     interrupt::Interrupt,
+    load::{figures_of, load_on},
     progress::{self, LoadBar},
-    protocol::{LoadStatus, Reply, Request},
     sizes::format_size,
 };
 
@@ -28,7 +28,7 @@ pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigur
         path,
         FileOptions { read_only: !spec.writes(), ..FileOptions::default() },
     )?);
-    let load = spec.load(device.info())?;
+    let load = load_on(device.info(), spec)?;
     let interrupt = Interrupt::watch()?;
     let control = Arc::new(Control::until_error());
     let (env, steered) = (host.env(), control.clone());
@@ -47,7 +47,7 @@ pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigur
     });
     bar.finish();
     let Ok(report) = report else { bail!("{path}: the load ended before its time") };
-    Ok(LoadFigures::new(spec.clone(), &report, &control))
+    Ok(figures_of(spec.clone(), &report, &control))
 }
 
 /// Has an array's daemon run it.

@@ -7,12 +7,13 @@ use stripewise::{
     format::{extension::Header, md::Level},
     plan::selection::policy_numbered,
 };
+use stripewise_wire::{EnduranceStatus, TimesStatus};
 
 use crate::{
     dates,
     output::time_texts,
     policies::check_selects,
-    protocol::{EnduranceStatus, TimesStatus, class_name},
+    reports::{class_name, endurance_status, times_status},
     sizes::{format_decimal_size, format_size},
 };
 
@@ -41,8 +42,8 @@ impl Kept {
             class: class_name(header.member_class),
             class_given: header.member_class_given,
             policy: check_selects(level.number()).is_ok().then(policy),
-            times: times.is_known().then(|| times.into()),
-            endurance: EnduranceStatus::of(&header.endurance, noted, dates::now_s()),
+            times: times_status(times),
+            endurance: endurance_status(&header.endurance, noted, dates::now_s()),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
     dates::utc,
     errors,
     printable::printable,
-    protocol::map_name,
+    reports::map_name,
     said::{note, say},
     sizes::format_size,
 };

@@ -8,10 +8,10 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{DiscardChoice, Reply, Request, ServeLimits};
+use crate::{DiscardChoice, Reply, Request, ServeLimits};
 
 /// The protocol that this program speaks.
-pub(crate) const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 2;
 
 /// The first protocols that know these options. Protocol 0 is every release from before there was a number.
 const SECTOR_SIZE_SINCE: u32 = 1;
@@ -48,17 +48,25 @@ struct Number {
 
 /// Why a line is not understood.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WireError {
+pub enum WireError {
     /// It was written by another protocol.
     #[error(
         "it speaks protocol {theirs} of the control socket, and this is stripewise {RELEASE}, protocol {PROTOCOL}: {source}"
     )]
-    Other { theirs: u32, source: serde_json::Error },
+    Other {
+        /// Its number.
+        theirs: u32,
+        /// What could not be read.
+        source: serde_json::Error,
+    },
     /// An option in it would be lost.
     #[error(
         "it has an option of protocol {needs} of the control socket, and this is stripewise {RELEASE}, protocol {PROTOCOL}"
     )]
-    Newer { needs: u32 },
+    Newer {
+        /// The least protocol that knows it.
+        needs: u32,
+    },
     /// It is none of any protocol.
     #[error("it is not understood: {0}")]
     Garbled(serde_json::Error),
@@ -84,12 +92,20 @@ struct Named {
 }
 
 impl Request {
-    pub(crate) fn line(&self) -> serde_json::Result<String> {
+    /// The line that asks for it, with its end.
+    ///
+    /// # Errors
+    /// Those of serde; none are known.
+    pub fn line(&self) -> serde_json::Result<String> {
         line(self, self.needs())
     }
 
-    /// Reads a command. The ones that every release must have obeyed are, whatever else their line says.
-    pub(crate) fn read(line: &str) -> Result<Self, WireError> {
+    /// Reads a request. The ones that every release must have obeyed are, whatever else their line says: `status`, and
+    /// `detach` and `stop` without force.
+    ///
+    /// # Errors
+    /// [`WireError`], of every other line that is not understood in full.
+    pub fn read(line: &str) -> Result<Self, WireError> {
         match read(line) {
             Ok(Numbered { needs, .. }) if needs > PROTOCOL => {
                 Self::by_name(line).ok_or(WireError::Newer { needs })
@@ -111,7 +127,7 @@ impl Request {
     }
 
     /// The least protocol that knows all its options; 0 if every release does.
-    pub(crate) fn needs(&self) -> u32 {
+    pub fn needs(&self) -> u32 {
         let since = |is_used: bool, since: u32| if is_used { since } else { 0 };
         let of_discard = |discard: &DiscardChoice| since(*discard != DiscardChoice::default(), DISCARD_SINCE);
         match self {
@@ -128,17 +144,25 @@ impl Request {
 }
 
 impl Reply {
-    pub(crate) fn line(&self) -> serde_json::Result<String> {
+    /// The line that says it, with its end.
+    ///
+    /// # Errors
+    /// Those of serde; none are known.
+    pub fn line(&self) -> serde_json::Result<String> {
         line(self, 0)
     }
 
-    pub(crate) fn read(line: &str) -> Result<Self, WireError> {
+    /// Reads an answer. What a later release adds to it is passed over.
+    ///
+    /// # Errors
+    /// [`WireError`], of a line that is not understood.
+    pub fn read(line: &str) -> Result<Self, WireError> {
         read(line).map(|numbered| numbered.said)
     }
 }
 
 /// The protocol of a line; 0 where it has no number.
-pub(crate) fn protocol_of(line: &str) -> u32 {
+pub fn protocol_of(line: &str) -> u32 {
     serde_json::from_str(line).map_or(0, |Number { protocol }| protocol)
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
 
-use super::math::{exp, ln};
+use crate::math::{exp, ln};
 
 /// How places are chosen within the span of a load. All are multiples of the load's unit, if the lengths of
 /// `Sequential` and the bytes of `Stride` are.
@@ -12,8 +12,8 @@ use super::math::{exp, ln};
 pub enum Offsets {
     /// Every place is equally likely.
     Uniform,
-    /// One after another; all clients share one cursor. At the span's end it begins anew, or the load ends
-    /// with [`Stop::Span`](super::Stop::Span).
+    /// One after another; all clients share one cursor. At the span's end it begins anew, or the load ends with
+    /// [`Stop::Span`](crate::Stop::Span).
     Sequential,
     /// The n-th most popular place is chosen with a probability proportional to n^-theta; theta above 0, and
     /// not 1. Which places are popular is scattered over the span.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use smallvec::smallvec;
 use stripewise_device::{Device, EnvHandle, IoBuf, IoError, SharedBuf, Timestamp, WriteBufs, WriteFlags};
 
-use super::{
+use crate::{
     gather::Gathering,
     offsets::{Offsets, Places},
     report::LoadReport,

@@ -9,7 +9,7 @@ use stripewise_device::{
     uring::{Runtime, RuntimeOptions},
     wrap::Delay,
 };
-use stripewise_sim::load::{self, Load, Offsets, Stop};
+use stripewise_load::{Load, Offsets, Stop};
 
 #[test]
 fn a_load_runs_on_real_workers() {
@@ -24,7 +24,7 @@ fn a_load_runs_on_real_workers() {
         stop: Stop::Requests(100),
         ..Load::default()
     };
-    let report = runtime.block_on(async move { load::run(env, Arc::new(device), load).await });
+    let report = runtime.block_on(async move { stripewise_load::run(env, Arc::new(device), load).await });
     assert_eq!(report.reads.requests + report.writes.requests, 100);
     assert!(report.reads.latency_ns.min() >= 2_000_000, "{report}");
     assert!(report.elapsed >= Duration::from_millis(2 * 100 / 8), "{report}");

@@ -8,7 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::report::LoadReport;
+use crate::report::LoadReport;
 
 /// Collects the reports of tasks.
 pub(super) struct Gathering(Mutex<State>);

@@ -10,7 +10,7 @@ use smallvec::smallvec;
 use stripewise_device::{Device, EnvHandle, IoBuf, SharedBuf, WriteFlags};
 use thiserror::Error;
 
-use super::{gather::Gathering, report::LoadReport};
+use crate::{gather::Gathering, report::LoadReport};
 
 /// The operation of a recorded request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

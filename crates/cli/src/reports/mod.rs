@@ -1,0 +1,13 @@
+//! What the engine reports, in the types of the control socket; and what is said there, in the engine's.
+
+mod array;
+mod decision;
+mod job;
+mod member;
+
+pub(crate) use array::{map_name, state_name};
+pub(crate) use decision::{band_status, trace_filter, traced_status};
+pub(crate) use job::job_status;
+pub(crate) use member::{
+    class_name, endurance_status, member_class, member_cost, member_statuses, times_status,
+};

@@ -1,0 +1,55 @@
+//! What a daemon answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ArrayStatus, LoadStatus, TracedStatus};
+
+/// What is to be told to people about a command that was carried out, a sentence each.
+pub type Notes = Vec<String>;
+
+/// A daemon's answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// Done.
+    Done(Notes),
+    /// A new daemon's first word, to the command that started it: its array is open.
+    Opened {
+        /// How the array is.
+        status: Box<ArrayStatus>,
+        /// What is to be told.
+        #[serde(default)]
+        notes: Notes,
+    },
+    /// The array has stopped, and the daemon ends.
+    Stopped {
+        /// Why the array is not clean, if it is not.
+        unclean: Option<String>,
+        /// What is to be told.
+        #[serde(default)]
+        notes: Notes,
+    },
+    /// How the array is.
+    Status(Box<ArrayStatus>),
+    /// The URI or path of a new export.
+    Export(String),
+    /// What writes to the stripes find.
+    Stripes(Vec<StripeStatus>),
+    /// Decisions of write selection.
+    Traced(TracedStatus),
+    /// How a load stands.
+    Load(LoadStatus),
+    /// It was not done, and why.
+    Error(String),
+}
+
+/// What a write to a stripe finds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StripeStatus {
+    /// The stripe's number.
+    pub stripe: u64,
+    /// Whether redundancy is known to agree with data.
+    pub synced: bool,
+    /// Roles of which no member holds the stripe.
+    pub missing: Vec<usize>,
+}
