@@ -8,7 +8,7 @@ use std::{
     thread::{self, Thread},
 };
 
-use stripewise_device::{IoBuf, SharedBuf, WriteFlags, ZeroFlags};
+use stripewise_device::{SharedBuf, WriteFlags, ZeroFlags};
 use stripewise_engine::{Array, ArrayError};
 
 struct Unpark(Thread);
@@ -56,9 +56,7 @@ impl Blocking {
     /// # Panics
     /// On a worker of the array's host, which would wait for itself. So do all calls here.
     pub fn read_at(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), ArrayError> {
-        let read = self.wait(self.0.read(offset_bytes, IoBuf::with_len(into.len())))?;
-        into.copy_from_slice(&read);
-        Ok(())
+        self.wait(self.0.read_into(offset_bytes, into))
     }
 
     /// Writes `data` at `offset_bytes`.

@@ -7,7 +7,10 @@ mod common;
 use std::{pin::Pin, thread};
 
 use common::Ground;
-use stripewise::{Array, ArrayError, IoBuf, SharedBuf, WriteFlags, ZeroFlags, wait};
+use stripewise::{
+    Array, ArrayError, AssembleOptions, CreateOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags, assemble,
+    geometry::Level, wait,
+};
 
 const BLOCK: usize = 4096;
 const THREADS: u8 = 4;
@@ -96,4 +99,20 @@ fn without_its_host_a_request_is_an_error() {
     assert!(matches!(wait(array.write(0, block(1), WriteFlags::default())), Err(ArrayError::Closed)));
     assert!(matches!(wait(array.read(0, IoBuf::with_len(BLOCK))), Err(ArrayError::Closed)));
     assert!(matches!(wait(array.flush()), Err(ArrayError::Closed)));
+}
+
+#[test]
+fn arrays_are_made_and_opened_from_any_thread() {
+    let ground = Ground::new();
+    let devices = || ground.members.iter().map(|path| ground.host.open_member(path).unwrap()).collect();
+    let mut options = CreateOptions::new("host:foreign", Level::Raid5, devices());
+    options.measure = true;
+    let array = wait(Array::create(ground.host.env(), options)).unwrap();
+    wait(array.write(0, block(3), WriteFlags { fua: true })).unwrap();
+    wait(array.stop()).unwrap();
+    let again = wait(assemble(ground.host.env(), devices(), &AssembleOptions::default())).unwrap();
+    assert!(wait(holds(&again, 0, 3)));
+    let mut read = [0; BLOCK];
+    wait(again.read_into(0, &mut read)).unwrap();
+    assert_eq!(read, [3; BLOCK]);
 }

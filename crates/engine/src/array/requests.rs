@@ -25,10 +25,16 @@ impl Array {
     ///
     /// # Errors
     /// As [`Array::read`]; then `into` is as it was.
-    pub async fn read_into(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), ArrayError> {
-        let read = self.read(offset_bytes, IoBuf::with_len(into.len())).await?;
-        into.copy_from_slice(&read);
-        Ok(())
+    pub fn read_into<'a>(
+        &self,
+        offset_bytes: u64,
+        into: &'a mut [u8],
+    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<'a> {
+        let read = self.read(offset_bytes, IoBuf::with_len(into.len()));
+        async move {
+            into.copy_from_slice(&read.await?);
+            Ok(())
+        }
     }
 
     /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped. Any thread may

@@ -23,6 +23,7 @@ use crate::{
     error::ArrayError,
     intent::locking::{PRESETS, Preset},
     jobs::Tuning,
+    life::detached::on_worker,
     members::{
         bad_blocks::{self, BadBlocks},
         measure::{ServiceTimes, Touch, measure_or_not},
@@ -196,11 +197,16 @@ pub enum CreateError {
 }
 
 impl Array {
-    /// Makes a new array and opens it. Everything that the members held is lost.
+    /// Makes a new array and opens it. Any thread may ask. Everything that the members held is lost.
     ///
     /// # Errors
     /// [`CreateError`]; members may have been written to by then.
-    pub async fn create(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
+    pub async fn create(env: EnvHandle, options: CreateOptions) -> Result<Self, CreateError> {
+        let at = env.clone();
+        Box::pin(on_worker(&at, Self::create_here(env, options))).await
+    }
+
+    async fn create_here(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
         let touch = if options.assume_clean { Touch::ReadOnly } else { Touch::WriteBack };
         let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
