@@ -66,11 +66,26 @@ const EXTENTS_MAX: usize = 1024;
 
 /// How to open a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct FileOptions {
     /// Open it for reading only, without claiming it.
     pub read_only: bool,
     /// Assume that its queue can be polled even if the system does not say so.
     pub poll: bool,
+}
+
+impl FileOptions {
+    /// Sets whether it is opened [for reading only](#structfield.read_only).
+    #[must_use]
+    pub const fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// Sets whether its queue is taken [to be pollable](#structfield.poll).
+    #[must_use]
+    pub const fn poll(self, poll: bool) -> Self {
+        Self { poll, ..self }
+    }
 }
 
 /// How often, and at what interval, to try again to open a member in use: the kernel releases what a process

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 /// An array request or command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ArrayError {
     /// The range leaves the array or is not on logical blocks.
     #[error(

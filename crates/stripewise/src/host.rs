@@ -17,13 +17,23 @@ use thiserror::Error;
 
 /// How to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct HostOptions {
     /// Workers and their rings.
     pub runtime: RuntimeOptions,
 }
 
+impl HostOptions {
+    /// Sets the workers and their rings.
+    #[must_use]
+    pub fn runtime(self, runtime: RuntimeOptions) -> Self {
+        Self { runtime, ..self }
+    }
+}
+
 /// Why an array could not be made or opened.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum HostError {
     /// A member could not be opened.
     #[error(transparent)]

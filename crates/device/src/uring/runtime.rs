@@ -22,6 +22,7 @@ use crate::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
 
 /// The number of workers, and the settings of their rings.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuntimeOptions {
     /// Worker threads.
     pub threads: usize,
@@ -39,6 +40,32 @@ pub struct RuntimeOptions {
 impl Default for RuntimeOptions {
     fn default() -> Self {
         Self { threads: 1, queue_depth: 256, sq_poll_idle: None, io_poll: false }
+    }
+}
+
+impl RuntimeOptions {
+    /// Sets the number of [worker threads](#structfield.threads).
+    #[must_use]
+    pub const fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// Sets the [submission queue entries](#structfield.queue_depth) of each worker.
+    #[must_use]
+    pub const fn queue_depth(self, queue_depth: u32) -> Self {
+        Self { queue_depth, ..self }
+    }
+
+    /// Sets whether a kernel thread [watches the submission queues](#structfield.sq_poll_idle).
+    #[must_use]
+    pub const fn sq_poll_idle(self, sq_poll_idle: Option<Duration>) -> Self {
+        Self { sq_poll_idle, ..self }
+    }
+
+    /// Sets whether workers [poll for completions](#structfield.io_poll).
+    #[must_use]
+    pub const fn io_poll(self, io_poll: bool) -> Self {
+        Self { io_poll, ..self }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::shape::geometry::MemberIndex;
 
 /// The kinds of background job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum JobKind {
     /// Makes parity (or mirrors) agree with data after a crash or creation.
     Resync,
@@ -57,6 +58,7 @@ pub enum JobOutcome {
 
 /// A job under way or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobReport {
     /// Which.
     pub kind: JobKind,

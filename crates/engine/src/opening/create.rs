@@ -43,6 +43,7 @@ use crate::{
 
 /// What array to make.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct CreateOptions {
     /// The name, by custom `host:name`; at most 32 bytes.
     pub name: String,
@@ -125,6 +126,7 @@ impl CreateOptions {
 
 /// Why an array cannot be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CreateError {
     /// The shape is impossible.
     #[error(transparent)]
@@ -212,7 +214,7 @@ impl Array {
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
         let tuning = options.tuning;
-        let open = AssembleOptions { run: true, force: true, tuning, ..AssembleOptions::default() };
+        let open = AssembleOptions::default().run(true).force(true).tuning(tuning);
         Ok(assemble(env, devices, &open).await?)
     }
 }

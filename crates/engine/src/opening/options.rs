@@ -11,6 +11,7 @@ use crate::{
 
 /// How to open an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct AssembleOptions {
     /// Start although members are absent that were there when the array was last used.
     pub run: bool,
@@ -25,8 +26,46 @@ pub struct AssembleOptions {
     pub tuning: Tuning,
 }
 
+impl AssembleOptions {
+    /// What [`AssembleOptions::default`] gives.
+    pub const fn new() -> Self {
+        Self { run: false, force: false, read_only: false, locking: None, tuning: Tuning::PRODUCTION }
+    }
+
+    /// Sets [`AssembleOptions::run`](#structfield.run).
+    #[must_use]
+    pub const fn run(self, run: bool) -> Self {
+        Self { run, ..self }
+    }
+
+    /// Sets [`AssembleOptions::force`](#structfield.force).
+    #[must_use]
+    pub const fn force(self, force: bool) -> Self {
+        Self { force, ..self }
+    }
+
+    /// Sets [`AssembleOptions::read_only`](#structfield.read_only).
+    #[must_use]
+    pub const fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// Sets [`AssembleOptions::locking`](#structfield.locking).
+    #[must_use]
+    pub const fn locking(self, locking: Option<Locking>) -> Self {
+        Self { locking, ..self }
+    }
+
+    /// Sets [`AssembleOptions::tuning`](#structfield.tuning).
+    #[must_use]
+    pub const fn tuning(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
+    }
+}
+
 /// Why an array cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AssembleError {
     /// None of the devices has a superblock.
     #[error("no member was found: {}", problems(.0))]

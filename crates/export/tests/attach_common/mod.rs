@@ -36,7 +36,7 @@ pub(crate) fn can_run(needs: &[Need<'_>]) -> bool {
 
 /// Starts a runtime of two workers.
 pub(crate) fn runtime() -> Arc<Runtime> {
-    Arc::new(Runtime::start(&RuntimeOptions { threads: 2, ..RuntimeOptions::default() }).unwrap())
+    Arc::new(Runtime::start(&RuntimeOptions::default().threads(2)).unwrap())
 }
 
 /// A memory device attached by FUSE and loop. Dropping it unmounts and detaches, also in a test that failed.

@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
     fn start(options: &'a Options, members: usize, threads: usize) -> Result<Self, BenchError> {
         let pinned = Pinned::to(threads);
         let cores = pinned.as_ref().map(Pinned::cores).unwrap_or_default();
-        let runtime = Runtime::start(&RuntimeOptions { threads, ..RuntimeOptions::default() })?;
+        let runtime = Runtime::start(&RuntimeOptions::default().threads(threads))?;
         for worker in 0..runtime.workers() {
             let cores = cores.clone();
             runtime.spawn_on(worker, Box::pin(async move { cores.keep_to(worker) }));
