@@ -10,13 +10,12 @@ use parking_lot::Mutex;
 use stripewise_device::{Device, IoError, IoErrorKind};
 use stripewise_format::{extension::MemberClass, md::Role};
 
-use super::{Limit, Roster};
+use super::{Limit, Roster, problem};
 use crate::{
     error::ArrayError,
     jobs::events::ArrayEvent,
     members::{
         measure::{ServiceTimes, Touch, measure_or_not},
-        member::Member,
         topology::{SlotState, Topology},
     },
     metadata::{
@@ -38,20 +37,7 @@ fn not_attached(ledger: &Ledger, name: &str) -> Result<(), ArrayError> {
     }
 }
 
-pub(crate) fn problem(member: &str, problem: &str) -> ArrayError {
-    ArrayError::Member { member: member.to_owned(), problem: problem.to_owned() }
-}
-
 impl Roster {
-    /// The attached member of that name.
-    pub(crate) async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
-        let ledger = self.ledger.lock().await;
-        let entry = ledger.entries.iter().find(|entry| entry.member.name() == name);
-        entry
-            .map(|entry| entry.member.clone())
-            .ok_or_else(|| problem(name, "it is not a member of this array"))
-    }
-
     /// Declares a member failed.
     pub(crate) async fn fail_member(&self, name: &str) -> Result<(), ArrayError> {
         if self.life.is_read_only() {

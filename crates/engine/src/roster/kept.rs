@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 use futures_util::future::{Either, select};
 use stripewise_format::extension::{Endurance, Header, MemberClass};
 
-use super::{Roster, commands::problem};
+use super::{Roster, problem};
 use crate::{
     error::ArrayError,
     members::member::Member,

@@ -107,6 +107,15 @@ impl Roster {
         self.topology.reclaim()
     }
 
+    /// The attached member of that name.
+    pub(crate) async fn find(&self, name: &str) -> Result<Arc<Member>, ArrayError> {
+        let ledger = self.ledger.lock().await;
+        let entry = ledger.entries.iter().find(|entry| entry.member.name() == name);
+        entry
+            .map(|entry| entry.member.clone())
+            .ok_or_else(|| problem(name, "it is not a member of this array"))
+    }
+
     /// A look at what is kept of the members, while nothing of it changes.
     pub(crate) async fn look<T>(&self, at: impl FnOnce(&Ledger, &Topology) -> T) -> T {
         let ledger = self.ledger.lock().await;
@@ -150,4 +159,9 @@ impl Roster {
             entry.member.meter.switch(on, self.life.env());
         }
     }
+}
+
+/// What is wrong with a member.
+fn problem(member: &str, problem: &str) -> ArrayError {
+    ArrayError::Member { member: member.to_owned(), problem: problem.to_owned() }
 }

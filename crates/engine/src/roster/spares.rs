@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Roster, commands::problem};
+use super::{Roster, problem};
 use crate::{
     error::ArrayError,
     members::{
