@@ -18,7 +18,7 @@ use crate::{
     daemon, errors,
     printable::{printable, printable_list},
     rundir::{check_run_dir, socket_path},
-    said::note,
+    said::{note, tell_notes},
     sigpipe,
 };
 
@@ -114,7 +114,7 @@ impl Connection {
     /// Has the daemon carry out a command, and prints what it tells about that.
     pub(crate) fn command(&mut self, request: &Request) -> anyhow::Result<()> {
         match self.ask(request)? {
-            Reply::Done(notes) => tell(&self.name, &notes),
+            Reply::Done(notes) => tell_notes(&self.name, &notes),
             other => bail!("{}: unexpected answer {other:?}", self.name),
         }
         Ok(())
@@ -156,11 +156,6 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 /// Whether an array's daemon was killed.
 fn is_dead(name: &str) -> bool {
     UnixStream::connect(socket_path(name)).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-}
-
-/// Prints what the daemon tells beside its answer.
-pub(crate) fn tell(name: &str, notes: &[String]) {
-    notes.iter().for_each(|note| note!("stripewise: {name}: {}", printable(note)));
 }
 
 /// Has the daemon carry out a command, and prints what it tells about that.
@@ -227,7 +222,7 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
         Reply::Stopped { unclean, notes } => (unclean, notes),
         other => bail!("{name}: unexpected answer {other:?}"),
     };
-    tell(name, &notes);
+    tell_notes(name, &notes);
     if let Some(daemon) = daemon {
         wait_for_end(name, &daemon)?;
     }

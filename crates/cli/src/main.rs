@@ -11,6 +11,7 @@ mod commands;
 mod daemon;
 mod dates;
 mod demo;
+mod dispatch;
 mod errors;
 mod explain;
 mod given;
@@ -23,6 +24,7 @@ mod logging;
 mod models;
 mod numbers;
 mod output;
+mod pages;
 mod policies;
 mod printable;
 mod probe;
@@ -68,7 +70,7 @@ fn main() -> ExitCode {
     {
         tracing::warn!(%error, "cannot watch for SIGPIPE");
     }
-    let ended = commands::run(cli).and_then(|code| said::is_complete().map(|()| code));
+    let ended = dispatch::run(cli).and_then(|code| said::is_complete().map(|()| code));
     ended.unwrap_or_else(|error| {
         note!("stripewise: {}", errors::printable_line(&error));
         ExitCode::FAILURE

@@ -11,7 +11,6 @@ mod story;
 mod tree;
 mod worker;
 
-use crate::said::note;
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -19,6 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use clap::Args;
 use stripewise::{
     Array, CreateOptions, Device, Host, HostOptions, JobOutcome, JobReport,
     file::{FileDevice, FileOptions},
@@ -28,7 +28,22 @@ use stripewise::{
 
 pub(crate) use self::worker::work;
 use self::{filesystem::OnFileSystem, raw::OverNbd, story::Story, tree::Tree, worker::FileWorker};
-use crate::{args::DemoArgs, errors, progress::bytes_bar, sizes::format_size};
+use crate::{
+    errors,
+    progress::bytes_bar,
+    said::note,
+    sizes::{format_size, parse_size},
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to put the members; a temporary folder, if left out.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// How much to copy in.
+    #[arg(long, default_value = "220M", value_parser = parse_size)]
+    data: u64,
+}
 
 /// Members: four for data, one for parity.
 const MEMBERS: usize = 5;

@@ -18,11 +18,10 @@ use stripewise_wire::ClassChoice;
 
 use crate::{
     choices::class_parser,
-    commands::print_json,
     numbers::within,
     policies::policy_parser,
     rundir::parse_name,
-    said::say,
+    said::{print_json, say},
     sizes::parse_size,
     words::{parse_chunk, parse_level},
 };

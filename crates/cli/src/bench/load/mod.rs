@@ -12,10 +12,9 @@ use stripewise_wire::{Ended, LoadSpec, Pattern};
 
 use crate::{
     choices::one_of,
-    commands::print_json,
     numbers::within,
     rundir::{parse_name, socket_path},
-    said::say,
+    said::{print_json, say},
     sizes::parse_size,
     times::parse_time,
 };

@@ -1,16 +1,30 @@
 //! `stripewise lab counters`: the same writes on member files and on modelled members.
 
-use crate::said::say;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
 use stripewise_lab::{
     counters::{ARRAYS, Comparison, Counter, compare, policies},
     findings::Table,
 };
 
-use crate::{args::CountersArgs, commands::print_json, progress};
+use crate::{
+    numbers::within,
+    progress,
+    said::{print_json, say},
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CountersArgs {
+    /// The folder within which a folder for the member files is made, and removed; that for temporary files, if not given.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// What the writes are drawn from.
+    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
+    seed: u64,
+}
 
 /// What was compared.
 #[derive(Serialize)]
