@@ -27,12 +27,12 @@ use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 use super::{
     end::Asked,
     limits::limits_of,
-    mounts,
+    link, mounts,
     patience::{Deadline, Patience},
     remains::{self, DeadDevice},
     room,
 };
-use crate::rundir::{link_dir, run_dir};
+use crate::rundir::run_dir;
 
 /// How long a server's last requests may take, beyond what its clients are given to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);
@@ -102,25 +102,6 @@ struct Attached {
     attachment: Attachment,
     /// The link under `/dev/stripewise`, if it could be made.
     link: Option<PathBuf>,
-}
-
-/// The link by which an array's block device is known.
-fn link_path(name: &str) -> PathBuf {
-    link_dir().join(name)
-}
-
-/// Where that link leads.
-pub(super) fn linked_node(name: &str) -> Option<PathBuf> {
-    std::fs::read_link(link_path(name)).ok()
-}
-
-pub(super) fn remove_link(name: &str) {
-    let link = link_path(name);
-    if link.is_symlink() {
-        let _ = std::fs::remove_file(link);
-        // Goes with its last link.
-        let _ = std::fs::remove_dir(link_dir());
-    }
 }
 
 impl Exports {
@@ -263,7 +244,7 @@ impl Held {
         options.discard = discards;
         options.slow_discard = discard == DiscardChoice::On;
         let attachment = attach::attach(Arc::new(device), &source.runtime, &options)?;
-        let link = make_link(&source.name, attachment.block_path());
+        let link = link::make(&source.name, attachment.block_path());
         let attached = self.attached.insert(Attached { attachment, link });
         Ok(attached.path())
     }
@@ -281,7 +262,7 @@ impl Held {
             other => other.into(),
         })?;
         if attached.link.is_some() {
-            remove_link(&source.name);
+            link::remove(&source.name);
         }
         self.attached = None;
         Ok(remains::take_note(&source.name, device))
@@ -408,18 +389,6 @@ fn write_out_limit(users: Users, left: Duration) -> Duration {
 
 fn uri_of(server: &Server, name: &str) -> String {
     NbdAddress { endpoint: server.endpoint().clone(), export: name.to_owned() }.to_string()
-}
-
-fn make_link(name: &str, block_path: &Path) -> Option<PathBuf> {
-    let link = link_path(name);
-    remove_link(name);
-    let make = || {
-        std::fs::create_dir_all(link_dir())?;
-        std::os::unix::fs::symlink(block_path, &link)
-    };
-    // Another array's last link may take the folder away in between.
-    let made = make().or_else(|_| make());
-    made.ok().map(|()| link)
 }
 
 fn method_of(choice: AttachChoice) -> AttachMethod {
