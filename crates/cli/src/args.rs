@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+#[cfg(feature = "lab")]
+use crate::commands::lab::LabCommand;
 use crate::{
     bench::BenchCommand,
     commands::{
@@ -14,7 +16,6 @@ use crate::{
         examine::ExamineArgs,
         exports::{AttachArgs, DetachArgs, ServeArgs},
         jobs::{ScrubArgs, SpeedArgs, WaitArgs},
-        lab::LabCommand,
         members::{AddArgs, MemberArgs, ReplaceArgs},
         policy::PolicyArgs,
         show::{CANNOT_TELL, DetailArgs, StatusArgs},
@@ -135,6 +136,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Experiments on modelled disks, and in real time on this machine.
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(LabCommand),
     /// Print shell completions.

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+#[cfg(feature = "lab")]
+use crate::commands::lab;
 use crate::{
     args::{Cli, Command},
     bench,
     commands::{
-        assemble, class, create, endurance, examine, exports, jobs, lab, members, policy, show, stop, trace,
+        assemble, class, create, endurance, examine, exports, jobs, members, policy, show, stop, trace,
     },
     daemon, demo, explain, pages,
 };
@@ -39,6 +41,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
         Command::Bench(command) => bench::run(command, json),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::lab(&command, json),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(&folder),

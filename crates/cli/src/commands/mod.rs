@@ -7,6 +7,7 @@ pub(crate) mod endurance;
 pub(crate) mod examine;
 pub(crate) mod exports;
 pub(crate) mod jobs;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
 mod mdadm;
 pub(crate) mod members;

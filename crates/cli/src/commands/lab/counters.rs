@@ -10,9 +10,9 @@ use stripewise_lab::{
     findings::Table,
 };
 
+use super::bars;
 use crate::{
     numbers::within,
-    progress,
     said::{print_json, say},
 };
 
@@ -42,7 +42,7 @@ pub(super) fn counters(args: &CountersArgs, json: bool) -> anyhow::Result<ExitCo
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);
     let cases: Vec<_> =
         ARRAYS.iter().flat_map(|shape| by_counts.iter().map(move |policy| (*shape, *policy))).collect();
-    let bar = progress::points_bar();
+    let bar = bars::points_bar();
     bar.set_length(cases.len() as u64);
     let mut comparisons = Vec::new();
     for (shape, policy) in cases {

@@ -1,5 +1,6 @@
 //! `stripewise lab`: experiments on modelled disks, and in real time.
 
+mod bars;
 mod counters;
 mod interrupted;
 
@@ -25,7 +26,6 @@ use self::counters::CountersArgs;
 use self::interrupted::{After, Watch};
 use crate::{
     numbers::within,
-    progress,
     said::{note, print_json, say},
 };
 
@@ -146,7 +146,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
         );
     }
     let program = runner::program().context("the program's own file")?;
-    let bar = Arc::new(progress::work_bar());
+    let bar = Arc::new(bars::work_bar());
     let to_clear = bar.clone();
     let after = After { resume: order.command_in(&args.out), report: report_command(&args.out) };
     let watch = Watch::begin(after, move || to_clear.finish_and_clear())?;
@@ -158,7 +158,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
     show(&report, &args.out, json)
 }
 
-fn move_on(bar: &progress::WorkBar, at: Progress<'_>) {
+fn move_on(bar: &bars::WorkBar, at: Progress<'_>) {
     bar.move_to((at.done, at.total), at.experiment, (at.points, at.points_total));
 }
 
@@ -185,7 +185,7 @@ fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
         // Better now than after a minute's work.
         report::take(folder)?;
     }
-    let bar = progress::points_bar();
+    let bar = bars::points_bar();
     let report = validate::run(effort(args.quick), &|experiment, done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
