@@ -28,7 +28,8 @@ use crate::{
     numbers::with_negatives,
 };
 
-/// Parity arrays in user space: fast and safe small writes on any mix of disks, on-disk compatible with Linux md.
+/// Parity arrays in user space: fast and safe small writes on any mix of disks, on-disk compatible with Linux
+/// md.
 #[derive(Debug, Parser)]
 #[command(name = "stripewise", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -48,7 +49,8 @@ impl Cli {
     }
 }
 
-/// Ends the program where its command line is not one. The code of wrong usage means something else after `detail --test`.
+/// Ends the program where its command line is not one. The code of wrong usage means something else after
+/// `detail --test`.
 fn leave(error: &clap::Error) -> ! {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let has = |word: &str| words.iter().any(|given| given == word);
@@ -68,8 +70,8 @@ pub(crate) enum Command {
     Assemble(AssembleArgs),
     /// Stop an array and leave it clean.
     ///
-    /// Its block device is detached and its NBD servers end. Of an array whose daemon was killed, what is left is
-    /// cleared away.
+    /// Its block device is detached and its NBD servers end. Of an array whose daemon was killed, what is
+    /// left is cleared away.
     Stop(StopArgs),
     /// Show running arrays, as /proc/mdstat does.
     Status(StatusArgs),
@@ -105,20 +107,21 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// What members may be written, what they were, and when they will be worn out; or say what they may.
     ///
-    /// It is kept on the members, also when they become members of another array. What was written is all that wears them:
-    /// for clients, by background jobs (`detail` tells these apart since the array was opened), and metadata. `status` warns
-    /// of one that will not outlive its warranty and the margin behind it, will be worn out within 90 days, or was written
-    /// more than it is rated for.
+    /// It is kept on the members, also when they become members of another array. What was written is all
+    /// that wears them: for clients, by background jobs (`detail` tells these apart since the array was
+    /// opened), and metadata. `status` warns of one that will not outlive its warranty and the margin behind
+    /// it, will be worn out within 90 days, or was written more than it is rated for.
     ///
-    /// What was written is noted on a member once 512 MiB are not noted, and every minute if 1 MiB is not; also when the
-    /// array stops, and when the member is failed or replaced. After a crash, or SIGKILL to the daemon, what came since
-    /// is not counted: 1 MiB and what the last minute wrote, and never more than 512 MiB and what a second or two wrote.
-    /// `detail` shows what is noted.
+    /// What was written is noted on a member once 512 MiB are not noted, and every minute if 1 MiB is not;
+    /// also when the array stops, and when the member is failed or replaced. After a crash, or SIGKILL to the
+    /// daemon, what came since is not counted: 1 MiB and what the last minute wrote, and never more than 512
+    /// MiB and what a second or two wrote. `detail` shows what is noted.
     Endurance(EnduranceArgs),
     /// What kind of device members are, hard disk or flash: print it, or correct it while the array runs.
     ///
-    /// It is kept on the members. The bitmap goes to flash first, `cost` weighs what such devices take where that was not
-    /// measured, and advice follows from it. Level 4's parity and the array's policy stay where and what they are.
+    /// It is kept on the members. The bitmap goes to flash first, `cost` weighs what such devices take where
+    /// that was not measured, and advice follows from it. Level 4's parity and the array's policy stay where
+    /// and what they are.
     Class(ClassArgs),
     /// Make a block device of an array.
     ///

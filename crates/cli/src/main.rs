@@ -1,7 +1,8 @@
 //! The `stripewise` binary: commands, and the array daemon that they talk to.
 //!
-//! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2 unusable, 4 cannot
-//! tell), and `lab run` ends with 130 when it is interrupted. Data goes to standard output, everything else to standard error.
+//! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2
+//! unusable, 4 cannot tell), and `lab run` ends with 130 when it is interrupted. Data goes to standard
+//! output, everything else to standard error.
 
 mod args;
 mod bench;
@@ -41,8 +42,8 @@ use std::{io, process::ExitCode};
 
 use said::note;
 
-/// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
-/// tells its own story.
+/// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong;
+/// the demo tells its own story.
 fn log_level(command: &args::Command) -> &'static str {
     match command {
         args::Command::Daemon { .. } => "info",
@@ -51,8 +52,8 @@ fn log_level(command: &args::Command) -> &'static str {
     }
 }
 
-/// Whether a command is over when nobody reads what it prints any more, as in `stripewise status | head -1`. A daemon
-/// goes on, and the demo and its worker must take down what was set up.
+/// Whether a command is over when nobody reads what it prints any more, as in `stripewise status | head -1`.
+/// A daemon goes on, and the demo and its worker must take down what was set up.
 fn ends_with_its_reader(command: &args::Command) -> bool {
     use args::Command::{Daemon, Demo, DemoWorker};
     !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. })

@@ -81,7 +81,8 @@ pub(crate) fn target() -> ProgressDrawTarget {
     if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
-/// Waits until an array has no job under way, with a bar, and returns its last status. Interrupted, it says that the job goes on.
+/// Waits until an array has no job under way, with a bar, and returns its last status. Interrupted, it says
+/// that the job goes on.
 pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
     let interrupt = Interrupt::watch()?;
     let mut shown: Option<Shown> = None;
@@ -141,7 +142,8 @@ fn show(name: &str, shown: &mut Option<Shown>, job: &JobStatus) {
     shown.paused = job.paused;
 }
 
-/// Speed and time to go as the daemon has measured them: the bar cannot know what was done before it was looked at.
+/// Speed and time to go as the daemon has measured them: the bar cannot know what was done before it was
+/// looked at.
 fn rate(job: &JobStatus) -> String {
     job.eta_s
         .map_or_else(String::new, |eta| format!("{}/s ETA {}", format_size(job.bytes_per_s), duration(eta)))

@@ -1,5 +1,5 @@
-//! What commands say: data on standard output, all else on standard error. `println!` panics where its text cannot be written, as
-//! on a full disk, and a command that has done its work would end like one that broke.
+//! What commands say: data on standard output, all else on standard error. `println!` panics where its text
+//! cannot be written, as on a full disk, and a command that has done its work would end like one that broke.
 
 use std::{
     fmt,

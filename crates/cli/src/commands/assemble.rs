@@ -24,9 +24,9 @@ pub(crate) struct AssembleArgs {
     run: bool,
     /// Start although data may be lost.
     ///
-    /// An array that was being written while it was degraded is started: rows under way may have lost what was on the
-    /// missing member. Where too few members are current, the least stale of the others are taken, and what was
-    /// written since they left is lost; `detail` names them.
+    /// An array that was being written while it was degraded is started: rows under way may have lost what
+    /// was on the missing member. Where too few members are current, the least stale of the others are taken,
+    /// and what was written since they left is lost; `detail` names them.
     #[arg(long, short)]
     force: bool,
     /// Write nothing.
@@ -73,7 +73,8 @@ fn absent_roles(status: &ArrayStatus) -> Vec<String> {
     told.chain(in_doubt(status)).collect()
 }
 
-/// What of an array that is read-only is not read, as a crash may have left it half written. `--force` reads it.
+/// What of an array that is read-only is not read, as a crash may have left it half written. `--force` reads
+/// it.
 fn in_doubt(status: &ArrayStatus) -> Option<String> {
     let lacks_member = status.in_sync.iter().any(|in_sync| !in_sync);
     let marked = status.bitmap.as_ref().map_or(0, |bitmap| bitmap.marked);

@@ -28,8 +28,9 @@ pub(crate) struct AttachArgs {
     /// How; the best there is, if left out.
     #[arg(long, value_parser = method_parser())]
     method: Option<AttachChoice>,
-    /// The logical block size of the block device: 512, 1K, 2K or 4K, and no less than the members'; as theirs, if left out.
-    /// With 4096 the kernel never asks for less than a block of 4 KiB, which is what members are written in.
+    /// The logical block size of the block device: 512, 1K, 2K or 4K, and no less than the members'; as
+    /// theirs, if left out. With 4096 the kernel never asks for less than a block of 4 KiB, which is what
+    /// members are written in.
     #[arg(long, value_name = "BYTES", value_parser = parse_sector)]
     sector_size: Option<u32>,
     /// Whether the block device takes discards (TRIM), as mkfs and fstrim send them.
@@ -64,19 +65,21 @@ pub(crate) struct ServeArgs {
     /// Whether clients may discard (TRIM).
     #[arg(long, value_parser = discard_parser(), default_value = "auto")]
     discard: DiscardChoice,
-    /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything makes room.
+    /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything
+    /// makes room.
     #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
     connections: Option<usize>,
-    /// Data that requests of all clients may hold together; 256M, if left out, or half of what limits of the daemon's memory
-    /// leave it (control group, `ulimit -v`), and 40M at least. Each client has 1M besides, so that small requests never wait
-    /// for large ones. A client that does not go on while others wait for its memory is cut off.
+    /// Data that requests of all clients may hold together; 256M, if left out, or half of what limits of the
+    /// daemon's memory leave it (control group, `ulimit -v`), and 40M at least. Each client has 1M besides,
+    /// so that small requests never wait for large ones. A client that does not go on while others wait for
+    /// its memory is cut off.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     in_flight: Option<u64>,
     /// Data that requests of one client may hold; 64M, or what all may, if left out, and 40M at least.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     connection_in_flight: Option<u64>,
-    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m or h; never, if left
-    /// out.
+    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m or h;
+    /// never, if left out.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     idle_timeout: Option<Duration>,
     /// Stop serving there, or everywhere; fails if it is not served.

@@ -25,7 +25,8 @@ pub(crate) struct AddArgs {
     /// Wait until a rebuild that this starts is done.
     #[arg(long, short = 'W')]
     wait: bool,
-    /// What kind of device one is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
+    /// What kind of device one is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given
+    /// again.
     #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
     class: Vec<(String, ClassChoice)>,
     /// Block devices or files.

@@ -16,8 +16,9 @@ pub(crate) struct WorkerArgs {
     /// Worker threads of the array's daemon, while it runs; as many as there are cores, if left out.
     #[arg(long, value_parser = within(1..=THREADS_MAX))]
     threads: Option<usize>,
-    /// Has a thread of the kernel's take what each worker asks of members, without system calls. It takes a core for itself,
-    /// until there was no work for IDLE: seconds, or a number with ms or s; 100ms, if left out.
+    /// Has a thread of the kernel's take what each worker asks of members, without system calls. It takes a
+    /// core for itself, until there was no work for IDLE: seconds, or a number with ms or s; 100ms, if left
+    /// out.
     #[arg(
         long,
         value_name = "IDLE",
@@ -27,8 +28,9 @@ pub(crate) struct WorkerArgs {
         value_parser = parse_time
     )]
     sq_poll: Option<Duration>,
-    /// Asks members for their completions instead of being interrupted, where their queues can be polled (NVMe with
-    /// `nvme.poll_queues`; /sys/block/DEVICE/queue/io_poll says so). A worker with I/O under way takes its core for itself.
+    /// Asks members for their completions instead of being interrupted, where their queues can be polled
+    /// (NVMe with `nvme.poll_queues`; /sys/block/DEVICE/queue/io_poll says so). A worker with I/O under way
+    /// takes its core for itself.
     #[arg(long)]
     io_poll: bool,
 }

@@ -1,8 +1,8 @@
 //! How an array leaves its daemon: as a block device, and over NBD.
 //!
-//! One command at a time changes what is exported (`held`), and may take long: an unmount writes out what is cached. What
-//! there is can be read at any time (`told`). Nothing here knows the daemon's state, so that nothing asks it while a lock is
-//! held.
+//! One command at a time changes what is exported (`held`), and may take long: an unmount writes out what is
+//! cached. What there is can be read at any time (`told`). Nothing here knows the daemon's state, so that
+//! nothing asks it while a lock is held.
 
 use std::{
     path::{Path, PathBuf},
@@ -41,7 +41,8 @@ const FORCED_WRITE_OUT: Duration = Duration::from_secs(30);
 /// How long nbd devices and FUSE mounts take to go at most, once nothing is to be written out.
 const RELEASE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long an array may take to answer the kernel's first reads at least, also if another command took the time.
+/// How long an array may take to answer the kernel's first reads at least, also if another command took the
+/// time.
 const ANSWER_WAIT_MIN: Duration = Duration::from_secs(5);
 
 /// What is exported now.
@@ -381,7 +382,8 @@ impl Attached {
     }
 }
 
-/// How long writing out may take: it leaves the time that the release after that may take, and is cut short by force.
+/// How long writing out may take: it leaves the time that the release after that may take, and is cut short
+/// by force.
 fn write_out_limit(users: Users, left: Duration) -> Duration {
     let limit = left.saturating_sub(RELEASE_WAIT);
     if users == Users::Force { limit.min(FORCED_WRITE_OUT) } else { limit }

@@ -1,8 +1,9 @@
 //! `stripewise demo`: the main job, for real, in under a minute.
 //!
-//! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies while that is
-//! written; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is stopped. Without
-//! root or FUSE the tree goes over NBD instead, through the built-in client. However it ends, nothing of it is left.
+//! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies while
+//! that is written; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is
+//! stopped. Without root or FUSE the tree goes over NBD instead, through the built-in client. However it
+//! ends, nothing of it is left.
 
 mod filesystem;
 mod place;

@@ -51,8 +51,8 @@ pub(crate) struct CreateArgs {
     /// Devices beyond those are spares.
     #[arg(long, short = 'x', default_value_t = 0, value_parser = within(0..=MEMBERS_MAX))]
     pub(super) spare_devices: usize,
-    /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's); 64K, if left out. Ignored for
-    /// level 1.
+    /// Chunk size: a power of two from 4K to 1M (a bare number means KiB, as mdadm's); 64K, if left out.
+    /// Ignored for level 1.
     #[arg(long, short, value_parser = parse_chunk)]
     pub(super) chunk: Option<u32>,
     /// Layout of levels 5 and 6.
@@ -70,8 +70,8 @@ pub(crate) struct CreateArgs {
     /// Bytes of each member that one bit stands for.
     #[arg(long, value_parser = parse_size)]
     pub(super) bitmap_chunk: Option<u64>,
-    /// Which stripes a bit stands for: neighbours, or stripes spread over the array (ScalaRAID's D-Blocks); as the preset
-    /// has it, if left out.
+    /// Which stripes a bit stands for: neighbours, or stripes spread over the array (ScalaRAID's D-Blocks);
+    /// as the preset has it, if left out.
     #[arg(long, value_enum)]
     pub(super) bitmap_map: Option<MapChoice>,
     /// Who waits for whom when the array is written; the others are there to be compared with.
@@ -92,26 +92,28 @@ pub(crate) struct CreateArgs {
     /// Overwrite what is found on the devices, such as file systems; it is named on standard error.
     #[arg(long, short)]
     pub(super) force: bool,
-    /// Answer yes to the question whether to overwrite what is found: the same as --force, and as mdadm's --run.
+    /// Answer yes to the question whether to overwrite what is found: the same as --force, and as mdadm's
+    /// --run.
     #[arg(long, short, visible_alias = "run", visible_short_alias = 'R')]
     pub(super) yes: bool,
     /// Say what would be done and do nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Of levels 4, 5 and 6: how partly written rows are written; `stripewise policy --list` tells of each, and which it is
-    /// if left out.
+    /// Of levels 4, 5 and 6: how partly written rows are written; `stripewise policy --list` tells of each,
+    /// and which it is if left out.
     #[arg(long, value_parser = policy_parser())]
     pub(super) policy: Option<&'static Policy>,
-    /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given again.
+    /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be
+    /// given again.
     #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
     pub(super) class: Vec<(String, ClassChoice)>,
-    /// Where level 4 keeps its parity: on the `fastest` member if one is faster than the others, which makes a RAID4S;
-    /// on the `last` one given; or on this DEVICE. If left out, on the fastest; with --assume-clean, where members keep
-    /// their places, on the last.
+    /// Where level 4 keeps its parity: on the `fastest` member if one is faster than the others, which makes
+    /// a RAID4S; on the `last` one given; or on this DEVICE. If left out, on the fastest; with
+    /// --assume-clean, where members keep their places, on the last.
     #[arg(long, value_name = "fastest|last|DEVICE")]
     pub(super) parity: Option<String>,
-    /// Do not measure how long the members' I/O takes. That takes about a second on hard disks, and leaves their contents
-    /// alone.
+    /// Do not measure how long the members' I/O takes. That takes about a second on hard disks, and leaves
+    /// their contents alone.
     #[arg(long)]
     pub(super) no_measure: bool,
     #[command(flatten)]

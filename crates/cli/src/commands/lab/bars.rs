@@ -34,8 +34,8 @@ pub(super) fn work_bar() -> WorkBar {
 }
 
 impl WorkBar {
-    /// So much is done of so much, and so many points of so many. The first call says what was there before: it tells nothing
-    /// of the speed.
+    /// So much is done of so much, and so many points of so many. The first call says what was there before:
+    /// it tells nothing of the speed.
     pub(super) fn move_to(
         &self,
         (done, total): (u64, u64),

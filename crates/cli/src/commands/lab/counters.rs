@@ -18,7 +18,8 @@ use crate::{
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CountersArgs {
-    /// The folder within which a folder for the member files is made, and removed; that for temporary files, if not given.
+    /// The folder within which a folder for the member files is made, and removed; that for temporary files,
+    /// if not given.
     #[arg(long)]
     folder: Option<PathBuf>,
     /// What the writes are drawn from.

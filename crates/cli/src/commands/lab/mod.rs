@@ -35,9 +35,10 @@ pub(crate) enum LabCommand {
     List,
     /// Run experiments and hold the papers' claims against what comes out.
     ///
-    /// Results go into a folder: report.html, which needs nothing else, and CSV files. A run that was interrupted is taken up
-    /// again by the same command. On modelled disks the same seed gives the same results on every machine. Experiments in real
-    /// time (`list` marks them) measure this machine: they run last and one by one, and nothing else should run meanwhile.
+    /// Results go into a folder: report.html, which needs nothing else, and CSV files. A run that was
+    /// interrupted is taken up again by the same command. On modelled disks the same seed gives the same
+    /// results on every machine. Experiments in real time (`list` marks them) measure this machine: they run
+    /// last and one by one, and nothing else should run meanwhile.
     Run(LabRunArgs),
     /// Make the report anew from a folder's results, complete or not.
     Report(LabReportArgs),
@@ -45,15 +46,15 @@ pub(crate) enum LabCommand {
     Validate(ValidateArgs),
     /// The same writes on member files and on modelled members: what arrays count is equal.
     ///
-    /// Over levels 4, 5 and 6 and every policy that goes by counts. The exit code is 1 if any counter differs. The files take
-    /// a few hundred megabytes, and are gone afterwards.
+    /// Over levels 4, 5 and 6 and every policy that goes by counts. The exit code is 1 if any counter
+    /// differs. The files take a few hundred megabytes, and are gone afterwards.
     Counters(CountersArgs),
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LabRunArgs {
-    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them. `all` is the one over all
-    /// arrays; `every` is every experiment.
+    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them. `all` is the
+    /// one over all arrays; `every` is every experiment.
     #[arg(required = true)]
     experiments: Vec<String>,
     /// Fewer points and writes: less exact, so that claims that are close stay undecided.
@@ -178,8 +179,8 @@ fn effort(quick: bool) -> Effort {
     if quick { Effort::Quick } else { Effort::Full }
 }
 
-/// Runs the validation of the disk models and prints its checks. That a model differs from a published figure is a
-/// finding, not a failure.
+/// Runs the validation of the disk models and prints its checks. That a model differs from a published figure
+/// is a finding, not a failure.
 fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
         // Better now than after a minute's work.
