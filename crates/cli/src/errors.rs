@@ -1,6 +1,6 @@
 //! Errors as people read them.
 
-use crate::printable::printable_lines;
+use crate::{hints, printable::printable_lines};
 
 /// An error and its causes on one line. Many an error says its cause itself; what has been said is not said again.
 pub(crate) fn line(error: &anyhow::Error) -> String {
@@ -14,7 +14,10 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
         }
         text += &cause;
     }
-    text
+    match hints::hint(error) {
+        Some(hint) => format!("{text} ({hint})"),
+        None => text,
+    }
 }
 
 /// The same for a terminal: what others chose to call things cannot do harm there.

@@ -18,6 +18,7 @@ mod explain;
 mod given;
 mod ground;
 mod habits;
+mod hints;
 mod holders;
 mod interrupt;
 mod load;

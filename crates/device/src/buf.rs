@@ -51,8 +51,8 @@ struct Allocation {
     holders: AtomicUsize,
 }
 
-// SAFETY: the allocation is plain memory that any thread may free; access goes through IoBuf (exclusive range) and
-// SharedBuf (read-only range), which keep Rust's aliasing rules between threads as well.
+// SAFETY: the allocation is plain memory that any thread may free; access goes through IoBuf (exclusive
+// range) and SharedBuf (read-only range), which keep Rust's aliasing rules between threads as well.
 unsafe impl Send for Allocation {}
 // SAFETY: as above; `&Allocation` alone gives no access to the bytes.
 unsafe impl Sync for Allocation {}
@@ -230,14 +230,16 @@ impl IoBuf {
 impl Deref for IoBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies in the allocation, is initialised, and no other IoBuf or SharedBuf covers it.
+        // SAFETY: the range lies in the allocation, is initialised, and no other IoBuf or SharedBuf covers
+        // it.
         unsafe { std::slice::from_raw_parts(self.handle.at(self.start), self.len) }
     }
 }
 
 impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; splitting keeps the ranges of live IoBufs disjoint, so this one is exclusive.
+        // SAFETY: as in `deref`; splitting keeps the ranges of live IoBufs disjoint, so this one is
+        // exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.handle.at(self.start), self.len) }
     }
 }
@@ -295,8 +297,8 @@ impl SharedBuf {
 impl Deref for SharedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range lies in the allocation and is initialised; it came from an exclusive IoBuf that was
-        // consumed, so only read-only views of it exist.
+        // SAFETY: the range lies in the allocation and is initialised; it came from an exclusive IoBuf that
+        // was consumed, so only read-only views of it exist.
         unsafe { std::slice::from_raw_parts(self.handle.at(self.start), self.len) }
     }
 }
@@ -310,6 +312,27 @@ impl AsRef<[u8]> for SharedBuf {
 impl From<IoBuf> for SharedBuf {
     fn from(buf: IoBuf) -> Self {
         buf.freeze()
+    }
+}
+
+/// A copy: members take buffers that are aligned, which other memory is not.
+impl From<&[u8]> for SharedBuf {
+    fn from(bytes: &[u8]) -> Self {
+        IoBuf::copy_of(bytes).freeze()
+    }
+}
+
+/// A copy, as of a slice.
+impl From<Vec<u8>> for SharedBuf {
+    fn from(bytes: Vec<u8>) -> Self {
+        bytes[..].into()
+    }
+}
+
+/// A copy, as of a slice.
+impl From<Vec<u8>> for IoBuf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::copy_of(&bytes)
     }
 }
 

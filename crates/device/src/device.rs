@@ -98,13 +98,13 @@ pub struct DeviceInfo {
 
 /// One member: a range of bytes that can be read, written and flushed.
 ///
-/// A call queues the request at once; the future only waits for it. Requests are independent: the device may do
-/// them in any order and none waits for another. Dropping the future does not cancel the request, and the buffers
-/// stay with the device until it is done.
+/// A call queues the request at once; the future only waits for it. Requests are independent: the device may
+/// do them in any order and none waits for another. Dropping the future does not cancel the request, and the
+/// buffers stay with the device until it is done.
 ///
 /// Offsets and lengths are multiples of [`DeviceInfo::logical_block_bytes`]. Durability is what
-/// `docs/failure-model.md` assumes: a write without FUA may be lost, torn at 512 B or reordered until a flush that
-/// was issued after its completion has completed.
+/// `docs/failure-model.md` assumes: a write without FUA may be lost, torn at 512 B or reordered until a flush
+/// that was issued after its completion has completed.
 pub trait Device: Send + Sync + 'static {
     /// The member's unchanging facts.
     fn info(&self) -> &DeviceInfo;

@@ -1,7 +1,8 @@
 //! Members that are block devices or regular files, with O_DIRECT over io_uring.
 //!
 //! A member is opened exclusively: block devices with `O_EXCL` (the kernel refuses what is mounted or held by
-//! another driver), regular files with an advisory lock. Regular files may be sparse; zeroes are written as holes.
+//! another driver), regular files with an advisory lock. Regular files may be sparse; zeroes are written as
+//! holes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -65,11 +66,26 @@ const EXTENTS_MAX: usize = 1024;
 
 /// How to open a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct FileOptions {
     /// Open it for reading only, without claiming it.
     pub read_only: bool,
     /// Assume that its queue can be polled even if the system does not say so.
     pub poll: bool,
+}
+
+impl FileOptions {
+    /// Sets whether it is opened [for reading only](#structfield.read_only).
+    #[must_use]
+    pub const fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// Sets whether its queue is taken [to be pollable](#structfield.poll).
+    #[must_use]
+    pub const fn poll(self, poll: bool) -> Self {
+        Self { poll, ..self }
+    }
 }
 
 /// How often, and at what interval, to try again to open a member in use: the kernel releases what a process
@@ -189,7 +205,8 @@ fn block_size_bytes(file: &File) -> rustix::io::Result<u64> {
     rustix::fs::seek(file, SeekFrom::End(0))
 }
 
-/// What sysfs says of the queue of the disk that holds device number `dev`; a partition's queue is its parent's.
+/// What sysfs says of the queue of the disk that holds device number `dev`; a partition's queue is its
+/// parent's.
 fn queue_value(dev: u64, name: &str) -> Option<String> {
     let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
     let read = |folder: &str| std::fs::read_to_string(format!("{base}/{folder}/{name}")).ok();
@@ -237,7 +254,8 @@ impl Device for FileDevice {
     }
 
     fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64, flags: ZeroFlags) -> Completion {
-        // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks allocated.
+        // On a block device PUNCH_HOLE means "zero, and unmap if you can"; ZERO_RANGE keeps the blocks
+        // allocated.
         let mode = libc::FALLOC_FL_KEEP_SIZE
             | if flags.may_unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
         if flags.fast_only && self.info.unmaps == Some(false) {

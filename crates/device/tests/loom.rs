@@ -16,7 +16,8 @@ use stripewise_device::{
     sync::{Event, Mailbox, Readers, Replaced},
 };
 
-/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are rare.
+/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are
+/// rare.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
@@ -77,8 +78,8 @@ fn a_shared_buffer_has_one_new_owner() {
 /// A value whose end loom sees: dropped without an order after those who look at it, it is a race.
 struct Watched(UnsafeCell<u32>);
 
-// SAFETY: loom's cell itself tells of accesses that are not in an order, which is what these models are for; nothing else is done
-// with it.
+// SAFETY: loom's cell itself tells of accesses that are not in an order, which is what these models are for;
+// nothing else is done with it.
 #[allow(unsafe_code)]
 unsafe impl Sync for Watched {}
 
@@ -217,7 +218,8 @@ fn a_worker_does_not_sleep_over_its_end() {
     model_of_a_worker(others, usize::MAX, |mail, received| mail.fall_asleep(received));
 }
 
-/// One that does not look again once its sleep is announced is not woken for what was sent before: loom finds that.
+/// One that does not look again once its sleep is announced is not woken for what was sent before: loom finds
+/// that.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_worker_that_does_not_look_again_sleeps_over_it() {

@@ -74,7 +74,7 @@ fn write_and_read_much(runtime: &Runtime, device: Arc<FileDevice>) {
 
 #[test]
 fn many_requests_share_the_ring() {
-    let runtime = Runtime::start(&RuntimeOptions { queue_depth: 16, ..RuntimeOptions::default() }).unwrap();
+    let runtime = Runtime::start(&RuntimeOptions::default().queue_depth(16)).unwrap();
     let (_file, device) = file_device(8 * MIB);
     write_and_read_much(&runtime, device);
 }
@@ -83,7 +83,7 @@ fn many_requests_share_the_ring() {
 #[test]
 fn a_thread_of_the_kernels_may_take_what_is_submitted() {
     let sq_poll_idle = Some(Duration::from_millis(1));
-    let options = RuntimeOptions { queue_depth: 16, sq_poll_idle, ..RuntimeOptions::default() };
+    let options = RuntimeOptions::default().queue_depth(16).sq_poll_idle(sq_poll_idle);
     let runtime = Runtime::start(&options).unwrap();
     for _ in 0..3 {
         let (_file, device) = file_device(8 * MIB);
@@ -92,16 +92,17 @@ fn a_thread_of_the_kernels_may_take_what_is_submitted() {
     }
 }
 
-/// Where the file's queue cannot be polled after all, the kernel says so or interrupts; either way all is done.
+/// Where the file's queue cannot be polled after all, the kernel says so or interrupts; either way all is
+/// done.
 #[test]
 fn completions_may_be_asked_for_instead_of_waited_for() {
-    let options = RuntimeOptions { queue_depth: 16, io_poll: true, ..RuntimeOptions::default() };
+    let options = RuntimeOptions::default().queue_depth(16).io_poll(true);
     let runtime = Runtime::start(&options).unwrap();
     let folders = [std::path::Path::new(env!("CARGO_TARGET_TMPDIR")), std::path::Path::new("/dev/shm")];
     for folder in folders {
         let file = tempfile::NamedTempFile::new_in(folder).unwrap();
         file.as_file().set_len(8 * MIB).unwrap();
-        let options = FileOptions { poll: true, ..FileOptions::default() };
+        let options = FileOptions::default().poll(true);
         let device = Arc::new(FileDevice::open(file.path(), options).unwrap());
         write_and_read_much(&runtime, device);
     }
@@ -121,10 +122,11 @@ fn buffers_that_rings_do_not_register_are_as_good() {
     });
 }
 
-/// Workers keep a file open that they have registered. Its owner cannot wait for them, whoever opens it next does.
+/// Workers keep a file open that they have registered. Its owner cannot wait for them, whoever opens it next
+/// does.
 #[test]
 fn a_member_that_was_dropped_can_be_opened_again_at_once() {
-    let runtime = Runtime::start(&RuntimeOptions { threads: 2, ..RuntimeOptions::default() }).unwrap();
+    let runtime = Runtime::start(&RuntimeOptions::default().threads(2)).unwrap();
     let (file, mut device) = file_device(MIB);
     for round in 0..50 {
         let (sender, receiver) = mpsc::channel();
@@ -193,7 +195,7 @@ fn a_member_is_opened_once() {
     let again = FileDevice::open(file.path(), FileOptions::default());
     assert!(matches!(again, Err(OpenError::Busy { .. })), "{again:?}");
     assert!(
-        FileDevice::open(file.path(), FileOptions { read_only: true, ..FileOptions::default() }).is_ok(),
+        FileDevice::open(file.path(), FileOptions::default().read_only(true)).is_ok(),
         "looking is allowed"
     );
 }
@@ -220,8 +222,7 @@ fn directories_and_character_devices_are_refused() {
 
 #[test]
 fn timers_and_other_workers_wake_tasks() {
-    let runtime =
-        Runtime::start(&RuntimeOptions { threads: 2, queue_depth: 8, ..RuntimeOptions::default() }).unwrap();
+    let runtime = Runtime::start(&RuntimeOptions::default().threads(2).queue_depth(8)).unwrap();
     let env = runtime.env();
     let event = Event::<u32>::default();
     let (started, set) = (Instant::now(), event.clone());

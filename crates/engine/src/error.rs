@@ -5,6 +5,7 @@ use thiserror::Error;
 
 /// An array request or command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ArrayError {
     /// The range leaves the array or is not on logical blocks.
     #[error(
@@ -24,7 +25,7 @@ pub enum ArrayError {
     /// More members are lost than the level tolerates.
     #[error(
         "the array has lost more members than its level tolerates; nothing more is written. Stop it, bring members \
-         back and assemble again (see `detail`)"
+         back and assemble again"
     )]
     Failed,
     /// These bytes cannot be read or reconstructed.
@@ -81,7 +82,11 @@ impl From<ArrayError> for IoError {
             ArrayError::Range { .. } | ArrayError::Unsupported(_) => Self::new(IoErrorKind::Refused),
             ArrayError::Unreadable { .. } => Self::new(IoErrorKind::Medium),
             ArrayError::Io { error, .. } => error,
-            _ => Self::new(IoErrorKind::Other),
+            ArrayError::Closed | ArrayError::Failed => Self::new(IoErrorKind::Gone),
+            ArrayError::ReadOnly => Self::new(IoErrorKind::Refused),
+            ArrayError::Member { .. } | ArrayError::TooSmall { .. } | ArrayError::Busy(_) => {
+                Self::new(IoErrorKind::Other)
+            }
         }
     }
 }

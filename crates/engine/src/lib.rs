@@ -31,7 +31,7 @@ mod stripes;
 pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
-pub use jobs::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};
+pub use jobs::{ArrayEvent, ArrayEvents, JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};
 pub use members::{
     endurance,
     measure::{ServiceTimes, Touch, measure},

@@ -84,7 +84,7 @@ fn listed_blocks_are_reconstructed_and_written_back() {
     for (seed, shape) in (1..).zip(SHAPES) {
         let mut lab = stopped(seed, shape);
         scatter(&lab);
-        lab.assemble_all(AssembleOptions { read_only: true, ..Default::default() }).unwrap();
+        lab.assemble_all(AssembleOptions::default().read_only(true)).unwrap();
         lab.check_all();
         let before: Vec<_> = lab.members.iter().map(|member| member.snapshot().bytes().to_vec()).collect();
         lab.stop();
@@ -134,7 +134,7 @@ fn a_crash_while_blocks_are_written_back_brings_none_back_as_good() {
             lab.world.run_for(Duration::from_millis(900));
             lab.world.run_steps(steps);
             lab.crash();
-            lab.assemble_all(AssembleOptions { force: true, ..Default::default() }).unwrap();
+            lab.assemble_all(AssembleOptions::default().force(true)).unwrap();
             lab.adopt();
             lab.check_all();
             lab.wait_for_jobs();
@@ -151,7 +151,7 @@ fn without_redundancy_a_listed_block_is_an_error_until_it_is_written() {
     let mut lab = stopped(31, RAID5);
     // The first chunk of the first stripe, on the first member.
     list(&lab.members[0], &[0..4096, 8192..8704]);
-    lab.assemble(&[0, 1, 2], AssembleOptions { run: true, ..Default::default() }).unwrap();
+    lab.assemble(&[0, 1, 2], AssembleOptions::default().run(true)).unwrap();
     let read_some = |lab: &Lab, offset: u64, len: usize| {
         let array = lab.array.clone();
         let into = stripewise_device::IoBuf::with_len(len);
@@ -377,7 +377,7 @@ fn a_crash_during_such_a_rebuild_passes_nothing_off_as_good() {
             .map(|m| m.clone() as Arc<dyn Device>)
             .into();
         let env = bench.world.env();
-        let force = AssembleOptions { force: true, ..Default::default() };
+        let force = AssembleOptions::default().force(true);
         bench.array = bench.world.run(async move { assemble(env, members, &force).await }).unwrap();
         let capacity = bench.array.geometry().capacity_bytes();
         for at in (0..capacity).step_by(4096) {

@@ -19,7 +19,7 @@ const MIRROR: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 6553
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
 
 fn run() -> AssembleOptions {
-    AssembleOptions { run: true, ..AssembleOptions::default() }
+    AssembleOptions::default().run(true)
 }
 
 fn superblock(member: &SimMember) -> Superblock {
@@ -128,7 +128,7 @@ fn where_no_side_has_more_members_no_device_decides() {
         let refused = lab.assemble(&order, run()).unwrap_err();
         assert!(matches!(refused, AssembleError::Disagree { field: "chunk", .. }), "{refused}");
     }
-    lab.assemble_all(AssembleOptions { force: true, ..run() }).unwrap_err();
+    lab.assemble_all(run().force(true)).unwrap_err();
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_event_count_that_cannot_be_raised_is_refused() {
         for member in &lab.members {
             change_superblock(member, |superblock| superblock.events = events);
         }
-        let refused = lab.assemble_all(AssembleOptions { force: true, ..run() }).unwrap_err();
+        let refused = lab.assemble_all(run().force(true)).unwrap_err();
         assert!(refused.to_string().contains("event count"), "{refused}");
     }
 }
@@ -162,7 +162,7 @@ fn halves_that_the_kernel_ran_apart_are_two_sides() {
         lab.stop();
         run_apart_by_the_kernel(&lab.members[0], 0, 6);
         run_apart_by_the_kernel(&lab.members[1], 1, 6 + more);
-        let result = lab.assemble_all(AssembleOptions { force, ..run() });
+        let result = lab.assemble_all(run().force(force));
         match result {
             Ok(()) => assert!(force, "both halves have writes of their own"),
             Err(error) => assert!(matches!(error, AssembleError::SplitBrain { .. }) && !force, "{error}"),

@@ -86,7 +86,7 @@ fn a_failed_write_drops_the_member_and_records_it_before_the_next_acknowledgemen
         bench.world.crash();
         let refused = bench.assemble(0..4, AssembleOptions::default()).map(|_| ()).unwrap_err();
         assert_eq!(refused, AssembleError::DirtyDegraded);
-        let force = AssembleOptions { force: true, ..AssembleOptions::default() };
+        let force = AssembleOptions::default().force(true);
         let array = bench.assemble(0..4, force).unwrap();
         let report = bench.world.run({
             let array = array.clone();
@@ -201,10 +201,10 @@ fn a_stale_member_that_comes_back_is_left_out() {
     for mut lab in Lab::each(7, RAID5) {
         lab.run_clients(2, 10);
         lab.stop();
-        lab.assemble(&[0, 1, 2], AssembleOptions { run: true, ..Default::default() }).unwrap();
+        lab.assemble(&[0, 1, 2], AssembleOptions::default().run(true)).unwrap();
         lab.run_clients(2, 30);
         lab.stop();
-        lab.assemble_all(AssembleOptions { run: true, ..Default::default() }).unwrap();
+        lab.assemble_all(AssembleOptions::default().run(true)).unwrap();
         let array = lab.array.clone();
         assert_eq!(lab.world.run(async move { array.report().await }).in_sync, [true, true, true, false]);
         lab.check_all();
@@ -217,7 +217,7 @@ fn members_absent_without_run_are_refused() {
         lab.stop();
         let error = lab.assemble(&[0, 1, 2], AssembleOptions::default()).unwrap_err();
         assert!(matches!(&error, AssembleError::Absent { roles, .. } if roles.len() == 1), "{error}");
-        let error = lab.assemble(&[0, 1], AssembleOptions { run: true, ..Default::default() }).unwrap_err();
+        let error = lab.assemble(&[0, 1], AssembleOptions::default().run(true)).unwrap_err();
         assert!(matches!(error, AssembleError::TooFew { have: 2, need: 3, .. }), "{error}");
     }
 }
@@ -226,7 +226,7 @@ fn members_absent_without_run_are_refused() {
 fn two_halves_of_an_array_are_not_put_together() {
     for mut lab in Lab::each(9, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 }) {
         lab.stop();
-        let run = AssembleOptions { run: true, ..Default::default() };
+        let run = AssembleOptions::default().run(true);
         for half in [[0], [1]] {
             lab.assemble(&half, run).unwrap();
             lab.adopt_anything();
@@ -386,7 +386,7 @@ fn a_damaged_superblock_leaves_one_member_out() {
             matches!(&error, AssembleError::Absent { excluded, .. } if excluded[0].name == "m0"),
             "{error}"
         );
-        lab.assemble_all(AssembleOptions { run: true, ..Default::default() }).unwrap();
+        lab.assemble_all(AssembleOptions::default().run(true)).unwrap();
         lab.check_all();
     }
 }
@@ -524,7 +524,7 @@ fn an_old_member_is_no_half_of_an_array_that_cannot_split() {
             old.roles.set(number, stripewise_format::md::Role::Spare).unwrap();
         }
         lab.members[3].poke(4096, &old.encode()[..]);
-        lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
+        lab.assemble_all(AssembleOptions::default().run(true)).unwrap();
     }
 }
 
@@ -544,8 +544,7 @@ fn halves_that_each_took_a_new_member_are_two_sides() {
             superblock.events += 10 * member as u64;
             lab.members[member].poke(4096, &superblock.encode()[..]);
         }
-        let split =
-            lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap_err();
+        let split = lab.assemble_all(AssembleOptions::default().run(true)).unwrap_err();
         assert!(split.to_string().contains("split brain"), "{split}");
     }
 }
@@ -563,11 +562,10 @@ fn an_old_member_that_counts_one_who_is_absent_now_is_no_half_of_a_split_array()
         old.roles.set(0, stripewise_format::md::Role::Faulty).unwrap();
         lab.members[2].poke(4096, &old.encode()[..]);
         lab.members[1].poke(4096, &[0; 4096]);
-        lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
+        lab.assemble_all(AssembleOptions::default().run(true)).unwrap();
         // Once m0 went on without m1, the other two may have done so without m0.
         lab.stop();
-        let split =
-            lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap_err();
+        let split = lab.assemble_all(AssembleOptions::default().run(true)).unwrap_err();
         assert!(split.to_string().contains("split brain"), "{split}");
     }
 }
@@ -592,11 +590,10 @@ fn an_old_member_that_counts_one_who_went_on_without_it_is_no_half_of_a_split_ar
         old.roles.set(0, stripewise_format::md::Role::Faulty).unwrap();
         old.roles.set(2, stripewise_format::md::Role::Spare).unwrap();
         lab.members[3].poke(4096, &old.encode()[..]);
-        lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap();
+        lab.assemble_all(AssembleOptions::default().run(true)).unwrap();
         // Had m1 not been there, both could have gone on.
         lab.members[1].poke(4096, &[0; 4096]);
-        let split =
-            lab.assemble_all(AssembleOptions { run: true, ..AssembleOptions::default() }).unwrap_err();
+        let split = lab.assemble_all(AssembleOptions::default().run(true)).unwrap_err();
         assert!(split.to_string().contains("split brain"), "{split}");
     }
 }

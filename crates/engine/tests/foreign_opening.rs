@@ -57,7 +57,7 @@ fn with_a_broken_one(lab: &Lab) -> Vec<Arc<dyn Device>> {
 
 #[test]
 fn all_is_resynced_although_power_fails_while_a_member_is_dropped() {
-    let options = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
+    let options = AssembleOptions::default().run(true).force(true);
     for steps in (0..STEPS).step_by(2) {
         let mut lab = Lab::new(9, RAID6);
         lab.run_clients(1, 10);

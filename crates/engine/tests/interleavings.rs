@@ -8,11 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use common::{Lab, MEMBER_BYTES, Shape, faulty::benches};
 use stripewise_device::{Device, IoBuf, WriteFlags};
-use stripewise_engine::{AssembleOptions, Tuning, geometry::Level};
+use stripewise_engine::{AssembleOptions, geometry::Level};
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 3, chunk_bytes: 4096 };
-const RUN: AssembleOptions =
-    AssembleOptions { run: true, force: false, read_only: false, locking: None, tuning: Tuning::PRODUCTION };
+const RUN: AssembleOptions = AssembleOptions::new().run(true).force(false);
 
 /// A spare that was removed came back beside the one that had got its device number: roles are looked up by number,
 /// and its garbage was served as data.

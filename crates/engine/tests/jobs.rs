@@ -171,7 +171,7 @@ fn a_rebuild_survives_power_failures_again_and_again() {
             lab.crash();
             // Dirty and degraded: rows in flight may have lost what was on the vacant role (docs/failure-model.md), so
             // whatever is found is the truth from here on.
-            let force = AssembleOptions { force: true, ..AssembleOptions::default() };
+            let force = AssembleOptions::default().force(true);
             lab.assemble_all(force).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             lab.adopt_anything();
         }
@@ -200,7 +200,7 @@ fn a_resync_reads_nothing_where_no_redundancy_is_to_spare() {
         lab.world.run_steps(500);
         lab.crash();
         let left: Vec<_> = (lost..RAID5.members).collect();
-        lab.assemble(&left, AssembleOptions { force: true, ..Default::default() }).unwrap();
+        lab.assemble(&left, AssembleOptions::default().force(true)).unwrap();
         lab.wait_for_jobs();
         let job = lab.array.last_job().unwrap();
         assert_eq!((job.kind, job.outcome), (JobKind::Resync, Some(JobOutcome::Done)), "{level:?} {lost}");

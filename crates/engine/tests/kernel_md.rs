@@ -205,7 +205,7 @@ fn bad_blocks_of_the_kernel(level: Level, count: usize) {
     println!("{}", guest(&scratch, &with_source, &script));
     listed_bytes().iter().for_each(|at| overwrite(&members[0], *at, &[0xdb; 4096]));
     let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
-    let read_only = AssembleOptions { read_only: true, ..AssembleOptions::default() };
+    let read_only = AssembleOptions::default().read_only(true);
     let array = assemble_here(&runtime, &members, read_only);
     assert!(read_here(&runtime, &array, DATA_BYTES) == data, "what is listed is reconstructed");
     stop_here(&runtime, &array);

@@ -17,7 +17,8 @@ fn spares_are_refused_before_anything_is_written_and_members_stay() {
     let members: Vec<_> = (0..3).map(|i| world.add_member(format!("m{i}"), MEMBER_BYTES)).collect();
     let mut options = CreateOptions::new("sim:striped", Level::Raid0, devices(&members[..2]));
     let spare = members[2].clone() as Arc<dyn Device>;
-    let with_spare = CreateOptions { spares: vec![spare.clone()], ..options.clone() };
+    let mut with_spare = options.clone();
+    with_spare.spares = vec![spare.clone()];
     let env = world.env();
     let refused = world.run(async move { Array::create(env, with_spare).await.map(drop) });
     assert!(matches!(refused, Err(CreateError::SparesWithoutRedundancy)), "{refused:?}");

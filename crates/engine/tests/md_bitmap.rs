@@ -73,7 +73,7 @@ fn a_member_that_is_added_has_a_bitmap_that_the_kernel_takes_for_stale() {
 fn a_clean_stop_settles_bitmaps_of_members_that_were_added_before_a_crash() {
     let mut lab = with_added_member();
     lab.crash();
-    lab.assemble(&[0, 1, 2, 4], AssembleOptions { run: true, ..Default::default() }).unwrap();
+    lab.assemble(&[0, 1, 2, 4], AssembleOptions::default().run(true)).unwrap();
     lab.wait_for_jobs();
     lab.stop();
     for member in [0, 1, 2, 4].map(|index| &lab.members[index]) {

@@ -47,7 +47,7 @@ fn a_device_is_taken_if_its_data_fits_behind_the_least_offset() {
             // Another one lost: what the small one holds is needed.
             lab.members[0] = small;
             let without_last: Vec<_> = (0..shape.members - 1).collect();
-            lab.assemble(&without_last, AssembleOptions { run: true, ..Default::default() }).unwrap();
+            lab.assemble(&without_last, AssembleOptions::default().run(true)).unwrap();
             lab.check_all();
         }
     }

@@ -127,11 +127,11 @@ fn a_failed_array_that_is_opened_read_only_returns_nothing_wrong() {
             continue;
         }
         stop(&bench);
-        let options = AssembleOptions { run: true, read_only: true, ..Default::default() };
+        let options = AssembleOptions::default().run(true).read_only(true);
         bench.array = bench.assemble(0..shape.members, options).unwrap();
         let readable = only_right_data_or_errors(&bench, block..block + 1);
         stop(&bench);
-        bench.array = bench.assemble(0..shape.members, AssembleOptions { force: true, ..options }).unwrap();
+        bench.array = bench.assemble(0..shape.members, options.force(true)).unwrap();
         let end = STRIPES_READ * bench.array.geometry().stripe_bytes();
         assert!((0..end).step_by(BLOCK).all(|at| bench.read(at, BLOCK).is_ok()));
         assert!(readable < (end as usize) / BLOCK, "{shape:?}, block {block}");

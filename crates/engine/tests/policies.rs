@@ -193,7 +193,7 @@ fn a_crash_while_the_policy_changes_leaves_one_policy_after_the_next_opening() {
         lab.crash();
         lab.assemble_all(AssembleOptions::default()).unwrap();
         lab.stop();
-        let only_look = AssembleOptions { run: true, read_only: true, ..AssembleOptions::default() };
+        let only_look = AssembleOptions::default().run(true).read_only(true);
         let kept_by = |two: [usize; 2]| {
             lab.assemble(&two, only_look).unwrap();
             lab.array.policy().name

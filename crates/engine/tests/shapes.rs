@@ -48,8 +48,7 @@ impl Rig {
                 work(&array, &mut rng, &mut model, block).await;
             }
             array.stop().await.unwrap();
-            let array =
-                assemble(env, devices, &AssembleOptions { run: true, ..Default::default() }).await.unwrap();
+            let array = assemble(env, devices, &AssembleOptions::default().run(true)).await.unwrap();
             let found = array.read(0, IoBuf::with_len(span as usize)).await.unwrap();
             assert!(found[..] == model[..]);
             // The tail of the array, where chunks may be short.

@@ -112,7 +112,7 @@ fn dirty_lab(seed: u64, shape: Shape, has_scrub: bool, members: &[usize]) -> Lab
     }
     lab.run_clients(2, 100);
     lab.crash();
-    let options = AssembleOptions { run: true, force: true, ..AssembleOptions::default() };
+    let options = AssembleOptions::default().run(true).force(true);
     lab.assemble(members, options).unwrap();
     lab.array.set_speed_limits(SLOW);
     lab

@@ -34,9 +34,8 @@ fn a_level_0_of_another_time_and_size_is_left_out() {
         let other = array_of(&mut world, "b", level, 1, bytes);
         let all = [&ours[..], &other].concat();
         let (env, given) = (world.env(), devices(&all));
-        let opened = world.run(async move {
-            assemble(env, given, &AssembleOptions { run: true, ..Default::default() }).await
-        });
+        let opened =
+            world.run(async move { assemble(env, given, &AssembleOptions::default().run(true)).await });
         let array = opened.unwrap_or_else(|error| panic!("{bytes} bytes, {level:?}: {error}"));
         let report = world.run(async move { array.report().await });
         assert_eq!(report.excluded.len(), 1);
@@ -86,7 +85,7 @@ fn a_member_that_does_not_answer_is_left_out() {
     let Err(error) = open(AssembleOptions::default()) else { panic!("a member that was there is absent") };
     assert!(error.to_string().contains("no answer for 30 s"), "{error}");
     let began = world.now().0;
-    let array = open(AssembleOptions { run: true, ..Default::default() }).unwrap();
+    let array = open(AssembleOptions::default().run(true)).unwrap();
     assert!(Duration::from_nanos(world.now().0 - began) < Duration::from_secs(35));
     let report = world.run(async move { array.report().await });
     assert!(report.excluded[0].reason.to_string().contains("no answer for 30 s"));

@@ -18,7 +18,7 @@ use stripewise_device::{
     wrap::{Fault, FaultRule},
 };
 use stripewise_engine::{
-    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState, Tuning, assemble,
+    ArrayReport, AssembleOptions, JobKind, JobOutcome, MemberState, assemble,
     geometry::Level,
     locking::{PRESETS, Preset},
 };
@@ -28,8 +28,7 @@ use stripewise_sim::SimMember;
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
 const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
 const MIRROR: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
-const FORCE: AssembleOptions =
-    AssembleOptions { run: true, force: true, read_only: false, locking: None, tuning: Tuning::PRODUCTION };
+const FORCE: AssembleOptions = AssembleOptions::new().run(true).force(true);
 
 fn report(lab: &Lab) -> ArrayReport {
     let array = lab.array.clone();
@@ -129,7 +128,7 @@ fn a_crash_at_any_step_of_a_replacement_under_load_loses_nothing() {
             lab.world.run_steps(seed * 40 + lab.world.random(40));
             lab.crash();
             lab.members.push(spare);
-            lab.assemble_all(AssembleOptions { run: true, ..Default::default() })
+            lab.assemble_all(AssembleOptions::default().run(true))
                 .unwrap_or_else(|e| panic!("{shape:?} seed {seed}: {e}"));
             lab.adopt();
             lab.wait_for_jobs();
@@ -162,7 +161,7 @@ fn a_member_that_fails_while_it_is_filled_does_not_come_back_as_good() {
         let array = bench.array.clone();
         bench.world.run(async move { array.stop().await }).unwrap();
         bench.sims.push(sim);
-        let array = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() }).unwrap();
+        let array = bench.assemble(0..5, AssembleOptions::default().run(true)).unwrap();
         let capacity = array.geometry().capacity_bytes() as usize;
         let found = bench.world.run(async move { array.read(0, IoBuf::with_len(capacity)).await }).unwrap();
         assert!(found.iter().all(|b| *b == 4));
@@ -374,7 +373,7 @@ fn force_takes_the_least_stale_member_where_too_few_are_left() {
             let env = bench.world.env();
             bench.world.run(async move { assemble(env, devices, &options).await })
         };
-        let run = AssembleOptions { run: true, ..Default::default() };
+        let run = AssembleOptions::default().run(true);
         let refused = given([0, 1, 3], run).map(|_| ()).unwrap_err().to_string();
         assert!(refused.contains("m3") && refused.contains("add it anew"), "{refused}");
         let array = given([0, 1, 3], FORCE).unwrap();
@@ -473,7 +472,7 @@ fn a_hand_over_that_is_taken_back_leaves_nobody_behind_whenever_power_fails() {
                 }
                 spent += 1;
                 bench.world.crash();
-                let assembled = bench.assemble(0..5, AssembleOptions { run: true, ..Default::default() });
+                let assembled = bench.assemble(0..5, AssembleOptions::default().run(true));
                 assert!(
                     assembled.is_ok(),
                     "{fails_after} + {crashes_after}: {:?}, {:?}",
@@ -506,7 +505,7 @@ fn a_member_that_was_ahead_and_absent_is_stale_when_it_comes_back() {
             continue;
         }
         hits += 1;
-        let run = AssembleOptions { run: true, ..Default::default() };
+        let run = AssembleOptions::default().run(true);
         let array = bench.assemble(1..3, run).unwrap();
         let capacity = array.geometry().capacity_bytes() as usize;
         bench.world.run(async move {
@@ -586,7 +585,7 @@ fn a_member_cut_off_while_it_wrote_a_failure_down_is_stale_and_no_half_of_a_spli
             continue;
         }
         hits += 1;
-        let run = AssembleOptions { run: true, ..Default::default() };
+        let run = AssembleOptions::default().run(true);
         let array = bench.assemble(1..5, FORCE).unwrap();
         bench.world.run(async move {
             array.wait_for_jobs().await;
@@ -648,7 +647,7 @@ fn a_member_cut_off_while_it_wrote_a_promotion_down_is_stale_and_no_half_of_a_sp
             array.write(0, IoBuf::copy_of(&[9; 4096]).freeze(), WriteFlags::default()).await.unwrap();
             array.stop().await.unwrap();
         });
-        let run = AssembleOptions { run: true, ..Default::default() };
+        let run = AssembleOptions::default().run(true);
         let array = open(devices(&bench.sims), run).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let in_sync = bench.world.run(async move { array.report().await }).in_sync;
         assert_eq!(in_sync, [false, true], "seed {seed}");
@@ -713,7 +712,7 @@ fn who_belongs_does_not_depend_on_the_order_of_the_devices() {
         bench.world.crash();
         let taken_up = [[0, 1, 2], [1, 0, 2], [2, 1, 0]].map(|order| {
             let examined = order.map(|index| bench.sims[index].clone() as Arc<dyn Device>);
-            let read_only = AssembleOptions { read_only: true, ..FORCE };
+            let read_only = FORCE.read_only(true);
             let env = bench.world.env();
             bench.world.run(async move {
                 let array = assemble(env, examined.to_vec(), &read_only).await.unwrap();
@@ -815,7 +814,7 @@ fn a_new_member_replaces_no_absent_one() {
     });
     assert!(is_told, "it is being filled");
     bench.world.crash();
-    let options = AssembleOptions { run: true, force: true, ..Default::default() };
+    let options = AssembleOptions::default().run(true).force(true);
     let (env, mut left) = (bench.world.env(), devices(&bench.sims[..]));
     left.remove(1);
     let array = bench.world.run(async move { assemble(env, left, &options).await }).unwrap();
@@ -838,7 +837,7 @@ fn a_new_member_that_was_behind_replaces_as_its_table_says() {
             continue;
         }
         were_behind += 1;
-        let options = AssembleOptions { run: true, force: true, ..Default::default() };
+        let options = AssembleOptions::default().run(true).force(true);
         let (env, mut left) = (bench.world.env(), devices(&bench.sims[..]));
         left.remove(1);
         bench.world.env().spawn(Box::pin(async move {

@@ -40,7 +40,7 @@ fn write(world: &World, array: &Array, len: usize) {
 fn after_a_crash(world: &World, devices: Vec<Arc<dyn Device>>) -> Vec<u64> {
     world.crash();
     let env = world.env();
-    let options = AssembleOptions { force: true, ..AssembleOptions::default() };
+    let options = AssembleOptions::default().force(true);
     let array = world.run(async move { assemble(env, devices, &options).await }).unwrap();
     report(world, &array).members.iter().map(|member| member.endurance.written_bytes).collect()
 }

@@ -1,4 +1,5 @@
-//! Block devices over a FUSE file and a loop device, used as people use them: file systems, fio, discards, crashes.
+//! Block devices over a FUSE file and a loop device, used as people use them: file systems, fio, discards,
+//! crashes.
 //!
 //! Needs root, /dev/fuse and /dev/loop-control; without them each test is skipped on record.
 

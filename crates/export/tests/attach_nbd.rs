@@ -1,5 +1,5 @@
-//! The kernel's nbd driver. Where the kernel of this machine has none, in a guest under User Mode Linux, whose kernel
-//! does: the guest runs this very program.
+//! The kernel's nbd driver. Where the kernel of this machine has none, in a guest under User Mode Linux,
+//! whose kernel does: the guest runs this very program.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
 

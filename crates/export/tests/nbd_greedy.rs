@@ -115,8 +115,8 @@ fn clients_that_stop_in_the_middle_of_a_write_take_no_turn_to_hold_memory() {
     assert!(closed <= 2, "{closed} of 40 had the memory in turn");
 }
 
-/// The largest request, and how it is moved here: slower than it would have to be done within the time that a client may stand
-/// still, and without ever standing still so long.
+/// The largest request, and how it is moved here: slower than it would have to be done within the time that a
+/// client may stand still, and without ever standing still so long.
 const LARGE: usize = 32 << 20;
 const STEP: usize = 256 << 10;
 const STEP_TIME: Duration = Duration::from_millis(50);

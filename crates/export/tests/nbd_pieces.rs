@@ -1,4 +1,5 @@
-//! Requests as sockets deliver them: in any pieces, many at once, and beside a client that never stops asking.
+//! Requests as sockets deliver them: in any pieces, many at once, and beside a client that never stops
+//! asking.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

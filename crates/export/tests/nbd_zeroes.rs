@@ -1,5 +1,5 @@
-//! Zeroes that are to be fast or not at all, on a device that is fast when serving begins and not later: an array that gets a
-//! member which does not unmap.
+//! Zeroes that are to be fast or not at all, on a device that is fast when serving begins and not later: an
+//! array that gets a member which does not unmap.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,7 @@
 //! Bytes on disk, and nothing else: no I/O, no clock, no `unsafe`.
 //!
-//! * [`md`]: what Linux md keeps on a member: the v1.x superblock, the internal bitmap's header, the bad-block log;
+//! * [`md`]: what Linux md keeps on a member: the v1.x superblock, the internal bitmap's header, the
+//!   bad-block log;
 //! * [`extension`]: the Stripewise extension area between superblock and data, with its two header copies;
 //! * [`bitmap`]: the pages of the write-intent bitmap that live in that area;
 //! * [`crc`]: CRC-32C, whole and with a hole for the stored value;

@@ -66,7 +66,8 @@ prop_compose! {
     }
 }
 
-/// A header's block with one byte changed and the CRC made right again: what a later version could have written.
+/// A header's block with one byte changed and the CRC made right again: what a later version could have
+/// written.
 fn with_byte(header: &Header, at: usize, byte: u8) -> Block {
     let mut block = header.encode();
     block[at] = byte;

@@ -1,5 +1,5 @@
-//! Superblocks that mdadm 4.2 made and Linux 6.1 last wrote (members of 48 MiB, 64 KiB chunks; `kernel_md.rs` keeps
-//! them with `STRIPEWISE_WRITE_FIXTURES=1`). What they hold, and that ours come out the same.
+//! Superblocks that mdadm 4.2 made and Linux 6.1 last wrote (members of 48 MiB, 64 KiB chunks; `kernel_md.rs`
+//! keeps them with `STRIPEWISE_WRITE_FIXTURES=1`). What they hold, and that ours come out the same.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

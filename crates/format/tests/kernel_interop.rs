@@ -1,5 +1,5 @@
-//! What `docs/on-disk-format.md` says of running an array in turns with the kernel's md, tried with it: the states we
-//! leave an array in, and what the kernel makes of them.
+//! What `docs/on-disk-format.md` says of running an array in turns with the kernel's md, tried with it: the
+//! states we leave an array in, and what the kernel makes of them.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -103,7 +103,8 @@ fn a_crash_of_ours_is_resynced_by_the_kernel() {
     assert!(members.iter().all(|member| superblock(member).is_in_sync()));
 }
 
-/// Without the events behind, the kernel would believe its clear bits: the reason to leave its bitmap alone while dirty.
+/// Without the events behind, the kernel would believe its clear bits: the reason to leave its bitmap alone
+/// while dirty.
 #[test]
 fn a_bitmap_of_equal_events_is_believed() {
     if !guest_is_here() {

@@ -1,5 +1,5 @@
-//! Our reading and writing of md's metadata, held against the real mdadm and the real kernel md, which run in a
-//! guest (`tests/uml/run-guest`) over files. Skipped, loudly, where that is not installed.
+//! Our reading and writing of md's metadata, held against the real mdadm and the real kernel md, which run in
+//! a guest (`tests/uml/run-guest`) over files. Skipped, loudly, where that is not installed.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -165,7 +165,8 @@ fn check_bitmap(array: &Array) {
     }
 }
 
-/// The array's first bytes, gathered chunk by chunk: the last role is level 4's parity, left-symmetric turns it.
+/// The array's first bytes, gathered chunk by chunk: the last role is level 4's parity, left-symmetric turns
+/// it.
 fn read_array(array: &Array, length: usize) -> Vec<u8> {
     let offset_bytes = superblock(&array.members[0]).data_offset_sectors * SECTOR_BYTES;
     let (members, parity) = (array.members.len(), array.level.parity_members() as usize);

@@ -1,4 +1,5 @@
-//! The md superblock: what is written is read back, whatever the fields; arbitrary bytes give errors; flips are seen.
+//! The md superblock: what is written is read back, whatever the fields; arbitrary bytes give errors; flips
+//! are seen.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

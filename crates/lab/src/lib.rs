@@ -1,4 +1,5 @@
-//! The laboratory: experiments on modelled disks in virtual time, and in real time over memory, and reports with plots.
+//! The laboratory: experiments on modelled disks in virtual time, and in real time over memory, and reports
+//! with plots.
 //!
 //! * [`arrays`]: the arrays of the experiments. [`mod@point`]: one of them under a load, and its outcome.
 //! * [`experiments`]: the papers' experiments, a file each. [`findings`]: claims with verdicts, and the

@@ -15,8 +15,8 @@ pub enum Offsets {
     /// One after another; all clients share one cursor. At the span's end it begins anew, or the load ends with
     /// [`Stop::Span`](crate::Stop::Span).
     Sequential,
-    /// The n-th most popular place is chosen with a probability proportional to n^-theta; theta above 0, and not 1.
-    /// Which places are popular is scattered over the span.
+    /// The n-th most popular place is chosen with a probability proportional to n^-theta; theta above 0, and
+    /// not 1. Which places are popular is scattered over the span.
     Zipf {
         /// The skew.
         theta: f64,
@@ -107,8 +107,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Zipf's distribution over any number of ranks in constant time: rejection-inversion (Hoermann and Derflinger,
-/// "Rejection-inversion to generate variates from monotone discrete distributions", 1996).
+/// Zipf's distribution over any number of ranks in constant time: rejection-inversion (Hoermann and
+/// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", 1996).
 struct Zipf {
     count: f64,
     theta: f64,

@@ -1,5 +1,5 @@
-//! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (`0x11D`) and generator 2: the field of RAID-6 in Linux
-//! md ("The mathematics of RAID-6", H. P. Anvin).
+//! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (`0x11D`) and generator 2: the field of RAID-6 in
+//! Linux md ("The mathematics of RAID-6", H. P. Anvin).
 //!
 //! Single-element arithmetic for coefficients, and the constant tables from which the kernels multiply whole
 //! slices. All tables are computed at compile time.
@@ -84,8 +84,9 @@ pub(crate) static NIBBLES: [[[u8; 16]; 2]; 256] = {
     table
 };
 
-/// Per coefficient the 8x8 bit matrix that multiplies by it, in the layout of GF2P8AFFINEQB: the row of output
-/// bit `i` is byte `7 - i`. The instruction's own multiply has a fixed polynomial (0x11B) that is not ours.
+/// Per coefficient the 8x8 bit matrix that multiplies by it, in the layout of GF2P8AFFINEQB: the row of
+/// output bit `i` is byte `7 - i`. The instruction's own multiply has a fixed polynomial (0x11B) that is not
+/// ours.
 pub(crate) static MATRICES: [u64; 256] = {
     let mut table = [0; 256];
     let mut coefficient = 0;

@@ -33,8 +33,8 @@ impl fmt::Debug for Kernel {
     }
 }
 
-// SAFETY of every call through a function pointer below: `DETECTED` hands out only kernels that this CPU can run,
-// and the lengths were checked in the lines above the call.
+// SAFETY of every call through a function pointer below: `DETECTED` hands out only kernels that this CPU can
+// run, and the lengths were checked in the lines above the call.
 impl Kernel {
     /// The kernels this CPU can run, best first. The last is always `portable`.
     pub fn available() -> &'static [&'static Kernel] {

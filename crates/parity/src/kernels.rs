@@ -14,8 +14,8 @@ mod portable;
 use crate::Kernel;
 use std::sync::LazyLock;
 
-/// What this CPU can run, best first. Only kernels whose features were detected ever leave this module: that is
-/// the promise on which every call through a [`Kernel`] rests.
+/// What this CPU can run, best first. Only kernels whose features were detected ever leave this module: that
+/// is the promise on which every call through a [`Kernel`] rests.
 pub(crate) static DETECTED: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
     let mut kernels = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -35,7 +35,8 @@ pub(crate) static DETECTED: LazyLock<Vec<&'static Kernel>> = LazyLock::new(|| {
     kernels
 });
 
-/// Compiles one pass for one kernel: a function that enables the CPU features and inlines everything below it.
+/// Compiles one pass for one kernel: a function that enables the CPU features and inlines everything below
+/// it.
 macro_rules! entry {
     ($pass:ty, $vector:ty, $registers:literal $(, $features:meta)?) => {{
         $(#[$features])?
@@ -47,8 +48,8 @@ macro_rules! entry {
     }};
 }
 
-/// Gathers all passes for one vector type as `KERNEL`, with the number of registers to work on together and the
-/// attribute that enables the CPU features.
+/// Gathers all passes for one vector type as `KERNEL`, with the number of registers to work on together and
+/// the attribute that enables the CPU features.
 macro_rules! kernel {
     ($name:literal, $vector:ty, $($how:tt)*) => {
         pub(crate) static KERNEL: crate::Kernel = crate::Kernel {

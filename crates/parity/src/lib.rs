@@ -101,8 +101,8 @@ pub fn recover_two_data(
 
 /// Recovers every column named in `lost` from the survivors; the one entry that picks the right method.
 ///
-/// `p` and `q` are `None` where that parity is lost or the level has none. `data` must be `None` at every data
-/// column named in `lost`; where it is `None` and not named, the column counts as zeros.
+/// `p` and `q` are `None` where that parity is lost or the level has none. `data` must be `None` at every
+/// data column named in `lost`; where it is `None` and not named, the column counts as zeros.
 pub fn reconstruct(
     data: &[Option<&[u8]>],
     p: Option<&[u8]>,

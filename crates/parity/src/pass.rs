@@ -1,4 +1,5 @@
-//! The passes: each walks its slices once, a group of registers at a time, whatever the kernel's registers are.
+//! The passes: each walks its slices once, a group of registers at a time, whatever the kernel's registers
+//! are.
 //!
 //! A pass says what happens to the bytes at one offset; [`run`] does the walking and the ragged end. The
 //! constructor of each pass (`Kernel`'s methods) checks that its slices have equal lengths, which makes the
@@ -272,8 +273,8 @@ unsafe impl Pass for Solve<'_> {
     }
 }
 
-/// The last step of recovering two columns. In, `a` and `b` hold P and Q of the survivors; with `dp = a ^ p` and
-/// `dq = b ^ q`, out come `a = for_p * dp ^ for_q * dq` and `b = a ^ dp`.
+/// The last step of recovering two columns. In, `a` and `b` hold P and Q of the survivors; with `dp = a ^ p`
+/// and `dq = b ^ q`, out come `a = for_p * dp ^ for_q * dq` and `b = a ^ dp`.
 pub(crate) struct SolveTwo<'a> {
     pub(crate) a: &'a mut [u8],
     pub(crate) b: &'a mut [u8],

@@ -70,7 +70,8 @@ impl Kernel {
         assert_ne!(lost[0], lost[1], "a column is lost but once");
         let [x, y] = lost.map(power);
         self.pq_gen(data, out_a, out_b);
-        // Dx * (2^x + 2^y) = 2^y dp + dq. The divisor is not zero, since indexes below 255 have distinct powers.
+        // Dx * (2^x + 2^y) = 2^y dp + dq. The divisor is not zero, since indexes below 255 have distinct
+        // powers.
         let divide = inverse(x ^ y);
         let (for_p, for_q) = (mul(y, divide), divide);
         self.solve_two(SolveTwo { a: out_a, b: out_b, p, q, for_p, for_q });

@@ -1,7 +1,8 @@
-//! What a kernel must be able to do with one register: the few operations from which every pass is written once.
+//! What a kernel must be able to do with one register: the few operations from which every pass is written
+//! once.
 //!
-//! Methods are `inline(always)` in every implementation, because only when inlined into a function that enables
-//! the CPU features do they compile to the wide instructions.
+//! Methods are `inline(always)` in every implementation, because only when inlined into a function that
+//! enables the CPU features do they compile to the wide instructions.
 #![allow(unsafe_code)]
 
 /// Bytes of the widest vector.
@@ -57,8 +58,8 @@ impl<V: Vector, const N: usize> Group<V, N> {
         Group(unsafe { [V::zero(); N] })
     }
 
-    /// Reads the group at byte `at`. With `PARTIAL`, `N` is 1 and the slice may end inside the register, whose
-    /// missing bytes are zeros; else the whole group must lie within the slice.
+    /// Reads the group at byte `at`. With `PARTIAL`, `N` is 1 and the slice may end inside the register,
+    /// whose missing bytes are zeros; else the whole group must lie within the slice.
     ///
     /// # Safety
     /// As for [`Vector`], and the bounds above.

@@ -1,5 +1,5 @@
-//! How many device I/Os are simulated in a second of real time, on one core: level 5 of 4+1 modelled hard disks,
-//! random writes of 4 KiB and then reads, 32 under way.
+//! How many device I/Os are simulated in a second of real time, on one core: level 5 of 4+1 modelled hard
+//! disks, random writes of 4 KiB and then reads, 32 under way.
 //!
 //! `cargo run --release -p stripewise-sim --example io_rate [client writes] [wd|cheetah|exos]`
 
@@ -73,9 +73,9 @@ fn cpu_seconds() -> f64 {
     text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
-/// The clock of this thread's core, by a chain of instructions of which each waits for the one before: a shift, an exclusive
-/// or and a multiplication take five cycles on all of today's cores. How much of the core a neighbour on its other thread
-/// takes does not show in it.
+/// The clock of this thread's core, by a chain of instructions of which each waits for the one before: a
+/// shift, an exclusive or and a multiplication take five cycles on all of today's cores. How much of the core
+/// a neighbour on its other thread takes does not show in it.
 fn clock_hz() -> f64 {
     const STEPS: u64 = 40_000_000;
     let cpu_start = cpu_seconds();

@@ -1,5 +1,5 @@
-//! How many I/Os of a modelled SSD alone are simulated in a second of real time, on one core: random reads, random
-//! writes to a fresh drive and to one in its steady state, 4 KiB, 32 under way.
+//! How many I/Os of a modelled SSD alone are simulated in a second of real time, on one core: random reads,
+//! random writes to a fresh drive and to one in its steady state, 4 KiB, 32 under way.
 //!
 //! `cargo run --release -p stripewise-sim --example ssd_rate [requests]`
 

@@ -167,7 +167,8 @@ fn equal_disks_of_a_world_do_not_end_at_the_same_nanosecond() {
     assert_ne!(ends, ends_of_two(2, &reads));
 }
 
-/// The later of two angles that know nothing of one another is 2/3 of a turn away on average; of angles in lockstep, 1/2.
+/// The later of two angles that know nothing of one another is 2/3 of a turn away on average; of angles in
+/// lockstep, 1/2.
 #[test]
 fn who_waits_for_two_disks_waits_for_two_angles() {
     let turn_ns = f64::from(HddParams::wd_caviar_black_640().revolution_ns);

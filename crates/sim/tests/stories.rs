@@ -34,8 +34,8 @@ fn a_seed_tells_the_same_story_every_time_and_narrating_changes_nothing() {
 
 #[test]
 fn every_machine_tells_the_same_stories() {
-    // Pinned, so that a machine that computes otherwise is noticed; to be changed when the engine's I/O changes, or what the
-    // simulator draws.
+    // Pinned, so that a machine that computes otherwise is noticed; to be changed when the engine's I/O
+    // changes, or what the simulator draws.
     let trace = |level| tell(&Plan { level: Some(level), ..Plan::new(1) }).trace;
     assert_eq!(
         [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6].map(trace),
@@ -43,11 +43,11 @@ fn every_machine_tells_the_same_stories() {
     );
 }
 
-/// Seeds whose stories ended badly, and why. What they are about has tests of its own, which do not hang on how the
-/// simulator draws: in the engine's `transitions.rs`, `jobs.rs` and `faults.rs`.
+/// Seeds whose stories ended badly, and why. What they are about has tests of its own, which do not hang on
+/// how the simulator draws: in the engine's `transitions.rs`, `jobs.rs` and `faults.rs`.
 #[test]
 fn stories_that_ended_badly_end_well() {
-    // Power failed between the superblocks of a replacement that was just over, and a checker, which knew nothing of members
-    // that are filled as a whole, took the role for vacant.
+    // Power failed between the superblocks of a replacement that was just over, and a checker, which knew
+    // nothing of members that are filled as a whole, took the role for vacant.
     ends_well(&Plan::new(254));
 }

@@ -1,6 +1,11 @@
 //! The host: this process's runtime, and members opened on it.
 
-use std::{future::Future, io, path::Path, sync::Arc};
+use std::{
+    future::Future,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use stripewise_device::{
     Device, EnvHandle,
@@ -12,13 +17,23 @@ use thiserror::Error;
 
 /// How to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct HostOptions {
     /// Workers and their rings.
     pub runtime: RuntimeOptions,
 }
 
+impl HostOptions {
+    /// Sets the workers and their rings.
+    #[must_use]
+    pub fn runtime(self, runtime: RuntimeOptions) -> Self {
+        Self { runtime, ..self }
+    }
+}
+
 /// Why an array could not be made or opened.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum HostError {
     /// A member could not be opened.
     #[error(transparent)]
@@ -29,6 +44,38 @@ pub enum HostError {
     /// The array could not be opened.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
+}
+
+/// Where a member comes from.
+pub enum MemberSource {
+    /// A file or a block device, which is opened exclusively.
+    Path(PathBuf),
+    /// A device that is open.
+    Device(Arc<dyn Device>),
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for MemberSource {
+    fn from(path: &P) -> Self {
+        Self::Path(path.as_ref().to_owned())
+    }
+}
+
+impl From<PathBuf> for MemberSource {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<String> for MemberSource {
+    fn from(path: String) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl From<Arc<dyn Device>> for MemberSource {
+    fn from(device: Arc<dyn Device>) -> Self {
+        Self::Device(device)
+    }
 }
 
 /// An io_uring runtime, and the arrays and members on it.
@@ -69,6 +116,17 @@ impl Host {
         Ok(Arc::new(self.open_file(path)?))
     }
 
+    fn open_all<M: Into<MemberSource>>(
+        &self,
+        members: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<Arc<dyn Device>>, OpenError> {
+        let open = |member: M| match member.into() {
+            MemberSource::Path(path) => self.open_member(path),
+            MemberSource::Device(device) => Ok(device),
+        };
+        members.into_iter().map(open).collect()
+    }
+
     /// As [`Host::open_member`], for a caller that inspects the open file before it becomes a member.
     ///
     /// # Errors
@@ -80,11 +138,16 @@ impl Host {
         FileDevice::open(&canonical, FileOptions::default())
     }
 
-    /// Makes an array of devices; everything on them is lost.
+    /// Makes an array of members, by role behind those that the options name; everything on them is lost.
     ///
     /// # Errors
-    /// [`HostError::Create`].
-    pub fn create(&self, options: CreateOptions) -> Result<Array, HostError> {
+    /// [`HostError`].
+    pub fn create<M: Into<MemberSource>>(
+        &self,
+        members: impl IntoIterator<Item = M>,
+        mut options: CreateOptions,
+    ) -> Result<Array, HostError> {
+        options.members.extend(self.open_all(members)?.into_iter().map(Some));
         let env = self.env();
         Ok(self.block_on(async move { Array::create(env, options).await })?)
     }
@@ -93,13 +156,12 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`].
-    pub fn assemble<P: AsRef<Path>>(
+    pub fn assemble<M: Into<MemberSource>>(
         &self,
-        members: impl IntoIterator<Item = P>,
+        members: impl IntoIterator<Item = M>,
         options: AssembleOptions,
     ) -> Result<Array, HostError> {
-        let devices =
-            members.into_iter().map(|path| self.open_member(path)).collect::<Result<Vec<_>, _>>()?;
+        let devices = self.open_all(members)?;
         let env = self.env();
         Ok(self.block_on(async move { assemble(env, devices, &options).await })?)
     }

@@ -84,9 +84,9 @@ fn broken_array(host: &Host) -> Array {
     let member = |number| MemoryDevice::new(format!("m{number}"), 8 << 20);
     let mut members: Vec<Arc<dyn Device>> = (0..2).map(|n| Arc::new(member(n)) as Arc<dyn Device>).collect();
     members.push(Arc::new(Broken(member(2))));
-    let mut options = CreateOptions::new("host:broken", Level::Raid5, members);
+    let mut options = CreateOptions::named("host:broken", Level::Raid5);
     options.assume_clean = true;
-    host.create(options).unwrap()
+    host.create(members, options).unwrap()
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Arrays that are stopped, or let go of, and opened again in the same process: their members are free at once.
+//! Arrays that are stopped, or let go of, and opened again in the same process: their members are free at
+//! once.
 
 #![allow(clippy::unwrap_used)]
 

@@ -4,39 +4,17 @@
 
 mod common;
 
-use std::{
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-};
+use std::{pin::Pin, thread};
 
 use common::Ground;
-use stripewise::{Array, ArrayError, IoBuf, SharedBuf, WriteFlags, ZeroFlags};
+use stripewise::{
+    Array, ArrayError, AssembleOptions, CreateOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags, assemble,
+    geometry::Level, wait,
+};
 
 const BLOCK: usize = 4096;
 const THREADS: u8 = 4;
 const ROUNDS: u8 = 25;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Any executor but ours: waits for a future on this thread.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
 
 fn block(byte: u8) -> SharedBuf {
     IoBuf::copy_of(&[byte; BLOCK]).freeze()
@@ -121,4 +99,20 @@ fn without_its_host_a_request_is_an_error() {
     assert!(matches!(wait(array.write(0, block(1), WriteFlags::default())), Err(ArrayError::Closed)));
     assert!(matches!(wait(array.read(0, IoBuf::with_len(BLOCK))), Err(ArrayError::Closed)));
     assert!(matches!(wait(array.flush()), Err(ArrayError::Closed)));
+}
+
+#[test]
+fn arrays_are_made_and_opened_from_any_thread() {
+    let ground = Ground::new();
+    let devices = || ground.members.iter().map(|path| ground.host.open_member(path).unwrap()).collect();
+    let mut options = CreateOptions::new("host:foreign", Level::Raid5, devices());
+    options.measure = true;
+    let array = wait(Array::create(ground.host.env(), options)).unwrap();
+    wait(array.write(0, block(3), WriteFlags { fua: true })).unwrap();
+    wait(array.stop()).unwrap();
+    let again = wait(assemble(ground.host.env(), devices(), &AssembleOptions::default())).unwrap();
+    assert!(wait(holds(&again, 0, 3)));
+    let mut read = [0; BLOCK];
+    wait(again.read_into(0, &mut read)).unwrap();
+    assert_eq!(read, [3; BLOCK]);
 }

@@ -30,12 +30,7 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
             (array, Vec::new(), notes)
         }
         Opening::Assemble { devices, run, force, read_only } => {
-            let options = AssembleOptions {
-                run: *run,
-                force: *force,
-                read_only: *read_only,
-                ..AssembleOptions::default()
-            };
+            let options = AssembleOptions::default().run(*run).force(*force).read_only(*read_only);
             let (array, unopened) = assemble(&host, devices, options)?;
             (array, unopened, Notes::new())
         }
@@ -66,7 +61,7 @@ fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::
 }
 
 fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
-    Host::start(&HostOptions { runtime }).context(
+    Host::start(&HostOptions::default().runtime(runtime)).context(
         "io_uring cannot be used here (see /proc/sys/kernel/io_uring_disabled, seccomp filters and locked memory)",
     )
 }
@@ -80,17 +75,15 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, No
             opened.remove(path).with_context(|| format!("{path} is given twice; give every device once"))?;
         Ok(device)
     };
-    Ok((host.create(create_options(name, spec, &mut take)?)?, notes))
+    let (env, options) = (host.env(), create_options(name, spec, &mut take)?);
+    Ok((host.block_on(async move { Array::create(env, options).await })?, notes))
 }
 
 /// What making an array would come to. Members are only read.
 pub(crate) fn preview(name: &str, spec: &CreateSpec) -> anyhow::Result<Preview> {
     let host = start_host(RuntimeOptions::default())?;
     let mut open = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
-        Ok(Arc::new(FileDevice::open(
-            member_name(path),
-            FileOptions { read_only: true, ..FileOptions::default() },
-        )?))
+        Ok(Arc::new(FileDevice::open(member_name(path), FileOptions::default().read_only(true))?))
     };
     let options = create_options(name, spec, &mut open)?;
     let env = host.env();
@@ -113,22 +106,22 @@ fn create_options(
         Some(false) => ParityPlace::Last,
     };
     let classes = spec.classes.iter().map(|(path, class)| (member_name(path), member_class(*class)));
-    Ok(CreateOptions {
-        chunk_bytes: spec.chunk_bytes,
-        members,
-        spares,
-        assume_clean: spec.assume_clean,
-        member_bytes: spec.member_bytes,
-        uuid,
-        region_bytes: spec.region_bytes,
-        map: spec.distributed.map(|yes| if yes { MapKind::Distributed } else { MapKind::Linear }),
-        preset: Preset::numbered(spec.preset),
-        policy: spec.policy.as_deref().map(policy).transpose()?,
-        classes: classes.collect(),
-        measure: spec.measure,
-        parity,
-        ..CreateOptions::new(full_name(spec.kept_name.as_deref().unwrap_or(name)), level, Vec::new())
-    })
+    let full = full_name(spec.kept_name.as_deref().unwrap_or(name));
+    let mut options = CreateOptions::named(full, level);
+    options.chunk_bytes = spec.chunk_bytes;
+    options.members = members;
+    options.spares = spares;
+    options.assume_clean = spec.assume_clean;
+    options.member_bytes = spec.member_bytes;
+    options.uuid = uuid;
+    options.region_bytes = spec.region_bytes;
+    options.map = spec.distributed.map(|yes| if yes { MapKind::Distributed } else { MapKind::Linear });
+    options.preset = Preset::numbered(spec.preset);
+    options.policy = spec.policy.as_deref().map(policy).transpose()?;
+    options.classes = classes.collect();
+    options.measure = spec.measure;
+    options.parity = parity;
+    Ok(options)
 }
 
 /// md's custom: `host:name`, or the bare name where both do not fit the superblock's 32 bytes.

@@ -39,7 +39,7 @@ pub(crate) struct WorkerSpec {
 impl WorkerSpec {
     pub(super) fn runtime_options(&self) -> RuntimeOptions {
         let Self { threads, sq_poll_idle, io_poll } = *self;
-        RuntimeOptions { threads, sq_poll_idle, io_poll, ..RuntimeOptions::default() }
+        RuntimeOptions::default().threads(threads).sq_poll_idle(sq_poll_idle).io_poll(io_poll)
     }
 }
 

@@ -143,10 +143,10 @@ fn make_array(host: &Host, members: &mut Members, story: &Story) -> anyhow::Resu
         format_size(members.bytes),
         members.folder.display()
     ));
-    let mut options = CreateOptions::new("demo", Level::Raid5, devices);
+    let mut options = CreateOptions::named("demo", Level::Raid5);
     // New sparse files are zeroes, and zeroes have zero parity.
     options.assume_clean = true;
-    let array = host.create(options)?;
+    let array = host.create(devices, options)?;
     let size = format_size(array.geometry().capacity_bytes());
     story.tell(format!("a level 5 array of {size}, 4 data + 1 parity, chunk 64 KiB"));
     Ok(array)

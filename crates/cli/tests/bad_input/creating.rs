@@ -25,7 +25,7 @@ fn members_that_are_too_small() {
     members[2] = sandbox.member("empty", 0);
     sandbox.fails(1, "create a --level 5", &members, &["0 bytes of data"]);
     members[2] = sandbox.member("small", 8 * MIB);
-    let words: [&str; 2] = [&members[2], "give a larger one or a smaller --size"];
+    let words: [&str; 2] = [&members[2], "or ask for less (--size"];
     sandbox.fails(1, "create a --level 5 --size 16M", &members, &words);
 }
 

@@ -151,12 +151,7 @@ fn a_dry_run_writes_nothing() {
         serde_json::from_str(&sandbox.ok("--json create a --level 5 --dry-run", &members)).unwrap();
     assert_eq!((&told["name"], &told["would_create"]["members"][2]), (&"a".into(), &(*members[2]).into()));
     assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
-    sandbox.fails(
-        1,
-        "create a --level 5 --size 1T --dry-run",
-        &members,
-        &["bytes for data", "smaller --size"],
-    );
+    sandbox.fails(1, "create a --level 5 --size 1T --dry-run", &members, &["bytes for data", "--size"]);
     sandbox.fails(1, "detail a", &[""; 0], &["a: no such array is running", "stripewise status"]);
 }
 

@@ -163,7 +163,8 @@ impl Device for NullDevice {
     }
 }
 
-/// Memory that any number of threads read and write at the same time, byte by byte. No reference into it exists.
+/// Memory that any number of threads read and write at the same time, byte by byte. No reference into it
+/// exists.
 struct Bytes {
     map: MmapRaw,
     len: usize,
@@ -194,7 +195,8 @@ impl Bytes {
 
     fn copy_in(&self, offset: usize, from: &[u8]) {
         let _part = within(Part::Copy);
-        // SAFETY: both ranges are valid, and `from` is not in the mapping, into which there are no references.
+        // SAFETY: both ranges are valid, and `from` is not in the mapping, into which there are no
+        // references.
         unsafe { racing::copy(from.as_ptr(), self.at(offset, from.len()), from.len()) }
     }
 

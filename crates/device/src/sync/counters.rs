@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::cells::{CELLS, my_cell};
 
-/// `N` counters that only grow. An addition by a thread with a cell of its own is a load and a store of a cell
-/// that no other thread writes.
+/// `N` counters that only grow. An addition by a thread with a cell of its own is a load and a store of a
+/// cell that no other thread writes.
 #[derive(Debug)]
 pub struct Counters<const N: usize>(Box<[Cells<N>]>);
 

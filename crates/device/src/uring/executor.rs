@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{BoxFuture, IoBuf, sync::Mailbox};
 
-/// Tasks run in one turn before the ring is looked at again: enough to fill a batch, few enough to keep latency low.
+/// Tasks run in one turn before the worker looks at the ring again: enough to fill a batch, few enough to
+/// keep latency low.
 const TURN_TASKS_MAX: usize = 256;
 /// The longest sleep without a timer; only a bound, wake-ups come through the eventfd.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -43,7 +44,7 @@ struct Local {
     ready: VecDeque<Runnable>,
 }
 
-/// What other threads see of a worker.
+/// The part of a worker that other threads see.
 pub(super) struct Inbox {
     /// Unique in the process, whatever the runtime.
     id: usize,
@@ -99,7 +100,7 @@ impl Inbox {
         }
     }
 
-    /// Ends a sleep. The counter cannot overflow: there is one write per sleep at most.
+    /// Ends a sleep. The counter cannot overflow: there is at most one write per sleep.
     fn wake(&self) {
         let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
     }
@@ -115,7 +116,7 @@ impl Inbox {
         self.runnables.is_stopping()
     }
 
-    /// Moves what other threads sent into this worker's queue.
+    /// Moves the tasks that other threads sent into this worker's queue.
     fn receive(&self) {
         let received = self.runnables.take();
         with_local(|local| local.ready.extend(received));
@@ -173,8 +174,9 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     let unfinished = LOCAL.take();
     RUNTIME.set(0);
     reactor::remove();
-    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: dropped in turn, until none. Who sleeps is
-    // woken into it, too: that its waker is dropped would not end a task that holds another one of its own.
+    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: drop those in turn,
+    // until none are left. Sleeping tasks are woken into it, too: dropping its waker would not end a task
+    // that holds another one of its own.
     drop(unfinished);
     timer::take_all().into_iter().for_each(Waker::wake);
     drop_sent(inbox);
@@ -189,8 +191,8 @@ fn drop_sent(inbox: &Inbox) {
     while !inbox.runnables.take().is_empty() {}
 }
 
-/// Runs what is ready now. What these tasks make ready comes after the ring: a task that goes on and on must not keep the
-/// others' I/O waiting.
+/// Runs the tasks that are ready now. Tasks that these make ready run only after the ring: a task that keeps
+/// waking itself must not hold up the others' I/O.
 fn run_ready_tasks() {
     let ready = with_local(|local| local.ready.len()).min(TURN_TASKS_MAX);
     for _ in 0..ready {
@@ -199,7 +201,8 @@ fn run_ready_tasks() {
     }
 }
 
-/// Submits, waits if there is nothing else to do, and wakes the tasks whose I/O or time has come.
+/// Submits, waits if there is nothing else to do, and wakes the tasks whose I/O is done or whose time has
+/// come.
 fn turn_ring(inbox: &Inbox, wakers: &mut Vec<Waker>) -> io::Result<()> {
     let polling = reactor::with(|reactor| reactor.is_polling());
     let idle = !polling

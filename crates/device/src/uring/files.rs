@@ -65,7 +65,8 @@ impl OpenFile {
     }
 }
 
-/// File systems whose files another process or machine serves, by their magic numbers: FUSE, NFS, CIFS, SMB2, Ceph, 9P, AFS.
+/// File systems whose files another process or machine serves, by their magic numbers: FUSE, NFS, CIFS, SMB2,
+/// Ceph, 9P, AFS.
 const SERVED: [i64; 7] =
     [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 

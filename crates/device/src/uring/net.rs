@@ -96,8 +96,8 @@ impl Stream {
         rustix::net::sendmsg(&self.fd, &pieces, &mut SendAncillaryBuffer::default(), flags)
     }
 
-    /// Ends the receiving half: what has arrived can still be received, then the stream is at its end. Replies can
-    /// still be sent.
+    /// Ends the receiving half: what has arrived can still be received, then the stream is at its end.
+    /// Replies can still be sent.
     pub fn shutdown_receive(&self) {
         let _ = rustix::net::shutdown(self.fd.as_fd(), rustix::net::Shutdown::Read);
     }

@@ -1,7 +1,7 @@
 //! One request in the ring: its buffers while the kernel uses them, and the future that waits for it.
 //!
-//! The buffers live in the reactor's slab from submission to completion, whatever happens to the future. That is
-//! what makes the raw pointers in the ring sound.
+//! The buffers live in the reactor's slab from submission to completion, whatever happens to the future. That
+//! makes the raw pointers in the ring sound.
 
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use super::{executor::Inbox, files::OpenFile, reactor, routed::Routed};
 use crate::{IoError, IoErrorKind, ReadBufs, WriteBufs, bufs_len};
 
-/// What a request lends to the kernel.
+/// The buffers that a request lends to the kernel.
 #[derive(Debug, Default)]
 pub(crate) enum Payload {
     #[default]
@@ -37,7 +37,7 @@ impl Payload {
     }
 }
 
-/// What the kernel is asked to do.
+/// The operation that the kernel performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Scatter read at an offset.
@@ -48,7 +48,8 @@ pub(crate) enum Command {
     Sync,
     /// `fallocate` with a mode.
     Allocate { offset_bytes: u64, len_bytes: u64, mode: i32 },
-    /// `recv` into one buffer: whatever the socket has, or, with `all`, until the buffer is full or the peer closes.
+    /// `recv` into one buffer: whatever the socket has, or, with `all`, until the buffer is full or the peer
+    /// closes.
     Receive { all: bool },
     /// `sendmsg` of everything. A peer that has gone is an error, not a signal.
     Send,
@@ -76,26 +77,26 @@ impl Outcome {
     #[allow(unsafe_code)]
     pub(super) fn discard(self) {
         if let (Command::Accept, Ok(fd)) = (self.command, self.result) {
-            // SAFETY: the kernel has just made the descriptor for this request, and nobody else was told of it.
+            // SAFETY: the kernel has just made the descriptor for this request, and no other code knows it.
             drop(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
         }
     }
 }
 
 pub(super) enum Waiting {
-    /// Somebody may wait; the waker is theirs.
+    /// Under way; the waker of the waiting task, if there is one.
     Task(Option<Waker>),
-    /// The kernel is done and nobody has fetched the outcome yet.
+    /// The kernel is done and the outcome has not been fetched yet.
     Done(Result<u32, IoError>),
     /// The future was dropped: the slot is freed when the kernel is done.
     Orphan,
 }
 
-/// Whom a request is about.
+/// The file or socket of a request.
 pub(super) enum Target {
     /// Kept open until completion, so that a reused descriptor number can never be hit.
     Socket(Arc<OwnedFd>),
-    /// As that.
+    /// Likewise.
     File(Arc<OpenFile>),
     /// Kept open by the worker's table of registered files.
     Registered(RawFd),
@@ -107,7 +108,8 @@ impl Target {
         match self {
             Self::Socket(fd) => fd.as_fd(),
             Self::File(file) => file.as_fd(),
-            // SAFETY: the worker's table keeps it open while the request, which is counted there, is under way.
+            // SAFETY: the worker's table keeps it open while the request, which the table counts, is under
+            // way.
             Self::Registered(fd) => unsafe { BorrowedFd::borrow_raw(*fd) },
         }
     }
@@ -116,16 +118,16 @@ impl Target {
 /// A request to a member's file.
 pub(crate) struct FileRequest<'a> {
     pub(crate) file: &'a Arc<OpenFile>,
-    /// What a regular file has at least, or the request fails; 0 where that is not to be looked at.
+    /// The least size of a regular file: the request fails if the file is shorter. 0: no check.
     pub(crate) file_bytes: u64,
-    /// Whether it may go through the ring that is polled, where the worker has one; false once the kernel has refused.
+    /// Whether it may go through the polled ring, if the worker has one; false once the kernel has refused.
     pub(crate) can_poll: &'a Arc<AtomicBool>,
     pub(crate) command: Command,
     pub(crate) payload: Payload,
 }
 
 impl FileRequest<'_> {
-    /// Whether it is one that rings may poll for: a read, or a write that need not be durable when it completes.
+    /// Whether rings may poll for it: a read, or a write that need not be durable when it completes.
     pub(super) fn is_to_be_polled(&self) -> bool {
         matches!(self.command, Command::Read { .. } | Command::Write { rw_flags: 0, .. })
             && self.can_poll.load(Relaxed)
@@ -138,21 +140,21 @@ pub(super) struct Slot {
     command: Command,
     payload: Payload,
     target: Target,
-    /// What a regular file has at least; 0 where that is not to be looked at.
+    /// The least size of a regular file; 0: no check.
     file_bytes: u64,
-    /// Where it goes through the polled ring: whether its file can be polled.
+    /// For a request in the polled ring: whether its file can be polled.
     polled: Option<Arc<AtomicBool>>,
     iovecs: Vec<libc::iovec>,
-    /// What points to them, for a socket.
+    /// Points to them, for a socket.
     message: Option<Box<libc::msghdr>>,
     total_bytes: usize,
     done_bytes: usize,
 }
 
-/// The last offset of a file; what is beyond asks for no place, as of an eventfd.
+/// The last offset of a file; larger values mean no offset, as for an eventfd.
 const SEEK_MAX: u64 = i64::MAX as u64;
 
-/// With MSG_WAITALL the kernel itself goes on where the socket took a part.
+/// With MSG_WAITALL the kernel itself continues if the socket took only a part.
 const SEND_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
 
 /// A message of these pieces, without address and control data.
@@ -165,7 +167,8 @@ fn message_of(iovecs: &mut [libc::iovec]) -> libc::msghdr {
     message
 }
 
-// SAFETY: the raw pointers in `iovecs` point into `payload`, those in `message` to `iovecs`; the slot owns all of them.
+// SAFETY: the raw pointers in `iovecs` point into `payload`, those in `message` to `iovecs`; the slot owns
+// all of them.
 #[allow(unsafe_code)]
 unsafe impl Send for Slot {}
 
@@ -191,7 +194,7 @@ impl Slot {
         }
     }
 
-    /// The slot of a request to a file, which is registered or kept.
+    /// The slot of a request to a file, either registered or kept open by the slot.
     pub(super) fn of_file(target: Target, request: FileRequest<'_>, polled: Option<Arc<AtomicBool>>) -> Self {
         let FileRequest { file_bytes, command, payload, .. } = request;
         Self { file_bytes, polled, ..Self::new(target, command, payload) }
@@ -205,12 +208,12 @@ impl Slot {
         }
     }
 
-    /// Whether it is to go through the polled ring.
+    /// Whether it goes through the polled ring.
     pub(super) fn is_polled(&self) -> bool {
         self.polled.is_some()
     }
 
-    /// Gets what is left of the request ready for its entry; where a read's or write's only buffer begins.
+    /// Prepares the rest of the request for its entry; returns where a read's or write's only buffer begins.
     pub(super) fn prepare(&mut self) -> Option<*const u8> {
         self.fill_iovecs();
         let is_of_file =
@@ -221,15 +224,16 @@ impl Slot {
         }
     }
 
-    /// The submission entry for what is left of the request, after [`Slot::prepare`]. `fixed` is the number under which the
-    /// ring has registered the memory of the only buffer.
+    /// The submission entry for the rest of the request, after [`Slot::prepare`]. `fixed` is the number under
+    /// which the ring has registered the memory of the only buffer.
     pub(super) fn entry(&mut self, fixed: Option<u16>) -> squeue::Entry {
-        // The number of a registered file is its descriptor's.
+        // A registered file's number is its descriptor.
         let fd = types::Fd(self.target.fd().as_raw_fd());
         let entry = self.entry_to(fd, fixed);
         match &self.target {
             Target::Registered(_) => entry.flags(squeue::Flags::FIXED_FILE),
-            // Asked at once the kernel may wait, as for a FUSE server that has too much to do, and the worker in it.
+            // A synchronous attempt may block in the kernel, as for an overloaded FUSE server, and the worker
+            // with it.
             Target::File(file) if file.is_served() => entry.flags(squeue::Flags::ASYNC),
             _ => entry,
         }
@@ -303,7 +307,7 @@ impl Slot {
         }
     }
 
-    /// Takes a completion. `None` asks for another submission of what is left.
+    /// Takes a completion. `None` asks for another submission of the rest.
     pub(super) fn complete(&mut self, res: i32) -> Option<Result<u32, IoError>> {
         if res == -libc::EINTR || res == -libc::EAGAIN {
             return None;
@@ -319,7 +323,7 @@ impl Slot {
         }
         let result = match self.command {
             Command::Read { .. } | Command::Write { .. } | Command::Send => self.advance(res as usize),
-            // Before Linux 5.19 the kernel does not go on by itself.
+            // Before Linux 5.19 the kernel does not continue by itself.
             Command::Receive { all: true } if res > 0 => self.advance(res as usize),
             Command::Receive { .. } => Some(Ok(self.done_bytes as u32 + res as u32)),
             _ => Some(Ok(res as u32)),
@@ -327,9 +331,10 @@ impl Slot {
         if self.file_is_cut_off() { Some(Err(IoError::new(IoErrorKind::Truncated))) } else { result }
     }
 
-    /// Whether a regular file has lost its end. A write beyond its new end makes it longer again, and the gap reads
-    /// as zeroes without an error: so every request looks, after it was done and before anybody relies on it. It asks for
-    /// what the kernel knows: a server of files that hangs (FUSE, NFS) must not keep the worker, which serves all members.
+    /// Whether a regular file has lost its end. A write beyond the new end makes the file longer again, and
+    /// the gap reads as zeroes without an error. So every request checks this after it was done and before
+    /// any caller relies on it. The check uses what the kernel knows: a file server that hangs (FUSE, NFS)
+    /// must not block the worker, which serves all members.
     fn file_is_cut_off(&self) -> bool {
         let known =
             || statx(self.target.fd(), "", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);
@@ -382,7 +387,7 @@ impl OpHandle {
         Self::submit_rest(fd, command, payload, 0)
     }
 
-    /// As [`OpHandle::submit`], of which the first `done_bytes` are done.
+    /// As [`OpHandle::submit`], for a request whose first `done_bytes` are done.
     pub(crate) fn submit_rest(
         fd: &Arc<OwnedFd>,
         command: Command,

@@ -21,8 +21,8 @@ use super::{
     ring::Ring,
 };
 
-/// How long a stopping worker waits for requests that are still in the kernel. After that their buffers are leaked
-/// rather than freed under it.
+/// How long a stopping worker waits for requests that are still in the kernel. After that it leaks their
+/// buffers rather than free them while the kernel may use them.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long it waits before it tries again to cancel them.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
@@ -45,7 +45,7 @@ pub(super) fn with_own<R>(f: impl FnOnce(Option<&mut Reactor>) -> R) -> R {
     REACTOR.with_borrow_mut(|reactor| f(reactor.as_mut()))
 }
 
-/// Runs `f` on this thread's reactor, if it is that worker's and nobody is at it.
+/// Runs `f` on this thread's reactor, if the reactor is that worker's and not in use.
 pub(super) fn with_here(worker: usize, f: impl FnOnce(&mut Reactor)) -> bool {
     let on_it = REACTOR.try_with(|cell| {
         let Ok(mut reactor) = cell.try_borrow_mut() else { return false };
@@ -73,7 +73,7 @@ pub(super) fn install(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Resul
     Ok(())
 }
 
-/// Waits for what is in flight and removes this thread's reactor.
+/// Waits for the requests in flight and removes this thread's reactor.
 pub(super) fn remove() {
     if let Some(mut reactor) = REACTOR.take() {
         reactor.drain();
@@ -84,11 +84,11 @@ pub(super) struct Reactor {
     worker: usize,
     inbox: Arc<Inbox>,
     ring: Ring,
-    /// For reads and writes of members that are to be polled; none, where nobody asked for it.
+    /// For reads and writes of members whose completions are polled; None unless the options ask for it.
     polled: Option<Ring>,
     files: Files,
     slots: Slab<Slot>,
-    /// Registered files whose requests are done; empty but while completions are taken.
+    /// Registered files whose requests are done; empty except while completions are taken.
     done_files: Vec<usize>,
 }
 
@@ -131,7 +131,7 @@ impl Reactor {
         self.submit(Slot::of_file(target, request, polled))
     }
 
-    /// A file's owner lets go of it.
+    /// A file's owner releases it.
     pub(super) fn forget(&mut self, file: &Arc<OpenFile>) {
         self.files.forget(file, rings!(self));
     }
@@ -144,12 +144,13 @@ impl Reactor {
         };
         let start = slot.prepare();
         let entry = slot.entry(start.and_then(|start| ring.fixed(start))).user_data(index as u64);
-        // SAFETY: the entry points into the slot's buffers, iovec vector and message, whose heap memory neither moves nor is
-        // freed while the slot is in the slab; the slot leaves it only after its completion.
+        // SAFETY: the entry points into the slot's buffers, iovec vector and message, whose heap memory
+        // neither moves nor is freed while the slot is in the slab; the slot leaves it only after its
+        // completion.
         unsafe { ring.push(entry) };
     }
 
-    /// Fetches the outcome of a request, or leaves a waker.
+    /// Takes the outcome of a request, or keeps the waker.
     pub(super) fn poll(&mut self, index: usize, waker: &Waker) -> Option<Outcome> {
         match &mut self.slots[index].waiting {
             Waiting::Done(result) => {
@@ -172,17 +173,18 @@ impl Reactor {
         }
     }
 
-    /// Whether the kernel is to be called although there is other work.
+    /// Whether the kernel must be called although there is other work.
     pub(super) fn needs_call(&mut self) -> bool {
         self.ring.needs_call()
     }
 
-    /// Whether something is under way that completes only when it is asked for.
+    /// Whether requests are under way that complete only when polled.
     pub(super) fn is_polling(&self) -> bool {
         self.polled.as_ref().is_some_and(Ring::is_busy)
     }
 
-    /// Hands queued entries to the kernel; with `wait`, sleeps until a completion or the given time.
+    /// Hands queued entries to the kernel; with `wait`, sleeps until a completion comes or the given time is
+    /// over.
     pub(super) fn submit_and_wait(&mut self, wait: Option<Duration>) -> io::Result<()> {
         if let Some(polled) = self.polled.as_mut().filter(|ring| ring.is_busy()) {
             polled.submit(None)?;
@@ -218,12 +220,12 @@ impl Reactor {
         self.slots.iter().filter(|(_, slot)| !matches!(slot.waiting, Waiting::Done(_))).count()
     }
 
-    /// Cancels and awaits everything still in the kernel, so that its buffers can be freed.
+    /// Cancels and awaits all requests still in the kernel, so that their buffers can be freed.
     fn drain(&mut self) {
         let deadline = Instant::now() + DRAIN_MAX;
         let mut wakers = Vec::new();
         while self.in_kernel() > 0 && Instant::now() < deadline {
-            // Submit first: what is still queued cannot be cancelled. A backlog may take several rounds.
+            // Submit first: queued entries cannot be cancelled. A backlog may take several rounds.
             let _ = self.submit_and_wait(None);
             self.ring.cancel_all();
             let wait = (!self.is_polling()).then_some(DRAIN_STEP);
@@ -238,7 +240,7 @@ impl Reactor {
                 slot.into_outcome(result).discard();
             }
         }
-        // To the worker's inbox, which drops them.
+        // Into the worker's inbox, which drops them.
         wakers.into_iter().for_each(Waker::wake);
     }
 }

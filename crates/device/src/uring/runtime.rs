@@ -20,18 +20,20 @@ use super::{
 };
 use crate::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp};
 
-/// How many workers, and what their rings are like.
+/// The number of workers, and the settings of their rings.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuntimeOptions {
     /// Worker threads.
     pub threads: usize,
     /// Submission queue entries per worker: how many requests one system call can carry.
     pub queue_depth: u32,
-    /// Has a thread of the kernel's look at each worker's submission queue, so that submitting takes no system call; after so
-    /// long without work it sleeps. It takes a core for itself meanwhile. None: workers submit themselves.
+    /// Makes a kernel thread watch each worker's submission queue, so that submitting takes no system call.
+    /// The thread sleeps after this long without work; until then it takes a core for itself. None: workers
+    /// submit themselves.
     pub sq_poll_idle: Option<Duration>,
-    /// Workers ask for completions of members' reads and writes instead of being interrupted, on members whose queues can be
-    /// polled. A worker with such I/O under way does not sleep.
+    /// Workers poll for completions of members' reads and writes instead of waiting for interrupts, on
+    /// members whose queues can be polled. A worker with such I/O under way does not sleep.
     pub io_poll: bool,
 }
 
@@ -41,8 +43,34 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// Running workers. Dropping it stops and joins them; tasks that wait for I/O, for time or for their turn are dropped. One
-/// that waits for another task alone may be left in memory: end those first (`Array::stop`).
+impl RuntimeOptions {
+    /// Sets the number of [worker threads](#structfield.threads).
+    #[must_use]
+    pub const fn threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
+    }
+
+    /// Sets the [submission queue entries](#structfield.queue_depth) of each worker.
+    #[must_use]
+    pub const fn queue_depth(self, queue_depth: u32) -> Self {
+        Self { queue_depth, ..self }
+    }
+
+    /// Sets whether a kernel thread [watches the submission queues](#structfield.sq_poll_idle).
+    #[must_use]
+    pub const fn sq_poll_idle(self, sq_poll_idle: Option<Duration>) -> Self {
+        Self { sq_poll_idle, ..self }
+    }
+
+    /// Sets whether workers [poll for completions](#structfield.io_poll).
+    #[must_use]
+    pub const fn io_poll(self, io_poll: bool) -> Self {
+        Self { io_poll, ..self }
+    }
+}
+
+/// Running workers. Dropping it stops and joins them, and drops tasks that wait for I/O, for time or for
+/// their turn. A task that only waits for another task may stay in memory: end those first (`Array::stop`).
 pub struct Runtime {
     env: Arc<UringEnv>,
     threads: Vec<JoinHandle<()>>,
@@ -52,7 +80,8 @@ impl Runtime {
     /// Starts the workers.
     ///
     /// # Errors
-    /// When io_uring or threads cannot be had (`kernel.io_uring_disabled`, a seccomp filter, resource limits).
+    /// If io_uring or threads are not available (`kernel.io_uring_disabled`, a seccomp filter, resource
+    /// limits).
     pub fn start(options: &RuntimeOptions) -> io::Result<Self> {
         let count = options.threads.max(1);
         static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
@@ -91,7 +120,7 @@ impl Runtime {
         self.begin(future).wait()
     }
 
-    /// As [`Runtime::block_on`], for at most this long; then the future goes on, and what comes of it is lost.
+    /// As [`Runtime::block_on`], for at most this long; then the future continues, and its outcome is lost.
     ///
     /// # Panics
     /// As [`Runtime::block_on`].
@@ -122,7 +151,7 @@ impl Drop for Runtime {
     }
 }
 
-/// Starts one worker thread and waits until its ring exists, so that a refusal reaches the caller.
+/// Starts one worker thread and waits until its ring exists, so that the caller sees a refusal.
 fn start_worker(inbox: Arc<Inbox>, options: RuntimeOptions) -> io::Result<JoinHandle<()>> {
     // The ring itself must be made on the worker (single issuer), so try one here first for the error.
     drop(Ring::new(&options)?);
@@ -131,11 +160,12 @@ fn start_worker(inbox: Arc<Inbox>, options: RuntimeOptions) -> io::Result<JoinHa
     }
     thread::Builder::new().name(format!("stripewise-io{}", inbox.id())).spawn(move || {
         let run = std::panic::AssertUnwindSafe(|| executor::run(&inbox, &options));
-        // A worker that dies would leave locked rows and silent clients behind: end the process, recovery is exact.
+        // A dead worker would leave locked rows and silent clients behind: end the process, recovery is
+        // exact.
         match std::panic::catch_unwind(run) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                // Not by `eprintln!`, which panics where standard error cannot be written.
+                // Not with `eprintln!`, which panics if standard error cannot be written.
                 let _ = writeln!(io::stderr(), "stripewise: worker lost its io_uring: {error}");
                 std::process::abort();
             }

@@ -1,4 +1,5 @@
-//! Small layers over any member. Each does one thing over the one contract of [`crate::Device`], so they stack.
+//! Small layers over any member. Each does one thing over the one contract of [`crate::Device`], so they
+//! stack.
 
 mod count;
 mod delay;

@@ -8,7 +8,7 @@ use stripewise_format::extension::{Endurance, MemberClass};
 use super::{Array, Parts};
 use crate::{
     error::ArrayError,
-    jobs::{Found, JobKind, JobReport, Request, SpeedLimits},
+    jobs::{ArrayEvents, Found, JobKind, JobReport, Request, SpeedLimits},
     life::detached::Detached,
     shape::geometry::Level,
 };
@@ -107,6 +107,11 @@ impl Array {
         self.parts.board.stop();
     }
 
+    /// What happens to the array from now on. A listener that does not read misses events, and is told how many.
+    pub fn events(&self) -> ArrayEvents {
+        self.parts.board.listeners().listen()
+    }
+
     /// The job under way.
     pub fn job(&self) -> Option<JobReport> {
         self.parts.board.current()
@@ -186,6 +191,7 @@ impl Parts {
         self.life.quiet().await;
         let stopped = if self.life.is_read_only() { Ok(()) } else { self.write_down_end().await };
         self.roster.let_all_go().await;
+        self.board.listeners().end();
         stopped
     }
 

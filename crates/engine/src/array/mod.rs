@@ -55,6 +55,7 @@ impl Drop for Parts {
     fn drop(&mut self) {
         self.life.close();
         self.board.poke();
+        self.board.listeners().end();
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
 
 /// The state of one attached member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MemberState {
     /// Part of the array, up to date.
     InSync,
@@ -48,6 +49,7 @@ impl MemberState {
 
 /// One attached member.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct MemberReport {
     /// The device's name.
     pub name: String,
@@ -81,6 +83,7 @@ pub struct MemberReport {
 
 /// An array at one moment.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ArrayReport {
     /// The array's name.
     pub name: String,
@@ -118,6 +121,7 @@ pub struct ArrayReport {
 
 /// The write-intent bitmap at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BitmapReport {
     /// What a region stands for.
     pub shape: RegionShape,
@@ -129,6 +133,7 @@ pub struct BitmapReport {
 
 /// What a write to a stripe finds now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StripeReport {
     /// Which.
     pub stripe: StripeIndex,

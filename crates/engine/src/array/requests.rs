@@ -20,6 +20,23 @@ impl Array {
         self.parts.stripes.start_read(offset_bytes, buf)
     }
 
+    /// Reads into memory of the caller's, by a copy: a member may go on writing into a buffer whose request was given up, and so
+    /// never gets memory that is only borrowed.
+    ///
+    /// # Errors
+    /// As [`Array::read`]; then `into` is as it was.
+    pub fn read_into<'a>(
+        &self,
+        offset_bytes: u64,
+        into: &'a mut [u8],
+    ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<'a> {
+        let read = self.read(offset_bytes, IoBuf::with_len(into.len()));
+        async move {
+            into.copy_from_slice(&read.await?);
+            Ok(())
+        }
+    }
+
     /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped. Any thread may
     /// ask and await; of overlapping writes that are under way together any may be the last.
     ///

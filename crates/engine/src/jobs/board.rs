@@ -6,43 +6,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use stripewise_device::{
-    Timestamp,
-    sync::{WaitList, wake_all},
+use stripewise_device::sync::{WaitList, wake_all};
+
+use super::{
+    events::{ArrayEvent, Listeners},
+    report::{Found, JobKind, JobOutcome, JobReport},
 };
-
-use crate::{
-    mutants::{Mutant, lives},
-    shape::geometry::MemberIndex,
-};
-
-/// The kinds of background job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobKind {
-    /// Makes parity (or mirrors) agree with data after a crash or creation.
-    Resync,
-    /// Fills a new member.
-    Rebuild,
-    /// Fills a member that takes a living one's place.
-    Replace,
-    /// Reads all and counts what disagrees.
-    Check,
-    /// Reads all and mends what disagrees.
-    Repair,
-}
-
-impl JobKind {
-    /// The job's name, as `status` prints it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Resync => "resync",
-            Self::Rebuild => "rebuild",
-            Self::Replace => "replace",
-            Self::Check => "check",
-            Self::Repair => "repair",
-        }
-    }
-}
+use crate::mutants::{Mutant, lives};
 
 /// How fast jobs may go, in bytes of each member a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,114 +29,6 @@ impl Default for SpeedLimits {
     }
 }
 
-/// A stripe in which redundancy disagreed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The stripe's index.
-    pub stripe: u64,
-    /// How many of its rows disagreed.
-    pub rows: u32,
-}
-
-/// Mismatching stripes kept for people; the counts go on beyond.
-const MISMATCHES_KEPT_MAX: usize = 1000;
-
-/// How a job ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobOutcome {
-    /// All done.
-    Done,
-    /// Stopped by request or with the array.
-    Stopped,
-    /// Could not go on, for this reason.
-    Failed(String),
-}
-
-/// A job under way or ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobReport {
-    /// Which.
-    pub kind: JobKind,
-    /// The role that is being filled, for rebuild and replace.
-    pub slot: Option<MemberIndex>,
-    /// Stripes done.
-    pub done_stripes: u64,
-    /// Stripes to do.
-    pub total_stripes: u64,
-    /// Bytes of each member that one stripe takes.
-    pub chunk_bytes: u64,
-    /// Rows (4 KiB of each member) that disagreed.
-    pub mismatched_rows: u64,
-    /// The first of the stripes that they were in.
-    pub mismatches: Vec<Mismatch>,
-    /// Where in the array something could not be read and was passed over: the block, or the stripe if it is parity that is lost.
-    pub unreadable: Option<u64>,
-    /// Whether an operator has paused it.
-    pub paused: bool,
-    /// Recent speed in bytes of each member a second.
-    pub bytes_per_s: u64,
-    /// When it was started (or went on).
-    pub started: Timestamp,
-    /// How it ended, if it has.
-    pub outcome: Option<JobOutcome>,
-}
-
-impl JobReport {
-    pub(crate) fn new(
-        kind: JobKind,
-        slot: Option<MemberIndex>,
-        total_stripes: u64,
-        chunk_bytes: u64,
-    ) -> Self {
-        Self {
-            kind,
-            slot,
-            done_stripes: 0,
-            total_stripes,
-            chunk_bytes,
-            mismatched_rows: 0,
-            mismatches: Vec::new(),
-            unreadable: None,
-            paused: false,
-            bytes_per_s: 0,
-            started: Timestamp::default(),
-            outcome: None,
-        }
-    }
-
-    /// Goes on from what was found before.
-    pub(crate) fn take_over(&mut self, found: Found) {
-        let Found { mismatched_rows, mismatches, unreadable } = found;
-        (self.mismatched_rows, self.mismatches, self.unreadable) = (mismatched_rows, mismatches, unreadable);
-    }
-
-    /// Where a scrub is to be gone on with that must be told without what cannot be read: there, at the latest; and what
-    /// was found before.
-    pub(crate) fn before_unreadable(&self, stripe_bytes: u64) -> (u64, Found) {
-        let mut found = self.found();
-        let Some(offset_bytes) = found.unreadable.take() else { return (self.done_stripes, found) };
-        let stripe = self.done_stripes.min(offset_bytes / stripe_bytes);
-        let behind = found.mismatches.iter().filter(|mismatch| mismatch.stripe >= stripe);
-        let rows: u64 = behind.map(|mismatch| u64::from(mismatch.rows)).sum();
-        found.mismatched_rows = found.mismatched_rows.saturating_sub(rows);
-        found.mismatches.retain(|mismatch| mismatch.stripe < stripe);
-        (stripe, found)
-    }
-
-    /// What was found so far.
-    pub(crate) fn found(&self) -> Found {
-        let (mismatched_rows, unreadable) = (self.mismatched_rows, self.unreadable);
-        Found { mismatched_rows, mismatches: self.mismatches.clone(), unreadable }
-    }
-
-    pub(crate) fn add_mismatch(&mut self, mismatch: Mismatch) {
-        self.mismatched_rows = self.mismatched_rows.saturating_add(mismatch.rows.into());
-        if self.mismatches.len() < MISMATCHES_KEPT_MAX {
-            self.mismatches.push(mismatch);
-        }
-    }
-}
-
 /// What an operator asked for and has not been started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
@@ -174,14 +36,6 @@ pub(crate) struct Request {
     pub(crate) start_stripe: u64,
     /// What was found before that stripe.
     pub(crate) found: Found,
-}
-
-/// What a scrub has found so far.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Found {
-    pub(crate) mismatched_rows: u64,
-    pub(crate) mismatches: Vec<Mismatch>,
-    pub(crate) unreadable: Option<u64>,
 }
 
 /// What becomes of stripes that a resync is due in.
@@ -245,12 +99,15 @@ struct State {
 
 /// The board on which jobs are asked for and reported.
 #[derive(Default)]
-pub(crate) struct JobBoard(Mutex<State>);
+pub(crate) struct JobBoard {
+    state: Mutex<State>,
+    listeners: Listeners,
+}
 
 impl JobBoard {
     fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let (result, wakers) = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             let result = f(&mut state);
             state.changes += 1;
             (result, state.waiting.take())
@@ -271,12 +128,12 @@ impl JobBoard {
 
     /// How often members have changed.
     pub(crate) fn pokes(&self) -> u64 {
-        self.0.lock().pokes
+        self.state.lock().pokes
     }
 
     /// Filling a member has failed or was stopped; it began when members had changed so often.
     pub(crate) fn leave_unfilled(&self, dev_number: u32, pokes: u64) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.pokes == pokes {
             state.unfilled.push(dev_number);
         }
@@ -284,12 +141,12 @@ impl JobBoard {
 
     /// Whether a member may be filled: nobody gave that up since members last changed.
     pub(crate) fn may_fill(&self, dev_number: u32) -> bool {
-        !self.0.lock().unfilled.contains(&dev_number)
+        !self.state.lock().unfilled.contains(&dev_number)
     }
 
     /// Whether a job runs, or would if the runner had looked already.
     pub(crate) fn is_due(&self) -> bool {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.current.is_some() || state.idle_since != Some(state.wishes)
     }
 
@@ -297,7 +154,7 @@ impl JobBoard {
     pub(crate) async fn wished(&self, seen: u64) {
         self.change(|state| state.idle_since = Some(seen));
         std::future::poll_fn(|cx: &mut Context<'_>| {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             if state.wishes != seen {
                 return Poll::Ready(());
             }
@@ -308,13 +165,13 @@ impl JobBoard {
     }
 
     pub(crate) fn wishes(&self) -> u64 {
-        self.0.lock().wishes
+        self.state.lock().wishes
     }
 
     /// Waits for any change after the one numbered `seen`; returns the number of the latest.
     pub(crate) async fn changed(&self, seen: u64) -> u64 {
         std::future::poll_fn(|cx: &mut Context<'_>| {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             if state.changes != seen {
                 return Poll::Ready(state.changes);
             }
@@ -325,7 +182,7 @@ impl JobBoard {
     }
 
     pub(crate) fn changes(&self) -> u64 {
-        self.0.lock().changes
+        self.state.lock().changes
     }
 
     pub(crate) fn request(&self, request: Request) {
@@ -348,7 +205,7 @@ impl JobBoard {
 
     /// Whether a resync may begin where one is due.
     pub(crate) fn may_resync(&self) -> bool {
-        self.0.lock().resync == Resync::Tried
+        self.state.lock().resync == Resync::Tried
     }
 
     /// A resync that failed may be tried again.
@@ -363,7 +220,7 @@ impl JobBoard {
 
     /// Whether requests were dropped since this was last asked.
     pub(crate) fn take_forgotten(&self) -> bool {
-        std::mem::take(&mut self.0.lock().forgotten)
+        std::mem::take(&mut self.state.lock().forgotten)
     }
 
     /// Asks for a job, unless one is under way or was asked for already: that one's kind.
@@ -383,7 +240,7 @@ impl JobBoard {
 
     /// Takes the next job that was asked for. It counts as under way from now on.
     pub(crate) fn next_request(&self) -> Option<Request> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let request = state.requests.pop_front();
         state.beginning = request.as_ref().map(|request| request.kind);
         request
@@ -397,7 +254,7 @@ impl JobBoard {
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.0.lock().paused
+        self.state.lock().paused
     }
 
     /// Asks the current job to end, and forgets what was asked for.
@@ -414,11 +271,11 @@ impl JobBoard {
     }
 
     pub(crate) fn stop_requested(&self) -> bool {
-        self.0.lock().stop
+        self.state.lock().stop
     }
 
     pub(crate) fn limits(&self) -> SpeedLimits {
-        self.0.lock().limits
+        self.state.lock().limits
     }
 
     pub(crate) fn set_limits(&self, limits: SpeedLimits) {
@@ -426,6 +283,7 @@ impl JobBoard {
     }
 
     pub(crate) fn start(&self, mut job: JobReport) {
+        self.listeners.tell(&ArrayEvent::JobStarted(job.kind));
         self.change(|state| {
             state.stop = false;
             job.paused = state.paused;
@@ -435,33 +293,41 @@ impl JobBoard {
     }
 
     pub(crate) fn update(&self, f: impl FnOnce(&mut JobReport)) {
-        if let Some(job) = &mut self.0.lock().current {
+        if let Some(job) = &mut self.state.lock().current {
             f(job);
         }
     }
 
     pub(crate) fn finish(&self, outcome: JobOutcome) {
-        self.change(|state| {
+        let ended = self.change(|state| {
             state.stop = false;
-            let Some(mut job) = state.current.take() else { return };
+            let mut job = state.current.take()?;
             state.resync = state.resync.after(job.kind, &outcome);
-            job.outcome = Some(outcome);
+            job.outcome = Some(outcome.clone());
             if matches!(job.kind, JobKind::Check | JobKind::Repair) {
                 state.last_scrub = Some(job.clone());
             }
+            let JobReport { kind, mismatched_rows, .. } = job;
             state.last = Some(job);
+            Some(ArrayEvent::JobEnded { kind, outcome, mismatched_rows })
         });
+        ended.iter().for_each(|event| self.listeners.tell(event));
+    }
+
+    /// Those that hear what happens to the array.
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 
     pub(crate) fn current(&self) -> Option<JobReport> {
-        self.0.lock().current.clone()
+        self.state.lock().current.clone()
     }
 
     pub(crate) fn last(&self) -> Option<JobReport> {
-        self.0.lock().last.clone()
+        self.state.lock().last.clone()
     }
 
     pub(crate) fn last_scrub(&self) -> Option<JobReport> {
-        self.0.lock().last_scrub.clone()
+        self.state.lock().last_scrub.clone()
     }
 }

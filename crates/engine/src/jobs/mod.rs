@@ -5,17 +5,22 @@
 //! stopped and limited in speed, and go on after a restart where they stood.
 
 pub(crate) mod board;
+pub(crate) mod events;
 mod rebuild;
+mod report;
 mod runner;
 mod speed;
 mod sweep;
 pub(crate) mod tuning;
 mod verify;
 
-pub use board::{JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits};
+pub use board::SpeedLimits;
+pub use events::{ArrayEvent, ArrayEvents};
+pub use report::{JobKind, JobOutcome, JobReport, Mismatch};
 pub use tuning::Tuning;
 
-pub(crate) use board::{Found, JobBoard, Request};
+pub(crate) use board::{JobBoard, Request};
+pub(crate) use report::Found;
 pub(crate) use runner::{run_housekeeping, run_jobs};
 
 use std::sync::Arc;

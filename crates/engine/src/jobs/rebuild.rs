@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, WriteFlags};
 
-use super::{Jobs, sweep::is_flash};
+use super::{Jobs, events::ArrayEvent, sweep::is_flash};
 use crate::{
     compute::recovery::{self, Sources},
     error::ArrayError,
@@ -302,6 +302,8 @@ impl Jobs {
         if primary.is_none_or(|primary| !Arc::ptr_eq(&primary, &incoming.member)) {
             return Err(gone(incoming));
         }
+        let member = incoming.member.name().to_owned();
+        self.roster.tell(&ArrayEvent::MemberActive { member, role: slot });
         if let Some(intent) = self.stripes.intent() {
             intent.rewrite(&*self.stripes).await;
         }

@@ -17,10 +17,7 @@ use stripewise_device::Timestamp;
 use stripewise_format::extension::{Job, JobKind as DiskJobKind};
 
 use super::{
-    JobKind, JobOutcome, Jobs,
-    board::{JobReport, Request},
-    speed::Speed,
-    sweep::Batching,
+    JobKind, JobOutcome, Jobs, board::Request, report::JobReport, speed::Speed, sweep::Batching,
     verify::Verdict,
 };
 use crate::{

@@ -26,15 +26,9 @@ pub(crate) trait Ended {
     fn ended() -> Self;
 }
 
-impl<T> Ended for Result<T, ArrayError> {
+impl<T, E: From<ArrayError>> Ended for Result<T, E> {
     fn ended() -> Self {
-        Err(ArrayError::Closed)
-    }
-}
-
-impl<T> Ended for Result<T, IoError> {
-    fn ended() -> Self {
-        Err(IoError::new(IoErrorKind::NoRuntime))
+        Err(ArrayError::Closed.into())
     }
 }
 
@@ -185,6 +179,17 @@ impl<T: Ended + Send + Unpin + 'static> Detached<T> {
         }
         env.spawn(task);
         outcome
+    }
+}
+
+/// Runs a future on a worker of the environment: here, if the caller is one.
+pub(crate) async fn on_worker<T: Ended + Send + Unpin + 'static>(
+    env: &EnvHandle,
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    match env.is_here() {
+        true => future.await,
+        false => Detached::go_on(env, future).await,
     }
 }
 

@@ -112,6 +112,14 @@ pub(crate) enum Place {
     Incoming(MemberIndex),
 }
 
+impl Place {
+    /// The role that it is a place of.
+    pub(crate) fn role(self) -> MemberIndex {
+        let (Self::Primary(role) | Self::Incoming(role)) = self;
+        role
+    }
+}
+
 impl Topology {
     /// Who holds a column of a stripe.
     fn slot(&self, stripe: StripeIndex, column: usize) -> &SlotState {

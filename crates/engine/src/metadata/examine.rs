@@ -27,6 +27,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Why a device has no usable superblock.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ExamineError {
     /// It could not be read.
     #[error("{name}: its metadata cannot be read: {error}")]

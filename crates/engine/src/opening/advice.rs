@@ -39,7 +39,7 @@ fn flash_in_data(classes: &[MemberClass]) -> Option<String> {
     }
     Some(match parity {
         MemberClass::Hdd => "parity is on a hard disk and data on flash: every small write waits for that disk, and the flash \
-                             gains nothing. Give parity to the SSD (`--parity fastest`)"
+                             gains nothing. Give parity to the SSD"
             .to_owned(),
         MemberClass::Ssd => format!(
             "{flash} of {} members that hold data are flash, and parity is on flash, too: only what lies on that data is \
@@ -48,8 +48,8 @@ fn flash_in_data(classes: &[MemberClass]) -> Option<String> {
             data.len()
         ),
         MemberClass::Unknown => "data is on flash, and the member for parity is missing or of unknown kind: every small \
-                                 write waits for it, and the flash gains nothing if it is a hard disk. Say what it is \
-                                 (`--class`, `stripewise class`), or have parity on an SSD"
+                                 write waits for it, and the flash gains nothing if it is a hard disk. Say what it is, \
+                                 or have parity on an SSD"
             .to_owned(),
     })
 }

@@ -17,7 +17,7 @@ use crate::{
     error::ArrayError,
     intent::locking::{Locking, Preset},
     jobs::{self, Found, JobBoard, JobKind, Jobs, Request},
-    life::Life,
+    life::{Life, detached::on_worker},
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, policy_numbered},
@@ -26,11 +26,21 @@ use crate::{
     stripes::{RowLocks, StripeOptions, Stripes},
 };
 
-/// Opens an array from devices, in any order. Devices without superblock are an error only if too few are left.
+/// Opens an array from devices, in any order. Any thread may ask. Devices without superblock are an error only if too few are left.
 ///
 /// # Errors
 /// [`AssembleError`]; nothing has been written then, except that a member failed while it was.
 pub async fn assemble(
+    env: EnvHandle,
+    devices: Vec<Arc<dyn Device>>,
+    options: &AssembleOptions,
+) -> Result<Array, AssembleError> {
+    let (at, options) = (env.clone(), *options);
+    // In a box: what opens an array is large.
+    Box::pin(on_worker(&at, async move { assemble_here(env, devices, &options).await })).await
+}
+
+async fn assemble_here(
     env: EnvHandle,
     devices: Vec<Arc<dyn Device>>,
     options: &AssembleOptions,

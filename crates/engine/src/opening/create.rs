@@ -23,6 +23,7 @@ use crate::{
     error::ArrayError,
     intent::locking::{PRESETS, Preset},
     jobs::Tuning,
+    life::detached::on_worker,
     members::{
         bad_blocks::{self, BadBlocks},
         measure::{ServiceTimes, Touch, measure_or_not},
@@ -42,6 +43,7 @@ use crate::{
 
 /// What array to make.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct CreateOptions {
     /// The name, by custom `host:name`; at most 32 bytes.
     pub name: String,
@@ -94,6 +96,11 @@ pub enum ParityPlace {
 const FASTER: u32 = 2;
 
 impl CreateOptions {
+    /// An array of members that are named later, with everything else by default.
+    pub fn named(name: impl Into<String>, level: Level) -> Self {
+        Self::new(name, level, Vec::new())
+    }
+
     /// An array of these members with everything else by default.
     pub fn new(name: impl Into<String>, level: Level, members: Vec<Arc<dyn Device>>) -> Self {
         Self {
@@ -119,6 +126,7 @@ impl CreateOptions {
 
 /// Why an array cannot be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CreateError {
     /// The shape is impossible.
     #[error(transparent)]
@@ -137,16 +145,14 @@ pub enum CreateError {
         level: i32,
     },
     /// Spares of a level that nothing can be rebuilt at.
-    #[error(
-        "level 0 has no redundancy to rebuild a member from, so that a spare is of no use; leave --spare-devices out"
-    )]
+    #[error("level 0 has no redundancy to rebuild a member from, so that a spare is of no use; leave it out")]
     SparesWithoutRedundancy,
     /// No member at all.
     #[error("every member is missing; give at least one device")]
     NoMember,
     /// The bitmap's regions are impossible.
     #[error(
-        "--bitmap-chunk of {region_bytes} bytes: give a power of two from the chunk ({chunk_bytes} bytes) to 1G, large \
+        "a region of the bitmap of {region_bytes} bytes: give a power of two from the chunk ({chunk_bytes} bytes) to 1G, large \
          enough that the metadata has room for a bit of each"
     )]
     Region {
@@ -157,7 +163,7 @@ pub enum CreateError {
     },
     /// Nothing is selected at this level.
     #[error(
-        "--policy {policy}: level {level} keeps no parity, so that nothing is selected when it is written; leave it out, or \
+        "policy {policy}: level {level} keeps no parity, so that nothing is selected when it is written; leave it out, or \
          take level 4, 5 or 6"
     )]
     NothingSelected {
@@ -171,7 +177,7 @@ pub enum CreateError {
     Twice(String),
     /// A member is too small.
     #[error(
-        "{member}: {have_bytes} bytes for data, and {need_bytes} are asked for; give a larger one or a smaller --size"
+        "{member}: {have_bytes} bytes for data, and {need_bytes} are asked for; give a larger one, or ask for less"
     )]
     TooSmall {
         /// The member.
@@ -193,17 +199,22 @@ pub enum CreateError {
 }
 
 impl Array {
-    /// Makes a new array and opens it. Everything that the members held is lost.
+    /// Makes a new array and opens it. Any thread may ask. Everything that the members held is lost.
     ///
     /// # Errors
     /// [`CreateError`]; members may have been written to by then.
-    pub async fn create(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
+    pub async fn create(env: EnvHandle, options: CreateOptions) -> Result<Self, CreateError> {
+        let at = env.clone();
+        Box::pin(on_worker(&at, Self::create_here(env, options))).await
+    }
+
+    async fn create_here(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
         let touch = if options.assume_clean { Touch::ReadOnly } else { Touch::WriteBack };
         let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
         let tuning = options.tuning;
-        let open = AssembleOptions { run: true, force: true, tuning, ..AssembleOptions::default() };
+        let open = AssembleOptions::default().run(true).force(true).tuning(tuning);
         Ok(assemble(env, devices, &open).await?)
     }
 }

@@ -1,4 +1,4 @@
-//! What `--force` adds: members that are no longer current, taken because nothing better is there.
+//! What force adds: members that are no longer current, taken because nothing better is there.
 
 use stripewise_format::md::{Features, Role};
 

@@ -11,6 +11,7 @@ use crate::{
 
 /// How to open an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct AssembleOptions {
     /// Start although members are absent that were there when the array was last used.
     pub run: bool,
@@ -25,8 +26,46 @@ pub struct AssembleOptions {
     pub tuning: Tuning,
 }
 
+impl AssembleOptions {
+    /// What [`AssembleOptions::default`] gives.
+    pub const fn new() -> Self {
+        Self { run: false, force: false, read_only: false, locking: None, tuning: Tuning::PRODUCTION }
+    }
+
+    /// Sets [`AssembleOptions::run`](#structfield.run).
+    #[must_use]
+    pub const fn run(self, run: bool) -> Self {
+        Self { run, ..self }
+    }
+
+    /// Sets [`AssembleOptions::force`](#structfield.force).
+    #[must_use]
+    pub const fn force(self, force: bool) -> Self {
+        Self { force, ..self }
+    }
+
+    /// Sets [`AssembleOptions::read_only`](#structfield.read_only).
+    #[must_use]
+    pub const fn read_only(self, read_only: bool) -> Self {
+        Self { read_only, ..self }
+    }
+
+    /// Sets [`AssembleOptions::locking`](#structfield.locking).
+    #[must_use]
+    pub const fn locking(self, locking: Option<Locking>) -> Self {
+        Self { locking, ..self }
+    }
+
+    /// Sets [`AssembleOptions::tuning`](#structfield.tuning).
+    #[must_use]
+    pub const fn tuning(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
+    }
+}
+
 /// Why an array cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AssembleError {
     /// None of the devices has a superblock.
     #[error("no member was found: {}", problems(.0))]
@@ -90,7 +129,7 @@ pub enum AssembleError {
     /// Two sets of members went on without each other.
     #[error(
         "split brain: {newer} says that {older} failed, and {older} says that {newer} did; both were written to \
-         apart. Give only the members to keep (or --force for {newer}'s side), then add the others anew"
+         apart. Give only the members to keep, or take {newer}'s side by force, then add the others anew"
     )]
     SplitBrain {
         /// A member of the newer (or first) half.
@@ -112,7 +151,7 @@ pub enum AssembleError {
     },
     /// Members are absent that were there at last.
     #[error(
-        "{} when the array was last used{}; bring what is missing, or start degraded with --run",
+        "{} when the array was last used{}; bring what is missing, or start degraded",
         absent_text(.roles, .given), excluded_text(.excluded)
     )]
     Absent {
@@ -127,7 +166,7 @@ pub enum AssembleError {
     #[error(
         "the array is degraded, and was not stopped cleanly, or a member was lost before a resync was over: rows that were \
          being written, or were not resynced yet, may have a missing part that cannot be told. Bring the missing member, \
-         unless it is the one that failed, or accept that with --force"
+         unless it is the one that failed, or accept that by force"
     )]
     DirtyDegraded,
     /// A member could not be read or written.

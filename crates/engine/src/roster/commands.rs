@@ -13,6 +13,7 @@ use stripewise_format::{extension::MemberClass, md::Role};
 use super::{Limit, Roster};
 use crate::{
     error::ArrayError,
+    jobs::events::ArrayEvent,
     members::{
         measure::{ServiceTimes, Touch, measure_or_not},
         member::Member,
@@ -86,6 +87,7 @@ impl Roster {
             Ok(None)
         })
         .await?;
+        self.tell(&ArrayEvent::MemberRemoved { member: name.to_owned() });
         self.let_go().await;
         Ok(())
     }
@@ -134,7 +136,7 @@ impl Roster {
         }
         // Until it is attached, nobody else may measure, blank or write it.
         let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
-        // The device may be what is left of a member that `--force` needs.
+        // The device may be what is left of a member that an opening by force needs.
         if self.has_failed() && !lives(Mutant::FailedBlanks) {
             return Err(ArrayError::Failed);
         }
@@ -162,6 +164,7 @@ impl Roster {
             self.note_bitmap_offset(enrolled.entry.member.dev_number, enrolled.bitmap_offset_bytes);
             enrolled.entry.superblock.roles = ledger.roles();
             tracing::info!(member = name, "spare added");
+            self.tell(&ArrayEvent::SpareAdded { member: name });
             let dev_number = enrolled.entry.member.dev_number;
             ledger.entries.push(enrolled.entry);
             self.switch_meters(self.metered.load(Ordering::Relaxed), ledger);

@@ -27,7 +27,7 @@ pub(crate) use membership::Membership;
 
 use crate::{
     error::ArrayError,
-    jobs::board::JobBoard,
+    jobs::{board::JobBoard, events::ArrayEvent},
     life::Life,
     members::{member::Member, topology::Topology},
     metadata::ledger::Ledger,
@@ -78,6 +78,11 @@ impl Roster {
             metered: AtomicBool::new(false),
             board,
         })
+    }
+
+    /// Tells those that listen what has happened to a member.
+    pub(crate) fn tell(&self, event: &ArrayEvent) {
+        self.board.listeners().tell(event);
     }
 
     /// The members now.

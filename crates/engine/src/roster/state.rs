@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use super::{Limit, Roster};
 use crate::{
     error::ArrayError,
+    jobs::events::ArrayEvent,
     members::topology::{Place, Recorded, Topology},
     metadata::ledger::{FailedMember, Ledger, Standing},
     mutants::{Mutant, lives},
@@ -160,6 +161,8 @@ impl Roster {
                 }
             }
             ledger.set_standing(&member, Standing::Faulty);
+            let role = place.map(Place::role);
+            self.tell(&ArrayEvent::MemberFailed { member: member.name().to_owned(), role });
             place.into_iter().for_each(|place| settle_slot(ledger, &next, place));
         }
         self.put(next);
@@ -175,6 +178,7 @@ impl Roster {
         tracing::error!("the array has lost more members than it tolerates: it stops writing");
         let mut next = (*self.topology.load()).clone();
         next.failed = true;
+        self.tell(&ArrayEvent::ArrayFailed);
         next.recorded = recorded.clone();
         self.put(next);
     }
@@ -182,7 +186,7 @@ impl Roster {
 
 /// A member that left changes what the other of its slot is: one whose replacement failed stays.
 fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
-    let (Place::Primary(index) | Place::Incoming(index)) = left;
+    let index = left.role();
     let slot = &topology.slots[index.0];
     if let Some(primary) = &slot.primary
         && !lives(Mutant::ReplacedStaysFaulty)

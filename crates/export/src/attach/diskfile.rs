@@ -91,7 +91,8 @@ impl DiskFile {
         self.device.flush().await.map_err(errno)
     }
 
-    /// Serves fallocate: punching holes and zeroing ranges. The size is fixed, so other modes have no meaning.
+    /// Serves fallocate: punching holes and zeroing ranges. The size is fixed, so other modes have no
+    /// meaning.
     pub(super) async fn allocate(&self, offset_bytes: u64, len_bytes: u64, mode: i32) -> Result<(), Refusal> {
         let may_unmap = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             libc::FALLOC_FL_PUNCH_HOLE if self.access.discard => true,

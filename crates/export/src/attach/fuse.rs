@@ -37,7 +37,8 @@ pub(super) const MOUNT_KIND: &str = "fuse.stripewise";
 pub(super) const FILE_NAME: &str = "disk";
 /// The largest request: what FUSE allows without raising fs.fuse.max_pages_limit (256 pages).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Asynchronous requests the kernel keeps under way. Each may hold a buffer of 1 MiB here, so this bounds memory.
+/// Asynchronous requests the kernel keeps under way. Each may hold a buffer of 1 MiB here, so this bounds
+/// memory.
 const IN_FLIGHT_MAX: u16 = 64;
 /// Only we could change the attributes.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);

@@ -1,5 +1,5 @@
-//! The client's half of NBD's fixed newstyle negotiation, as far as the kernel needs it: the kernel itself speaks
-//! only the transmission phase, with simple replies.
+//! The client's half of NBD's fixed newstyle negotiation, as far as the kernel needs it: the kernel itself
+//! speaks only the transmission phase, with simple replies.
 
 use std::io::{self, Read, Write};
 

@@ -72,7 +72,8 @@ const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() ==
 /// An ioctl that takes nothing and returns a number.
 struct GetFree;
 
-// SAFETY: LOOP_CTL_GET_FREE takes no argument, touches no memory of ours and returns the number as its result.
+// SAFETY: LOOP_CTL_GET_FREE takes no argument, touches no memory of ours and returns the number as its
+// result.
 unsafe impl Ioctl for GetFree {
     type Output = u32;
     const IS_MUTATING: bool = false;
@@ -128,7 +129,8 @@ pub(super) fn loop_configure(
 /// The binding of a loop device, or of a partition of one: the numbers of the file system, inode and block
 /// device below, its start and its length. `ENXIO` if it is not bound; another error if it is no loop device.
 pub(super) fn loop_status(device: impl AsFd) -> Result<LoopBacking> {
-    // SAFETY: LOOP_GET_STATUS64 writes one `struct loop_info64`, which LoopInfo is (size asserted above); any bytes are valid.
+    // SAFETY: LOOP_GET_STATUS64 writes one `struct loop_info64`, which LoopInfo is (size asserted above); any
+    // bytes are valid.
     let info = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }?;
     Ok(LoopBacking {
         file_system: info.device,

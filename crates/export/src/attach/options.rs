@@ -29,8 +29,8 @@ pub struct AttachOptions {
     pub runtime_dir: PathBuf,
     /// The attachment's name: a plain file name, unique in its runtime folder.
     pub name: String,
-    /// Logical block size of the block device: 512, 1024, 2048 or 4096, and no less than the device's own. `None`
-    /// takes the device's own.
+    /// Logical block size of the block device: 512, 1024, 2048 or 4096, and no less than the device's own.
+    /// `None` takes the device's own.
     pub block_bytes: Option<u32>,
     /// Refuse writes.
     pub read_only: bool,

@@ -34,8 +34,8 @@ pub struct Cleaned {
     pub in_use: Vec<(PathBuf, Vec<BlockUser>)>,
 }
 
-/// Finds mounts under `runtime_dir` whose server is dead, unbinds the loop devices on them and unmounts them. Live
-/// attachments are left alone.
+/// Finds mounts under `runtime_dir` whose server is dead, unbinds the loop devices on them and unmounts them.
+/// Live attachments are left alone.
 ///
 /// # Errors
 /// If mounts cannot be read or cleared, mostly for lack of privilege.

@@ -1,4 +1,5 @@
-//! `nbd://host[:10809]/export` and `nbd+unix:///export?socket=/path`, both ways, as the NBD URI text has them.
+//! `nbd://host[:10809]/export` and `nbd+unix:///export?socket=/path`, both ways, as the NBD URI text has
+//! them.
 
 use std::{
     fmt::{self, Write as _},

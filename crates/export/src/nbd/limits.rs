@@ -49,7 +49,8 @@ pub const OPTIONS_MAX: u32 = 64;
 /// Extents in one BLOCK_STATUS reply (32 KiB). A client continues where the reply ends.
 pub const STATUS_EXTENTS_MAX: usize = 4096;
 
-/// Messages gathered into one send: a connection's default number of requests, so that one send can answer them all.
+/// Messages gathered into one send: a connection's default number of requests, so that one send can answer
+/// them all.
 pub(crate) const SEND_MESSAGES_MAX: usize = 128;
 
 /// Buffers in one send. The kernel takes 1024 in a vectored write.
@@ -79,7 +80,8 @@ pub struct Limits {
     /// Request and reply data of one connection, no more than all connections may hold. At least 40 MiB: the
     /// largest request and its rounding must fit.
     pub connection_in_flight_bytes: u64,
-    /// Request and reply data of all connections together, besides the reserve of each. At least 40 MiB, as for one.
+    /// Request and reply data of all connections together, besides the reserve of each. At least 40 MiB, as
+    /// for one.
     pub in_flight_bytes: u64,
     /// How long a client may take to negotiate, and, when all places are taken, be connected without a
     /// request.
@@ -96,7 +98,8 @@ pub struct Limits {
 /// What a connection may always have under way, whatever others hold: a queue of small requests.
 pub const CONNECTION_RESERVE_BYTES: u64 = 1 << 20;
 
-/// The least sensible [`Limits::connection_in_flight_bytes`] and [`Limits::in_flight_bytes`]; smaller values are raised to it.
+/// The least sensible [`Limits::connection_in_flight_bytes`] and [`Limits::in_flight_bytes`]; smaller values
+/// are raised to it.
 pub const CONNECTION_IN_FLIGHT_BYTES_MIN: u64 = 40 << 20;
 
 const _: () = assert!(CONNECTION_IN_FLIGHT_BYTES_MIN >= charged_bytes(REQUEST_BYTES_MAX as u64 + 2 * 4096));

@@ -1,5 +1,5 @@
-//! NBD: fixed newstyle negotiation, simple and structured replies, as the protocol text (`doc/proto.md` of the
-//! reference implementation) has them.
+//! NBD: fixed newstyle negotiation, simple and structured replies, as the protocol text (`doc/proto.md` of
+//! the reference implementation) has them.
 //!
 //! * [`proto`]: the codec and the server's negotiation, without any I/O; all code that parses a peer's bytes
 //!   is there.

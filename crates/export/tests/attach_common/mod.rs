@@ -36,7 +36,7 @@ pub(crate) fn can_run(needs: &[Need<'_>]) -> bool {
 
 /// Starts a runtime of two workers.
 pub(crate) fn runtime() -> Arc<Runtime> {
-    Arc::new(Runtime::start(&RuntimeOptions { threads: 2, ..RuntimeOptions::default() }).unwrap())
+    Arc::new(Runtime::start(&RuntimeOptions::default().threads(2)).unwrap())
 }
 
 /// A memory device attached by FUSE and loop. Dropping it unmounts and detaches, also in a test that failed.
@@ -162,8 +162,8 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Asserts that the threads of these names are marked as part of the I/O path, where the machine lets us mark any.
-/// Other tests of the process run unmarked workers of their own, so it is enough that each name has one.
+/// Asserts that the threads of these names are marked as part of the I/O path, where the machine lets us mark
+/// any. Other tests of the process run unmarked workers of their own, so it is enough that each name has one.
 pub(crate) fn assert_io_path_threads(names: &[&str]) {
     const MEMALLOC_NOIO: u64 = 0x0008_0000;
     let may_mark =

@@ -94,7 +94,7 @@ impl Fixture {
         exports: impl FnOnce(&Runtime) -> Vec<Export>,
         endpoint: impl FnOnce(PathBuf) -> Endpoint,
     ) -> Self {
-        let runtime = Runtime::start(&RuntimeOptions { threads, ..RuntimeOptions::default() }).unwrap();
+        let runtime = Runtime::start(&RuntimeOptions::default().threads(threads)).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let endpoint = endpoint(dir.path().to_owned());
         let server = Server::start(&runtime, &endpoint, exports(&runtime), limits).unwrap();

@@ -89,7 +89,8 @@ pub struct Header {
     pub device_uuid: Uuid,
     /// Grows with each write of the header; the newest valid copy counts.
     pub generation: u64,
-    /// CRC-32C of the md superblock's block as Stripewise last wrote, or is about to write, it on this member.
+    /// CRC-32C of the md superblock's block as Stripewise last wrote, or is about to write, it on this
+    /// member.
     pub superblock_crc_current: u32,
     /// The same of the block before that.
     pub superblock_crc_previous: u32,
@@ -106,7 +107,8 @@ pub struct Header {
     /// Measured service times in nanoseconds; 0: not measured. The engine defines which entry is which
     /// operation.
     pub service_time_ns: [u32; SERVICE_TIMES],
-    /// Contiguity transform, reads: the smallest stride, in blocks, that is too long to fill. 0: not measured.
+    /// Contiguity transform, reads: the smallest stride, in blocks, that is too long to fill. 0: not
+    /// measured.
     pub s_max_read: u32,
     /// The same of writes.
     pub s_max_write: u32,

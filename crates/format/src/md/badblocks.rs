@@ -1,7 +1,8 @@
-//! md's bad-block log: sectors of one member that do not hold what they should (`super_1_load`, `super_1_sync`).
+//! md's bad-block log: sectors of one member that do not hold what they should (`super_1_load`,
+//! `super_1_sync`).
 //!
-//! Entries are 64-bit little-endian words, 54 bits of start and 10 of length, in units of `512 << shift` bytes from
-//! the member's first sector (not from its data). A word of all ones ends the log.
+//! Entries are 64-bit little-endian words, 54 bits of start and 10 of length, in units of `512 << shift`
+//! bytes from the member's first sector (not from its data). A word of all ones ends the log.
 
 use std::collections::BTreeSet;
 

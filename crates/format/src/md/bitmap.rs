@@ -1,8 +1,9 @@
 //! The header of md's internal bitmap (`bitmap_super_t`, `drivers/md/md-bitmap.h`), which has no checksum.
 //!
-//! Stripewise keeps its own write-intent bitmap and does not use this one. But the kernel reads it when it assembles
-//! the array: with `events` behind the superblock's it takes the bitmap for stale and resyncs everything. So a clean
-//! stop writes it back with equal events and no bit set ([`BitmapSuperblock::settle`]).
+//! Stripewise keeps its own write-intent bitmap and does not use this one. But the kernel reads it when it
+//! assembles the array: with `events` behind the superblock's it takes the bitmap for stale and resyncs
+//! everything. So a clean stop writes it back with equal events and no bit set
+//! ([`BitmapSuperblock::settle`]).
 
 use thiserror::Error;
 use uuid::Uuid;
@@ -14,7 +15,8 @@ use crate::media::SECTOR_BYTES;
 /// `BITMAP_MAGIC`, "bitm".
 pub const BITMAP_MAGIC: u32 = 0x6d74_6962;
 
-/// `BITMAP_MAJOR_LO` to `BITMAP_MAJOR_HI`: the layouts with this header. 4 is what mdadm makes; 5 is a cluster's.
+/// `BITMAP_MAJOR_LO` to `BITMAP_MAJOR_HI`: the layouts with this header. 4 is what mdadm makes; 5 is a
+/// cluster's.
 pub const BITMAP_VERSIONS: std::ops::RangeInclusive<u32> = 3..=5;
 
 /// The header's length; the bits follow it directly.
@@ -176,8 +178,8 @@ impl BitmapSuperblock {
         whole_bytes_clean && bits.get(whole).is_none_or(|byte| byte & last_mask == 0)
     }
 
-    /// The header to write at a clean stop, together with [`Self::bit_bytes`] of zeros: nothing is dirty as of the
-    /// superblock with `events`.
+    /// The header to write at a clean stop, together with [`Self::bit_bytes`] of zeros: nothing is dirty as
+    /// of the superblock with `events`.
     ///
     /// `events_cleared` follows. With an old value, the kernel would take back a member that has missed our
     /// writes (its events at or past `events_cleared`) and copy only the marked chunks to it; with all bits

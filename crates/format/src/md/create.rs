@@ -62,7 +62,8 @@ pub const fn bitmap_space_sectors(member_sectors: u64) -> u64 {
     }
 }
 
-/// Where mdadm begins the data of a version 1.2 member of this size: metadata, bitmap and headroom, in whole MiB.
+/// Where mdadm begins the data of a version 1.2 member of this size: metadata, bitmap and headroom, in whole
+/// MiB.
 ///
 /// The headroom is 128 MiB, halved until it is at most 1/1024 of the member, but not below two chunks.
 #[must_use]
@@ -197,7 +198,8 @@ impl NewArray {
         BadBlockArea { shift: 0, size_sectors: BAD_BLOCK_LOG_SECTORS, offset_sectors }
     }
 
-    /// The superblock ends on a sector: room for 128 roles, then for 256 more at a time; unused ones are spares.
+    /// The superblock ends on a sector: room for 128 roles, then for 256 more at a time; unused ones are
+    /// spares.
     fn padded_roles(&self) -> Result<Roles, TooManyRoles> {
         const FIXED_BYTES: usize = super::raw::FIXED_BYTES;
         let bytes = (FIXED_BYTES + 2 * self.roles.len()).next_multiple_of(SECTOR_BYTES as usize);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The superblock's `feature_map`. Unknown bits are kept: `check_supported` refuses them, `examine` shows them.
+/// The superblock's `feature_map`. Unknown bits are kept: `check_supported` refuses them, `examine` shows
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Features(u32);
 

@@ -1,8 +1,8 @@
 //! Linux md's metadata, version 1.x (`include/uapi/linux/raid/md_p.h`; `drivers/md/md.c`, `md-bitmap.c`).
 //!
-//! [`Superblock::decode`] accepts every superblock the kernel's own checks accept, whatever it describes, so that it
-//! can be examined. [`Superblock::check_supported`] then says whether an engine may run the array. New superblocks
-//! come from [`NewArray`], filled as mdadm fills them.
+//! [`Superblock::decode`] accepts every superblock the kernel's own checks accept, whatever it describes, so
+//! that it can be examined. [`Superblock::check_supported`] then says whether an engine may run the array.
+//! New superblocks come from [`NewArray`], filled as mdadm fills them.
 
 pub mod badblocks;
 pub mod bitmap;

@@ -15,7 +15,8 @@ pub const MAX_DEVICES: u32 = ((BLOCK_LEN - FIXED_BYTES) / 2) as u32;
 /// The superblock without its roles.
 pub(crate) const FIXED_BYTES: usize = size_of::<RawSuperblock>();
 
-/// `struct mdp_superblock_1` up to `dev_roles`. Names are the kernel's; a union's second name stands in the comment.
+/// `struct mdp_superblock_1` up to `dev_roles`. Names are the kernel's; a union's second name stands in the
+/// comment.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct RawSuperblock {

@@ -166,8 +166,8 @@ pub struct Superblock {
     pub data_size_sectors: u64,
     /// `super_offset`: where this superblock lies.
     pub super_offset_sectors: u64,
-    /// `recovery_offset`: with [`Features::RECOVERY_OFFSET`], only the data before it is good. A journal device
-    /// keeps its tail here.
+    /// `recovery_offset`: with [`Features::RECOVERY_OFFSET`], only the data before it is good. A journal
+    /// device keeps its tail here.
     pub recovery_offset_sectors: u64,
     /// `dev_number`: which entry of `roles` is this member's.
     pub dev_number: u32,
@@ -292,7 +292,8 @@ impl Superblock {
         [Some(own), bitmap, self.bad_block_extent()].into_iter().flatten()
     }
 
-    /// Members whose contents are the array's data, not parity or copies. None where the level has no such number.
+    /// Members whose contents are the array's data, not parity or copies. None where the level has no such
+    /// number.
     #[must_use]
     pub fn data_members(&self) -> Option<u32> {
         match self.level {

@@ -49,7 +49,8 @@ impl OtherVersion {
         }
     }
 
-    /// Whether a superblock of this version begins with these bytes. 0.90 has the byte order of the machine that made it.
+    /// Whether a superblock of this version begins with these bytes. 0.90 has the byte order of the machine
+    /// that made it.
     #[must_use]
     pub fn begins(self, bytes: &[u8]) -> bool {
         let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok());

@@ -45,8 +45,9 @@ impl Default for HddSetting {
     }
 }
 
-/// Bytes of each member that the papers' arrays use: a quarter of the 49,153,835,008 bytes that raid4s-modthresh 4 gives
-/// as the array's size; whole chunks of 64 KiB. The paper's partitions are of "12.25 GB"; this is 12.29 * 10^9.
+/// Bytes of each member that the papers' arrays use: a quarter of the 49,153,835,008 bytes that
+/// raid4s-modthresh 4 gives as the array's size; whole chunks of 64 KiB. The paper's partitions are of "12.25
+/// GB"; this is 12.29 * 10^9.
 pub const MEMBER_BYTES: u64 = 49_153_835_008 / 4;
 /// Room for metadata before the data; a modelled disk keeps the contents of this part only.
 pub const METADATA_BYTES: u64 = 256 << 20;

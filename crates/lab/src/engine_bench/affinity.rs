@@ -2,8 +2,8 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// This thread, and all that it starts from here on, keep to some of the cores. When this is dropped, this thread may have all of
-/// them again that it had.
+/// This thread, and all that it starts from here on, keep to some of the cores. When this is dropped, this
+/// thread may have all of them again that it had.
 pub(super) struct Pinned {
     had: CpuSet,
     cores: Cores,
@@ -14,7 +14,8 @@ pub(super) struct Pinned {
 pub(super) struct Cores(Vec<usize>);
 
 impl Pinned {
-    /// To the last cores, as many as there are threads; none if the kernel does not tell which cores there are.
+    /// To the last cores, as many as there are threads; none if the kernel does not tell which cores there
+    /// are.
     pub(super) fn to(threads: usize) -> Option<Self> {
         let had = sched_getaffinity(None).ok()?;
         let allowed = (0..CpuSet::MAX_CPU).rev().filter(|core| had.is_set(*core));
@@ -36,8 +37,8 @@ impl Drop for Pinned {
 }
 
 impl Cores {
-    /// This thread keeps to the core of its own from here on: else the kernel lets two of them share one now and then, for as
-    /// long as a slice of its time, while another core has nothing to do.
+    /// This thread keeps to the core of its own from here on: else the kernel lets two of them share one now
+    /// and then, for as long as a slice of its time, while another core has nothing to do.
     pub(super) fn keep_to(&self, thread: usize) {
         if let Some(core) = self.0.get(thread) {
             keep_to(&[*core]);

@@ -61,7 +61,7 @@ fn new_array(
         BitmapMode::None => Locking { counter_locks: CounterLocks::Uncounted, ..locks.locking() },
     };
     if locking != locks.preset().locking {
-        let open = AssembleOptions { locking: Some(locking), ..AssembleOptions::default() };
+        let open = AssembleOptions::default().locking(Some(locking));
         let env = runtime.env();
         array = runtime.block_on(async move {
             array.stop().await?;

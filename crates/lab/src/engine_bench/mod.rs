@@ -1,5 +1,5 @@
-//! The engine as it runs, with real threads, over members in memory, beside the limit of bare loops that move the same
-//! bytes: what `stripewise bench engine` prints, and what real-time experiments are made of.
+//! The engine as it runs, with real threads, over members in memory, beside the limit of bare loops that move
+//! the same bytes: what `stripewise bench engine` prints, and what real-time experiments are made of.
 //!
 //! Everything that is compared runs in turns in one process, and a ratio is the median of the turns, so a
 //! noisy machine disturbs all alike. Figures belong to the machine that they were taken on, and are never the
@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
     fn start(options: &'a Options, members: usize, threads: usize) -> Result<Self, BenchError> {
         let pinned = Pinned::to(threads);
         let cores = pinned.as_ref().map(Pinned::cores).unwrap_or_default();
-        let runtime = Runtime::start(&RuntimeOptions { threads, ..RuntimeOptions::default() })?;
+        let runtime = Runtime::start(&RuntimeOptions::default().threads(threads))?;
         for worker in 0..runtime.workers() {
             let cores = cores.clone();
             runtime.spawn_on(worker, Box::pin(async move { cores.keep_to(worker) }));

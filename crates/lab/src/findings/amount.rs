@@ -20,7 +20,8 @@ pub(super) fn of(experiment: &Experiment, effort: Effort, machine: &Machine) -> 
     amount + quick
 }
 
-/// As in "Here: 4 points in real time, each 11 turns of 500 ms of each array, 1 or 2 threads, 32 writes under way for each."
+/// As in "Here: 4 points in real time, each 11 turns of 500 ms of each array, 1 or 2 threads, 32 writes under
+/// way for each."
 fn real_time(points: &[RealTimePoint]) -> String {
     let values = |value: fn(&RealTimePoint) -> u64| -> BTreeSet<u64> { points.iter().map(value).collect() };
     let text = |value| list(&values(value), u64::to_string);

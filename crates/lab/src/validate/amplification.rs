@@ -23,9 +23,9 @@ pub(super) fn programmed_and_written(counters: &ModelCounters) -> (f64, f64) {
 
 /// Write amplification of greedy collection under uniform random writes, for large blocks and many of them.
 ///
-/// With a the ratio of flash to user capacity: a block's share of valid units when it is collected is
-/// u = exp(-a (1 - u)), so A = 1 / (1 - u) = a / (a + W(-a e^-a)), W being Lambert's. Xiang and Kurkoski 2012 (arXiv
-/// 1110.4245, which has 2.36 for a = 1.3); Desnoyers, SYSTOR 2012.
+/// With a the ratio of flash to user capacity: a block's share of valid units when it is collected is u =
+/// exp(-a (1 - u)), so A = 1 / (1 - u) = a / (a + W(-a e^-a)), W being Lambert's. Xiang and Kurkoski 2012
+/// (arXiv 1110.4245, which has 2.36 for a = 1.3); Desnoyers, SYSTOR 2012.
 pub(super) fn greedy(a: f64) -> f64 {
     let mut u = 0.0;
     for _ in 0..10_000 {

@@ -1,7 +1,8 @@
 //! How far the disk models are from data sheets, papers and analysis.
 //!
-//! Each experiment is a file here with a function that returns a [`Section`]; adding one is a file and a line in
-//! [`run`]. The models run alone, without engine or executor ([`ClosedLoop`](stripewise_sim::model::ClosedLoop)).
+//! Each experiment is a file here with a function that returns a [`Section`]; adding one is a file and a line
+//! in [`run`]. The models run alone, without engine or executor
+//! ([`ClosedLoop`](stripewise_sim::model::ClosedLoop)).
 
 mod amplification;
 mod drives;

@@ -10,8 +10,8 @@ super::kernel!("avx2", Avx2, 2, target_feature(enable = "avx2"));
 #[derive(Clone, Copy)]
 struct Avx2(__m256i);
 
-// SAFETY: loads and stores touch exactly 32 bytes. In every method below, the caller vouches for AVX2, and for
-// the bytes behind a pointer.
+// SAFETY: loads and stores touch exactly 32 bytes. In every method below, the caller vouches for AVX2, and
+// for the bytes behind a pointer.
 unsafe impl Vector for Avx2 {
     const BYTES: usize = 32;
     /// Products with the low and with the high nibbles, each in both halves of the register.

@@ -10,8 +10,8 @@ super::kernel!("avx512", Avx512, 4, target_feature(enable = "avx512f,avx512bw"))
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(pub(super) __m512i);
 
-// SAFETY: loads and stores touch exactly 64 bytes. In every method below, the caller vouches for AVX-512 F and
-// BW, and for the bytes behind a pointer.
+// SAFETY: loads and stores touch exactly 64 bytes. In every method below, the caller vouches for AVX-512 F
+// and BW, and for the bytes behind a pointer.
 unsafe impl Vector for Avx512 {
     const BYTES: usize = 64;
     /// Products with the low and with the high nibbles, each in all four lanes of the register.

@@ -1,5 +1,5 @@
-//! AVX-512 with GFNI (Intel from Ice Lake, AMD from Zen 4): multiplication by any constant is one instruction,
-//! the affine transform with the constant's bit matrix.
+//! AVX-512 with GFNI (Intel from Ice Lake, AMD from Zen 4): multiplication by any constant is one
+//! instruction, the affine transform with the constant's bit matrix.
 //!
 //! The affine transform and not GF2P8MULB, which multiplies modulo AES's polynomial (0x11B) and not ours.
 #![allow(unsafe_code)]

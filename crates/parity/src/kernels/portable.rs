@@ -1,5 +1,5 @@
-//! The kernel for every CPU: plain integer code, shaped so that the compiler can use whatever vectors the target
-//! is sure to have (SSE2 on x86-64, NEON on AArch64).
+//! The kernel for every CPU: plain integer code, shaped so that the compiler can use whatever vectors the
+//! target is sure to have (SSE2 on x86-64, NEON on AArch64).
 #![allow(unsafe_code)]
 
 use crate::field::REDUCTION;
@@ -74,8 +74,8 @@ unsafe impl Vector for Words {
     }
 }
 
-/// Doubles eight elements. `carries << 1` minus `carries >> 7` is 0xFF in each byte whose top bit was set (the
-/// borrow chain cancels), which selects the bytes to reduce.
+/// Doubles eight elements. `carries << 1` minus `carries >> 7` is 0xFF in each byte whose top bit was set
+/// (the borrow chain cancels), which selects the bytes to reduce.
 #[inline(always)]
 fn double(word: u64) -> u64 {
     let carries = word & HIGH_BITS;

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-/// Around every boundary of every kernel: empty, one byte, a register, a group of registers, a block, and odd.
+/// Around every boundary of every kernel: empty, one byte, a register, a group of registers, a block, and
+/// odd.
 pub(crate) const LENGTHS: [usize; 16] =
     [0, 1, 15, 31, 32, 33, 63, 64, 65, 127, 255, 256, 257, 511, 4096, 4096 + 64 + 31];
 pub(crate) const COLUMN_COUNTS: [usize; 8] = [1, 2, 3, 4, 8, 17, 32, 255];

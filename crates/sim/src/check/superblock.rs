@@ -51,7 +51,8 @@ pub struct Superblock {
     pub roles: Vec<u16>,
     /// Where md's own bitmap lies, if there is one.
     pub md_bitmap: Option<usize>,
-    /// For a member that is being filled: the bytes that are good, and whether it is to replace a living member.
+    /// For a member that is being filled: the bytes that are good, and whether it is to replace a living
+    /// member.
     pub filled: Option<(usize, bool)>,
 }
 

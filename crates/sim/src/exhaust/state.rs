@@ -126,7 +126,7 @@ impl<'a> Opening<'a> {
     fn open(&self, before: &Standing) -> Result<Array, Violation> {
         let mut force = false;
         loop {
-            let options = AssembleOptions { run: true, force, ..AssembleOptions::default() };
+            let options = AssembleOptions::default().run(true).force(force);
             let there =
                 self.members.iter().enumerate().filter(|(index, _)| self.state.absent != Some(*index));
             let devices = there.map(|(_, member)| member.clone() as Arc<dyn Device>).collect();

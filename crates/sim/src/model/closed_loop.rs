@@ -1,4 +1,5 @@
-//! A disk model alone under a host that keeps a number of requests under way: no executor, no device, no engine.
+//! A disk model alone under a host that keeps a number of requests under way: no executor, no device, no
+//! engine.
 //!
 //! For what concerns the model only: its tests, its validation. It is several times as fast as a
 //! [`World`](crate::World).
@@ -94,8 +95,8 @@ impl<M: DiskModel> ClosedLoop<M> {
         }
     }
 
-    /// Sends requests from `asked`, `depth` at a time, for a time or until there are no more. What is under way then
-    /// stays so.
+    /// Sends requests from `asked`, `depth` at a time, for a time or until there are no more. What is under
+    /// way then stays so.
     pub fn run_for(&mut self, time_ns: u64, depth: usize, asked: &mut impl Iterator<Item = Asked>) -> Window {
         let begin = self.now.0;
         let mut window = Window::default();

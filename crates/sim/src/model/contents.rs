@@ -7,8 +7,8 @@ use super::hasher::NumberMap;
 pub enum Contents {
     /// Everything, in pages of 4 KiB that exist once they are written.
     Sparse,
-    /// What lies below so many bytes, such as an array's metadata; all else reads as zeroes. For timing runs of big
-    /// arrays through the engine: with data gone, parity cannot be checked, nor can a rebuild.
+    /// What lies below so many bytes, such as an array's metadata; all else reads as zeroes. For timing runs
+    /// of big arrays through the engine: with data gone, parity cannot be checked, nor can a rebuild.
     First(u64),
     /// Nothing: every read gives zeroes.
     None,

@@ -40,10 +40,10 @@ impl Default for DiskOptions {
 
 /// A device that takes the time its model says.
 ///
-/// Contents change when a request completes. A power failure of the world forgets requests under way and keeps all
-/// that had completed: for what real disks lose then, there is [`SimMember`](crate::SimMember). The drive itself goes on
-/// with what it was doing. Zeroes are written like any data, over the wire and onto the medium; what is discarded reads
-/// as zeroes.
+/// Contents change when a request completes. A power failure of the world forgets requests under way and
+/// keeps all that had completed: for what real disks lose then, there is [`SimMember`](crate::SimMember). The
+/// drive itself goes on with what it was doing. Zeroes are written like any data, over the wire and onto the
+/// medium; what is discarded reads as zeroes.
 pub struct ModelledDisk {
     info: DeviceInfo,
     executor: Arc<Executor>,

@@ -101,7 +101,8 @@ pub(super) fn next_event(drive: &impl Drive) -> Option<Timestamp> {
     earlier(drive.commands().next_end(), drive.next_step()).map(Timestamp)
 }
 
-/// [`DiskModel::advance`]: all that is due by `now`, in the order of time; of what is due at one time, ends come first.
+/// [`DiskModel::advance`]: all that is due by `now`, in the order of time; of what is due at one time, ends
+/// come first.
 pub(super) fn advance(drive: &mut impl Drive, now: Timestamp, done: &mut Vec<(u64, Timestamp)>) {
     while let Some(time) = next_event(drive).filter(|time| *time <= now) {
         match drive.commands_mut().end_by(time.0) {

@@ -33,8 +33,8 @@ impl Epochs {
         self.pieces[(epoch - self.first) as usize] += 1;
     }
 
-    /// A piece is on the medium, or part of another. Retired epochs are forgotten by [`Self::retire`] only, so that a
-    /// piece may take the place of the last of its epoch.
+    /// A piece is on the medium, or part of another. Retired epochs are forgotten by [`Self::retire`] only,
+    /// so that a piece may take the place of the last of its epoch.
     pub(super) fn remove(&mut self, epoch: u64) {
         self.pieces[(epoch - self.first) as usize] -= 1;
     }
@@ -47,8 +47,8 @@ impl Epochs {
         }
     }
 
-    /// Everything buffered so far belongs to the epoch that is returned or to earlier ones; what comes later, to the
-    /// next.
+    /// Everything buffered so far belongs to the epoch that is returned or to earlier ones; what comes later,
+    /// to the next.
     pub(super) fn close(&mut self) -> u64 {
         let closed = self.current();
         self.pieces.push_back(0);

@@ -13,7 +13,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// `command_ns` is the firmware's time for each command's arrival, `status_ns` from an end until the host knows.
+    /// `command_ns` is the firmware's time for each command's arrival, `status_ns` from an end until the host
+    /// knows.
     pub(super) fn new(command_ns: u32, status_ns: u32, interface_bytes_per_s: u64) -> Self {
         Self {
             command_ns: u64::from(command_ns),
@@ -36,7 +37,8 @@ impl Host {
         self.wire_free
     }
 
-    /// Data that was read from the medium until `now` and went over the wire meanwhile, but for the last sector.
+    /// Data that was read from the medium until `now` and went over the wire meanwhile, but for the last
+    /// sector.
     pub(super) fn transfer_behind(&mut self, now: u64, sectors: u64) -> u64 {
         self.wire_free = (self.wire_free + self.wire_ns(sectors)).max(now + self.wire_ns(1));
         self.wire_free

@@ -1,8 +1,8 @@
 //! Disks on which every request takes as long as on a real one, in virtual time.
 //!
-//! A [`DiskModel`] is a pure state machine: it knows neither contents nor engine nor executor, only requests and
-//! time. [`ModelledDisk`] puts one under the `Device` trait. No model is fitted to a figure that
-//! the laboratory claims to reproduce; each parameter names its source.
+//! A [`DiskModel`] is a pure state machine: it knows neither contents nor engine nor executor, only requests
+//! and time. [`ModelledDisk`] puts one under the `Device` trait. No model is fitted to a figure that the
+//! laboratory claims to reproduce; each parameter names its source.
 
 mod closed_loop;
 mod contents;
@@ -73,15 +73,16 @@ pub trait DiskModel: Send + 'static {
     /// When something happens next, if anything is under way.
     fn next_event(&self) -> Option<Timestamp>;
 
-    /// Lets time pass to `now`; the ids of completed requests are appended in completion order, with their times.
+    /// Lets time pass to `now`; the ids of completed requests are appended in completion order, with their
+    /// times.
     fn advance(&mut self, now: Timestamp, done: &mut Vec<(u64, Timestamp)>);
 
     /// What the disk has done so far.
     fn counters(&self) -> ModelCounters;
 }
 
-/// What a modelled disk has done: names with values, such as `("seeks", 12)`. Durations are in nanoseconds and say
-/// so in the name.
+/// What a modelled disk has done: names with values, such as `("seeks", 12)`. Durations are in nanoseconds
+/// and say so in the name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelCounters(pub Vec<(&'static str, u64)>);
 

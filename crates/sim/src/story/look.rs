@@ -35,12 +35,7 @@ impl Story {
             .with_image(|image, _| image.freshest().clean && image.in_sync().iter().all(Option::is_some))
             == Some(true);
         let is_sound = is_whole && self.losses() == 0 && self.units.iter().all(Unit::is_sound);
-        let options = AssembleOptions {
-            run: true,
-            read_only: true,
-            tuning: self.shape.tuning,
-            ..AssembleOptions::default()
-        };
+        let options = AssembleOptions::default().run(true).read_only(true).tuning(self.shape.tuning);
         let (devices, env) = (self.devices(|_| true), self.world.env());
         let opening = self.world.start(async move { assemble(env, devices, &options).await });
         match self.wait_for(opening, "assembling read-only")? {

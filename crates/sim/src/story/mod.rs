@@ -1,9 +1,9 @@
 //! Stories: an array, clients, an operator and bad luck, told from a seed. Each life of the array ends with a
 //! power failure or a stop. Then the checkers inspect the result, and the next life begins with it.
 //!
-//! Faults stay within what the level tolerates, so that nothing may go wrong: every violation is a bug of the engine,
-//! or of the simulator. What the failure model does not promise (`docs/failure-model.md`) is forgiven by name:
-//! `Story::forgive_hole`.
+//! Faults stay within what the level tolerates, so that nothing may go wrong: every violation is a bug of the
+//! engine, or of the simulator. What the failure model does not promise (`docs/failure-model.md`) is forgiven
+//! by name: `Story::forgive_hole`.
 
 mod action;
 mod aim;

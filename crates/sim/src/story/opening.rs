@@ -107,7 +107,7 @@ impl Story {
     /// Whether a creation that was cut short left an array that opens.
     fn open_if_created(&mut self) -> Result<bool, Violation> {
         let (devices, env) = (self.devices(|_| true), self.world.env());
-        let options = AssembleOptions { tuning: self.shape.tuning, ..AssembleOptions::default() };
+        let options = AssembleOptions::default().tuning(self.shape.tuning);
         let opened = self.finish(async move { assemble(env, devices, &options).await }, "assembling")?;
         self.array = opened.ok();
         self.was_open = self.array.is_some();
@@ -238,7 +238,8 @@ impl Story {
         is_given: impl Fn(usize) -> bool,
     ) -> Slot<Result<Array, AssembleError>> {
         let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
-        let options = AssembleOptions { run, force, read_only: false, locking, tuning };
+        let options =
+            AssembleOptions::default().run(run).force(force).read_only(false).locking(locking).tuning(tuning);
         let (mut devices, env) = (self.devices(is_given), self.world.env());
         self.rng.shuffle(&mut devices);
         self.world.start(async move { assemble(env, devices, &options).await })

@@ -71,7 +71,8 @@ impl Story {
         self.expect_mismatches(&[])
     }
 
-    /// A member loses or misplaces a write that it acknowledges: a check finds the rows, a repair makes them agree.
+    /// A member loses or misplaces a write that it acknowledges: a check finds the rows, a repair makes them
+    /// agree.
     fn lie_and_repair(&mut self) -> Result<(), Violation> {
         let layout = self.layout();
         let units = self.units_by_role();

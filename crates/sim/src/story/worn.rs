@@ -68,7 +68,8 @@ impl Story {
         Err(Checker::Service.violation(what))
     }
 
-    /// A member ends before its data does: it is dropped by the first read there, and another one takes its role.
+    /// A member ends before its data does: it is dropped by the first read there, and another one takes its
+    /// role.
     pub(super) fn cut_short(&mut self) -> Result<(), Violation> {
         if !self.shape.level.has_parity() {
             return Ok(());
@@ -192,8 +193,8 @@ impl Story {
         self.units[unit].data_offset_bytes + place.offset_bytes as u64
     }
 
-    /// A member cannot read a block, and another member cannot read its block in the next row, where the first
-    /// member can: a read across both rows succeeds all the same.
+    /// A member cannot read a block, and another member cannot read its block in the next row, where the
+    /// first member can: a read across both rows succeeds all the same.
     pub(super) fn read_across_bad_blocks(&mut self) -> Result<(), Violation> {
         let (block, layout) = (self.any_block(), self.layout());
         let (first, second) =

@@ -71,7 +71,7 @@ pub struct Round {
 /// # Panics
 /// If io_uring is not available.
 pub fn round(round: &Round) -> Result<Tally, Violation> {
-    let options = RuntimeOptions { threads: round.threads, ..RuntimeOptions::default() };
+    let options = RuntimeOptions::default().threads(round.threads);
     let runtime = Runtime::start(&options).expect("io_uring");
     Stress::new(*round, &runtime)?.run()
 }
@@ -217,7 +217,7 @@ impl<'a> Stress<'a> {
         let preset = PRESETS[self.rng.usize(..PRESETS.len())].locking;
         let uncounted = Locking { counter_locks: CounterLocks::Uncounted, ..preset };
         let locking = Some(if self.rng.u8(..4) == 0 { uncounted } else { preset });
-        let options = AssembleOptions { locking, ..AssembleOptions::default() };
+        let options = AssembleOptions::default().locking(locking);
         let (env, devices) = (self.runtime.env(), devices(&self.members));
         let opened =
             within(self.runtime, async move { assemble(env, devices, &options).await }, "assembling")?;

@@ -24,8 +24,7 @@ impl Ground {
             std::fs::File::create(path).unwrap().set_len(MEMBER_BYTES).unwrap();
         }
         let host = Host::start(&HostOptions::default()).unwrap();
-        let devices = members.iter().map(|path| host.open_member(path).unwrap()).collect();
-        let array = host.create(CreateOptions::new("host:reopened", Level::Raid5, devices)).unwrap();
+        let array = host.create(&members, CreateOptions::named("host:reopened", Level::Raid5)).unwrap();
         host.block_on(async move { array.stop().await }).unwrap();
         Self { host, members, _folder: folder }
     }

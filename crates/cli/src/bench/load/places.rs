@@ -24,10 +24,8 @@ const POLL: Duration = Duration::from_millis(200);
 /// Runs it here.
 pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
     let host = Host::start(&HostOptions::default())?;
-    let device: Arc<dyn Device> = Arc::new(FileDevice::open(
-        path,
-        FileOptions { read_only: !spec.writes(), ..FileOptions::default() },
-    )?);
+    let device: Arc<dyn Device> =
+        Arc::new(FileDevice::open(path, FileOptions::default().read_only(!spec.writes()))?);
     let load = load_on(device.info(), spec)?;
     let interrupt = Interrupt::watch()?;
     let control = Arc::new(Control::until_error());

@@ -125,8 +125,8 @@ impl<'a> Bench<'a> {
         let interrupt = Interrupt::watch().context("cannot watch for signals")?;
         let cores = thread::available_parallelism()?.get();
         let threads = options.client_threads.unwrap_or(cores);
-        let runtime = RuntimeOptions { threads, ..RuntimeOptions::default() };
-        let client = Host::start(&HostOptions { runtime })?;
+        let runtime = RuntimeOptions::default().threads(threads);
+        let client = Host::start(&HostOptions::default().runtime(runtime))?;
         let folder = tempfile::Builder::new().prefix("stripewise-bench-").tempdir()?;
         let threads = options.threads.unwrap_or(cores);
         let mut servers = Vec::new();

@@ -32,8 +32,8 @@ pub(crate) struct NbdServer {
 impl NbdServer {
     /// Serves until standard input ends: that is when who started it has ended.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let runtime = RuntimeOptions { threads: self.threads, ..RuntimeOptions::default() };
-        let host = Host::start(&HostOptions { runtime })?;
+        let runtime = RuntimeOptions::default().threads(self.threads);
+        let host = Host::start(&HostOptions::default().runtime(runtime))?;
         let member_bytes = self.size_bytes.div_ceil(MEMBERS - 1) + METADATA_BYTES;
         let member =
             |i| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(format!("memory{i}"), member_bytes)) };

@@ -94,7 +94,7 @@ fn holds(path: &str) -> String {
 }
 
 fn examine_one(host: &Host, path: &str) -> anyhow::Result<Examined> {
-    let device = Arc::new(FileDevice::open(path, FileOptions { read_only: true, ..FileOptions::default() })?);
+    let device = Arc::new(FileDevice::open(path, FileOptions::default().read_only(true))?);
     let examination = host.block_on(async move { stripewise::examine(device).await })?;
     Ok(describe(path, &examination))
 }

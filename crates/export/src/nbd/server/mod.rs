@@ -77,8 +77,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens and serves on all workers of `runtime`, which must outlive the server. A client that asks for the
-    /// empty name gets the export of that name, else the first.
+    /// Listens and serves on all workers of `runtime`, which must outlive the server. A client that asks for
+    /// the empty name gets the export of that name, else the first.
     ///
     /// # Errors
     /// If the socket cannot be made or the exports' names are not valid.

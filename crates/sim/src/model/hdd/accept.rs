@@ -58,8 +58,8 @@ impl Hdd {
         self.commands.end_at(self.host.status(sent), id);
     }
 
-    /// A stream of reads was served from its segment: the drive stays ahead of it. If it had stopped reading, and
-    /// little is left, the head goes back.
+    /// A stream of reads was served from its segment: the drive stays ahead of it. If it had stopped reading,
+    /// and little is left, the head goes back.
     fn read_on_behind(&mut self, segment: usize, end: u64, held: u64, now: u64) {
         let limit = self.ahead_limit(end);
         let little_left = held - end < self.params.segment_sectors / 4 && held < limit;
@@ -80,8 +80,9 @@ impl Hdd {
         (end + self.params.segment_sectors / 2).min(self.params.sectors)
     }
 
-    /// What the buffer holds of a range that is being written is out of date, and reading ahead does not go into it. A
-    /// read that is under way may bring it back; when the write is on the medium, that is forgotten, too.
+    /// What the buffer holds of a range that is being written is out of date, and reading ahead does not go
+    /// into it. A read that is under way may bring it back; when the write is on the medium, that is
+    /// forgotten, too.
     fn overwrite_reads(&mut self, write: &Incoming) {
         self.read_on(write.arrived);
         self.reads.overwrite(write.lba, write.end);
@@ -130,8 +131,8 @@ impl Hdd {
         }
     }
 
-    /// Complete when the buffer's content of this moment is on the medium; commands that come later wait for it, as
-    /// ATA hosts have them do.
+    /// Complete when the buffer's content of this moment is on the medium; commands that come later wait for
+    /// it, as ATA hosts have them do.
     fn accept_flush(&mut self, id: u64, ready: u64) {
         self.counters.flushes += 1;
         if self.writes.is_empty() {

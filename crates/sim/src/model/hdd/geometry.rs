@@ -1,7 +1,7 @@
 //! Where a sector lies: zone, cylinder, head, sector, and the angle at which it comes under the head.
 //!
-//! Angles are times: nanoseconds after the index mark passed the head. A point at angle a is under the heads at every
-//! time t with (t + the drive's angle at time 0) mod revolution = a.
+//! Angles are times: nanoseconds after the index mark passed the head. A point at angle a is under the heads
+//! at every time t with (t + the drive's angle at time 0) mod revolution = a.
 
 use super::params::HddParams;
 
@@ -90,13 +90,14 @@ impl Geometry {
         ((skew + in_track) % self.revolution_ns) as u32
     }
 
-    /// The time from a track's start to the start of one of its sectors. Rounded down there, so that the times of
-    /// neighbouring transfers add up without drift.
+    /// The time from a track's start to the start of one of its sectors. Rounded down there, so that the
+    /// times of neighbouring transfers add up without drift.
     fn in_track_ns(&self, sector: u32, track_sectors: u32) -> u64 {
         u64::from(sector) * self.revolution_ns / u64::from(track_sectors)
     }
 
-    /// How long `count` sectors take to pass from the start of the one at `place` on, with the skews between tracks.
+    /// How long `count` sectors take to pass from the start of the one at `place` on, with the skews between
+    /// tracks.
     pub(super) fn pass_ns(&self, place: &Place, count: u64) -> u64 {
         let whole = u64::from(place.sector) + count;
         if whole <= u64::from(place.track_sectors) {
@@ -116,8 +117,8 @@ impl Geometry {
         }
     }
 
-    /// How many whole sectors pass in a time, from the start of the one at `place` on, at most `max`; and the time
-    /// they take.
+    /// How many whole sectors pass in a time, from the start of the one at `place` on, at most `max`; and the
+    /// time they take.
     pub(super) fn passed(&self, place: &Place, time_ns: u64, max: u64) -> (u64, u64) {
         let mut walk = Walk { geometry: self, place: *place };
         let (mut count, mut spent) = (0, 0);
@@ -153,7 +154,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Sectors left on this track, the time they take, and the time from there to the next track's first sector.
+    /// Sectors left on this track, the time they take, and the time from there to the next track's first
+    /// sector.
     fn track(&self) -> (u64, u64, u64) {
         let place = &self.place;
         let passing =

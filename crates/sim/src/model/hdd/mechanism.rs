@@ -32,7 +32,8 @@ struct Stream {
     /// When the sector before `lba` had passed.
     at: u64,
     write: bool,
-    /// From `lba` on, so many sectors are in its way: the next one, or more if it goes on by itself as read-ahead.
+    /// From `lba` on, so many sectors are in its way: the next one, or more if it goes on by itself as
+    /// read-ahead.
     span: u64,
 }
 
@@ -93,8 +94,8 @@ impl Mechanism {
         Moment { now, phase_ns: (turned % u64::from(self.revolution_ns)) as u32 }
     }
 
-    /// When the target's first sector can come under the head, if the mechanism sets out now. Inlined, since every choice asks
-    /// it of a dozen targets, between which the mechanism stays as it is.
+    /// When the target's first sector can come under the head, if the mechanism sets out now. Inlined, since
+    /// every choice asks it of a dozen targets, between which the mechanism stays as it is.
     #[inline(always)]
     pub(super) fn reach(&self, moment: &Moment, target: &Target) -> u64 {
         if let Some(at) = self.goes_on(moment, target) {
@@ -111,8 +112,8 @@ impl Mechanism {
         target.earliest + u64::from(self.wait_ns(self.moment(target.earliest).phase_ns, target.angle_ns))
     }
 
-    /// If the target lies where the head goes on, or on the rest of the track that it is reading ahead: since when
-    /// the head has been going on.
+    /// If the target lies where the head goes on, or on the rest of the track that it is reading ahead: since
+    /// when the head has been going on.
     pub(super) fn goes_on(&self, moment: &Moment, target: &Target) -> Option<u64> {
         let stream = self.stream.as_ref()?;
         // Asked of every candidate, and most are elsewhere: one comparison for both bounds.
@@ -173,7 +174,8 @@ impl Mechanism {
         counters.seek_ns += moving;
         let waiting = begin.saturating_sub(moment.now + moving);
         counters.rotation_ns += waiting;
-        // On the cylinder where the head is, all but the whole wait for a revolution came from setting up too late.
+        // On the cylinder where the head is, all but the whole wait for a revolution came from setting up too
+        // late.
         let could = u64::from(self.wait_ns(moment.phase_ns, target.angle_ns));
         let missed = distance == 0 && begin - moment.now >= could + u64::from(self.revolution_ns);
         counters.missed_rotations += u64::from(missed);
@@ -186,7 +188,8 @@ impl Mechanism {
         self.stream = Some(Stream { lba, at, write, span: 1 });
     }
 
-    /// The head goes on reading since its last access: how many more sectors have passed by `now`, at most `max`.
+    /// The head goes on reading since its last access: how many more sectors have passed by `now`, at most
+    /// `max`.
     pub(super) fn read_on(&mut self, now: u64, max: u64) -> u64 {
         let Some(stream) = self.stream else { return 0 };
         if now <= stream.at || max == 0 {

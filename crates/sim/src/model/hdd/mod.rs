@@ -1,13 +1,14 @@
 //! A hard disk: arm, turning discs, a buffer, and firmware that orders commands by itself.
 //!
-//! What is modelled: zones, skews, seek curve, angular position, firmware and interface time, command queue, read
-//! segments with read-ahead, write cache with destage in the drive's own order, FUA and flush. What is not: defects
-//! and retries, thermal recalibration, reading a track from wherever the head lands, a bus shared by several drives. An
-//! FUA write over buffered data leaves that in the buffer, to be written once more. A discard does nothing.
+//! What is modelled: zones, skews, seek curve, angular position, firmware and interface time, command queue,
+//! read segments with read-ahead, write cache with destage in the drive's own order, FUA and flush. What is
+//! not: defects and retries, thermal recalibration, reading a track from wherever the head lands, a bus
+//! shared by several drives. An FUA write over buffered data leaves that in the buffer, to be written once
+//! more. A discard does nothing.
 //!
-//! Missed rotations come by themselves: after an access, a drive needs [`HddParams::setup_ns`] before the next one
-//! can begin, unless that just goes on. A sector that passes meanwhile comes again one revolution later (msc-ct
-//! Fig. 2).
+//! Missed rotations come by themselves: after an access, a drive needs [`HddParams::setup_ns`] before the
+//! next one can begin, unless that just goes on. A sector that passes meanwhile comes again one revolution
+//! later (msc-ct Fig. 2).
 
 mod accept;
 mod counters;

@@ -1,4 +1,5 @@
-//! What a modelled hard disk is made of: numbers from data sheets, manuals and papers, and where each is from.
+//! What a modelled hard disk is made of: numbers from data sheets, manuals and papers, and where each is
+//! from.
 
 use super::queue::QUEUE_DEPTH_MAX;
 
@@ -45,17 +46,18 @@ pub struct HddParams {
     pub read_seek: SeekTimes,
     /// Seeks that end in a write, which needs finer settling.
     pub write_seek: SeekTimes,
-    /// To another head of the same cylinder before a read. Writes take as much longer as their single-track seek does.
+    /// To another head of the same cylinder before a read. Writes take as much longer as their single-track
+    /// seek does.
     pub head_switch_ns: u32,
-    /// How much later the first sector of a track comes than that of the track before, on the same cylinder. At
-    /// least a head switch before a write, or each crossing would cost a revolution.
+    /// How much later the first sector of a track comes than that of the track before, on the same cylinder.
+    /// At least a head switch before a write, or each crossing would cost a revolution.
     pub track_skew_ns: u32,
     /// The same from a cylinder's last track to the next cylinder's first.
     pub cylinder_skew_ns: u32,
     /// Firmware's time for each command's arrival, one command after another.
     pub command_ns: u32,
-    /// From the end of one access to the medium until the mechanism can begin another that does not just go on: the
-    /// cause of missed rotations in msc-ct Fig. 2.
+    /// From the end of one access to the medium until the mechanism can begin another that does not just go
+    /// on: the cause of missed rotations in msc-ct Fig. 2.
     pub setup_ns: u32,
     /// From the end of an access until the host has the status.
     pub status_ns: u32,

@@ -2,9 +2,9 @@
 
 use super::mechanism::{Mechanism, Moment, Target};
 
-/// How much of a command's age counts against its positioning time: 1/32. Shortest positioning time first alone lets
-/// far requests starve (Jacobson and Wilkes 1991 weigh age for that). No access takes longer than about 30 ms to
-/// reach, so after 32 * 30 ms a command goes before every new one.
+/// How much of a command's age counts against its positioning time: 1/32. Shortest positioning time first
+/// alone lets far requests starve (Jacobson and Wilkes 1991 weigh age for that). No access takes longer than
+/// about 30 ms to reach, so after 32 * 30 ms a command goes before every new one.
 const AGE_SHIFT: u32 = 5;
 
 /// A command that needs the medium.
@@ -56,7 +56,8 @@ impl Queue {
         self.0.iter().map(|command| command.ready).min()
     }
 
-    /// Takes out every read that `served` finds to need the medium no longer; `served` may shorten the others.
+    /// Takes out every read that `served` finds to need the medium no longer; `served` may shorten the
+    /// others.
     pub(super) fn serve_reads(&mut self, mut served: impl FnMut(&mut Command) -> bool) {
         self.0.retain_mut(|command| command.target.write || !served(command));
     }
@@ -67,8 +68,8 @@ const PLACE_BITS: u32 = 16;
 /// The most commands that a drive may have.
 pub(super) const QUEUE_DEPTH_MAX: usize = 1 << PLACE_BITS;
 
-/// The cheapest of some choices, by their places. The price goes to the upper bits of a number, the place to the lower: the least
-/// number is found without branches, which nobody could foresee.
+/// The cheapest of some choices, by their places. The price goes to the upper bits of a number, the place to
+/// the lower: the least number is found without branches, which nobody could foresee.
 #[inline(always)]
 pub(super) fn least(priced: impl Iterator<Item = (usize, i64)>) -> Option<Choice<usize>> {
     let least = priced.map(|(place, price_ns)| price_ns << PLACE_BITS | place as i64).min()?;

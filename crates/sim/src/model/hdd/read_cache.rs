@@ -1,4 +1,5 @@
-//! The part of the buffer that holds what was read: segments, each a run of sectors, the least recently used reused.
+//! The part of the buffer that holds what was read: segments, each a run of sectors, the least recently used
+//! reused.
 
 /// Segments of one drive.
 pub(super) struct ReadCache {
@@ -14,8 +15,8 @@ struct Segment {
     len: u64,
 }
 
-// One comparison for both bounds, here and below: of all segments hardly any holds a sector, but which bound it is beyond
-// is chance, and a processor guesses that wrong.
+// One comparison for both bounds, here and below: of all segments hardly any holds a sector, but which bound
+// it is beyond is chance, and a processor guesses that wrong.
 impl Segment {
     fn end(&self) -> u64 {
         self.start + self.len

@@ -1,8 +1,10 @@
-//! Runs of sectors by where they begin, thousands of them, of which each command looks up, adds and takes out a few.
+//! Runs of sectors by where they begin, thousands of them, of which each command looks up, adds and takes out
+//! a few.
 //!
-//! Two levels: blocks of some dozens of neighbours, and where each block begins. A look-up bisects both, which takes few
-//! branches that a processor could guess wrong; each level of a balanced tree takes several. Blocks are split and never
-//! joined: in a buffer whose runs come and go they empty by themselves, as the sweep passes.
+//! Two levels: blocks of some dozens of neighbours, and where each block begins. A look-up bisects both,
+//! which takes few branches that a processor could guess wrong; each level of a balanced tree takes several.
+//! Blocks are split and never joined: in a buffer whose runs come and go they empty by themselves, as the
+//! sweep passes.
 
 /// A run. A full buffer has thousands, so they are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +22,8 @@ const BLOCK: usize = 64;
 /// Runs by their first sectors.
 #[derive(Default)]
 pub(super) struct Runs {
-    /// By block: no run of it begins before, and all runs of the block before do. Stays when a block's first run goes.
+    /// By block: no run of it begins before, and all runs of the block before do. Stays when a block's first
+    /// run goes.
     starts: Vec<u64>,
     /// None is empty.
     blocks: Vec<Block>,

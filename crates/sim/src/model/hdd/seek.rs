@@ -2,12 +2,12 @@
 
 use super::params::SeekTimes;
 
-/// Up to this part of the full stroke the arm speeds up and slows down (square root of the distance); beyond, it
-/// coasts (linear). Ruemmler and Wilkes 1994 measured 383 of 1962 cylinders for the HP 97560.
+/// Up to this part of the full stroke the arm speeds up and slows down (square root of the distance); beyond,
+/// it coasts (linear). Ruemmler and Wilkes 1994 measured 383 of 1962 cylinders for the HP 97560.
 const SHORT_PART: f64 = 0.2;
 
-/// t = a + b sqrt(d) for short distances d in cylinders, c + e d for long ones, continuous, and with exactly the
-/// published single-track, average and full-stroke times.
+/// t = a + b sqrt(d) for short distances d in cylinders, c + e d for long ones, continuous, and with exactly
+/// the published single-track, average and full-stroke times.
 #[derive(Debug, Clone)]
 pub(super) struct SeekCurve {
     short_max: f64,
@@ -15,23 +15,25 @@ pub(super) struct SeekCurve {
     b: f64,
     c: f64,
     e: f64,
-    /// The times over distances below [`NEAR`], by distance: most runs that a drive chooses among are near, and a root takes
-    /// longer than a look.
+    /// The times over distances below [`NEAR`], by distance: most runs that a drive chooses among are near,
+    /// and a root takes longer than a look.
     near_ns: Vec<u32>,
 }
 
-/// Distances in cylinders whose times are kept: 1 KiB, of which many fit into the cache closest to a processor.
+/// Distances in cylinders whose times are kept: 1 KiB, of which many fit into the cache closest to a
+/// processor.
 const NEAR: u32 = 256;
 
 impl SeekCurve {
-    /// The average weighs a distance x (as a part of the stroke) by 2 (1 - x), the density between random cylinders:
+    /// The average weighs a distance x (as a part of the stroke) by 2 (1 - x), the density between random
+    /// cylinders:
     ///
     /// with s = SHORT_PART, L = 1 - s, B = b sqrt(stroke):
     /// short part: a (2s - s^2) + 2B (s^1.5 / 1.5 - s^2.5 / 2.5);
     /// long part:  L^2 (full + 2 (a + B sqrt s)) / 3.
     ///
-    /// The sum is the published average, which gives B. Only operations that IEEE 754 rounds exactly are used, so
-    /// every machine has the same curve.
+    /// The sum is the published average, which gives B. Only operations that IEEE 754 rounds exactly are
+    /// used, so every machine has the same curve.
     pub(super) fn fit(times: &SeekTimes, cylinders: u32) -> Self {
         let stroke = f64::from(cylinders.max(2) - 1);
         let (a, average, full) =

@@ -1,7 +1,7 @@
 //! What tells the spindles of equal drives apart: the angle they stand at, and how fast they turn.
 //!
-//! Drives turn freely. None knows the angle of another's discs, so a request that waits for two drives waits for the later
-//! of two independent angles: 2/3 of a turn on average, not the 1/2 of drives in lockstep.
+//! Drives turn freely. None knows the angle of another's discs, so a request that waits for two drives waits
+//! for the later of two independent angles: 2/3 of a turn on average, not the 1/2 of drives in lockstep.
 
 use super::params::HddParams;
 
@@ -14,9 +14,10 @@ pub struct Spindle {
     faster_ppm: i32,
 }
 
-/// How far a drive's speed is from nominal at most. An assumption: makers' manuals have tolerances of 0.1 to 0.5 %, and none was
-/// looked up for the drives of the presets. Any such amount lets two drives slip a turn against one another within
-/// seconds, so that results depend little on it. The draw is uniform, as DiskSim's is ("Percent error in rpms").
+/// How far a drive's speed is from nominal at most. An assumption: makers' manuals have tolerances of 0.1 to
+/// 0.5 %, and none was looked up for the drives of the presets. Any such amount lets two drives slip a turn
+/// against one another within seconds, so that results depend little on it. The draw is uniform, as DiskSim's
+/// is ("Percent error in rpms").
 const FASTER_PPM_MAX: i32 = 2000;
 
 impl Spindle {

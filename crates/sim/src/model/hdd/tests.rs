@@ -45,7 +45,8 @@ impl Loop {
         }
     }
 
-    /// Sends requests from `next` until there are no more, `depth` at a time, and waits for all. Returns the time.
+    /// Sends requests from `next` until there are no more, `depth` at a time, and waits for all. Returns the
+    /// time.
     fn run(&mut self, depth: u64, mut next: impl Iterator<Item = (ModelOp, u64, u64)>) -> u64 {
         let begin = self.now.0;
         let mut more = true;
@@ -95,8 +96,8 @@ fn a_random_read_takes_seek_half_a_revolution_and_transfer() {
         let overhead = u64::from(params.command_ns + params.setup_ns + params.status_ns);
         let track = u64::from(params.outer_track_sectors + params.inner_track_sectors) / 2;
         let transfer = u64::from(params.revolution_ns) * (BLOCK / SECTOR_BYTES) / track;
-        // Random addresses lie where more sectors are, further out than random cylinders: seeks are shorter by 3 %
-        // of the stroke at most.
+        // Random addresses lie where more sectors are, further out than random cylinders: seeks are shorter
+        // by 3 % of the stroke at most.
         let expected = u64::from(params.read_seek.average_ns)
             + u64::from(params.revolution_ns) / 2
             + transfer

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::model::epochs::Epochs;
 
-/// The runs among which the drive chooses the next to be written: those that follow the place where its sweep over
-/// the disk has come. All of a full buffer (thousands) would cost too much to compare; a drive's firmware has limits
-/// of the same kind.
+/// The runs among which the drive chooses the next to be written: those that follow the place where its sweep
+/// over the disk has come. All of a full buffer (thousands) would cost too much to compare; a drive's
+/// firmware has limits of the same kind.
 const WINDOW: usize = 16;
 /// The most that is written at once, so that a read need not wait for long: about a track.
 const ACCESS_SECTORS_MAX: u64 = 2048;
@@ -18,8 +18,8 @@ const ACCESS_SECTORS_MAX: u64 = 2048;
 pub(super) struct WriteCache {
     /// All that is buffered but what is being written.
     runs: Runs,
-    /// The first of the runs, as many as [`WINDOW`], in the order in which the sweep comes to them. Kept, since it changes
-    /// little from one choice to the next.
+    /// The first of the runs, as many as [`WINDOW`], in the order in which the sweep comes to them. Kept,
+    /// since it changes little from one choice to the next.
     window: Vec<Target>,
     limit_sectors: u64,
     /// Sectors buffered, those being written included.

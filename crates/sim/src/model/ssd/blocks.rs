@@ -90,9 +90,9 @@ impl Blocks {
     }
 }
 
-/// Closed blocks by how many of their units are valid: doubly linked lists, so that a block whose count falls moves in
-/// constant time. The search for the least goes up from a lower bound, which falls by one at most with each unit that
-/// becomes invalid: constant time each, over all of them.
+/// Closed blocks by how many of their units are valid: doubly linked lists, so that a block whose count falls
+/// moves in constant time. The search for the least goes up from a lower bound, which falls by one at most
+/// with each unit that becomes invalid: constant time each, over all of them.
 struct Buckets {
     heads: Vec<u32>,
     next: Vec<u32>,

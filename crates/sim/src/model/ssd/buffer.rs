@@ -1,7 +1,7 @@
 //! The write buffer: units that are not programmed yet.
 //!
-//! A unit arrives over the wire, is merged with its old content if the host gave only a part of it, waits, and is
-//! programmed. Its room is free again when it is in flash.
+//! A unit arrives over the wire, is merged with its old content if the host gave only a part of it, waits,
+//! and is programmed. Its room is free again when it is in flash.
 
 use std::collections::VecDeque;
 
@@ -108,8 +108,8 @@ impl Buffer {
         self.wanted_count > 0
     }
 
-    /// Takes a unit that is on its way; `partial` if its old content is needed from flash; `waiter` is told when it is
-    /// programmed.
+    /// Takes a unit that is on its way; `partial` if its old content is needed from flash; `waiter` is told
+    /// when it is programmed.
     pub(super) fn put(&mut self, unit: u32, partial: bool, waiter: Option<u32>) -> Put {
         if let Some(key) = self.by_unit.get(&unit) {
             let entry = &mut self.entries[*key as usize];

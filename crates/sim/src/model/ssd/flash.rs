@@ -1,8 +1,8 @@
 //! Dies and channels: what each die is doing, and until when.
 //!
-//! A die holds its register from the beginning of a job to the end. Its channel is reserved when the job begins, so a
-//! transfer never slips into the gap before that of a read which is being sensed. Programs and erases are not
-//! suspended for reads.
+//! A die holds its register from the beginning of a job to the end. Its channel is reserved when the job
+//! begins, so a transfer never slips into the gap before that of a read which is being sensed. Programs and
+//! erases are not suspended for reads.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,9 @@
 //! The flash translation layer: which unit of the host's lies in which unit of flash.
 //!
-//! Page-mapped, with a mapping grain of 4 KiB. Four bytes for each unit in either direction; both tables are zeroed
-//! memory that the operating system hands out as it is touched, so a drive of 1 TB costs what is used of it.
-//! Each die is written and collected by itself, with one write point for the host and one for collection.
+//! Page-mapped, with a mapping grain of 4 KiB. Four bytes for each unit in either direction; both tables are
+//! zeroed memory that the operating system hands out as it is touched, so a drive of 1 TB costs what is used
+//! of it. Each die is written and collected by itself, with one write point for the host and one for
+//! collection.
 
 use super::{blocks::Blocks, params::SsdParams};
 

@@ -1,18 +1,19 @@
 //! A solid-state drive: dies behind channels, a translation layer that collects garbage, a write buffer.
 //!
-//! What is modelled: firmware and interface time, queue depth, dies and channels with the times of reading, programming
-//! and erasing, a page-mapped translation layer with over-provisioning, greedy collection in each die, separate write
-//! points for the host and for collection, wear, a write buffer that acknowledges early, FUA, flush and discard, reads
-//! from the buffer, read-modify-write of parts of a unit. Planes are folded into the page (see [`SsdParams`]).
+//! What is modelled: firmware and interface time, queue depth, dies and channels with the times of reading,
+//! programming and erasing, a page-mapped translation layer with over-provisioning, greedy collection in each
+//! die, separate write points for the host and for collection, wear, a write buffer that acknowledges early,
+//! FUA, flush and discard, reads from the buffer, read-modify-write of parts of a unit. Planes are folded
+//! into the page (see [`SsdParams`]).
 //!
-//! What is not: compression, cells used for fewer bits as a cache, programs suspended for reads, the map's own writes
-//! and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear, collection while idle. The
-//! wire carries one direction at a time, as SATA does; PCIe carries both. Data written over a unit that is still in the
-//! buffer takes part in that unit's program even if it is not over the wire when that begins. Discarding takes the
-//! firmware's time only.
+//! What is not: compression, cells used for fewer bits as a cache, programs suspended for reads, the map's
+//! own writes and lookups, read disturb, bad blocks and retries, moving cold data for the sake of wear,
+//! collection while idle. The wire carries one direction at a time, as SATA does; PCIe carries both. Data
+//! written over a unit that is still in the buffer takes part in that unit's program even if it is not over
+//! the wire when that begins. Discarding takes the firmware's time only.
 //!
-//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits for some of it: then
-//! that goes out with what waits beside it, and with padding.
+//! Data stays in the buffer until there is enough for a program, unless a flush or FUA write waits for some
+//! of it: then that goes out with what waits beside it, and with padding.
 
 mod accept;
 mod blocks;
@@ -107,8 +108,8 @@ impl Ssd {
         &self.params
     }
 
-    /// The drive as if its first `units` units of 4 KiB had been written once in sequence, in no time: a shortcut to the
-    /// state that drives are measured in. Counters do not count it.
+    /// The drive as if its first `units` units of 4 KiB had been written once in sequence, in no time: a
+    /// shortcut to the state that drives are measured in. Counters do not count it.
     ///
     /// # Panics
     /// If the drive was written before, or is smaller.

@@ -1,4 +1,5 @@
-//! What a modelled SSD is made of: numbers from data sheets and of the NAND's generation, and where each is from.
+//! What a modelled SSD is made of: numbers from data sheets and of the NAND's generation, and where each is
+//! from.
 
 use crate::model::SECTOR_BYTES;
 
@@ -6,14 +7,15 @@ use crate::model::SECTOR_BYTES;
 pub const UNIT_BYTES: u64 = 4096;
 /// Sectors of a unit.
 pub(super) const UNIT_SECTORS: u64 = UNIT_BYTES / SECTOR_BYTES;
-/// Blocks that a die must have beyond what the host can fill: two write points, two that are free before collection
-/// begins, the victim, and as many again, so that victims have something to give.
+/// Blocks that a die must have beyond what the host can fill: two write points, two that are free before
+/// collection begins, the victim, and as many again, so that victims have something to give.
 const SPARE_BLOCKS_MIN: u64 = 10;
 
 /// Everything that makes one model of SSD differ from another.
 ///
-/// The planes of a die are folded into its page: what all of them sense at once is one page, and a program takes one
-/// or more whole pages. Host data is striped over the dies by whoever is idle, so no plane works alone.
+/// The planes of a die are folded into its page: what all of them sense at once is one page, and a program
+/// takes one or more whole pages. Host data is striped over the dies by whoever is idle, so no plane works
+/// alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SsdParams {
     /// The maker's name for it.
@@ -57,11 +59,12 @@ pub struct SsdParams {
 }
 
 impl SsdParams {
-    /// A drive of the same ratios with a 2^`halvings`-th of the capacity. Each halving takes half of the blocks or, where
-    /// blocks have more units than a die has blocks, half of the pages of each block and of the time to erase it. Rates,
-    /// latencies and what erasing costs a page stay; how long it takes until the drive is full shrinks likewise. What
-    /// changes: the two open and two free blocks of a die weigh more among fewer (about 4 in `blocks_per_die` of the flash
-    /// is lost to them), and blocks of few units are collected a little more cheaply than large ones.
+    /// A drive of the same ratios with a 2^`halvings`-th of the capacity. Each halving takes half of the
+    /// blocks or, where blocks have more units than a die has blocks, half of the pages of each block and of
+    /// the time to erase it. Rates, latencies and what erasing costs a page stay; how long it takes until the
+    /// drive is full shrinks likewise. What changes: the two open and two free blocks of a die weigh more
+    /// among fewer (about 4 in `blocks_per_die` of the flash is lost to them), and blocks of few units are
+    /// collected a little more cheaply than large ones.
     pub fn scaled(self, halvings: u32) -> Self {
         let mut scaled = self.clone();
         for _ in 0..halvings {

@@ -71,10 +71,11 @@ fn steady_amplification(params: SsdParams, warm: usize, measured: usize) -> f64 
 
 /// Write amplification of greedy collection under uniform random writes, for large blocks and many of them.
 ///
-/// With a the ratio of flash to user capacity: a block's share of valid units when it is collected is
-/// u = exp(-a (1 - u)), and each collection gives 1 - u of a block, so A = 1 / (1 - u) = a / (a + W(-a e^-a)). Xiang
-/// and Kurkoski, "An improved analytical expression for write amplification in NAND flash", 2012 (arXiv 1110.4245,
-/// which has 2.36 for a = 1.3); the same by Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012.
+/// With a the ratio of flash to user capacity: a block's share of valid units when it is collected is u =
+/// exp(-a (1 - u)), and each collection gives 1 - u of a block, so A = 1 / (1 - u) = a / (a + W(-a e^-a)).
+/// Xiang and Kurkoski, "An improved analytical expression for write amplification in NAND flash", 2012 (arXiv
+/// 1110.4245, which has 2.36 for a = 1.3); the same by Desnoyers, "Analytic modeling of SSD write
+/// performance", SYSTOR 2012.
 fn greedy_amplification(a: f64) -> f64 {
     let mut u = 0.0;
     for _ in 0..1000 {
@@ -87,7 +88,8 @@ fn greedy_amplification(a: f64) -> f64 {
 fn random_writes_amplify_as_the_analysis_says() {
     assert!((greedy_amplification(1.3) - 2.36).abs() < 0.01);
     for percent in [12, 28, 50] {
-        // 512 blocks in each of two dies. Small blocks differ more from one another, which greedy collection uses.
+        // 512 blocks in each of two dies. Small blocks differ more from one another, which greedy collection
+        // uses.
         let ratio = |pages_per_block| {
             let flash = SsdParams { channels: 2, dies_per_channel: 1, blocks_per_die: 512, ..small() };
             let params = SsdParams { pages_per_block, ..flash }.with_over_provisioning(percent);

@@ -1,0 +1,190 @@
+//! What happens to an array, told as it happens to all that listen.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::Poll,
+};
+
+use parking_lot::Mutex;
+use stripewise_device::sync::{WaitList, wake_all};
+
+use super::report::{JobKind, JobOutcome};
+use crate::shape::geometry::MemberIndex;
+
+/// Events that a listener may leave unread; those that come then are counted, and not kept.
+const UNREAD_MAX: usize = 256;
+
+/// What has happened to an array. The names in parentheses are those that `mdadm --monitor` has for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArrayEvent {
+    /// A member has left the array: it failed, or was declared failed (`Fail`; `FailSpare` without a role).
+    MemberFailed {
+        /// The device.
+        member: String,
+        /// The role that it had, or was being filled for.
+        role: Option<MemberIndex>,
+    },
+    /// More members are lost than the level tolerates: nothing is written any more.
+    ArrayFailed,
+    /// A device has become a spare.
+    SpareAdded {
+        /// The device.
+        member: String,
+    },
+    /// A member that was filled is in sync now (`SpareActive`).
+    MemberActive {
+        /// The device.
+        member: String,
+        /// Its role.
+        role: MemberIndex,
+    },
+    /// A failed member or a spare was let go of.
+    MemberRemoved {
+        /// The device.
+        member: String,
+    },
+    /// A job has begun, or goes on (`RebuildStarted`).
+    JobStarted(JobKind),
+    /// A job has ended (`RebuildFinished`).
+    JobEnded {
+        /// Which.
+        kind: JobKind,
+        /// How.
+        outcome: JobOutcome,
+        /// Rows of 4 KiB of each member whose redundancy disagreed (`RebuildFinished mismatches found`).
+        mismatched_rows: u64,
+    },
+    /// So many events came while too many were unread.
+    Missed(u64),
+}
+
+/// The events of an array from the time that it was asked for.
+pub struct ArrayEvents(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue(Mutex<Unread>);
+
+#[derive(Default)]
+struct Unread {
+    events: VecDeque<ArrayEvent>,
+    /// No more will come.
+    is_over: bool,
+    waiting: WaitList,
+}
+
+impl Unread {
+    fn add(&mut self, event: ArrayEvent) {
+        if self.events.len() < UNREAD_MAX {
+            return self.events.push_back(event);
+        }
+        match self.events.back_mut() {
+            Some(ArrayEvent::Missed(count)) => *count += 1,
+            _ => self.events.push_back(ArrayEvent::Missed(1)),
+        }
+    }
+}
+
+impl Queue {
+    fn change(&self, f: impl FnOnce(&mut Unread)) {
+        let wakers = {
+            let mut unread = self.0.lock();
+            f(&mut unread);
+            unread.waiting.take()
+        };
+        wake_all(wakers);
+    }
+}
+
+impl ArrayEvents {
+    /// The next event; none once the array is stopped and all were read.
+    pub async fn next(&mut self) -> Option<ArrayEvent> {
+        poll_fn(|cx| {
+            let mut unread = self.0.0.lock();
+            match unread.events.pop_front() {
+                Some(event) => Poll::Ready(Some(event)),
+                None if unread.is_over => Poll::Ready(None),
+                None => {
+                    unread.waiting.add(cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// All that listen.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<(Vec<Weak<Queue>>, bool)>);
+
+impl Listeners {
+    /// One more listener.
+    pub(crate) fn listen(&self) -> ArrayEvents {
+        let queue = Arc::new(Queue::default());
+        let mut listeners = self.0.lock();
+        queue.0.lock().is_over = listeners.1;
+        listeners.0.push(Arc::downgrade(&queue));
+        ArrayEvents(queue)
+    }
+
+    /// Tells all that listen.
+    pub(crate) fn tell(&self, event: &ArrayEvent) {
+        self.for_each(|queue| queue.change(|unread| unread.add(event.clone())));
+    }
+
+    /// No more will come.
+    pub(crate) fn end(&self) {
+        self.0.lock().1 = true;
+        self.for_each(|queue| queue.change(|unread| unread.is_over = true));
+    }
+
+    fn for_each(&self, f: impl Fn(&Queue)) {
+        self.0.lock().0.retain(|listener| {
+            listener.upgrade().is_some_and(|queue| {
+                f(&queue);
+                true
+            })
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn all(events: &mut ArrayEvents) -> Vec<Option<ArrayEvent>> {
+        std::iter::from_fn(|| events.next().now_or_never()).take(2 * UNREAD_MAX).collect()
+    }
+
+    #[test]
+    fn a_listener_hears_what_happens_from_then_on_and_the_end() {
+        let listeners = Listeners::default();
+        listeners.tell(&ArrayEvent::ArrayFailed);
+        let mut events = listeners.listen();
+        let started = ArrayEvent::JobStarted(JobKind::Check);
+        listeners.tell(&started);
+        assert_eq!(all(&mut events), [Some(started)]);
+        listeners.end();
+        assert_eq!(events.next().now_or_never(), Some(None));
+        assert_eq!(listeners.listen().next().now_or_never(), Some(None), "it is over");
+    }
+
+    #[test]
+    fn what_a_slow_listener_misses_is_counted_in_its_place() {
+        let (listeners, failed) = (Listeners::default(), ArrayEvent::ArrayFailed);
+        let mut events = listeners.listen();
+        (0..UNREAD_MAX + 3).for_each(|_| listeners.tell(&failed));
+        assert_eq!(events.next().now_or_never(), Some(Some(failed.clone())));
+        assert_eq!(events.next().now_or_never(), Some(Some(failed.clone())));
+        listeners.tell(&ArrayEvent::JobStarted(JobKind::Check));
+        let heard = all(&mut events);
+        assert_eq!(heard.len(), UNREAD_MAX);
+        assert_eq!(heard[UNREAD_MAX - 2], Some(ArrayEvent::Missed(3)));
+        assert_eq!(heard[UNREAD_MAX - 1], Some(ArrayEvent::JobStarted(JobKind::Check)));
+    }
+}
