@@ -18,7 +18,7 @@ use crate::{
     daemon, errors,
     printable::{printable, printable_list},
     rundir::{check_run_dir, socket_path},
-    said::note,
+    said::{note, tell_notes},
     sigpipe,
 };
 
@@ -63,7 +63,8 @@ impl Connection {
         Ok(Self { name: name.to_owned(), daemon, is_used: false })
     }
 
-    /// The process that listens, as the kernel knows it: told also by a daemon that cannot answer for its array.
+    /// The process that listens, as the kernel knows it: told also by a daemon that cannot answer for its
+    /// array.
     fn daemon_pid(&self) -> Option<Pid> {
         socket_peercred(&self.daemon).ok().map(|peer| peer.pid)
     }
@@ -114,7 +115,7 @@ impl Connection {
     /// Has the daemon carry out a command, and prints what it tells about that.
     pub(crate) fn command(&mut self, request: &Request) -> anyhow::Result<()> {
         match self.ask(request)? {
-            Reply::Done(notes) => tell(&self.name, &notes),
+            Reply::Done(notes) => tell_notes(&self.name, &notes),
             other => bail!("{}: unexpected answer {other:?}", self.name),
         }
         Ok(())
@@ -144,8 +145,9 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     Connection::open(name)?.ask(request)
 }
 
-/// Refuses the name of a running array. Only a first look, so that it is told before anything else that is wrong; the
-/// daemon decides. A socket alone says nothing: that of a killed daemon takes connections for a moment more.
+/// Refuses the name of a running array. Only a first look, so that it is told before anything else that is
+/// wrong; the daemon decides. A socket alone says nothing: that of a killed daemon takes connections for a
+/// moment more.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     match status(name) {
         Ok(_) => bail!("{}", daemon::taken(name)),
@@ -156,11 +158,6 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 /// Whether an array's daemon was killed.
 fn is_dead(name: &str) -> bool {
     UnixStream::connect(socket_path(name)).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-}
-
-/// Prints what the daemon tells beside its answer.
-pub(crate) fn tell(name: &str, notes: &[String]) {
-    notes.iter().for_each(|note| note!("stripewise: {name}: {}", printable(note)));
 }
 
 /// Has the daemon carry out a command, and prints what it tells about that.
@@ -200,7 +197,8 @@ fn stop_dead(name: &str, force: bool) -> anyhow::Result<()> {
     clear_remains(name, force)
 }
 
-/// Whether a daemon that did not do as it was asked is about to be dead: one that was killed may be asked while it ends.
+/// Whether a daemon that did not do as it was asked is about to be dead: one that was killed may be asked
+/// while it ends.
 fn dies(name: &str) -> bool {
     (0..DEATH_POLLS).any(|_| {
         std::thread::sleep(DEATH_POLL);
@@ -221,13 +219,14 @@ fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
 /// Stops an array and waits for its daemon's end: until then name and members are still taken.
 fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     let mut connection = Connection::open(name)?;
-    // Taken before, so that it can never be another process. None where the daemon's process cannot be seen from here.
+    // Taken before, so that it can never be another process. None where the daemon's process cannot be seen
+    // from here.
     let daemon = connection.daemon_pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let (unclean, notes) = match connection.ask(&Request::Stop { force })? {
         Reply::Stopped { unclean, notes } => (unclean, notes),
         other => bail!("{name}: unexpected answer {other:?}"),
     };
-    tell(name, &notes);
+    tell_notes(name, &notes);
     if let Some(daemon) = daemon {
         wait_for_end(name, &daemon)?;
     }

@@ -1,7 +1,8 @@
 //! The `stripewise` binary: commands, and the array daemon that they talk to.
 //!
-//! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2 unusable, 4 cannot
-//! tell), and `lab run` ends with 130 when it is interrupted. Data goes to standard output, everything else to standard error.
+//! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2
+//! unusable, 4 cannot tell), and `lab run` ends with 130 when it is interrupted. Data goes to standard
+//! output, everything else to standard error.
 
 mod args;
 mod bench;
@@ -11,6 +12,7 @@ mod commands;
 mod daemon;
 mod dates;
 mod demo;
+mod dispatch;
 mod errors;
 mod explain;
 mod given;
@@ -24,6 +26,7 @@ mod logging;
 mod models;
 mod numbers;
 mod output;
+mod pages;
 mod policies;
 mod printable;
 mod probe;
@@ -40,8 +43,8 @@ use std::{io, process::ExitCode};
 
 use said::note;
 
-/// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong; the demo
-/// tells its own story.
+/// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong;
+/// the demo tells its own story.
 fn log_level(command: &args::Command) -> &'static str {
     match command {
         args::Command::Daemon { .. } => "info",
@@ -50,8 +53,8 @@ fn log_level(command: &args::Command) -> &'static str {
     }
 }
 
-/// Whether a command is over when nobody reads what it prints any more, as in `stripewise status | head -1`. A daemon
-/// goes on, and the demo and its worker must take down what was set up.
+/// Whether a command is over when nobody reads what it prints any more, as in `stripewise status | head -1`.
+/// A daemon goes on, and the demo and its worker must take down what was set up.
 fn ends_with_its_reader(command: &args::Command) -> bool {
     use args::Command::{Daemon, Demo, DemoWorker};
     !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. })
@@ -69,7 +72,7 @@ fn main() -> ExitCode {
     {
         tracing::warn!(%error, "cannot watch for SIGPIPE");
     }
-    let ended = commands::run(cli).and_then(|code| said::is_complete().map(|()| code));
+    let ended = dispatch::run(cli).and_then(|code| said::is_complete().map(|()| code));
     ended.unwrap_or_else(|error| {
         note!("stripewise: {}", errors::printable_line(&error));
         ExitCode::FAILURE

@@ -4,6 +4,9 @@ use std::{any::TypeId, fmt::Display, ops::RangeInclusive, str::FromStr, time::Du
 
 use clap::Command;
 
+/// Worker threads that anybody has cores for.
+pub(crate) const THREADS_MAX: usize = 1024;
+
 /// Reads a whole number of a range.
 pub(crate) fn within<T>(
     range: RangeInclusive<T>,

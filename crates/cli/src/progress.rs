@@ -3,7 +3,6 @@
 use std::{
     fmt::Write,
     io::{self, IsTerminal},
-    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
@@ -29,7 +28,7 @@ fn bar(total: u64, what: impl Into<String>, rate: &str) -> ProgressBar {
 }
 
 /// A style by its template, in which `left` is the time to go.
-fn style(template: &str) -> ProgressStyle {
+pub(crate) fn style(template: &str) -> ProgressStyle {
     let left = |state: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&left_text(state.eta()));
     };
@@ -40,11 +39,6 @@ fn style(template: &str) -> ProgressStyle {
 /// The time to go; nothing until there is an estimate, which is none at all before anything was done.
 fn left_text(left: Duration) -> String {
     if left.is_zero() { String::new() } else { format!("ETA {}", duration(left.as_secs())) }
-}
-
-/// A bar over the points of experiments, hidden where nobody looks.
-pub(crate) fn points_bar() -> ProgressBar {
-    ProgressBar::with_draw_target(Some(0), target()).with_style(style("{msg:>28} [{wide_bar}] {pos}/{len}"))
 }
 
 /// A bar over a load.
@@ -82,75 +76,13 @@ impl LoadBar {
     }
 }
 
-/// A bar over work of which some may be done when it begins.
-pub(crate) struct WorkBar {
-    bar: ProgressBar,
-    /// Where a bar would be hidden.
-    lines: Option<Mutex<Lines>>,
-}
-
-/// A bar over work that tells when it will be done; a line now and then where there is no terminal.
-pub(crate) fn work_bar() -> WorkBar {
-    let bar = ProgressBar::with_draw_target(None, target())
-        .with_style(style("{msg:>28} [{wide_bar}] {percent:>3}% {left}"));
-    let lines = (!io::stderr().is_terminal()).then(|| Mutex::new(Lines { last: Instant::now() }));
-    WorkBar { bar, lines }
-}
-
-impl WorkBar {
-    /// So much is done of so much, and so many points of so many. The first call says what was there before: it tells nothing
-    /// of the speed.
-    pub(crate) fn move_to(
-        &self,
-        (done, total): (u64, u64),
-        what: &str,
-        (points, points_total): (usize, usize),
-    ) {
-        if let Some(lines) = &self.lines {
-            if lines.lock().is_ok_and(|mut lines| lines.is_due(Instant::now())) {
-                let percent = 100 * done / total.max(1);
-                note!("stripewise: {percent} % done, {points} of {points_total} points");
-            }
-            return;
-        }
-        let is_first = self.bar.length().is_none();
-        self.bar.set_length(total);
-        self.bar.set_position(done);
-        self.bar.set_message(format!("{what} {points}/{points_total}"));
-        if is_first {
-            self.bar.reset_eta();
-        }
-    }
-
-    /// The bar goes away.
-    pub(crate) fn finish_and_clear(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// How often a line says how far work has come.
-const LINE_EVERY: Duration = Duration::from_secs(30);
-
-/// When the last line was.
-struct Lines {
-    last: Instant,
-}
-
-impl Lines {
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = now.saturating_duration_since(self.last) >= LINE_EVERY;
-        if is_due {
-            self.last = now;
-        }
-        is_due
-    }
-}
-
-fn target() -> ProgressDrawTarget {
+/// Where bars are drawn.
+pub(crate) fn target() -> ProgressDrawTarget {
     if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
-/// Waits until an array has no job under way, with a bar, and returns its last status. Interrupted, it says that the job goes on.
+/// Waits until an array has no job under way, with a bar, and returns its last status. Interrupted, it says
+/// that the job goes on.
 pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
     let interrupt = Interrupt::watch()?;
     let mut shown: Option<Shown> = None;
@@ -210,7 +142,8 @@ fn show(name: &str, shown: &mut Option<Shown>, job: &JobStatus) {
     shown.paused = job.paused;
 }
 
-/// Speed and time to go as the daemon has measured them: the bar cannot know what was done before it was looked at.
+/// Speed and time to go as the daemon has measured them: the bar cannot know what was done before it was
+/// looked at.
 fn rate(job: &JobStatus) -> String {
     job.eta_s
         .map_or_else(String::new, |eta| format!("{}/s ETA {}", format_size(job.bytes_per_s), duration(eta)))
@@ -223,13 +156,5 @@ mod tests {
     #[test]
     fn there_is_no_time_to_go_before_anything_is_done() {
         assert_eq!([0, 75_000].map(|ms| left_text(Duration::from_millis(ms))), ["", "ETA 1m15s"]);
-    }
-
-    #[test]
-    fn lines_are_sparse() {
-        let begun = Instant::now();
-        let mut lines = Lines { last: begun };
-        let due: Vec<_> = (0..120).filter(|s| lines.is_due(begun + Duration::from_secs(*s))).collect();
-        assert_eq!(due, [30, 60, 90]);
     }
 }

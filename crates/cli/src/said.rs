@@ -1,11 +1,16 @@
-//! What commands say: data on standard output, all else on standard error. `println!` panics where its text cannot be written, as
-//! on a full disk, and a command that has done its work would end like one that broke.
+//! What commands say: data on standard output, all else on standard error. `println!` panics where its text
+//! cannot be written, as on a full disk, and a command that has done its work would end like one that broke.
 
 use std::{
     fmt,
     io::{self, Write},
     sync::OnceLock,
 };
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::printable::printable;
 
 /// Why standard output could not be written, the first time.
 static LOST: OnceLock<io::ErrorKind> = OnceLock::new();
@@ -31,9 +36,24 @@ pub(crate) fn out(text: fmt::Arguments<'_>) {
     }
 }
 
+/// Prints a value as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print_text(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Prints a text. Not by `print!`, which panics where nothing can be printed: programs go by the exit code.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("printing it")
+}
+
 /// Writes to standard error. There is no other place to tell that it cannot be written.
 pub(crate) fn aside(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
+}
+
+/// Tells people what a daemon tells beside its answer.
+pub(crate) fn tell_notes(name: &str, notes: &[String]) {
+    notes.iter().for_each(|note| note!("stripewise: {name}: {}", printable(note)));
 }
 
 /// Whether all of the output could be written; called once, at the end.

@@ -18,7 +18,8 @@ pub struct ArrayStatus {
     pub uuid: String,
     /// Its level: 0, 1, 4, 5 or 6.
     pub level: i32,
-    /// Its state in mdadm's words: `clean` or `active`, with `degraded` and what is under way behind it, or `failed`.
+    /// Its state in mdadm's words: `clean` or `active`, with `degraded` and what is under way behind it, or
+    /// `failed`.
     pub state: String,
     /// What it holds.
     pub size_bytes: u64,
@@ -72,8 +73,8 @@ pub struct ArrayStatus {
     pub job_written_bytes: u64,
     /// Bytes of superblocks, extension headers and bitmap pages that members were written.
     pub metadata_written_bytes: u64,
-    /// Bytes written to members' data areas for each byte that clients wrote, without those that background jobs wrote;
-    /// none before clients have written.
+    /// Bytes written to members' data areas for each byte that clients wrote, without those that background
+    /// jobs wrote; none before clients have written.
     pub write_amplification: Option<f64>,
     /// What is worth saying about its shape.
     pub advice: Vec<String>,
@@ -98,8 +99,8 @@ pub struct BitmapStatus {
 }
 
 impl ArrayStatus {
-    /// Whether it tells which roles have a member in sync. An array that did not answer yet, or a daemon of another release,
-    /// may not have told it.
+    /// Whether it tells which roles have a member in sync. An array that did not answer yet, or a daemon of
+    /// another release, may not have told it.
     pub fn is_known(&self) -> bool {
         self.raid_devices > 0 && self.in_sync.len() == self.raid_devices
     }

@@ -1,4 +1,5 @@
-//! A small client: it asks a daemon by types, and waits for the answer. It knows no run directory and prints nothing.
+//! A small client: it asks a daemon by types, and waits for the answer. It knows no run directory and prints
+//! nothing.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -14,8 +15,8 @@ use thiserror::Error;
 
 use crate::{Reply, Request, WireError, protocol_of};
 
-/// The longest that a request may take to be answered: a detach waits for writes to drain. All that a daemon waits for
-/// ends before.
+/// The longest that a request may take to be answered: a detach waits for writes to drain. All that a daemon
+/// waits for ends before.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The control socket of an array, in a run directory.
@@ -51,8 +52,8 @@ pub enum AskError {
     Refused(String),
 }
 
-/// Asks one thing on a connection of its own. A request with options of a later protocol is sent only to a daemon that
-/// knows them.
+/// Asks one thing on a connection of its own. A request with options of a later protocol is sent only to a
+/// daemon that knows them.
 ///
 /// # Errors
 /// [`AskError`]; a [`Reply::Error`] is one, too.
@@ -77,8 +78,8 @@ impl Connection {
     /// Connects; answers may take [`ANSWER_TIMEOUT`] each.
     ///
     /// # Errors
-    /// `NotFound` where no such array runs, and `ConnectionRefused` where its daemon was killed; else as the system
-    /// has it.
+    /// `NotFound` where no such array runs, and `ConnectionRefused` where its daemon was killed; else as the
+    /// system has it.
     pub fn open(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -88,8 +89,8 @@ impl Connection {
     /// Asks one thing.
     ///
     /// # Errors
-    /// [`AskError`], but never [`AskError::Older`]: whoever uses options finds out first, by [`protocol_of`], whether
-    /// the daemon knows them.
+    /// [`AskError`], but never [`AskError::Older`]: whoever uses options finds out first, by [`protocol_of`],
+    /// whether the daemon knows them.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, AskError> {
         match Reply::read(&self.exchange(request)?)? {
             Reply::Error(why) => Err(AskError::Refused(why)),

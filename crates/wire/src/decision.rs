@@ -69,7 +69,8 @@ pub struct BandStatus {
 }
 
 impl BandStatus {
-    /// Whether the cycle chosen is estimated to cost more than the other, which is cheaper by less than the policy's margin.
+    /// Whether the cycle chosen is estimated to cost more than the other, which is cheaper by less than the
+    /// policy's margin.
     pub fn is_by_margin(&self) -> bool {
         match self.cycle.as_str() {
             "rmw" => self.rmw_ns > self.rcw_ns,

@@ -1,14 +1,14 @@
-//! What is said on the control socket of an array's daemon, as types: a [`Request`] and a [`Reply`] are a line of JSON each.
-//! The same types are what `stripewise --json` prints.
+//! What is said on the control socket of an array's daemon, as types: a [`Request`] and a [`Reply`] are a
+//! line of JSON each. The same types are what `stripewise --json` prints.
 //!
 //! An array NAME listens on `NAME.sock` ([`socket_in`]) in the run directory: `/run/stripewise` for root,
-//! `$XDG_RUNTIME_DIR/stripewise` for other users, or `$STRIPEWISE_RUN_DIR`. The socket belongs to the user who started the
-//! array, with mode 0600. A daemon answers one request and closes the connection; after [`Request::Trace`] and
-//! [`Request::Load`] it takes more on the same one, and what was begun ends with it.
+//! `$XDG_RUNTIME_DIR/stripewise` for other users, or `$STRIPEWISE_RUN_DIR`. The socket belongs to the user
+//! who started the array, with mode 0600. A daemon answers one request and closes the connection; after
+//! [`Request::Trace`] and [`Request::Load`] it takes more on the same one, and what was begun ends with it.
 //!
-//! Programs and daemons of different releases understand each other: each line carries the number of its protocol
-//! ([`PROTOCOL`]), a field that is added has a default, and one that is there keeps its meaning. What that asks of a
-//! reader, [`Request::read`] and [`Reply::read`] do.
+//! Programs and daemons of different releases understand each other: each line carries the number of its
+//! protocol ([`PROTOCOL`]), a field that is added has a default, and one that is there keeps its meaning.
+//! What that asks of a reader, [`Request::read`] and [`Reply::read`] do.
 //!
 //! ```no_run
 //! use stripewise_wire::{Reply, Request, ask, socket_in};

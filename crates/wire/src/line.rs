@@ -1,10 +1,11 @@
 //! The lines of the control socket, and how commands and daemons of different releases understand each other.
 //!
-//! Each line carries the number of the protocol it was written by. What a reader does not know it passes over, and what it
-//! misses it takes by default, so that `status`, `stop` and `detach` work between releases: an array that runs must never
-//! depend on the program that started it. The number is raised when a reader of the one before would misunderstand, and when
-//! a command gets an option: a reader that passes it over would do something else than was asked. So a line also says the least
-//! number that its reader must speak ([`Request::needs`]), and a command finds out first whether the daemon does.
+//! Each line carries the number of the protocol it was written by. What a reader does not know it passes
+//! over, and what it misses it takes by default, so that `status`, `stop` and `detach` work between releases:
+//! an array that runs must never depend on the program that started it. The number is raised when a reader of
+//! the one before would misunderstand, and when a command gets an option: a reader that passes it over would
+//! do something else than was asked. So a line also says the least number that its reader must speak
+//! ([`Request::needs`]), and a command finds out first whether the daemon does.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -100,8 +101,8 @@ impl Request {
         line(self, self.needs())
     }
 
-    /// Reads a request. The ones that every release must have obeyed are, whatever else their line says: `status`, and
-    /// `detach` and `stop` without force.
+    /// Reads a request. The ones that every release must have obeyed are, whatever else their line says:
+    /// `status`, and `detach` and `stop` without force.
     ///
     /// # Errors
     /// [`WireError`], of every other line that is not understood in full.

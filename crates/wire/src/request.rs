@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AttachChoice, ClassChoice, DiscardChoice, LoadSpec, ScrubAction, TraceChoice};
 
-/// A request to an array's daemon. Members and devices are absolute paths: a daemon works in another folder. What is
-/// done is answered by [`Reply::Done`](crate::Reply::Done), where nothing else is said.
+/// A request to an array's daemon. Members and devices are absolute paths: a daemon works in another folder.
+/// What is done is answered by [`Reply::Done`](crate::Reply::Done), where nothing else is said.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Request {
@@ -131,8 +131,8 @@ pub enum Request {
         /// Which.
         choice: TraceChoice,
     },
-    /// The decisions from a number on: [`Reply::Traced`](crate::Reply::Traced). A daemon keeps some thousands between two
-    /// questions, and ends the connection if it is asked nothing for five seconds.
+    /// The decisions from a number on: [`Reply::Traced`](crate::Reply::Traced). A daemon keeps some thousands
+    /// between two questions, and ends the connection if it is asked nothing for five seconds.
     Traced {
         /// The number: 0 at first, then what the answer before said.
         since: u64,
@@ -140,8 +140,8 @@ pub enum Request {
     /// Keeps decisions no more.
     #[serde(alias = "trace-stop")]
     TraceEnd,
-    /// Puts load on the array, for this connection: it ends early with it, or if nobody asks how it stands for five
-    /// seconds. A load that writes overwrites what is on the array.
+    /// Puts load on the array, for this connection: it ends early with it, or if nobody asks how it stands
+    /// for five seconds. A load that writes overwrites what is on the array.
     Load {
         /// What load.
         load: LoadSpec,

@@ -16,8 +16,13 @@ use stripewise_lab::{
 };
 
 use crate::{
-    args::THREADS_MAX, choices::one_of, numbers::within, policies::policy_parser, said::note,
-    sizes::parse_size, times::parse_time, words::parse_level,
+    choices::one_of,
+    numbers::{THREADS_MAX, within},
+    policies::policy_parser,
+    said::note,
+    sizes::parse_size,
+    times::parse_time,
+    words::parse_level,
 };
 
 /// More would not make a median better.

@@ -6,9 +6,14 @@ use clap::Args;
 use serde_json::json;
 use stripewise_wire::{ClassChoice, MemberStatus, Request};
 
-use super::{chosen, print_json, said};
+use super::{chosen, said};
 use crate::{
-    choices::class_parser, client, given::absolute_path, printable::printable, rundir::parse_name, said::say,
+    choices::class_parser,
+    client,
+    given::absolute_path,
+    printable::printable,
+    rundir::parse_name,
+    said::{print_json, say},
 };
 
 #[derive(Debug, Clone, Args)]
@@ -23,7 +28,7 @@ pub(crate) struct ClassArgs {
     class: Option<ClassChoice>,
 }
 
-pub(super) fn class(args: &ClassArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn class(args: &ClassArgs, json: bool) -> anyhow::Result<ExitCode> {
     if let (Some(device), Some(class)) = (&args.device, args.class) {
         let member = absolute_path(device)?;
         let what = format!("{member} is {}", class.name());

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use stripewise_wire::{EnduranceStatus, MemberStatus, Request};
 
-use super::{chosen, print_json, tell};
+use super::{chosen, tell};
 use crate::{
     client,
     dates::{self, now_s, parse_day},
@@ -16,7 +16,7 @@ use crate::{
     output,
     printable::printable,
     rundir::parse_name,
-    said::say,
+    said::{print_json, say, tell_notes},
     sizes::{NoSize, format_decimal_size, parse_decimal_size},
 };
 
@@ -48,7 +48,7 @@ pub(crate) struct EnduranceArgs {
     models: bool,
 }
 
-pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let Some(name) = args.name.as_deref() else { return list_models(json) };
     if let Some(device) = &args.device
         && (args.tbw.is_some() || args.warranty.is_some() || args.margin.is_some())
@@ -64,7 +64,7 @@ pub(super) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
         )?;
         tell(name, json, &kept(device, args));
         let said = args.warranty.and_then(past_warranty).into_iter().chain(spent_rating(name, args));
-        client::tell(name, &said.collect::<Vec<_>>());
+        tell_notes(name, &said.collect::<Vec<_>>());
         return Ok(ExitCode::SUCCESS);
     }
     let status = client::status(name)?;

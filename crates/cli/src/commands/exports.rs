@@ -1,19 +1,100 @@
-//! Commands that export an array: attach, serve.
+//! Commands that export an array: attach, detach, serve.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::bail;
+use clap::{Args, builder::TypedValueParser};
 use serde_json::json;
-use stripewise_wire::{Reply, Request, ServeLimits};
+use stripewise_wire::{AttachChoice, DiscardChoice, Reply, Request, ServeLimits};
 
-use super::{print_json, said};
+use super::said;
 use crate::{
-    args::{AttachArgs, ServeArgs},
-    client, output,
-    said::{note, say},
+    choices::{discard_parser, one_of},
+    client,
+    numbers::within,
+    output,
+    rundir::parse_name,
+    said::{note, print_json, say},
+    sizes::parse_size,
+    times::parse_time,
+    words::parse_sector,
 };
 
-pub(super) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AttachArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// How; the best there is, if left out.
+    #[arg(long, value_parser = method_parser())]
+    method: Option<AttachChoice>,
+    /// The logical block size of the block device: 512, 1K, 2K or 4K, and no less than the members'; as
+    /// theirs, if left out. With 4096 the kernel never asks for less than a block of 4 KiB, which is what
+    /// members are written in.
+    #[arg(long, value_name = "BYTES", value_parser = parse_sector)]
+    sector_size: Option<u32>,
+    /// Whether the block device takes discards (TRIM), as mkfs and fstrim send them.
+    #[arg(long, value_parser = discard_parser(), default_value = "auto")]
+    discard: DiscardChoice,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DetachArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Even if it is in use: what its users have not written out is lost to them.
+    #[arg(long, short)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Listen on this unix socket.
+    #[arg(long, short = 'U', conflicts_with = "bind")]
+    unix: Option<PathBuf>,
+    /// Listen on this address and port, such as 127.0.0.1:10809.
+    #[arg(long, short)]
+    bind: Option<String>,
+    /// Refuse writes.
+    #[arg(long, short)]
+    read_only: bool,
+    /// Whether clients may discard (TRIM).
+    #[arg(long, value_parser = discard_parser(), default_value = "auto")]
+    discard: DiscardChoice,
+    /// Clients at a time; 128, if left out. Where all places are taken, a client that never asked anything
+    /// makes room.
+    #[arg(long, value_name = "COUNT", value_parser = within(1..=100_000usize))]
+    connections: Option<usize>,
+    /// Data that requests of all clients may hold together; 256M, if left out, or half of what limits of the
+    /// daemon's memory leave it (control group, `ulimit -v`), and 40M at least. Each client has 1M besides,
+    /// so that small requests never wait for large ones. A client that does not go on while others wait for
+    /// its memory is cut off.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    in_flight: Option<u64>,
+    /// Data that requests of one client may hold; 64M, or what all may, if left out, and 40M at least.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    connection_in_flight: Option<u64>,
+    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m or h;
+    /// never, if left out.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    idle_timeout: Option<Duration>,
+    /// Stop serving there, or everywhere; fails if it is not served.
+    #[arg(long)]
+    stop: bool,
+}
+
+fn method_parser() -> impl TypedValueParser<Value = AttachChoice> {
+    one_of(AttachChoice::ALL, AttachChoice::name, |method| match method {
+        AttachChoice::Nbd => "The kernel's NBD client",
+        AttachChoice::Fuse => "A FUSE file and a loop device",
+    })
+}
+
+pub(crate) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
     let device = place(
         &args.name,
         &Request::Attach { method: args.method, sector_bytes: args.sector_size, discard: args.discard },
@@ -31,7 +112,11 @@ pub(super) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn detach(args: &DetachArgs, json: bool) -> anyhow::Result<ExitCode> {
+    said(&args.name, &Request::Detach { force: args.force }, json, "detached")
+}
+
+pub(crate) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
     let unix = args.unix.map(std::path::absolute).transpose()?.map(|path| path.display().to_string());
     let address = unix.or(args.bind);
     if args.stop {

@@ -3,20 +3,69 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use clap::{Args, builder::TypedValueParser};
 use serde_json::json;
 use stripewise_wire::{JobStatus, Request, ScrubAction};
 
-use super::{done, print_json, said};
+use super::{done, said};
 use crate::{
-    args::{ScrubArgs, SpeedArgs},
+    choices::one_of,
     client, output, progress,
-    said::say,
-    sizes::format_size,
+    rundir::parse_name,
+    said::{print_json, say},
+    sizes::{format_size, parse_speed},
 };
 
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ScrubArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// What to do.
+    #[arg(value_parser = action_parser())]
+    action: ScrubAction,
+    /// Wait until it is done; exit with 1 if anything disagreed, as `status` does.
+    #[arg(long, short = 'W')]
+    wait: bool,
+}
+
+fn action_parser() -> impl TypedValueParser<Value = ScrubAction> {
+    one_of(ScrubAction::ALL, ScrubAction::name, |action| match action {
+        ScrubAction::Start => "Read all and count what disagrees (md's `check`)",
+        ScrubAction::Repair => {
+            "Read all and mend what disagrees: data is taken for right and P and Q are written anew from it, at level 6 too; \
+             at level 1 the first copy is"
+        }
+        ScrubAction::Pause => "Pause the job under way, whatever it is; fails if there is none",
+        ScrubAction::Resume => "Let it go on; fails if there is none",
+        ScrubAction::Stop => "End it; fails if there is none",
+        ScrubAction::Status => "Print how the last scrub ended, or how the current one stands",
+    })
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SpeedArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Bytes a second that jobs may take while clients are busy, with a unit; 50M until it is set.
+    #[arg(long, value_parser = parse_speed)]
+    min: Option<u64>,
+    /// Bytes a second that jobs may take at most, with a unit; 0 for no limit, as it is until it is set.
+    #[arg(long, value_parser = parse_speed)]
+    max: Option<u64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WaitArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+}
+
 /// Waits until no job is under way.
-pub(super) fn wait(name: &str, json: bool) -> anyhow::Result<ExitCode> {
-    let status = progress::wait_for_jobs(name)?;
+pub(crate) fn wait(args: &WaitArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let status = progress::wait_for_jobs(&args.name)?;
     if json {
         print_json(&status)?;
     }
@@ -39,7 +88,7 @@ pub(super) fn and_wait(
     }
 }
 
-pub(super) fn scrub(args: &ScrubArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn scrub(args: &ScrubArgs, json: bool) -> anyhow::Result<ExitCode> {
     if args.action == ScrubAction::Status {
         return scrub_status(&args.name, json);
     }
@@ -93,7 +142,7 @@ fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Sets limits, or prints them where none is given.
-pub(super) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
     if let (Some(min), Some(max @ 1..)) = (args.min, args.max)
         && min > max
     {

@@ -3,19 +3,71 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use stripewise_wire::Request;
+use clap::Args;
+use stripewise_wire::{ClassChoice, Request};
 
 use super::{done, jobs::and_wait, tell};
 use crate::{
-    args::{AddArgs, MemberArgs, ReplaceArgs},
     client,
     given::{absolute_path, absolute_paths, check_given_once, given_classes},
+    rundir::parse_name,
+    words::parse_class,
 };
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AddArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Overwrite what is found on the devices.
+    #[arg(long, short)]
+    force: bool,
+    /// Wait until a rebuild that this starts is done.
+    #[arg(long, short = 'W')]
+    wait: bool,
+    /// What kind of device one is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be given
+    /// again.
+    #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
+    class: Vec<(String, ClassChoice)>,
+    /// Block devices or files.
+    #[arg(required = true)]
+    devices: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MemberArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// The member's device; for `remove`, also the word `failed` for all that are faulty.
+    device: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReplaceArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// The member to be replaced.
+    device: String,
+    /// The device to take its place: a spare, or one to be added.
+    #[arg(long)]
+    with: String,
+    /// What kind of device that is, where it is not to be detected: DEVICE=hdd or DEVICE=ssd.
+    #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]
+    class: Vec<(String, ClassChoice)>,
+    /// Overwrite what is found on the device.
+    #[arg(long, short)]
+    force: bool,
+    /// Wait until it is done.
+    #[arg(long, short = 'W')]
+    wait: bool,
+}
 
 /// mdadm's word for every member that is faulty.
 const FAILED: &str = "failed";
 
-pub(super) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
     let devices = absolute_paths(&args.devices)?;
     check_given_once(&devices)?;
     let classes = given_classes(&args.class, &devices)?;
@@ -30,14 +82,14 @@ pub(super) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
     if args.wait { and_wait(&args.name, add_all) } else { add_all() }
 }
 
-pub(super) fn fail(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn fail(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> {
     let member = absolute_path(&args.device)?;
     client::command(&args.name, &Request::Fail { member: member.clone() })?;
     tell(&args.name, json, &format!("declared {member} faulty"));
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn remove(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn remove(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> {
     let name = &args.name;
     let members = match args.device.as_str() {
         FAILED => faulty(name)?,
@@ -58,7 +110,7 @@ fn faulty(name: &str) -> anyhow::Result<Vec<String>> {
     Ok(members)
 }
 
-pub(super) fn replace(args: ReplaceArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn replace(args: ReplaceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let (member, with) = (absolute_path(&args.device)?, absolute_path(&args.with)?);
     check_given_once([&member, &with])?;
     let class = given_classes(&args.class, std::slice::from_ref(&with))?.get(&with).copied();

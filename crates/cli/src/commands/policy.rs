@@ -8,12 +8,12 @@ use serde_json::json;
 use stripewise::plan::selection::{self, Policy};
 use stripewise_wire::Request;
 
-use super::{print_json, said};
+use super::said;
 use crate::{
     client,
     policies::{self, policy_parser},
     rundir::parse_name,
-    said::say,
+    said::{print_json, say, tell_notes},
 };
 
 #[derive(Debug, Clone, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct PolicyArgs {
     list: bool,
 }
 
-pub(super) fn policy(args: &PolicyArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn policy(args: &PolicyArgs, json: bool) -> anyhow::Result<ExitCode> {
     let Some(name) = args.name.as_deref() else { return list(json) };
     match args.policy {
         Some(policy) => {
@@ -59,7 +59,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 
 fn print(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     let status = client::status(name)?;
-    client::tell(name, &status.warnings);
+    tell_notes(name, &status.warnings);
     policies::check_selects(status.level).with_context(|| name.to_owned())?;
     let policy = selection::policy(&status.selection).context("an array of another version")?;
     if json {

@@ -3,16 +3,33 @@
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use clap::Args;
 use stripewise_wire::ArrayStatus;
 
-use super::{print_json, print_text};
 use crate::{
-    args::{CANNOT_TELL, DetailArgs, StatusArgs},
-    client, errors, output, rundir,
-    said::{note, say},
+    client, errors, output,
+    rundir::{self, parse_name},
+    said::{note, print_json, print_text, say},
 };
 
-pub(super) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> {
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusArgs {
+    /// Only these arrays.
+    #[arg(value_parser = parse_name)]
+    names: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DetailArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Exit with 0 if all is well, 1 if degraded, 2 if unusable, 4 if that cannot be told.
+    #[arg(long, short)]
+    test: bool,
+}
+
+pub(crate) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> {
     let all = args.names.is_empty();
     let names = if all { rundir::array_names()? } else { args.names.clone() };
     let mut found = Vec::new();
@@ -51,8 +68,10 @@ pub(super) fn opened(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
 const UNUSABLE: u8 = 2;
 /// `detail --test`: degraded.
 const DEGRADED: u8 = 1;
+/// `detail --test`: how the array is cannot be told.
+pub(crate) const CANNOT_TELL: u8 = 4;
 
-pub(super) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> {
     let told = client::status(&args.name).and_then(|status| print_detail(&status, json).map(|()| status));
     if !args.test {
         return told.map(|_| ExitCode::SUCCESS);

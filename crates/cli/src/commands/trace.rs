@@ -65,7 +65,7 @@ fn parse_stripes(text: &str) -> Result<(u64, u64), String> {
 }
 
 /// Prints decisions until enough are there, time is over, or it is interrupted. Of JSON, one object a line.
-pub(super) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let choice = TraceChoice {
         cycles: args.cycle.clone(),
         stripes: args.stripes,

@@ -1,5 +1,6 @@
-//! The control socket while the array is being opened. Commands wait for a moment, as that seldom takes long. From then on each
-//! is told how it stands, so that one member that hangs keeps no command waiting, and `stop --force` ends the daemon.
+//! The control socket while the array is being opened. Commands wait for a moment, as that seldom takes long.
+//! From then on each is told how it stands, so that one member that hangs keeps no command waiting, and `stop
+//! --force` ends the daemon.
 
 use std::{
     fs,

@@ -1,8 +1,8 @@
 //! How an array leaves its daemon: as a block device, and over NBD.
 //!
-//! One command at a time changes what is exported (`held`), and may take long: an unmount writes out what is cached. What
-//! there is can be read at any time (`told`). Nothing here knows the daemon's state, so that nothing asks it while a lock is
-//! held.
+//! One command at a time changes what is exported (`held`), and may take long: an unmount writes out what is
+//! cached. What there is can be read at any time (`told`). Nothing here knows the daemon's state, so that
+//! nothing asks it while a lock is held.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,12 +27,12 @@ use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 use super::{
     end::Asked,
     limits::limits_of,
-    mounts,
+    link, mounts,
     patience::{Deadline, Patience},
     remains::{self, DeadDevice},
     room,
 };
-use crate::rundir::{link_dir, run_dir};
+use crate::rundir::run_dir;
 
 /// How long a server's last requests may take, beyond what its clients are given to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);
@@ -41,7 +41,8 @@ const FORCED_WRITE_OUT: Duration = Duration::from_secs(30);
 /// How long nbd devices and FUSE mounts take to go at most, once nothing is to be written out.
 const RELEASE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long an array may take to answer the kernel's first reads at least, also if another command took the time.
+/// How long an array may take to answer the kernel's first reads at least, also if another command took the
+/// time.
 const ANSWER_WAIT_MIN: Duration = Duration::from_secs(5);
 
 /// What is exported now.
@@ -102,25 +103,6 @@ struct Attached {
     attachment: Attachment,
     /// The link under `/dev/stripewise`, if it could be made.
     link: Option<PathBuf>,
-}
-
-/// The link by which an array's block device is known.
-fn link_path(name: &str) -> PathBuf {
-    link_dir().join(name)
-}
-
-/// Where that link leads.
-pub(super) fn linked_node(name: &str) -> Option<PathBuf> {
-    std::fs::read_link(link_path(name)).ok()
-}
-
-pub(super) fn remove_link(name: &str) {
-    let link = link_path(name);
-    if link.is_symlink() {
-        let _ = std::fs::remove_file(link);
-        // Goes with its last link.
-        let _ = std::fs::remove_dir(link_dir());
-    }
 }
 
 impl Exports {
@@ -263,7 +245,7 @@ impl Held {
         options.discard = discards;
         options.slow_discard = discard == DiscardChoice::On;
         let attachment = attach::attach(Arc::new(device), &source.runtime, &options)?;
-        let link = make_link(&source.name, attachment.block_path());
+        let link = link::make(&source.name, attachment.block_path());
         let attached = self.attached.insert(Attached { attachment, link });
         Ok(attached.path())
     }
@@ -281,7 +263,7 @@ impl Held {
             other => other.into(),
         })?;
         if attached.link.is_some() {
-            remove_link(&source.name);
+            link::remove(&source.name);
         }
         self.attached = None;
         Ok(remains::take_note(&source.name, device))
@@ -400,7 +382,8 @@ impl Attached {
     }
 }
 
-/// How long writing out may take: it leaves the time that the release after that may take, and is cut short by force.
+/// How long writing out may take: it leaves the time that the release after that may take, and is cut short
+/// by force.
 fn write_out_limit(users: Users, left: Duration) -> Duration {
     let limit = left.saturating_sub(RELEASE_WAIT);
     if users == Users::Force { limit.min(FORCED_WRITE_OUT) } else { limit }
@@ -408,18 +391,6 @@ fn write_out_limit(users: Users, left: Duration) -> Duration {
 
 fn uri_of(server: &Server, name: &str) -> String {
     NbdAddress { endpoint: server.endpoint().clone(), export: name.to_owned() }.to_string()
-}
-
-fn make_link(name: &str, block_path: &Path) -> Option<PathBuf> {
-    let link = link_path(name);
-    remove_link(name);
-    let make = || {
-        std::fs::create_dir_all(link_dir())?;
-        std::os::unix::fs::symlink(block_path, &link)
-    };
-    // Another array's last link may take the folder away in between.
-    let made = make().or_else(|_| make());
-    made.ok().map(|()| link)
 }
 
 fn method_of(choice: AttachChoice) -> AttachMethod {

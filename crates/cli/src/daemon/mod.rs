@@ -11,6 +11,7 @@ mod doorman;
 mod end;
 mod exports;
 mod limits;
+mod link;
 mod load;
 mod log;
 mod members;

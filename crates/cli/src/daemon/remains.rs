@@ -15,7 +15,7 @@ use stripewise::export::attach::{self, AttachOptions, users_of};
 use stripewise_wire::Notes;
 
 use super::{
-    exports,
+    link,
     mounts::unmount_all,
     name::NameLock,
     patience::{Deadline, Patience},
@@ -117,8 +117,8 @@ pub(super) fn take_note(name: &str, device: DeadDevice) -> Notes {
 fn clear_unused(name: &str) {
     let _ = fs::remove_file(socket_path(name));
     // A killed daemon's nbd device ends with it, but not what is mounted from it.
-    let linked = exports::linked_node(name).filter(|node| node.starts_with("/dev/nbd"));
-    exports::remove_link(name);
+    let linked = link::node(name).filter(|node| node.starts_with("/dev/nbd"));
+    link::remove(name);
     let cleaned = attach::clean_stale_of(&AttachOptions::new(run_dir(), name)).unwrap_or_else(|error| {
         tracing::warn!(%error, "remains of a killed daemon could not be removed");
         Default::default()

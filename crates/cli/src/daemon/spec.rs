@@ -3,9 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},
-    num::NonZero,
     process::{Command, Stdio},
-    thread,
     time::Duration,
 };
 
@@ -16,10 +14,9 @@ use stripewise_wire::{ArrayStatus, ClassChoice, Reply};
 
 use super::{caller, members::LookedAt};
 use crate::{
-    args::{THREADS_MAX, WorkerArgs},
-    client,
     printable::printable_list,
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
+    said::tell_notes,
     sigpipe,
 };
 
@@ -34,18 +31,12 @@ pub(crate) struct DaemonSpec {
 /// Its workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct WorkerSpec {
-    threads: usize,
-    sq_poll_idle: Option<Duration>,
-    io_poll: bool,
+    pub(crate) threads: usize,
+    pub(crate) sq_poll_idle: Option<Duration>,
+    pub(crate) io_poll: bool,
 }
 
 impl WorkerSpec {
-    pub(crate) fn new(args: &WorkerArgs) -> Self {
-        let cores = || thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-        let threads = args.threads.unwrap_or_else(cores);
-        Self { threads, sq_poll_idle: args.sq_poll, io_poll: args.io_poll }
-    }
-
     pub(super) fn runtime_options(&self) -> RuntimeOptions {
         let Self { threads, sq_poll_idle, io_poll } = *self;
         RuntimeOptions::default().threads(threads).sq_poll_idle(sq_poll_idle).io_poll(io_poll)
@@ -122,7 +113,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     BufReader::new(stdout).read_line(&mut line)?;
     match Reply::read(&line) {
         Ok(Reply::Opened { status, notes }) => {
-            client::tell(&spec.name, &notes);
+            tell_notes(&spec.name, &notes);
             Ok(*status)
         }
         Ok(Reply::Error(message)) => bail!("{}: {}", spec.name, printable_list(&message)),

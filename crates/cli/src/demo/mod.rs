@@ -1,8 +1,9 @@
 //! `stripewise demo`: the main job, for real, in under a minute.
 //!
-//! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies while that is
-//! written; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is stopped. Without
-//! root or FUSE the tree goes over NBD instead, through the built-in client. However it ends, nothing of it is left.
+//! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies while
+//! that is written; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is
+//! stopped. Without root or FUSE the tree goes over NBD instead, through the built-in client. However it
+//! ends, nothing of it is left.
 
 mod filesystem;
 mod place;
@@ -11,7 +12,6 @@ mod story;
 mod tree;
 mod worker;
 
-use crate::said::note;
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -19,6 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use clap::Args;
 use stripewise::{
     Array, CreateOptions, Device, Host, HostOptions, JobOutcome, JobReport,
     file::{FileDevice, FileOptions},
@@ -28,7 +29,22 @@ use stripewise::{
 
 pub(crate) use self::worker::work;
 use self::{filesystem::OnFileSystem, raw::OverNbd, story::Story, tree::Tree, worker::FileWorker};
-use crate::{args::DemoArgs, errors, progress::bytes_bar, sizes::format_size};
+use crate::{
+    errors,
+    progress::bytes_bar,
+    said::note,
+    sizes::{format_size, parse_size},
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to put the members; a temporary folder, if left out.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// How much to copy in.
+    #[arg(long, default_value = "220M", value_parser = parse_size)]
+    data: u64,
+}
 
 /// Members: four for data, one for parity.
 const MEMBERS: usize = 5;

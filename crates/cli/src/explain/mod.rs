@@ -1,91 +1,22 @@
 //! `stripewise explain`: how a write would be carried out, stripe by stripe, as the debug logs and figures of
 //! raid4s-modthresh show it. Nothing is written: plans are pure functions.
 
+mod args;
 mod stripe;
 mod target;
 mod text;
 
-use std::{num::IntErrorKind, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
-use clap::Args;
-use serde::Serialize;
-use stripewise::{
-    geometry::{Level, MEMBERS_MAX, StripeIndex},
-    plan::selection::Policy,
-};
-use stripewise_wire::ClassChoice;
+use stripewise::geometry::{Level, StripeIndex};
 
-use crate::{
-    choices::class_parser,
-    commands::print_json,
-    numbers::within,
-    policies::policy_parser,
-    rundir::parse_name,
-    said::say,
-    sizes::parse_size,
-    words::{parse_chunk, parse_level},
-};
-use stripe::ExplainedStripe;
-use target::Target;
+pub(crate) use self::args::ExplainArgs;
+use self::{args::WriteRange, stripe::Explained, target::Target};
+use crate::said::{print_json, say};
 
 /// Stripes that one write may touch here: more are not read by anybody.
 const STRIPES_MAX: usize = 16;
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ExplainArgs {
-    /// A running array; without one, options say what it would be.
-    #[arg(value_parser = parse_name)]
-    name: Option<String>,
-    /// What is written: offset and length in the array, such as 0:128K.
-    #[arg(long, value_name = "OFFSET:LENGTH", value_parser = parse_write)]
-    write: WriteRange,
-    /// RAID level; 5, if left out.
-    #[arg(long, value_parser = parse_level, conflicts_with = "name")]
-    level: Option<i32>,
-    /// Chunks of data and of redundancy in a stripe; if left out, 4+1 (level 0: 4+0, level 1: 1+1, level 6: 4+2).
-    #[arg(long, value_name = "DATA+PARITY", value_parser = parse_shape, conflicts_with = "name")]
-    geometry: Option<Shape>,
-    /// Chunk size; 64K, if left out.
-    #[arg(long, value_parser = parse_chunk, conflicts_with = "name")]
-    chunk: Option<u32>,
-    /// How partly written rows are written; if left out, the array's own, or what a new array would have.
-    #[arg(long, value_parser = policy_parser())]
-    policy: Option<&'static Policy>,
-    /// Columns of the stripe that have no member, separated by commas: data columns count from 0, then parity.
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = within(0..=MEMBERS_MAX - 1))]
-    missing: Vec<usize>,
-    /// What the disks are, for `--policy cost`: hdd or ssd for each, separated by commas, as typical ones of their kind.
-    #[arg(long, value_parser = class_parser(), value_delimiter = ',', conflicts_with = "name")]
-    classes: Vec<ClassChoice>,
-}
-
-/// Data and redundant chunks of a stripe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
-    data: usize,
-    redundant: usize,
-}
-
-/// Bytes of the array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct WriteRange {
-    offset_bytes: u64,
-    len_bytes: u64,
-}
-
-/// A write, explained.
-#[derive(Debug, Serialize)]
-struct Explained {
-    level: i32,
-    disks: usize,
-    /// None for level 1, whose copies know no chunks.
-    chunk_bytes: Option<usize>,
-    policy: &'static str,
-    /// What is to be known beside.
-    notes: Vec<String>,
-    stripes: Vec<ExplainedStripe>,
-}
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
     let target = Target::of(args)?;
@@ -126,30 +57,6 @@ fn explain(args: &ExplainArgs, mut target: Target) -> anyhow::Result<Explained> 
         notes: target.notes,
         stripes,
     })
-}
-
-fn parse_write(text: &str) -> Result<WriteRange, String> {
-    let (offset, len) =
-        text.split_once(':').ok_or_else(|| format!("'{text}' is not OFFSET:LENGTH, such as 0:128K"))?;
-    let (offset_bytes, len_bytes) = (parse_size(offset)?, parse_size(len)?);
-    if len_bytes == 0 {
-        return Err("nothing is written".to_owned());
-    }
-    offset_bytes
-        .checked_add(len_bytes)
-        .ok_or_else(|| format!("'{text}' is too large: it ends beyond 16384P"))?;
-    Ok(WriteRange { offset_bytes, len_bytes })
-}
-
-fn parse_shape(text: &str) -> Result<Shape, String> {
-    let wrong = || format!("'{text}' is not DATA+PARITY, such as 4+1");
-    let (data, redundant) = text.split_once('+').unwrap_or((text, "0"));
-    // How many there may be, the level says.
-    let number = |text: &str| match text.parse::<usize>() {
-        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(usize::MAX),
-        number => number.map_err(|_| wrong()),
-    };
-    Ok(Shape { data: number(data)?, redundant: number(redundant)? })
 }
 
 #[cfg(test)]

@@ -14,6 +14,19 @@ use stripewise_wire::BandStatus;
 
 use crate::reports::band_status;
 
+/// A write, explained.
+#[derive(Debug, Serialize)]
+pub(super) struct Explained {
+    pub(super) level: i32,
+    pub(super) disks: usize,
+    /// None for level 1, whose copies know no chunks.
+    pub(super) chunk_bytes: Option<usize>,
+    pub(super) policy: &'static str,
+    /// What is to be known beside.
+    pub(super) notes: Vec<String>,
+    pub(super) stripes: Vec<ExplainedStripe>,
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct ExplainedStripe {
     pub(super) stripe: u64,

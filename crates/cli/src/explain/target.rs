@@ -16,7 +16,7 @@ use stripewise::{
 };
 use stripewise_wire::{ArrayStatus, ClassChoice, MemberStatus, Reply, Request, StripeStatus};
 
-use super::{ExplainArgs, Shape};
+use super::args::{ExplainArgs, Shape};
 use crate::{
     client,
     policies::check_selects,

@@ -5,10 +5,7 @@ use std::fmt::Write;
 use stripewise::plan::selection::{self, Policy};
 use stripewise_wire::BandStatus;
 
-use super::{
-    Explained,
-    stripe::{ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote},
-};
+use super::stripe::{Explained, ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote};
 use crate::{output::rows_text, printable::printable, sizes::format_size, times::format_nanoseconds};
 
 pub(super) fn draw(explained: &Explained) -> String {

@@ -1,5 +1,5 @@
-//! Load on a device, as the daemon puts it on its array and `bench run` on any other: what a load must be to fit, where its
-//! clients run, and what came of it.
+//! Load on a device, as the daemon puts it on its array and `bench run` on any other: what a load must be to
+//! fit, where its clients run, and what came of it.
 
 mod figures;
 mod fit;

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 use stripewise_wire::ArrayStatus;
 
-use super::{has_chunks, job_line, members};
+use super::{
+    members,
+    parts::{has_chunks, job_line},
+};
 use crate::{printable::printable_status, sizes::format_size};
 
 /// Everything about one array, in the shape of `mdadm --detail`.

@@ -5,7 +5,7 @@ use stripewise_wire::{
     ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus,
 };
 
-use super::short;
+use super::parts::short;
 use crate::{dates, printable::printable, sizes::format_size, times::format_nanoseconds};
 
 /// Bytes of a block, which times of runs are given for.

@@ -1,5 +1,5 @@
-//! `stripewise bench run`: load on an array, a block device or a file, in fio's words. The same generator loads
-//! modelled disks, so that what runs here can be run there.
+//! `stripewise bench run`: load on an array, a block device or a file, in fio's words. The same generator
+//! loads modelled disks, so that what runs here can be run there.
 
 mod places;
 mod text;
@@ -12,10 +12,9 @@ use stripewise_wire::{Ended, LoadSpec, Pattern};
 
 use crate::{
     choices::one_of,
-    commands::print_json,
     numbers::within,
     rundir::{parse_name, socket_path},
-    said::say,
+    said::{print_json, say},
     sizes::parse_size,
     times::parse_time,
 };
@@ -41,12 +40,12 @@ pub(crate) struct LoadArgs {
     /// Jobs: clients that each do all that the other options say, at the same time and in the same region.
     #[arg(long, default_value_t = 1, value_parser = within(1..=256_u32))]
     numjobs: u32,
-    /// How much each job reads and writes in all, and the region in which it does: so much from the target's begin. The
-    /// whole target is the region, if left out.
+    /// How much each job reads and writes in all, and the region in which it does: so much from the target's
+    /// begin. The whole target is the region, if left out.
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
-    /// How long to go on, over and over the region (fio's `time_based`), however much that is: seconds, or a number with
-    /// ms, s, m or h, as 500ms. If neither this nor --size is given, 10 seconds.
+    /// How long to go on, over and over the region (fio's `time_based`), however much that is: seconds, or a
+    /// number with ms, s, m or h, as 500ms. If neither this nor --size is given, 10 seconds.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     runtime: Option<Duration>,
     /// Of a hundred requests of rw and randrw, how many read.

@@ -28,9 +28,8 @@ use self::{
 };
 pub(crate) use self::{figure::Figure, serve::NbdServer};
 use crate::{
-    args::THREADS_MAX,
     interrupt::Interrupt,
-    numbers::within,
+    numbers::{THREADS_MAX, within},
     sizes::{format_size, parse_size},
     times::parse_time,
 };

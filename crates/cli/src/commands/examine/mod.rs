@@ -4,6 +4,7 @@ mod kept;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
+use clap::Args;
 use serde::Serialize;
 use stripewise::{
     Examination, Host, HostOptions,
@@ -16,17 +17,22 @@ use stripewise::{
 };
 
 use self::kept::Kept;
-use super::print_json;
 use crate::{
-    args::ExamineArgs,
     daemon::{LookedAt, holding},
     dates::utc,
     errors,
     printable::printable,
     reports::map_name,
-    said::{note, say},
+    said::{note, print_json, say},
     sizes::format_size,
 };
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExamineArgs {
+    /// Block devices or files.
+    #[arg(required = true)]
+    devices: Vec<String>,
+}
 
 #[derive(Serialize)]
 struct Examined {
@@ -58,7 +64,7 @@ struct Examined {
     kept: Option<Kept>,
 }
 
-pub(super) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode> {
     let host = Host::start(&HostOptions::default())?;
     let mut found = Vec::new();
     let mut failed = false;

@@ -1,16 +1,31 @@
 //! `stripewise lab counters`: the same writes on member files and on modelled members.
 
-use crate::said::say;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
 use stripewise_lab::{
     counters::{ARRAYS, Comparison, Counter, compare, policies},
     findings::Table,
 };
 
-use crate::{args::CountersArgs, commands::print_json, progress};
+use super::bars;
+use crate::{
+    numbers::within,
+    said::{print_json, say},
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CountersArgs {
+    /// The folder within which a folder for the member files is made, and removed; that for temporary files,
+    /// if not given.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// What the writes are drawn from.
+    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
+    seed: u64,
+}
 
 /// What was compared.
 #[derive(Serialize)]
@@ -28,7 +43,7 @@ pub(super) fn counters(args: &CountersArgs, json: bool) -> anyhow::Result<ExitCo
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);
     let cases: Vec<_> =
         ARRAYS.iter().flat_map(|shape| by_counts.iter().map(move |policy| (*shape, *policy))).collect();
-    let bar = progress::points_bar();
+    let bar = bars::points_bar();
     bar.set_length(cases.len() as u64);
     let mut comparisons = Vec::new();
     for (shape, policy) in cases {

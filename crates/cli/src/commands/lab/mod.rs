@@ -1,11 +1,17 @@
 //! `stripewise lab`: experiments on modelled disks, and in real time.
 
+mod bars;
 mod counters;
 mod interrupted;
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use stripewise_lab::{
     experiments::{EVERY, EXPERIMENTS, chosen},
@@ -16,16 +22,70 @@ use stripewise_lab::{
     validate::{self, Effort},
 };
 
+use self::counters::CountersArgs;
 use self::interrupted::{After, Watch};
-use super::print_json;
 use crate::{
-    args::{LabCommand, LabReportArgs, LabRunArgs, ValidateArgs},
-    progress,
-    said::{note, say},
+    numbers::within,
+    said::{note, print_json, say},
 };
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// List the experiments.
+    List,
+    /// Run experiments and hold the papers' claims against what comes out.
+    ///
+    /// Results go into a folder: report.html, which needs nothing else, and CSV files. A run that was
+    /// interrupted is taken up again by the same command. On modelled disks the same seed gives the same
+    /// results on every machine. Experiments in real time (`list` marks them) measure this machine: they run
+    /// last and one by one, and nothing else should run meanwhile.
+    Run(LabRunArgs),
+    /// Make the report anew from a folder's results, complete or not.
+    Report(LabReportArgs),
+    /// Hold the disk models against data sheets, papers and analysis.
+    Validate(ValidateArgs),
+    /// The same writes on member files and on modelled members: what arrays count is equal.
+    ///
+    /// Over levels 4, 5 and 6 and every policy that goes by counts. The exit code is 1 if any counter
+    /// differs. The files take a few hundred megabytes, and are gone afterwards.
+    Counters(CountersArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LabRunArgs {
+    /// Which: ids, or words with which ids begin, as `raid4s`; `stripewise lab list` has them. `all` is the
+    /// one over all arrays; `every` is every experiment.
+    #[arg(required = true)]
+    experiments: Vec<String>,
+    /// Fewer points and writes: less exact, so that claims that are close stay undecided.
+    #[arg(long)]
+    quick: bool,
+    /// What everything on modelled disks is drawn from.
+    #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
+    seed: u64,
+    /// The folder for results: a new or an empty one, or that of an earlier run.
+    #[arg(long, default_value = "stripewise-lab")]
+    out: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LabReportArgs {
+    /// The folder.
+    folder: PathBuf,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ValidateArgs {
+    /// Write report.html, which needs nothing else, and CSV files into this folder.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Fewer points and requests: seconds, and less exact.
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Runs one of the laboratory's commands.
-pub(super) fn lab(command: &LabCommand, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn lab(command: &LabCommand, json: bool) -> anyhow::Result<ExitCode> {
     match command {
         LabCommand::Counters(args) => return counters::counters(args, json),
         LabCommand::List => list(json)?,
@@ -87,7 +147,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
         );
     }
     let program = runner::program().context("the program's own file")?;
-    let bar = Arc::new(progress::work_bar());
+    let bar = Arc::new(bars::work_bar());
     let to_clear = bar.clone();
     let after = After { resume: order.command_in(&args.out), report: report_command(&args.out) };
     let watch = Watch::begin(after, move || to_clear.finish_and_clear())?;
@@ -99,7 +159,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
     show(&report, &args.out, json)
 }
 
-fn move_on(bar: &progress::WorkBar, at: Progress<'_>) {
+fn move_on(bar: &bars::WorkBar, at: Progress<'_>) {
     bar.move_to((at.done, at.total), at.experiment, (at.points, at.points_total));
 }
 
@@ -119,14 +179,14 @@ fn effort(quick: bool) -> Effort {
     if quick { Effort::Quick } else { Effort::Full }
 }
 
-/// Runs the validation of the disk models and prints its checks. That a model differs from a published figure is a
-/// finding, not a failure.
+/// Runs the validation of the disk models and prints its checks. That a model differs from a published figure
+/// is a finding, not a failure.
 fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
         // Better now than after a minute's work.
         report::take(folder)?;
     }
-    let bar = progress::points_bar();
+    let bar = bars::points_bar();
     let report = validate::run(effort(args.quick), &|experiment, done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);

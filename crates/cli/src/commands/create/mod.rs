@@ -1,5 +1,7 @@
 //! `stripewise create`.
 
+mod args;
+
 use std::{
     collections::BTreeMap,
     io::{IsTerminal, Write},
@@ -12,13 +14,14 @@ use anyhow::{Context, bail, ensure};
 use serde_json::json;
 use stripewise::Preview;
 
-use super::{mdadm, print_json, show};
+pub(crate) use self::args::CreateArgs;
+use self::args::MapChoice;
+use super::{mdadm, show};
 use crate::{
-    args::{CreateArgs, MapChoice},
     client,
-    daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, WorkerSpec, start_daemon},
+    daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, start_daemon},
     given::{absolute_path, check_given_once, given_classes, is_same_device},
-    said::{note, say},
+    said::{note, print_json, say, tell_notes},
 };
 
 /// The chunk where none is asked for.
@@ -27,7 +30,7 @@ const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 /// The word for a member that is to be added later.
 const MISSING: &str = "missing";
 
-pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> {
     let mut create = create_spec(args)?;
     client::check_name(&args.name)?;
     check_given_once(create.devices())?;
@@ -38,11 +41,11 @@ pub(super) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     if args.dry_run {
         return dry_run(args, &create, json);
     }
-    let (name, workers) = (args.name.clone(), WorkerSpec::new(&args.workers));
+    let (name, workers) = (args.name.clone(), args.workers.spec());
     let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(create) })?;
-    client::tell(&args.name, &status.advice);
+    tell_notes(&args.name, &status.advice);
     if status.is_known() {
-        client::tell(&args.name, mdadm::hint(&status.uuid).as_slice());
+        tell_notes(&args.name, mdadm::hint(&status.uuid).as_slice());
     }
     show::opened(&status, json)?;
     Ok(ExitCode::SUCCESS)
@@ -53,7 +56,7 @@ fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result
     let Preview { members, advice, is_measured } =
         daemon::preview(&args.name, create).with_context(|| args.name.clone())?;
     let places = CreateSpec { members, looked_at: BTreeMap::new(), ..create.clone() };
-    client::tell(&args.name, &advice);
+    tell_notes(&args.name, &advice);
     if json {
         print_json(&json!({
             "name": args.name,

@@ -89,7 +89,7 @@ const SECTIONS: [Section; 4] = [
     ),
 ];
 
-pub(super) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     clap_complete::generate(shell, &mut without_hidden(Cli::command()), "stripewise", &mut std::io::stdout());
     Ok(ExitCode::SUCCESS)
 }
@@ -109,7 +109,7 @@ fn without_hidden(command: Command) -> Command {
     bare.subcommands(shown)
 }
 
-pub(super) fn man(folder: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn man(folder: &Path) -> anyhow::Result<ExitCode> {
     let place = || folder.display().to_string();
     fs::create_dir_all(folder).with_context(place)?;
     let mut command = Cli::command().disable_help_subcommand(true);
