@@ -3,10 +3,12 @@
 use anyhow::ensure;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use stripewise::{
-    format::extension::MemberClass,
     geometry::Level,
-    locking::{PRESETS, Preset},
-    plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy, policy_for},
+    internals::{
+        format::extension::MemberClass,
+        locking::{PRESETS, Preset},
+        plan::selection::{DEFAULT_POLICY, POLICIES, Policy, policy, policy_for},
+    },
 };
 
 /// Reads a policy's name on the command line. Help and completions list the names.

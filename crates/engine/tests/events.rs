@@ -53,7 +53,7 @@ fn a_failure_and_what_follows_it_is_told_in_order_and_the_end_ends_it() {
 
 #[test]
 fn an_array_that_loses_too_many_members_says_so_once() {
-    let mut lab = Lab::new(6, Shape { level: Level::Raid5, members: 3, chunk_bytes: 16384 });
+    let lab = Lab::new(6, Shape { level: Level::Raid5, members: 3, chunk_bytes: 16384 });
     let events = lab.array.events();
     lab.members[0].fail_once();
     lab.members[1].fail_once();

@@ -19,6 +19,12 @@
 //! # }
 //! ```
 //!
+//! # What is promised
+//!
+//! What this crate exports by name is its interface: it changes with the version, as Semantic Versioning has it. Options,
+//! errors and reports may grow, so that they are made by setters and matched with a last arm. [`internals`] is open to look
+//! at and to try policies in, and may change with any version.
+//!
 //! A write is some thousand instructions in several crates. Where they count, as over memory or fast flash,
 //! build with `lto = "thin"` and `codegen-units = 1` in the profile of your own workspace, as the
 //! `stripewise` command is built. Without them 4 KiB writes over members in memory took a seventh to three
@@ -32,15 +38,21 @@ pub use host::{Host, HostError, HostOptions, MemberSource};
 pub use stripewise_device::{
     BoxFuture, Completion, Device, DeviceInfo, Env, EnvHandle, Extent, IoBuf, IoError, IoErrorKind, IoFuture,
     MediaKind, ReadBufs, ReadDone, RequestKeeper, SharedBuf, Timestamp, WriteBufs, WriteFlags, ZeroFlags,
-    bufs_len, file, memory, parts, uring, wrap,
+    bufs_len, file, memory, uring::RuntimeOptions,
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError, AssembleOptions,
     BitmapReport, CreateError, CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind,
     JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace,
     Preview, ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice,
-    assemble, endurance, examine, geometry, locking, measure, plan, preview, rows,
+    assemble, endurance, examine, geometry, measure, preview,
 };
 pub use stripewise_export as export;
-pub use stripewise_format as format;
-pub use stripewise_parity as parity;
+
+/// The parts that an array is made of. They may change with any version.
+pub mod internals {
+    pub use stripewise_device::{parts, uring, wrap};
+    pub use stripewise_engine::{locking, plan, rows};
+    pub use stripewise_format as format;
+    pub use stripewise_parity as parity;
+}

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use stripewise::{
     geometry::{Level, MEMBERS_MAX},
-    plan::selection::{DEFAULT_POLICY, Policy},
+    internals::plan::selection::{DEFAULT_POLICY, Policy},
 };
 use stripewise_lab::{
     engine_bench::{self, BitmapMode, Case, Figure, LockSetting, MemberKind, Options, page},

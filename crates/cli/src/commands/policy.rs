@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
-use stripewise::plan::selection::{self, Policy};
+use stripewise::internals::plan::selection::{self, Policy};
 use stripewise_wire::Request;
 
 use super::said;

@@ -20,7 +20,7 @@ use stripewise::{
         },
         nbd::{Endpoint, Export, Limits, NbdAddress, Server},
     },
-    uring::Runtime,
+    internals::uring::Runtime,
 };
 use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 

@@ -6,11 +6,10 @@ use anyhow::{Context, anyhow};
 use stripewise::{
     Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace, Preview,
     file::{FileDevice, FileOptions},
-    format::extension::MapKind,
     geometry::Level,
-    locking::Preset,
-    plan::selection::policy,
-    uring::RuntimeOptions,
+    internals::{
+        format::extension::MapKind, locking::Preset, plan::selection::policy, uring::RuntimeOptions,
+    },
 };
 use stripewise_wire::Notes;
 

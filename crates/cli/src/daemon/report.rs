@@ -1,7 +1,9 @@
 //! An array as its daemon tells it to programs and people.
 
 use anyhow::ensure;
-use stripewise::{ArrayReport, Excluded, MemberState, StatsReport, advice, format::extension::MemberClass};
+use stripewise::{
+    ArrayReport, Excluded, MemberState, StatsReport, advice, internals::format::extension::MemberClass,
+};
 use stripewise_wire::{ArrayStatus, BitmapStatus, StripeStatus};
 
 use super::state::DaemonState;

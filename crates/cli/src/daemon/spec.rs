@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use stripewise::uring::RuntimeOptions;
+use stripewise::internals::uring::RuntimeOptions;
 use stripewise_wire::{ArrayStatus, ClassChoice, Reply};
 
 use super::{caller, members::LookedAt};

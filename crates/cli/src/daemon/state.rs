@@ -6,8 +6,8 @@ use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
-    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits, format::extension::Endurance,
-    plan::selection::policy, uring::Started,
+    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits,
+    internals::{format::extension::Endurance, plan::selection::policy, uring::Started},
 };
 use stripewise_wire::{ClassChoice, Notes, Reply, Request, ScrubAction};
 

@@ -24,7 +24,7 @@ use stripewise::{
     Array, CreateOptions, Device, Host, HostOptions, JobOutcome, JobReport,
     file::{FileDevice, FileOptions},
     geometry::Level,
-    wrap::{Fault, Faults},
+    internals::wrap::{Fault, Faults},
 };
 
 pub(crate) use self::worker::work;

@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use stripewise::{
     Array, Device, Host, IoBuf, WriteFlags,
     export::nbd::{Endpoint, Export, Limits, NbdAddress, NbdClient, Server},
-    uring::Runtime,
+    internals::uring::Runtime,
 };
 use xxhash_rust::xxh3::xxh3_128;
 

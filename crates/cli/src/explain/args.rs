@@ -3,7 +3,7 @@
 use std::num::IntErrorKind;
 
 use clap::Args;
-use stripewise::{geometry::MEMBERS_MAX, plan::selection::Policy};
+use stripewise::{geometry::MEMBERS_MAX, internals::plan::selection::Policy};
 use stripewise_wire::ClassChoice;
 
 use crate::{

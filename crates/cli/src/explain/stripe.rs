@@ -5,8 +5,10 @@ use std::ops::Range;
 use serde::Serialize;
 use stripewise::{
     geometry::StripeSpan,
-    plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState},
-    rows::BLOCK_BYTES,
+    internals::{
+        plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState},
+        rows::BLOCK_BYTES,
+    },
 };
 
 use super::target::{StripeCosts, Target};

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use stripewise::{
     geometry::{Geometry, Level, MemberIndex, StripeIndex},
-    plan::{
+    internals::plan::{
         Presence,
         costs::{ColumnCosts, MemberCost},
         selection::{Policy, policy, policy_for},

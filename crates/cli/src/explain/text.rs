@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stripewise::plan::selection::{self, Policy};
+use stripewise::internals::plan::selection::{self, Policy};
 use stripewise_wire::BandStatus;
 
 use super::stripe::{Explained, ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote};

@@ -11,7 +11,7 @@ use std::{
 
 use stripewise::{
     export::attach::{BlockUser, BlockUsers, users_of},
-    format::md::SUPERBLOCK_MAGIC,
+    internals::format::md::SUPERBLOCK_MAGIC,
 };
 
 use self::locks::{has_ended, lock_holders};

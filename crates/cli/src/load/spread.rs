@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use stripewise::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp, uring::Runtime};
+use stripewise::{BoxFuture, Env, EnvHandle, IoFuture, Timestamp, internals::uring::Runtime};
 
 pub(crate) struct Spread {
     env: EnvHandle,

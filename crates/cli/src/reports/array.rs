@@ -1,6 +1,6 @@
 //! Words for an array as a whole.
 
-use stripewise::{ArrayReport, format::extension::MapKind};
+use stripewise::{ArrayReport, internals::format::extension::MapKind};
 
 /// What a map of regions is called.
 pub(crate) fn map_name(kind: MapKind) -> &'static str {

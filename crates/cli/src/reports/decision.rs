@@ -2,7 +2,7 @@
 
 use stripewise::{
     Decision, TraceFilter, Traced,
-    plan::{Band, Cycle},
+    internals::plan::{Band, Cycle},
 };
 use stripewise_wire::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 

@@ -3,9 +3,11 @@
 use stripewise::{
     ArrayReport, MemberReport, MemberState, ServiceTimes,
     endurance::{Forecast, NoForecast, forecast, no_forecast},
-    format::extension::{Endurance, MemberClass},
     geometry::Level,
-    plan::costs::{MemberCost, ServiceTime},
+    internals::{
+        format::extension::{Endurance, MemberClass},
+        plan::costs::{MemberCost, ServiceTime},
+    },
 };
 use stripewise_wire::{
     ClassChoice, CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus,

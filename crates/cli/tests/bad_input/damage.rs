@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use stripewise::format::{
+use stripewise::internals::format::{
     extension::{ExtensionLayout, Header, HeaderCopy},
     md::{SUPERBLOCK_SECTOR, Superblock},
     media::{BLOCK_LEN, SECTOR_BYTES},

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use stripewise::{
     Device, IoBuf, IoError, WriteFlags,
     export::nbd::{NbdAddress, NbdClient},
-    uring::{Runtime, RuntimeOptions},
+    internals::uring::{Runtime, RuntimeOptions},
 };
 
 /// A connection, and the runtime that it belongs to.

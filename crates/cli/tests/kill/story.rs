@@ -11,12 +11,14 @@ use std::{
 use rustix::process::Signal;
 use stripewise::{
     Device,
-    format::{
-        extension::MapKind,
-        md::{Features, SUPERBLOCK_SECTOR, Superblock},
-        media::{BLOCK_LEN, SECTOR_BYTES},
+    internals::{
+        format::{
+            extension::MapKind,
+            md::{Features, SUPERBLOCK_SECTOR, Superblock},
+            media::{BLOCK_LEN, SECTOR_BYTES},
+        },
+        locking::{PRESETS, Preset},
     },
-    locking::{PRESETS, Preset},
 };
 
 use crate::{

@@ -16,7 +16,7 @@ use std::{thread, time::Duration};
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use stripewise::{Host, HostOptions, uring::RuntimeOptions};
+use stripewise::{Host, HostOptions, internals::uring::RuntimeOptions};
 use stripewise_lab::engine_bench::own_processor_time;
 use tempfile::TempDir;
 

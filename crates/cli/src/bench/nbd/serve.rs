@@ -7,8 +7,8 @@ use stripewise::{
     Device, Host, HostOptions,
     export::nbd::{Endpoint, Export, Limits, Server},
     geometry::Level,
+    internals::uring::RuntimeOptions,
     memory::MemoryDevice,
-    uring::RuntimeOptions,
 };
 use stripewise_lab::engine_bench::{LockSetting, memory};
 

@@ -1,7 +1,10 @@
 //! The words of `stripewise create`.
 
 use clap::{Args, ValueEnum};
-use stripewise::{geometry::MEMBERS_MAX, locking::Preset, plan::selection::Policy};
+use stripewise::{
+    geometry::MEMBERS_MAX,
+    internals::{locking::Preset, plan::selection::Policy},
+};
 use stripewise_wire::ClassChoice;
 
 use crate::{

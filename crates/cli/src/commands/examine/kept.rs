@@ -4,8 +4,10 @@
 use serde::Serialize;
 use stripewise::{
     ServiceTimes,
-    format::{extension::Header, md::Level},
-    plan::selection::policy_numbered,
+    internals::{
+        format::{extension::Header, md::Level},
+        plan::selection::policy_numbered,
+    },
 };
 use stripewise_wire::{EnduranceStatus, TimesStatus};
 

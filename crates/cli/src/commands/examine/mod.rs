@@ -9,7 +9,7 @@ use serde::Serialize;
 use stripewise::{
     Examination, Host, HostOptions,
     file::{FileDevice, FileOptions},
-    format::{
+    internals::format::{
         extension::SuperblockOrigin,
         md::{LAYOUT_LEFT_SYMMETRIC, Level, Role, Superblock},
         media::SECTOR_BYTES,
