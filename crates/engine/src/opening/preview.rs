@@ -16,7 +16,7 @@ use crate::members::measure::{ServiceTimes, Touch, class_of};
 pub struct Preview {
     /// The members by role, as they would be; `None` for one that is missing.
     pub members: Vec<Option<String>>,
-    /// What is worth saying about its shape; see [`advice()`](crate::opening::advice()).
+    /// What is worth saying about its shape; see [`advice()`](crate::advice()).
     pub advice: Vec<String>,
     /// Whether which member gets parity rests on how long reads took just now: it is measured again when the array is
     /// made, with writes, and members that are alike may come out otherwise.
