@@ -77,7 +77,13 @@ const MARGIN: f32 = 0.9;
 #[cfg(test)]
 mod tests {
     use super::{super::Classic, *};
-    use crate::{plan::{Presence, build, costs::{MemberCost, ServiceTime}}, shape::geometry::{Geometry, Level, StripeIndex, StripeSpan}};
+    use crate::{
+        plan::{
+            Presence, build,
+            costs::{MemberCost, ServiceTime},
+        },
+        shape::geometry::{Geometry, Level, StripeIndex, StripeSpan},
+    };
 
     /// A 4+1 array of 64 KiB chunks; who costs what, by column.
     fn cycles(costs: &[MemberCost], start_kib: usize, len_kib: usize) -> Vec<(usize, Cycle)> {

@@ -1,7 +1,18 @@
 //! A stripe whose rows are all in the same state, as those of small writes are: both cycles are priced in one pass.
 
-use super::{MARGIN, left::Left, price::{Asked, Price}};
-use crate::{plan::{Band, Cycle, Estimate, StripeState, costs::{ColumnCosts, Visit}, selection::OneColumn}, shape::rows::RowSet};
+use super::{
+    MARGIN,
+    left::Left,
+    price::{Asked, Price},
+};
+use crate::{
+    plan::{
+        Band, Cycle, Estimate, StripeState,
+        costs::{ColumnCosts, Visit},
+        selection::OneColumn,
+    },
+    shape::rows::RowSet,
+};
 
 /// Chooses the cycle of a stripe's only band, which is free.
 pub(super) fn choose(stripe: &StripeState, costs: &dyn ColumnCosts, left: &Left, band: &mut Band) {

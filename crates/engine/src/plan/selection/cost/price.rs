@@ -1,6 +1,9 @@
 //! What a way to write a stripe would cost, added up member by member.
 
-use crate::plan::{ColumnState, costs::{MemberCost, Visit}};
+use crate::plan::{
+    ColumnState,
+    costs::{MemberCost, Visit},
+};
 
 /// How much of what members take from others is the same requests' waiting. Others wait at several members at once as this
 /// write does, and what is delayed at two of them is delayed once: between requests that all wait at the same members (1)

@@ -2,8 +2,18 @@
 
 use smallvec::SmallVec;
 
-use super::{MARGIN, left::Left, price::{Asked, Price}};
-use crate::{plan::{Band, ColumnState, Cycle, Estimate, StripeState, costs::{ColumnCosts, MemberCost, Visit}}, shape::rows::RowSet};
+use super::{
+    MARGIN,
+    left::Left,
+    price::{Asked, Price},
+};
+use crate::{
+    plan::{
+        Band, ColumnState, Cycle, Estimate, StripeState,
+        costs::{ColumnCosts, MemberCost, Visit},
+    },
+    shape::rows::RowSet,
+};
 
 /// Bands of the stripe, a bit each. A write without a cache makes five at most; what is beyond these is chosen by counts.
 pub(super) type BandSet = u32;
