@@ -12,8 +12,10 @@ const DAEMON: &str = r#"
 import json, os, socket, sys
 path, answers = sys.argv[1], json.loads(sys.argv[2])
 listener = socket.socket(socket.AF_UNIX)
-listener.bind(path)
+listener.bind(path + ".new")
 listener.listen(8)
+# It is there once it listens.
+os.rename(path + ".new", path)
 while True:
     connection, _ = listener.accept()
     line = connection.makefile().readline()
