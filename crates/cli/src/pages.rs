@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::args::Cli;
+use crate::{args::Cli, said};
 
 /// A section of the main page: terms, and what is to be said of each.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
@@ -90,7 +90,10 @@ const SECTIONS: [Section; 4] = [
 ];
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(shell, &mut without_hidden(Cli::command()), "stripewise", &mut std::io::stdout());
+    // Not to standard output, where it panics if it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut without_hidden(Cli::command()), "stripewise", &mut script);
+    said::print_text(&String::from_utf8(script).context("a completion script is text")?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -29,7 +29,7 @@ macro_rules! note {
 
 pub(crate) use {note, say};
 
-/// Writes to standard output. What cannot be written is told at the end, by [`lost`].
+/// Writes to standard output. What cannot be written is told at the end, by [`is_complete`].
 pub(crate) fn out(text: fmt::Arguments<'_>) {
     if let Err(error) = io::stdout().write_fmt(text) {
         LOST.get_or_init(|| error.kind());

@@ -174,7 +174,9 @@ fn what_cannot_be_printed_is_an_error_and_no_panic() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let mut create = sandbox.command();
     create.args(["create", "a", "--level", "1", "--assume-clean"]).args(sandbox.members(2, 24 * MIB));
-    for command in [&mut create, sandbox.command().args(["--json", "status", "a"])] {
+    let mut completions = sandbox.command();
+    completions.args(["completions", "bash"]);
+    for command in [&mut create, sandbox.command().args(["--json", "status", "a"]), &mut completions] {
         let said = command.stdout(full()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         let said = said.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&said.stderr);

@@ -147,16 +147,16 @@ fn nonsense_about_members_is_refused() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);
     for (options, code, words) in [
-        ("--level 5 --class m9=ssd", 1, ["--class m9", "none of the devices given"]),
-        ("--level 5 --class m0=ssd --class m0=hdd", 1, ["--class m0", "cannot be both"]),
-        ("--level 5 --class m0=tape", 2, ["m0=tape", "DEVICE=hdd or DEVICE=ssd"]),
-        ("--level 5 --parity last", 1, ["--parity", "level 4"]),
-        ("--level 4 --parity m9", 1, ["--parity m9", "none of the members"]),
-        ("--level 1 --policy classic", 1, ["--policy classic", "level 1 keeps no parity"]),
-        ("--level 0 --policy cost", 1, ["--policy cost", "level 4, 5 or 6"]),
-        ("--level 5 --policy best", 2, ["best", "classic, modthresh, modified, cost"]),
+        ("--level 5 --class m9=ssd", 1, &["--class m9", "none of the devices given"][..]),
+        ("--level 5 --class m0=ssd --class m0=hdd", 1, &["--class m0", "cannot be both"]),
+        ("--level 5 --class m0=tape", 2, &["m0=tape", "DEVICE=hdd or DEVICE=ssd"]),
+        ("--level 5 --parity last", 1, &["--parity", "level 4"]),
+        ("--level 4 --parity m9", 1, &["--parity m9", "none of the members"]),
+        ("--level 1 --policy classic", 1, &["policy classic", "level 1 keeps no parity", "--policy"]),
+        ("--level 0 --policy cost", 1, &["policy cost", "level 4, 5 or 6", "--policy"]),
+        ("--level 5 --policy best", 2, &["best", "classic, modthresh, modified, cost"]),
     ] {
-        sandbox.fails(code, &format!("create a {options}"), &members, &words);
+        sandbox.fails(code, &format!("create a {options}"), &members, words);
     }
     assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0));
 }
