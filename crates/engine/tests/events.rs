@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Lab, Shape};
-use stripewise_device::{Device, IoBuf, WriteFlags};
+use stripewise_device::{Device, IoBuf, IoErrorKind, WriteFlags};
 use stripewise_engine::{
     ArrayEvent, ArrayEvents, JobKind, JobOutcome,
     geometry::{Level, MemberIndex},
@@ -65,4 +65,17 @@ fn an_array_that_loses_too_many_members_says_so_once() {
     let all = heard(&lab, events);
     let failures = all.iter().filter(|event| **event == ArrayEvent::ArrayFailed).count();
     assert_eq!(failures, 1, "{all:?}");
+}
+
+#[test]
+fn extents_are_a_request_as_any_other() {
+    let mut lab = Lab::new(7, Shape { level: Level::Raid5, members: 3, chunk_bytes: 16384 });
+    let (device, size) = (lab.array.device(), lab.array.geometry().capacity_bytes());
+    let kind = |lab: &Lab, at, len| lab.world.run(device.extents(at, len)).map_err(|error| error.kind);
+    assert!(kind(&lab, 0, 4096).is_ok());
+    for (at, len) in [(size, 4096), (size + 16384, 4096), (u64::MAX - 511, 4096), (0, 100)] {
+        assert_eq!(kind(&lab, at, len), Err(IoErrorKind::Refused), "{at}+{len}");
+    }
+    lab.stop();
+    assert_eq!(kind(&lab, 0, 4096), Err(IoErrorKind::Gone), "it is stopped");
 }

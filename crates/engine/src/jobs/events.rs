@@ -126,6 +126,7 @@ impl Listeners {
         let queue = Arc::new(Queue::default());
         let mut listeners = self.0.lock();
         queue.0.lock().is_over = listeners.1;
+        listeners.0.retain(|listener| listener.strong_count() > 0);
         listeners.0.push(Arc::downgrade(&queue));
         ArrayEvents(queue)
     }
@@ -141,13 +142,10 @@ impl Listeners {
         self.for_each(|queue| queue.change(|unread| unread.is_over = true));
     }
 
+    /// Without the lock: what a waker runs, or drops, may come back here.
     fn for_each(&self, f: impl Fn(&Queue)) {
-        self.0.lock().0.retain(|listener| {
-            listener.upgrade().is_some_and(|queue| {
-                f(&queue);
-                true
-            })
-        });
+        let listening: Vec<_> = self.0.lock().0.iter().filter_map(Weak::upgrade).collect();
+        listening.iter().for_each(|queue| f(queue));
     }
 }
 

@@ -22,10 +22,12 @@ impl Stripes {
     /// Extents of a range of the array, from its start on. A chunk is a hole if its member says so; where the member
     /// is missing the answer is "stored".
     pub(crate) async fn extents(&self, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Extent>, IoError> {
+        let _request = self.requests.enter();
+        let geometry = self.geometry();
+        self.check_request(&geometry, offset_bytes, len_bytes)?;
         if len_bytes == 0 {
             return Ok(Vec::new());
         }
-        let geometry = self.geometry();
         let chunk = geometry.chunk_bytes();
         let first = offset_bytes / geometry.stripe_bytes();
         let end = (offset_bytes + len_bytes).min((first + STRIPES_MAX) * geometry.stripe_bytes());
