@@ -69,7 +69,7 @@ fn an_array_that_loses_too_many_members_says_so_once() {
 
 #[test]
 fn extents_are_a_request_as_any_other() {
-    let mut lab = Lab::new(7, Shape { level: Level::Raid5, members: 3, chunk_bytes: 16384 });
+    let lab = Lab::new(7, Shape { level: Level::Raid5, members: 3, chunk_bytes: 16384 });
     let (device, size) = (lab.array.device(), lab.array.geometry().capacity_bytes());
     let kind = |lab: &Lab, at, len| lab.world.run(device.extents(at, len)).map_err(|error| error.kind);
     assert!(kind(&lab, 0, 4096).is_ok());
