@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::{pin::Pin, thread};
+use std::{pin::Pin, sync::mpsc, thread, time::Duration};
 
 use common::Ground;
 use stripewise::{
@@ -115,4 +115,34 @@ fn arrays_are_made_and_opened_from_any_thread() {
     let mut read = [0; BLOCK];
     wait(again.read_into(0, &mut read)).unwrap();
     assert_eq!(read, [3; BLOCK]);
+}
+
+/// Threads that write one behind the other, whose writes are gathered, and over one another, which wait for rows.
+fn write_until_refused(array: &Array, thread: u8) -> ArrayError {
+    for round in 0.. {
+        let place = (round * u64::from(THREADS) + u64::from(thread)) % 24;
+        if let Err(error) = wait(array.write(place * BLOCK as u64, block(thread), WriteFlags::default())) {
+            return error;
+        }
+    }
+    unreachable!("the host is dropped before")
+}
+
+#[test]
+fn threads_that_wait_are_told_when_their_host_is_dropped() {
+    for _ in 0..5 {
+        let ground = Ground::new();
+        let array = ground.open();
+        let (told, answers) = mpsc::channel();
+        for thread in 0..2 * THREADS {
+            let (array, told) = (array.clone(), told.clone());
+            thread::spawn(move || told.send(write_until_refused(&array, thread % THREADS)));
+        }
+        thread::sleep(Duration::from_millis(30));
+        drop(ground);
+        for _ in 0..2 * THREADS {
+            let answer = answers.recv_timeout(Duration::from_secs(20)).expect("no thread waits for ever");
+            assert!(matches!(answer, ArrayError::Closed | ArrayError::Failed), "{answer}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use std::{
 
 use async_task::Runnable;
 use parking_lot::Mutex;
+use slab::Slab;
 use smallvec::smallvec;
 
 use super::{
@@ -52,8 +53,24 @@ pub(super) struct Inbox {
     runtime: usize,
     runnables: Mailbox<Runnable>,
     eventfd: Arc<OwnedFd>,
-    /// The worker has gone: nobody takes what is sent.
+    /// Wakers of the tasks that have not ended. As the worker ends it wakes all: a task that waits for another one, in a list that
+    /// outlives the runtime, is found and dropped, too.
+    live: Mutex<Slab<Waker>>,
+    /// The worker has gone: what is sent is dropped.
     ended: AtomicBool,
+}
+
+/// A task's place among the live ones.
+struct Live {
+    inbox: Arc<Inbox>,
+    place: usize,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let waker = self.inbox.live.lock().try_remove(self.place);
+        drop(waker);
+    }
 }
 
 impl Inbox {
@@ -61,8 +78,8 @@ impl Inbox {
         static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let eventfd = Arc::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?);
-        let (runnables, ended) = (Mailbox::default(), AtomicBool::new(false));
-        let inbox = Arc::new(Self { id, runtime, runnables, eventfd, ended });
+        let (runnables, live, ended) = (Mailbox::default(), Mutex::default(), AtomicBool::new(false));
+        let inbox = Arc::new(Self { id, runtime, runnables, eventfd, live, ended });
         INBOXES.lock().insert(id, Arc::downgrade(&inbox));
         Ok(inbox)
     }
@@ -78,13 +95,19 @@ impl Inbox {
 
     /// Starts a task on this worker, from any thread. Once the worker has gone the task is dropped.
     pub(super) fn spawn(self: &Arc<Self>, task: BoxFuture<()>) {
+        let mut live = self.live.lock();
+        let entry = live.vacant_entry();
+        let here = Live { inbox: self.clone(), place: entry.key() };
+        let task = async move {
+            let _here = here;
+            task.await;
+        };
         let inbox = self.clone();
         let (runnable, task) = async_task::spawn(task, move |runnable| inbox.schedule(runnable));
+        entry.insert(runnable.waker());
+        drop(live);
         task.detach();
         runnable.schedule();
-        if self.ended.load(Ordering::SeqCst) {
-            drop(self.runnables.take());
-        }
     }
 
     fn schedule(&self, runnable: Runnable) {
@@ -95,8 +118,12 @@ impl Inbox {
             }
             _ => Some(runnable),
         });
-        if foreign.is_some_and(|runnable| self.runnables.send(runnable)) {
+        let Some(runnable) = foreign else { return };
+        if self.runnables.send(runnable) {
             self.wake();
+        }
+        if self.ended.load(Ordering::SeqCst) {
+            drop(self.runnables.take());
         }
     }
 
@@ -174,21 +201,23 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     let unfinished = LOCAL.take();
     RUNTIME.set(0);
     reactor::remove();
-    // Dropping a task may wake others into the inbox, whose runnables hold the inbox: drop those in turn,
-    // until none are left. Sleeping tasks are woken into it, too: dropping its waker would not end a task
-    // that holds another one of its own.
     drop(unfinished);
-    timer::take_all().into_iter().for_each(Waker::wake);
-    drop_sent(inbox);
-    // Who spawns from now on sees this, or is seen.
+    drop(timer::take_all());
+    // A task that is spawned or woken from now on is dropped by the thread that does that, unless it is found here.
     inbox.ended.store(true, Ordering::SeqCst);
-    drop_sent(inbox);
+    drop_tasks(inbox);
     result
 }
 
-/// Drops what was sent, until nothing is.
-fn drop_sent(inbox: &Inbox) {
-    while !inbox.runnables.take().is_empty() {}
+/// Wakes all tasks into the inbox, and drops them there. Dropping one may wake others, and spawn some.
+fn drop_tasks(inbox: &Inbox) {
+    loop {
+        let live: Vec<Waker> = inbox.live.lock().iter().map(|(_, waker)| waker.clone()).collect();
+        live.into_iter().for_each(Waker::wake);
+        if inbox.runnables.take().is_empty() && inbox.live.lock().is_empty() {
+            return;
+        }
+    }
 }
 
 /// Runs the tasks that are ready now. Tasks that these make ready run only after the ring: a task that keeps

@@ -69,8 +69,7 @@ impl RuntimeOptions {
     }
 }
 
-/// Running workers. Dropping it stops and joins them, and drops tasks that wait for I/O, for time or for
-/// their turn. A task that only waits for another task may stay in memory: end those first (`Array::stop`).
+/// Running workers. Dropping it stops and joins them, and drops all their tasks, whatever they wait for.
 pub struct Runtime {
     env: Arc<UringEnv>,
     threads: Vec<JoinHandle<()>>,
