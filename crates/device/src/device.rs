@@ -17,7 +17,7 @@ pub type WriteBufs = SmallVec<[SharedBuf; 2]>;
 pub struct ReadDone {
     /// Whether every byte was read.
     pub result: Result<(), IoError>,
-    /// The buffers that were lent.
+    /// The buffers that were lent; none if the read's runtime ended, which loses them.
     pub bufs: ReadBufs,
 }
 
@@ -25,6 +25,11 @@ impl ReadDone {
     /// The single buffer of a read that lent one.
     pub fn into_one(mut self) -> Result<IoBuf, IoError> {
         self.take_one()
+    }
+
+    /// The outcome, and the single buffer of a read of `len` bytes: another one if the read lost it.
+    pub fn with_buf(mut self, len: usize) -> (Result<(), IoError>, IoBuf) {
+        (self.result, self.bufs.pop().unwrap_or_else(|| IoBuf::with_len(len)))
     }
 
     /// As [`ReadDone::into_one`], but without moving a large outcome. Call it once.

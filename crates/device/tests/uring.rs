@@ -122,8 +122,7 @@ fn buffers_that_rings_do_not_register_are_as_good() {
     });
 }
 
-/// Workers keep a file open that they have registered. Its owner cannot wait for them, whoever opens it next
-/// does.
+/// Workers keep a file open that they have registered. Its owner cannot wait for them; the next opening does.
 #[test]
 fn a_member_that_was_dropped_can_be_opened_again_at_once() {
     let runtime = Runtime::start(&RuntimeOptions::default().threads(2)).unwrap();

@@ -19,7 +19,7 @@ mod for_loom {
 
     use stripewise_device::sync::{WaitList, seam::Mutex, wake_all};
 
-    /// The value, and who waits for it. Whoever has the lock has the value.
+    /// The value, and the tasks that wait for it. The task with the lock has the value.
     pub(crate) struct AsyncMutex<T>(Mutex<(Option<T>, WaitList)>);
 
     pub(crate) struct Guard<'a, T> {

@@ -6,6 +6,7 @@ mod common;
 
 use std::{
     env,
+    os::unix::process::ExitStatusExt,
     panic::{AssertUnwindSafe, catch_unwind},
     process::{Command, Stdio},
     sync::Arc,
@@ -68,7 +69,9 @@ impl Device for Broken {
 /// What the child process below does: an array over memory whose second member fails by panic.
 const CHILD: &str = "STRIPEWISE_PANICS_IN_ENGINE";
 
-/// Runs one of the tests of this file again as a process of its own, and tells whether it was ended by a signal.
+const SIGABRT: i32 = 6;
+
+/// Runs one of the tests of this file again as a process of its own, and tells whether it aborted.
 fn is_aborted(test: &str) -> bool {
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -77,7 +80,7 @@ fn is_aborted(test: &str) -> bool {
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    child.code().is_none()
+    child.signal() == Some(SIGABRT)
 }
 
 fn broken_array(host: &Host) -> Array {

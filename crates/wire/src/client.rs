@@ -89,7 +89,7 @@ impl Connection {
     /// Asks one thing.
     ///
     /// # Errors
-    /// [`AskError`], but never [`AskError::Older`]: whoever uses options finds out first, by [`protocol_of`],
+    /// [`AskError`], but never [`AskError::Older`]: a caller that uses options first finds out, by [`protocol_of`],
     /// whether the daemon knows them.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, AskError> {
         match Reply::read(&self.exchange(request)?)? {

@@ -82,7 +82,7 @@ pub(crate) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let mut follow = Follow { args, json, begun, since: 0, printed: 0, lost: 0, from_ns: None };
     follow.run(&mut daemon, &interrupt)?;
     let Follow { printed, lost, .. } = follow;
-    // Before this command is over: whoever traces next finds it free.
+    // Before this command is over, so that the next trace finds it free.
     daemon.command(&Request::TraceEnd)?;
     if lost > 0 {
         note!("stripewise: {name}: {lost} decisions were lost: they came faster than they were taken");

@@ -93,7 +93,7 @@ struct Told {
 pub(crate) enum Users {
     /// They keep it; the command fails.
     Refuse,
-    /// File systems are unmounted; whoever else uses it keeps it.
+    /// File systems are unmounted; other users keep it.
     Unmount,
     /// It is taken from them.
     Force,

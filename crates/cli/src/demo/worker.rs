@@ -87,7 +87,7 @@ impl Drop for FileWorker {
 /// The body of the hidden `demo-worker` command: works until the demo ends or lets go, then clears away what it left,
 /// which is nothing unless it was killed.
 pub(crate) fn work(folder: &Path) -> anyhow::Result<()> {
-    // What is cleared away at the end must be a demo's own, whoever called this.
+    // The command may be called with any folder. It clears away only a demo's own.
     ensure!(is_a_demos(folder), "{}: not the folder of a demo", folder.display());
     if let Err(error) = answer_all(io::stdin().lock(), io::stdout()) {
         tracing::debug!(%error, "the demo has gone");

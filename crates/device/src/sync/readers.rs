@@ -349,7 +349,7 @@ mod tests {
         let kept = replaced.load();
         assert_eq!((replaced.look(|value| value.1), readers.served()), (2, 1), "looks are no requests");
         drop(replaced);
-        assert_eq!((kept.1, dropped.load(Ordering::SeqCst)), (2, 1), "whoever keeps it has it");
+        assert_eq!((kept.1, dropped.load(Ordering::SeqCst)), (2, 1), "a kept one stays");
     }
 
     #[test]

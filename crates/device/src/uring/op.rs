@@ -4,6 +4,7 @@
 //! makes the raw pointers in the ring sound.
 
 use std::{
+    future::poll_fn,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     sync::{
         Arc,
@@ -80,6 +81,22 @@ impl Outcome {
             // SAFETY: the kernel has just made the descriptor for this request, and no other code knows it.
             drop(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
         }
+    }
+}
+
+/// An outcome on its way to another thread. Its future may be dropped there before it arrives.
+#[derive(Debug)]
+struct Unclaimed(Option<Outcome>);
+
+impl Unclaimed {
+    fn claim(mut self) -> Outcome {
+        self.0.take().expect("an outcome is claimed once")
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Outcome::discard);
     }
 }
 
@@ -378,7 +395,7 @@ enum Elsewhere {
     /// It was asked for where no reactor is.
     Refused(Option<Outcome>),
     /// Its worker waits for it.
-    Routed(Routed<Outcome>),
+    Routed(Routed<Unclaimed>),
 }
 
 impl OpHandle {
@@ -453,7 +470,8 @@ impl OpHandle {
         };
         let mut there = Self { worker: self.worker, index: self.index, elsewhere: None };
         self.index = TOLD;
-        let waits = Routed::spawn(&inbox, std::future::poll_fn(move |cx| there.poll(cx)));
+        let waits =
+            Routed::spawn(&inbox, poll_fn(move |cx| there.poll(cx).map(|outcome| Unclaimed(Some(outcome)))));
         self.elsewhere = Some(Box::new(Elsewhere::Routed(waits)));
         self.poll_elsewhere(cx)
     }
@@ -462,7 +480,7 @@ impl OpHandle {
     fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self.elsewhere.as_deref_mut() {
             Some(Elsewhere::Routed(routed)) => {
-                routed.poll(cx).map(|outcome| outcome.unwrap_or_else(Outcome::lost))
+                routed.poll(cx).map(|outcome| outcome.map_or_else(Outcome::lost, Unclaimed::claim))
             }
             Some(Elsewhere::Refused(refused)) => {
                 Poll::Ready(refused.take().expect("a request is polled until it is done"))

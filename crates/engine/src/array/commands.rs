@@ -53,9 +53,12 @@ impl Array {
             return Err(ArrayError::Unsupported("level 0 has no redundancy to rebuild a member from".into()));
         }
         let roster = self.parts.roster.clone();
-        self.parts.life.run(async move { roster.enroll(device, class).await }).await?;
-        self.parts.roster.note_change();
-        Ok(())
+        let enroll = async move {
+            roster.enroll(device, class).await?;
+            roster.note_change();
+            Ok(())
+        };
+        self.parts.life.run(enroll).await
     }
 
     /// Fills a spare to take the place of a living member, which leaves when that is done.
@@ -64,9 +67,13 @@ impl Array {
     /// [`ArrayError::Member`] if either is not in the right state.
     pub async fn replace(&self, name: &str, with: &str) -> Result<(), ArrayError> {
         let (roster, name, with) = (self.parts.roster.clone(), name.to_owned(), with.to_owned());
-        self.parts.life.run(async move { roster.begin_replacing(&name, &with).await }).await?;
-        self.parts.board.poke();
-        Ok(())
+        let board = self.parts.board.clone();
+        let begin = async move {
+            roster.begin_replacing(&name, &with).await?;
+            board.poke();
+            Ok(())
+        };
+        self.parts.life.run(begin).await
     }
 
     /// Starts a check or a repair of the whole array.
@@ -152,7 +159,9 @@ impl Array {
     }
 
     /// Stops the array: jobs end where they are, requests under way are finished, everything is flushed and the
-    /// superblocks say clean if they may. Then all members are let go of. Later requests get [`ArrayError::Closed`].
+    /// superblocks say clean if they may. Then all members are closed. Later requests get [`ArrayError::Closed`], and
+    /// [`Array::report`] tells what was last. A read whose future is neither polled nor dropped is still under way:
+    /// stopping waits for it.
     ///
     /// # Errors
     /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
@@ -190,6 +199,8 @@ impl Parts {
         self.board.poke();
         self.life.quiet().await;
         let stopped = if self.life.is_read_only() { Ok(()) } else { self.write_down_end().await };
+        let report = self.report().await;
+        self.last.get_or_init(|| report);
         self.roster.let_all_go().await;
         self.board.listeners().end();
         stopped

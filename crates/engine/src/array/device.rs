@@ -24,7 +24,7 @@ pub struct ArrayDevice {
 
 impl Array {
     /// The array as a device, for exports and stacking. Requests that change anything go to their end even if their future
-    /// is dropped. Until a read's future is polled to its end, or dropped, the array is not stopped.
+    /// is dropped. [`Array::stop`] waits until a read's future is polled to its end or dropped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {

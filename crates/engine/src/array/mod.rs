@@ -6,7 +6,7 @@ mod policy;
 mod report;
 mod requests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use stripewise_device::EnvHandle;
 use stripewise_format::md::ArrayName;
@@ -48,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) excluded: Vec<Excluded>,
     /// Members that were taken by force although they are not current, for people.
     pub(crate) forced: Vec<Excluded>,
+    /// What the array looked like when it was stopped.
+    pub(crate) last: OnceLock<ArrayReport>,
 }
 
 /// The last handle is gone: the array's own work ends.

@@ -151,9 +151,12 @@ impl ArrayReport {
 }
 
 impl Array {
-    /// What the array looks like now.
+    /// What the array looks like now; once it is stopped, what it looked like then.
     pub async fn report(&self) -> ArrayReport {
-        self.parts.roster.look(|ledger, topology| self.parts.report_of(ledger, topology)).await
+        match self.parts.last.get() {
+            Some(last) => last.clone(),
+            None => self.parts.report().await,
+        }
     }
 
     /// What writes to these stripes find now, as far as the array has them.
@@ -174,6 +177,10 @@ impl Array {
 }
 
 impl Parts {
+    pub(super) async fn report(&self) -> ArrayReport {
+        self.roster.look(|ledger, topology| self.report_of(ledger, topology)).await
+    }
+
     fn report_of(&self, ledger: &Ledger, topology: &Topology) -> ArrayReport {
         let Self { life, stripes, .. } = self;
         let mut members: Vec<_> = ledger.entries.iter().map(member_report).collect();

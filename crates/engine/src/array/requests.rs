@@ -6,8 +6,8 @@ use super::Array;
 use crate::{compute::Data, error::ArrayError, life::detached::Detached};
 
 impl Array {
-    /// Fills `buf` from `offset_bytes` and gives it back. Starts at once. Any thread may ask and await; a caller that drops the
-    /// future loses the buffer.
+    /// Fills `buf` from `offset_bytes` and gives it back. Starts at once. Any thread may ask and await. A caller that
+    /// drops the future loses the buffer. [`Array::stop`] waits until the future is polled to its end or dropped.
     ///
     /// # Errors
     /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor redundancy could
@@ -106,10 +106,9 @@ impl Array {
         offset_bytes: u64,
         len_bytes: u64,
     ) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
-        let stripes = self.parts.stripes.clone();
-        Detached::start(
-            self.env(),
-            async move { stripes.discard_request(offset_bytes, len_bytes, false).await },
-        )
+        let array = self.clone();
+        Detached::start(self.env(), async move {
+            array.parts.stripes.discard_request(offset_bytes, len_bytes, false).await
+        })
     }
 }

@@ -119,8 +119,8 @@ impl Intent {
         }
         let _part = within(Part::CounterLock);
         self.regions.as_writer(region, |word| {
-            // Before it is counted out: a flush that ran while this write did must not count for it. That somebody
-            // else's note is taken away after the look does no harm, since whoever does that clears nothing by it.
+            // Before it is counted out: a flush that ran while this write did must not count for it. Another task may
+            // take its own note away after this look. That does no harm: it clears no region by that.
             if word.load(Ordering::Acquire) & USED == 0 {
                 word.fetch_or(USED, Ordering::AcqRel);
             }
@@ -284,7 +284,7 @@ pub(crate) struct IntentGuard<'a> {
     region: usize,
 }
 
-/// A write in flight that somebody else goes on with. Whoever loses it leaves its region marked for ever.
+/// A write in flight that another task continues. If it is lost, its region stays marked for ever.
 #[must_use = "the write stays in flight until it is resumed"]
 pub(crate) struct KeptIntent(usize);
 

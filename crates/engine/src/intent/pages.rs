@@ -24,7 +24,7 @@ pub(crate) struct Holder {
 /// More generations than the newest copy of a page can be ahead of those that can be read: pages written while a member holds none.
 const UNREAD_GENERATIONS: u64 = 1 << 40;
 
-/// What is known of the pages on disk. Changed only by whoever holds the lock around it.
+/// What is known of the pages on disk. It changes only under the lock around it.
 pub(crate) struct Pages {
     pages: Vec<Page>,
     /// Where each member's newest copy of each page lies, by device number.

@@ -283,13 +283,14 @@ impl JobBoard {
     }
 
     pub(crate) fn start(&self, mut job: JobReport) {
-        self.listeners.tell(&ArrayEvent::JobStarted(job.kind));
+        let started = ArrayEvent::JobStarted(job.kind);
         self.change(|state| {
             state.stop = false;
             job.paused = state.paused;
             state.beginning = None;
             state.current = Some(job);
         });
+        self.listeners.tell(&started);
     }
 
     pub(crate) fn update(&self, f: impl FnOnce(&mut JobReport)) {

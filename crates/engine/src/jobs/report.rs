@@ -109,14 +109,14 @@ impl JobReport {
         }
     }
 
-    /// Goes on from what was found before.
+    /// Continues from what was found before.
     pub(crate) fn take_over(&mut self, found: Found) {
         let Found { mismatched_rows, mismatches, unreadable } = found;
         (self.mismatched_rows, self.mismatches, self.unreadable) = (mismatched_rows, mismatches, unreadable);
     }
 
-    /// Where a scrub is to be gone on with that must be told without what cannot be read: there, at the latest; and what
-    /// was found before.
+    /// Where a scrub continues if its record has no room for what could not be read: no later than there. And what was
+    /// found before that place.
     pub(crate) fn before_unreadable(&self, stripe_bytes: u64) -> (u64, Found) {
         let mut found = self.found();
         let Some(offset_bytes) = found.unreadable.take() else { return (self.done_stripes, found) };

@@ -204,7 +204,7 @@ impl<W> RowLocks<W> {
     /// Gathers a write that lies behind one under way.
     pub(crate) fn gather(&self, place: &Place, part: W) -> Gathered<W> {
         let looks_back = place.leads && place.bytes.start == 0;
-        // Whoever ends the stripe before must know before it is decided to wait for it.
+        // The write that ends the stripe before must be told before this one decides to wait for it.
         let before =
             looks_back.then(|| self.with_previous(place.stripe, ActiveStripe::wait_in_next)).flatten();
         let (gathered, joined) = self.join(place, part, before);
@@ -260,7 +260,7 @@ impl<W> RowLocks<W> {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits for the gather of a stripe; for whoever was told that it is to write it.
+    /// Waits for the gather of a stripe. Only the task that was told to write it calls this.
     pub(crate) fn wait_for_gather(&self, stripe: StripeIndex, until: Until) -> WaitForGather<'_, W> {
         WaitForGather { locks: self, stripe, until }
     }

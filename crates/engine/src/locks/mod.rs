@@ -339,7 +339,7 @@ pub(crate) struct RowGuard<'a, W> {
     claim: Claim,
 }
 
-/// Locked rows that somebody else goes on with. Whoever loses them leaves them locked for ever.
+/// Locked rows with which another task continues. If they are lost, the rows stay locked for ever.
 #[must_use = "the rows stay locked until they are resumed"]
 pub(crate) struct KeptRows(Claim);
 

@@ -1,7 +1,7 @@
 //! What I/O costs on a member, learned while it runs, for policies that weigh it.
 //!
 //! A member is seen as one server: a request occupies it from when it was asked for, or from the end of the request
-//! before, to its own end, as whoever asked looks at it. Under a queue this is the time that a request takes of the
+//! before, until the task that asked sees its end. Under a queue this is the time that a request takes of the
 //! member's throughput: what reordering, dies in parallel and caches make of it, and what a member that has slowed down
 //! takes now. Of each class, a fixed part and a part by length are learned from recent requests.
 

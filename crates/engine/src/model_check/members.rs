@@ -237,7 +237,7 @@ fn a_topology_is_swapped_beside_writers_that_hold_rows() {
         let next = array.topology.load().with_primary(crate::shape::geometry::MemberIndex(0), &member(7));
         array.topology.store(Fixed::new(next));
         array.topology.reclaim();
-        // Whoever has the rows after the swap sees the new member.
+        // A task that has the rows after the swap sees the new member.
         let rows = block_on(locks.lock(STRIPE, RowSet::range(0..1)));
         assert_eq!(array.topology.load().slots[0].primary.as_ref().unwrap().dev_number, 7);
         drop(rows);

@@ -277,7 +277,7 @@ fn writers_that_mark_two_regions_at_once_share_a_page_write() {
     LOCKS.into_iter().for_each(|locks| writers_share_a_mark(MapKind::Distributed, locks));
 }
 
-/// Where nothing is counted all regions are marked by whoever is first, and stay so.
+/// Where nothing is counted the first writer marks all regions, and they stay marked.
 #[test]
 fn writers_that_are_not_counted_mark_all_regions() {
     model(|| {

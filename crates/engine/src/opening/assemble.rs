@@ -1,6 +1,9 @@
 //! Opening an array from its members: who belongs, who is stale, what must be resynced.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use stripewise_device::{Device, EnvHandle};
@@ -103,6 +106,7 @@ async fn open(
         name: superblock.name,
         excluded: chosen.excluded,
         forced: chosen.forced,
+        last: OnceLock::new(),
     };
     if !options.read_only {
         begin_serving(&parts, scrub, options.tuning.housekeeping_interval).await?;

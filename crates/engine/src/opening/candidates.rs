@@ -68,7 +68,7 @@ pub(super) fn name(examination: &Examination) -> String {
     examination.device.info().name.clone()
 }
 
-/// What differs between two superblocks that may not, whoever is newer.
+/// What differs between two superblocks that must agree on it, whichever is newer.
 pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
     let differences = [
         (a.created.seconds() != b.created.seconds(), "time of creation"),

@@ -9,7 +9,10 @@ use super::{
     advice::advice,
     create::{CreateError, CreateOptions, moves_parity, prepare},
 };
-use crate::members::measure::{ServiceTimes, Touch, class_of};
+use crate::{
+    life::detached::on_worker,
+    members::measure::{ServiceTimes, Touch, class_of},
+};
 
 /// What a new array would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +26,17 @@ pub struct Preview {
     pub is_measured: bool,
 }
 
-/// What [`Array::create`](crate::Array::create) would make of these options. Nothing is written; members are read, if they
-/// are to be measured.
+/// What [`Array::create`](crate::Array::create) would make of these options. Any thread may ask. Nothing is written;
+/// members are read if they are to be measured.
 ///
 /// # Errors
 /// Those of [`CreateError`] that are found before anything is written.
-pub async fn preview(env: EnvHandle, mut options: CreateOptions) -> Result<Preview, CreateError> {
+pub async fn preview(env: EnvHandle, options: CreateOptions) -> Result<Preview, CreateError> {
+    let at = env.clone();
+    Box::pin(on_worker(&at, preview_here(env, options))).await
+}
+
+async fn preview_here(env: EnvHandle, mut options: CreateOptions) -> Result<Preview, CreateError> {
     let given = options.clone();
     let traits = prepare(&env, &mut options, Touch::ReadOnly).await?;
     let name = |member: &Option<Arc<dyn Device>>| Some(member.as_ref()?.info().name.clone());

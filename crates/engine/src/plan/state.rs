@@ -99,7 +99,7 @@ impl StripeState {
         self.redundancy = match geometry.level() {
             Level::Raid0 => Redundancy::None,
             Level::Raid1 => Redundancy::Mirrors,
-            _ => Redundancy::Parity { trusted: parity_trusted },
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => Redundancy::Parity { trusted: parity_trusted },
         };
         for column in 0..geometry.members() {
             self.columns.push(ColumnState::empty(presence(column)));

@@ -78,7 +78,7 @@ impl Roster {
         Ok(())
     }
 
-    /// Lets go of all members, as the array is stopped: their devices are closed, whoever still has a handle to the array.
+    /// Closes all members as the array is stopped, even if its handles are still in use.
     pub(crate) async fn let_all_go(&self) {
         self.ledger.lock().await.entries.clear();
         let now = self.topology.load();
@@ -120,7 +120,7 @@ impl Roster {
         if self.life.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
-        // Until it is attached, nobody else may measure, blank or write it.
+        // Until it is attached, no other command may measure, blank or write it.
         let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
         // The device may be what is left of a member that an opening by force needs.
         if self.has_failed() && !lives(Mutant::FailedBlanks) {
@@ -141,16 +141,14 @@ impl Roster {
         let times = self.measure_as_others(&device).await;
         let traits = Traits::of(&device, times, class).with_kept_endurance(&device).await;
         let traits = Traits { zeroing: enroll::blank(&tentative.entry).await?, ..traits };
+        let name = device.info().name.clone();
         self.change_state(|ledger, _| {
-            let name = device.info().name.clone();
             not_attached(ledger, &name)?;
             // Its number is chosen here, under the lock: another device may have been added meanwhile.
             let mut enrolled =
                 enroll::spare(&self.topology().geometry, ledger, device, &traits, &**self.life.env())?;
             self.note_bitmap_offset(enrolled.entry.member.dev_number, enrolled.bitmap_offset_bytes);
             enrolled.entry.superblock.roles = ledger.roles();
-            tracing::info!(member = name, "spare added");
-            self.tell(&ArrayEvent::SpareAdded { member: name });
             let dev_number = enrolled.entry.member.dev_number;
             ledger.entries.push(enrolled.entry);
             self.switch_meters(self.metered.load(Ordering::Relaxed), ledger);
@@ -158,7 +156,10 @@ impl Roster {
             ledger.set_role(dev_number, Role::Spare);
             Ok(None)
         })
-        .await
+        .await?;
+        tracing::info!(member = name, "spare added");
+        self.tell(&ArrayEvent::SpareAdded { member: name });
+        Ok(())
     }
 
     /// Notes where the member with this number has room for bitmap pages. Without room, what the number's last member had is

@@ -12,8 +12,8 @@ use crate::{
     metadata::ledger::{Entry, Ledger, Standing},
 };
 
-/// The longest that a member is waited for which is to note what was written to it: it may not answer, and whoever is to
-/// fail it waits meanwhile.
+/// The longest wait for a member to note what was written to it. It may not answer, and the command that fails it waits
+/// meanwhile.
 const NOTE_WAIT: Duration = Duration::from_secs(2);
 
 /// The header of a member on which something can be kept.

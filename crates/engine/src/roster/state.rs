@@ -152,6 +152,7 @@ impl Roster {
             return Err(ArrayError::Failed);
         }
         next.recorded = recorded.clone();
+        let mut events = Vec::with_capacity(dropped.len());
         for (member, place, error) in dropped {
             match limit {
                 // An operator's word, and no error of the member's.
@@ -161,14 +162,15 @@ impl Roster {
                 }
             }
             ledger.set_standing(&member, Standing::Faulty);
-            let role = place.map(Place::role);
-            self.tell(&ArrayEvent::MemberFailed { member: member.name().to_owned(), role });
             place.into_iter().for_each(|place| settle_slot(ledger, &next, place));
+            let (member, role) = (member.name().to_owned(), place.map(Place::role));
+            events.push(ArrayEvent::MemberFailed { member, role });
         }
         self.put(next);
         self.holders_changed.store(true, Ordering::Release);
         // A spare may take the vacant role.
         self.members_changed.store(true, Ordering::Release);
+        events.iter().for_each(|event| self.tell(event));
         self.board.poke();
         Ok(true)
     }
@@ -178,9 +180,9 @@ impl Roster {
         tracing::error!("the array has lost more members than it tolerates: it stops writing");
         let mut next = (*self.topology.load()).clone();
         next.failed = true;
-        self.tell(&ArrayEvent::ArrayFailed);
         next.recorded = recorded.clone();
         self.put(next);
+        self.tell(&ArrayEvent::ArrayFailed);
     }
 }
 

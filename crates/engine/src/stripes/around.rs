@@ -119,9 +119,8 @@ impl Stripes {
 async fn take(asked: Vec<Asked>) -> (Vec<Found>, bool) {
     let (mut found, mut is_whole) = (Vec::with_capacity(asked.len()), true);
     for Asked { piece, column, bytes, io } in asked {
-        let ReadDone { result, mut bufs } = io.await;
+        let (result, buf) = io.await.with_buf(bytes.len());
         is_whole &= result.is_ok();
-        let buf = bufs.pop().expect("a read returns the buffer it was lent");
         found.push(Found { piece, column, bytes, buf });
     }
     (found, is_whole)

@@ -34,7 +34,7 @@ struct Asked {
     piece: Piece,
     member: Arc<Member>,
     io: IoFuture<ReadDone>,
-    /// Last, so that it drops last: who waits for the request relies on the member's being let go of.
+    /// Last, so that it drops last: a task that waits for the request's end relies on the member's handle being dropped.
     request: Request,
 }
 
@@ -114,10 +114,6 @@ impl Reading {
             let State::Waits(asked) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
             if done.result.is_ok() {
                 return Poll::Ready(Ok(done.bufs.pop().expect("a read returns the buffer it was lent")));
-            }
-            if done.bufs.is_empty() {
-                // The member's runtime has ended, and taken the buffer with it.
-                return Poll::Ready(Err(ArrayError::Closed));
             }
             self.0 = State::Runs(asked.recover(done));
         }

@@ -205,7 +205,10 @@ impl Stripes {
                     let column = self.column_read(read.member, piece);
                     self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
                 }
-                lost.extend(read.pieces.into_iter().zip(bufs));
+                let mut bufs = bufs.into_iter();
+                let mut buf_of =
+                    |index: usize| bufs.next().unwrap_or_else(|| IoBuf::with_len(pieces[index].bytes.len()));
+                lost.extend(read.pieces.into_iter().map(|index| (index, buf_of(index))));
             } else {
                 read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));
             }
@@ -282,10 +285,15 @@ impl Stripes {
     }
 }
 
-/// Joins the pieces of a buffer again.
+/// Joins the pieces of a buffer again. They are copied if a member lost one of them and another took its place.
 fn join(pieces: Vec<Option<IoBuf>>) -> IoBuf {
     let mut pieces = pieces.into_iter().map(|piece| piece.expect("every piece was filled"));
     let mut whole = pieces.next().unwrap_or_else(|| IoBuf::with_len(0));
-    pieces.for_each(|piece| whole.unsplit(piece).expect("pieces come from one buffer, in order"));
+    while let Some(piece) = pieces.next() {
+        if let Err(strange) = whole.unsplit(piece) {
+            let parts: Vec<IoBuf> = [whole, strange].into_iter().chain(pieces).collect();
+            return IoBuf::copy_of(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>().concat());
+        }
+    }
     whole
 }

@@ -93,8 +93,7 @@ impl Stripes {
         piece: &Piece,
         done: ReadDone,
     ) -> Result<IoBuf, ArrayError> {
-        let ReadDone { result, mut bufs } = done;
-        let buf = bufs.pop().expect("a read returns the buffer it was lent");
+        let (result, buf) = done.with_buf(piece.bytes.len());
         let Err(error) = result else { return Ok(buf) };
         let column = self.column_read(member, piece);
         self.note_read_error(member, piece.stripe, column, error, Asks::Client).await;

@@ -1,4 +1,4 @@
-//! What is on the exports: every block begins with its own offset, so that whoever reads one knows whether it is right.
+//! What is on the exports: every block begins with its own offset, so that a reader knows whether it has the right one.
 
 use stripewise::{IoBuf, SharedBuf};
 

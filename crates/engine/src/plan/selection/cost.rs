@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(cycles(&slow_parity, 0, 128), [(16, Cycle::Rcw)], "RMW would");
     }
 
-    /// RMW waits for one read and one write, whoever else is slow; RCW for a read of the slower one and a write.
+    /// RMW waits for one read and one write, even if another member is slow; RCW for a read of the slower one and a write.
     #[test]
     fn what_is_cheaper_by_less_than_a_tenth_is_not_taken() {
         let slower = |by: f32| {

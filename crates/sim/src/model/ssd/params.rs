@@ -14,7 +14,7 @@ const SPARE_BLOCKS_MIN: u64 = 10;
 /// Everything that makes one model of SSD differ from another.
 ///
 /// The planes of a die are folded into its page: what all of them sense at once is one page, and a program
-/// takes one or more whole pages. Host data is striped over the dies by whoever is idle, so no plane works
+/// takes one or more whole pages. Host data goes to whichever die is idle, so no plane works
 /// alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SsdParams {
