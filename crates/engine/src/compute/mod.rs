@@ -142,6 +142,7 @@ fn compute_any<C: Content>(
             Source::New(column) => new.take(column.into(), &write.bytes(), is_last),
             Source::Joined => joined_bufs(write, &mut new, &joined),
             Source::Sum => parity.bufs(write),
+            Source::Old(_) | Source::Zeroes => unreachable!("a client's write is of new data and of parity"),
         };
         ask(write, bufs);
     }

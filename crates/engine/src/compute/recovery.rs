@@ -1,51 +1,20 @@
-//! Getting one column of a row from the others: which to read, and how to compute. Pure functions.
+//! What the columns of a stripe hold, from those that were read. Pure functions.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use stripewise_device::{
-    IoBuf,
+    IoBuf, SharedBuf,
     parts::{Part, within},
 };
 use stripewise_parity as parity;
 
 use super::sums;
-use crate::{plan::recipe::Parity, shape::geometry::Geometry};
+use crate::{
+    plan::recipe::{Recipe, Source},
+    shape::geometry::Geometry,
+};
 
-/// Columns, few.
-pub(crate) type Columns = SmallVec<[usize; 4]>;
-
-/// What to read to get a column back.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Sources {
-    /// Columns to read.
-    pub(crate) read: Columns,
-    /// Data columns that are lost, the wanted one among them if it is data.
-    pub(crate) lost_data: Columns,
-}
-
-impl Sources {
-    /// Chooses what to read. None: too many columns are lost.
-    pub(crate) fn choose(
-        geometry: &Geometry,
-        wanted: usize,
-        is_readable: impl Fn(usize) -> bool,
-    ) -> Option<Self> {
-        let k = geometry.data_columns();
-        if !geometry.has_parity() {
-            let mirrors = geometry.parity_columns() > 0;
-            let other = (0..geometry.members()).find(|c| mirrors && *c != wanted && is_readable(*c))?;
-            return Some(Self { read: smallvec![other], lost_data: Columns::new() });
-        }
-        let usable = |c: &usize| *c != wanted && is_readable(*c);
-        let lost_data: Columns = (0..k).filter(|c| !usable(c)).collect();
-        let parity: Columns = (k..geometry.members()).filter(usable).take(lost_data.len()).collect();
-        if parity.len() < lost_data.len() {
-            return None;
-        }
-        let mut read: Columns = (0..k).filter(usable).collect();
-        read.extend(parity);
-        Some(Self { read, lost_data })
-    }
-}
+/// What was read of each column of a stripe: the same bytes of every chunk.
+pub(crate) type Columns<'a> = SmallVec<[Option<&'a [u8]>; 8]>;
 
 /// The content of lost data columns, from the others and parity. None: they are more than the parity given.
 pub(crate) fn recover_data(
@@ -67,48 +36,162 @@ pub(crate) fn recover_data(
     Some(recovered)
 }
 
-/// Computes the wanted column from what was read.
-pub(crate) fn solve(geometry: &Geometry, wanted: usize, sources: &Sources, read: &[&[u8]], out: &mut [u8]) {
-    if !geometry.has_parity() {
-        return out.copy_from_slice(read[0]);
+/// Content that a [recipe](crate::plan::recover) gives back, from what it has read.
+///
+/// # Panics
+/// If something is missing of what the recipe reads.
+pub(crate) fn content(
+    recipe: &Recipe,
+    from: Source,
+    geometry: &Geometry,
+    read: &Columns<'_>,
+    out: &mut [u8],
+) {
+    match from {
+        Source::Old(column) => old(column.into(), geometry, read, out),
+        Source::Sum => with_all_data(geometry, read, out.len(), |data| {
+            sums::make(recipe.sums[0].parity, data, &mut [out]);
+        }),
+        Source::New(_) | Source::Joined | Source::Zeroes => unreachable!("nothing is given back of these"),
     }
-    let k = geometry.data_columns();
-    let find = |column: usize| sources.read.iter().position(|c| *c == column).map(|i| read[i]);
-    let (p, q) = (find(k), find(k + 1));
-    let data: SmallVec<[Option<&[u8]>; 8]> = (0..k).map(find).collect();
+}
+
+/// The redundancy that a [repair](crate::plan::recover::repair) writes, in the order of its writes.
+///
+/// # Panics
+/// If something is missing of what the recipe reads.
+pub(crate) fn repaired(
+    recipe: &Recipe,
+    geometry: &Geometry,
+    read: &Columns<'_>,
+    len: usize,
+) -> SmallVec<[SharedBuf; 2]> {
+    match &recipe.sums[..] {
+        [] => {
+            let copy = recipe.reads.first().and_then(|cells| read[usize::from(cells.column)]);
+            let copy = copy.map(|copy| IoBuf::copy_of(copy).freeze());
+            recipe.writes.iter().map(|_| copy.clone().expect("what is copied was read")).collect()
+        }
+        [sum, ..] => with_all_data(geometry, read, len, |data| {
+            sums::made(sum.parity, data, len).into_iter().map(IoBuf::freeze).collect()
+        }),
+    }
+}
+
+/// What a column holds, which was read, or is a data column that is recovered.
+fn old(column: usize, geometry: &Geometry, read: &Columns<'_>, out: &mut [u8]) {
+    if let Some(bytes) = read[column] {
+        return out.copy_from_slice(bytes);
+    }
+    let (data, parity) = read.split_at(geometry.data_columns());
+    if (0..data.len()).any(|other| other != column && data[other].is_none()) {
+        return with_all_data(geometry, read, out.len(), |data| {
+            out.copy_from_slice(data[column].expect("all data is there"));
+        });
+    }
+    // Nothing else is lost: it is computed where it goes.
     let _part = within(Part::Parity);
-    if sources.lost_data[..] == [wanted] {
-        let mut lost = [parity::Lost { column: parity::Column::Data(wanted), out }];
-        return parity::reconstruct(&data, p, q, &mut lost).expect("sources are enough by choice");
-    }
-    let recovered =
-        recover_data(&data, p, q, &sources.lost_data, out.len()).expect("sources are enough by choice");
-    if let Some(index) = sources.lost_data.iter().position(|c| *c == wanted) {
-        return out.copy_from_slice(&recovered[index]);
-    }
-    let mut data: SmallVec<[Option<&[u8]>; 8]> = data.iter().copied().collect();
-    for (column, buf) in sources.lost_data.iter().zip(&recovered) {
-        data[*column] = Some(buf);
-    }
-    sums::make(if wanted == k { Parity::P } else { Parity::Q }, &data, &mut [out]);
+    let mut lost = [parity::Lost { column: parity::Column::Data(column), out }];
+    let (p, q) = (parity[0], parity.get(1).copied().flatten());
+    parity::reconstruct(data, p, q, &mut lost).expect("a recipe recovers only what its parity allows");
+}
+
+/// Calls with the content of all data columns, those that were not read recovered.
+fn with_all_data<T>(
+    geometry: &Geometry,
+    read: &Columns<'_>,
+    len: usize,
+    call: impl FnOnce(&[Option<&[u8]>]) -> T,
+) -> T {
+    let (data, parity) = read.split_at(geometry.data_columns());
+    let lost: SmallVec<[usize; 2]> = (0..data.len()).filter(|column| data[*column].is_none()).collect();
+    let recovered = {
+        let _part = within(Part::Parity);
+        recover_data(data, parity[0], parity.get(1).copied().flatten(), &lost, len)
+    };
+    let recovered = recovered.expect("a recipe recovers only what its parity allows");
+    let mut whole: Columns<'_> = data.iter().copied().collect();
+    lost.iter().zip(&recovered).for_each(|(column, buf)| whole[*column] = Some(buf));
+    call(&whole)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::geometry::Level;
+    use crate::{
+        plan::{recipe::Span, recover},
+        shape::geometry::{Level, MemberIndex},
+    };
+
+    const LEN: usize = 4096;
+
+    /// What the columns of a stripe hold, redundancy in agreement.
+    fn stripe(geometry: &Geometry) -> Vec<Vec<u8>> {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut random = || (0..LEN).map(|_| rng.u8(..)).collect::<Vec<u8>>();
+        if !geometry.has_parity() {
+            let content = random();
+            return (0..geometry.members()).map(|_| content.clone()).collect();
+        }
+        let mut columns: Vec<Vec<u8>> = (0..geometry.data_columns()).map(|_| random()).collect();
+        let (mut p, mut q) = (vec![0; LEN], vec![0; LEN]);
+        let data: Vec<Option<&[u8]>> = columns.iter().map(|column| Some(&column[..])).collect();
+        parity::pq_gen(&data, &mut p, &mut q);
+        columns.extend([p, q].into_iter().take(geometry.parity_columns()));
+        columns
+    }
+
+    /// Those columns that a recipe reads.
+    fn read<'a>(recipe: &Recipe, columns: &'a [Vec<u8>]) -> Columns<'a> {
+        let is_read = |column| recipe.reads.iter().any(|cells| usize::from(cells.column) == column);
+        columns.iter().enumerate().map(|(column, bytes)| is_read(column).then_some(&bytes[..])).collect()
+    }
+
+    /// Every level, with every set of members lost that it tolerates.
+    fn for_each_loss(mut check: impl FnMut(&Geometry, &[usize])) {
+        for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6] {
+            for members in level.members_min()..7 {
+                let geometry = Geometry::new(level, members, LEN as u32, 1 << 20, 512).unwrap();
+                for lost in 0..1usize << members {
+                    let lost: Vec<usize> = (0..members).filter(|member| lost >> member & 1 != 0).collect();
+                    let is_lost = |member: MemberIndex| lost.contains(&member.0);
+                    if geometry.survives(is_lost) {
+                        check(&geometry, &lost);
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
-    fn sources_are_as_few_as_can_be() {
-        let raid6 = Geometry::new(Level::Raid6, 6, 4096, 1 << 20, 512).unwrap();
-        let all = Sources::choose(&raid6, 1, |_| true).unwrap();
-        assert_eq!(all.read[..], [0, 2, 3, 4], "P is enough for one");
-        let two = Sources::choose(&raid6, 1, |c| c != 2).unwrap();
-        assert_eq!(two.read[..], [0, 3, 4, 5]);
-        let without_p = Sources::choose(&raid6, 1, |c| c != 4).unwrap();
-        assert_eq!(without_p.read[..], [0, 2, 3, 5]);
-        assert_eq!(Sources::choose(&raid6, 1, |c| c != 2 && c != 4), None);
-        let parity = Sources::choose(&raid6, 5, |c| c != 0).unwrap();
-        assert_eq!((parity.read[..].to_vec(), parity.lost_data[..].to_vec()), (vec![1, 2, 3, 4], vec![0]));
+    fn every_column_is_given_back_whatever_else_is_lost() {
+        for_each_loss(|geometry, lost| {
+            let columns = stripe(geometry);
+            for wanted in lost {
+                let mut recipe = Recipe::default();
+                let rows = Span { start: 0, end: 1 };
+                let is_readable = |column: usize| !lost.contains(&column);
+                let from = recover::recover(geometry, *wanted, rows, is_readable, &mut recipe).unwrap();
+                let mut out = vec![0; LEN];
+                content(&recipe, from, geometry, &read(&recipe, &columns), &mut out);
+                assert!(out == columns[*wanted], "{geometry:?} without {lost:?}: {wanted}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_repair_writes_what_redundancy_should_hold() {
+        for_each_loss(|geometry, lost| {
+            let columns = stripe(geometry);
+            let recipe = recover::repair(geometry, LEN, |column| !lost.contains(&column));
+            let repaired = repaired(&recipe, geometry, &read(&recipe, &columns), LEN);
+            assert_eq!(repaired.len(), recipe.writes.len());
+            for (write, content) in recipe.writes.iter().zip(&repaired) {
+                assert!(content[..] == columns[usize::from(write.column)], "{geometry:?} without {lost:?}");
+            }
+            // As many redundant columns are checked as could still be lost.
+            let is_lost = |member: MemberIndex| lost.contains(&member.0);
+            assert_eq!(recipe.writes.len(), geometry.spare(is_lost), "{geometry:?} without {lost:?}");
+        });
     }
 }

@@ -7,7 +7,7 @@ use stripewise_device::{IoBuf, WriteFlags};
 
 use super::{Jobs, events::ArrayEvent, sweep::is_flash};
 use crate::{
-    compute::recovery::{self, Sources},
+    compute::recovery,
     error::ArrayError,
     members::{
         member::Member,
@@ -17,8 +17,9 @@ use crate::{
     },
     metadata::ledger::Standing,
     mutants::{Mutant, lives},
+    plan::{Recipe, recipe::Span, recover},
     shape::{
-        geometry::{MemberIndex, StripeIndex},
+        geometry::{Geometry, MemberIndex, StripeIndex},
         rows::BLOCK_BYTES,
     },
     stripes::RowGuard,
@@ -118,35 +119,33 @@ impl Jobs {
                 .into_one()
                 .ok();
         }
-        // Which columns give the one that is filled, of those that are there.
-        let choose = |stripe: StripeIndex| {
+        // What gives the column that is filled, in each stripe.
+        let plan = |stripe: StripeIndex| {
             let is_there = |c| topology.slots[topology.geometry.member_of(stripe, c).0].primary.is_some();
-            Sources::choose(&topology.geometry, topology.geometry.column_of(stripe, slot), is_there)
+            let (column, rows) =
+                (topology.geometry.column_of(stripe, slot), rows_of(&topology.geometry, stripe));
+            let mut recipe = Recipe::default();
+            let from = recover::recover(&topology.geometry, column, rows, is_there, &mut recipe)?;
+            Some((recipe, from))
         };
-        let sources = stripes.clone().map(StripeIndex).map(choose).collect::<Option<Vec<_>>>()?;
+        let recipes = stripes.clone().map(StripeIndex).map(plan).collect::<Option<Vec<_>>>()?;
         // One that is left out is another one in each stripe, and disks stream better than they skip.
         let reads_on = topology.geometry.has_parity() && !is_flash(topology);
         let is_wanted = |stripe: StripeIndex, member| {
-            let of_stripe = &sources[(stripe.0 - stripes.start) as usize];
-            reads_on || of_stripe.read.contains(&topology.geometry.column_of(stripe, member))
+            let (recipe, _) = &recipes[(stripe.0 - stripes.start) as usize];
+            let column = topology.geometry.column_of(stripe, member);
+            reads_on || recipe.reads.iter().any(|cells| usize::from(cells.column) == column)
         };
         let (chunks, failed) = self.read_chunks(topology, stripes.clone(), is_wanted).await;
         if !failed.is_empty() {
             return None;
         }
         let mut content = IoBuf::with_len(len);
-        let chunk_bytes = topology.geometry.chunk_bytes();
-        let chunks_out = content.chunks_mut(chunk_bytes);
-        for ((stripe, sources), out) in stripes.clone().map(StripeIndex).zip(&sources).zip(chunks_out) {
-            let column = |c: &usize| chunks.of_member(stripe, topology.geometry.member_of(stripe, *c));
-            let read = sources.read.iter().map(column).collect::<Option<Vec<_>>>()?;
-            recovery::solve(
-                &topology.geometry,
-                topology.geometry.column_of(stripe, slot),
-                sources,
-                &read,
-                out,
-            );
+        let chunks_out = content.chunks_mut(topology.geometry.chunk_bytes());
+        for ((stripe, (recipe, from)), out) in stripes.clone().map(StripeIndex).zip(&recipes).zip(chunks_out)
+        {
+            let columns = chunks.read_by(&topology.geometry, stripe, recipe);
+            recovery::content(recipe, *from, &topology.geometry, &columns, out);
         }
         Some(content)
     }
@@ -312,6 +311,11 @@ impl Jobs {
         }
         Ok(())
     }
+}
+
+/// All rows of a stripe's chunks.
+fn rows_of(geometry: &Geometry, stripe: StripeIndex) -> Span {
+    Span::touching(&(0..geometry.chunk_len(stripe)))
 }
 
 /// The incoming member failed, or was taken out, while it was being filled.

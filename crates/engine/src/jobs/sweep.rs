@@ -8,9 +8,11 @@ use stripewise_format::extension::MemberClass;
 
 use super::{Jobs, Tuning};
 use crate::{
+    compute::recovery::Columns,
     members::{meter::IoClass, topology::Topology},
+    plan::Recipe,
     shape::{
-        geometry::{MemberIndex, StripeIndex},
+        geometry::{Geometry, MemberIndex, StripeIndex},
         rows::{BLOCK_BYTES, RowSet},
     },
 };
@@ -67,6 +69,15 @@ impl Chunks {
         let run = self.members[member.0].as_ref().filter(|run| run.stripes.contains(&stripe.0))?;
         let start = (stripe.0 - run.stripes.start) as usize * self.chunk_bytes;
         Some(&run.content[start..run.content.len().min(start + self.chunk_bytes)])
+    }
+
+    /// What a recipe reads of a stripe, by column.
+    pub(super) fn read_by(&self, geometry: &Geometry, stripe: StripeIndex, recipe: &Recipe) -> Columns<'_> {
+        let mut columns: Columns<'_> = smallvec![None; geometry.members()];
+        for column in recipe.reads.iter().map(|cells| usize::from(cells.column)) {
+            columns[column] = self.of_member(stripe, geometry.member_of(stripe, column));
+        }
+        columns
     }
 }
 

@@ -2,75 +2,21 @@
 
 use std::ops::Range;
 
-use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, SharedBuf};
+use smallvec::SmallVec;
 
 use super::{Jobs, Mismatch, sweep::Chunks};
 use crate::{
-    compute::{recovery::recover_data, sums},
+    compute::recovery,
     error::ArrayError,
     members::topology::Topology,
     mutants::{Mutant, lives},
-    plan::recipe::Parity,
+    plan::{Recipe, recipe::Write, recover},
     shape::{
-        geometry::{Geometry, MemberIndex, StripeIndex},
+        geometry::{MemberIndex, StripeIndex},
         rows::{BLOCK_BYTES, RowSet},
     },
-    stripes::{Asks, Extent, RowGuard},
+    stripes::{Asks, RowGuard},
 };
-
-/// A redundant column and what it should hold.
-struct Expected {
-    column: usize,
-    content: SharedBuf,
-}
-
-/// Computes the redundant columns that can be told from the others. Columns that are lost are recovered from the
-/// first parities; what is left of the parities can be checked.
-fn expected(geometry: &Geometry, chunks: &Chunks, stripe: StripeIndex) -> SmallVec<[Expected; 2]> {
-    let column = |c: usize| chunks.of_member(stripe, geometry.member_of(stripe, c));
-    let redundant = geometry.data_columns()..geometry.members();
-    if !geometry.has_parity() {
-        return expected_mirrors(geometry, column);
-    }
-    let k = geometry.data_columns();
-    let data: SmallVec<[Option<&[u8]>; 8]> = (0..k).map(column).collect();
-    let lost: SmallVec<[usize; 2]> = (0..k).filter(|c| data[*c].is_none()).collect();
-    let present: SmallVec<[usize; 2]> = redundant.filter(|c| column(*c).is_some()).collect();
-    if lost.len() >= present.len() {
-        return SmallVec::new();
-    }
-    let (used, checked) = present.split_at(lost.len());
-    let len = geometry.chunk_len(stripe);
-    let source = |c: usize| used.contains(&c).then(|| column(c)).flatten();
-    let Some(recovered) = recover_data(&data, source(k), source(k + 1), &lost, len) else {
-        return SmallVec::new();
-    };
-    let mut data: SmallVec<[Option<&[u8]>; 8]> = data.iter().copied().collect();
-    lost.iter().zip(&recovered).for_each(|(c, buf)| data[*c] = Some(buf));
-    generate(&data, checked, k, len)
-}
-
-fn generate(data: &[Option<&[u8]>], columns: &[usize], k: usize, len: usize) -> SmallVec<[Expected; 2]> {
-    let Some(parity) = Parity::of(columns.contains(&k), columns.contains(&(k + 1))) else {
-        return SmallVec::new();
-    };
-    let expected = |(column, buf): (usize, IoBuf)| Expected { column: k + column, content: buf.freeze() };
-    parity.columns().zip(sums::made(parity, data, len)).map(expected).collect()
-}
-
-/// Mirrors should hold what the first readable one holds.
-fn expected_mirrors<'a>(
-    geometry: &Geometry,
-    column: impl Fn(usize) -> Option<&'a [u8]>,
-) -> SmallVec<[Expected; 2]> {
-    let Some(first) = (0..geometry.members()).find(|c| column(*c).is_some()) else { return SmallVec::new() };
-    let content = IoBuf::copy_of(column(first).expect("it was just found")).freeze();
-    (first + 1..geometry.members())
-        .filter(|c| column(*c).is_some())
-        .map(|column| Expected { column, content: content.clone() })
-        .collect()
-}
 
 /// What came of verifying a batch of stripes.
 pub(super) struct Verdict {
@@ -135,22 +81,27 @@ impl Jobs {
         passed_over: RowSet,
         mend: bool,
     ) -> Result<Option<Mismatch>, ArrayError> {
-        let mut rows = RowSet::EMPTY;
-        let mut extents = SmallVec::new();
-        for Expected { column, content } in expected(&topology.geometry, chunks, stripe) {
-            let found = chunks.of_member(stripe, topology.geometry.member_of(stripe, column));
-            let found = found.expect("only present columns are checked");
-            let runs = differing(found, &content, passed_over);
-            // A row counts once, whichever of its columns disagree.
-            rows = runs.iter().fold(rows, |rows, run| rows | RowSet::touching(run.clone()));
-            extents.extend(runs.into_iter().map(|run| Extent {
-                column,
-                start: run.start,
-                bufs: smallvec![content.slice(run)],
-            }));
+        let geometry = &topology.geometry;
+        let found = |column: usize| chunks.of_member(stripe, geometry.member_of(stripe, column));
+        let chunk_len = geometry.chunk_len(stripe);
+        let recipe = recover::repair(geometry, chunk_len, |column| found(column).is_some());
+        let columns = chunks.read_by(geometry, stripe, &recipe);
+        let expected = recovery::repaired(&recipe, geometry, &columns, chunk_len);
+        let (mut rows, mut differ) = (RowSet::EMPTY, Recipe::default());
+        for (write, expected) in recipe.writes.iter().zip(&expected) {
+            let found = found(write.column.into()).expect("only columns that were read are checked");
+            for run in differing(found, expected, passed_over) {
+                // A row counts once, whichever of its columns disagree.
+                rows = rows | RowSet::touching(run.clone());
+                differ.writes.push(Write::of(write.column.into(), &run, write.from, true));
+            }
         }
-        if mend && !extents.is_empty() {
-            self.stripes.write_out(held, topology, stripe, extents).await?;
+        if mend && !differ.writes.is_empty() {
+            let content = |write: &Write| {
+                let of_column = recipe.writes.iter().position(|whole| whole.column == write.column);
+                expected[of_column.expect("it is one of these")].slice(write.bytes())
+            };
+            self.stripes.write_mended(held, topology, stripe, &differ, content).await?;
         }
         if lives(Mutant::BlindCheck) && !mend {
             return Ok(None);

@@ -11,6 +11,7 @@ mod counts;
 mod draw;
 pub(crate) mod quick;
 pub mod recipe;
+pub(crate) mod recover;
 pub mod selection;
 mod state;
 

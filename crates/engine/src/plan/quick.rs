@@ -1,4 +1,4 @@
-//! The recipes of the commonest writes, without a plan: a whole stripe, and whole blocks of one column.
+//! The recipes of the commonest writes, without a plan: a whole stripe, whole blocks of one column, and zeroes.
 //!
 //! Drawing up a plan takes most of the engine's own work on such a write. What these planners give is what the
 //! [plan](super::build) would give once it is [lowered](super::lower): a property holds them to that.
@@ -9,9 +9,12 @@ use super::{
     recipe::{Cells, CycleRows, How, Parity, Source, Span, Sum, Write},
     selection::{OneColumn, cycle_by},
 };
-use crate::shape::{
-    geometry::{Geometry, StripeSpan},
-    rows::BLOCK_BYTES,
+use crate::{
+    mutants::{Mutant, lives},
+    shape::{
+        geometry::{Geometry, StripeSpan},
+        rows::BLOCK_BYTES,
+    },
 };
 
 /// The columns of a stripe that a write may use. Each is missing, or can be read and written.
@@ -77,6 +80,14 @@ pub(crate) fn whole<P: Fn(usize) -> Presence>(
     recipe.sums.push(Sum { rows, parity, how: How::Make });
     recipe.cycles.push(CycleRows { cycle: Cycle::Full, rows });
     true
+}
+
+/// A whole stripe of zeroes. Parity of zeroes is zeroes: nothing is read, and nothing is computed.
+pub(crate) fn zeroes(geometry: &Geometry) -> Recipe {
+    let skipped = if lives(Mutant::ZeroSkipsParity) { geometry.parity_columns() } else { 0 };
+    let chunk = 0..geometry.chunk_bytes();
+    let write = |column| Write::of(column, &chunk, Source::Zeroes, false);
+    Recipe { writes: (0..geometry.members() - skipped).map(write).collect(), ..Recipe::default() }
 }
 
 /// Whole blocks of one column, of a level with parity that agrees with its data. A read-modify-write reads the old blocks and

@@ -1,8 +1,9 @@
-//! The recipe: what one stripe's write does to the members of its columns. It is the only thing that is executed.
+//! The recipe: what is read, computed and written in one stripe. It is the only thing that is executed.
 //!
-//! A plan says the same in sets of rows, which is what choosing and passes need, and takes a kilobyte and a half. A recipe says
-//! it in runs of rows and in bytes, in the order in which it is done, and takes a third of that. [`lower`] makes one from a plan;
-//! quick planners make the commonest ones without a plan, and a property holds them to what `lower` makes.
+//! A plan says in sets of rows what a write does, which is what choosing and passes need, and takes a kilobyte and a half. A recipe
+//! says it in runs of rows and in bytes, in the order in which it is done, and takes a third of that. [`lower`] makes one from a
+//! plan; quick planners make the commonest ones without a plan, and a property holds them to what `lower` makes. Reads around lost
+//! columns, healing, repair, rebuild and zeroes need no plan: their recipes are made directly.
 
 use std::ops::Range;
 
@@ -124,8 +125,12 @@ pub enum Source {
     New(u16),
     /// New data, and in the recipe's [joined](Recipe::joins) blocks old data too.
     Joined,
+    /// They are what this column holds: it was read or recovered. Of mirrors one holds what all do.
+    Old(u16),
     /// They are parity that was computed.
     Sum,
+    /// They are zeroes.
+    Zeroes,
 }
 
 /// Consecutive bytes of one column that are written.
@@ -166,7 +171,7 @@ pub struct CycleRows {
     pub rows: Span,
 }
 
-/// What one stripe's write does, in this order. Its columns are data, then P, then Q (or mirrors).
+/// What is done in one stripe, in this order. Its columns are data, then P, then Q (or mirrors).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recipe {
     /// What is read.

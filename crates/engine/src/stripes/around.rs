@@ -3,39 +3,41 @@
 
 use std::ops::Range;
 
-use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, ReadDone};
+use stripewise_device::{IoBuf, ReadDone};
 
-use super::{Stripes, piece::Piece};
+use super::{Stripes, piece::Piece, wait::Requested};
 use crate::{
-    compute::recovery::{self, Sources},
-    members::{meter::IoClass, topology::Topology},
-    shape::{geometry::StripeIndex, rows::RowSet},
+    compute::recovery::{self, Columns},
+    members::meter::IoClass,
+    plan::{
+        Recipe,
+        recipe::{Cells, Source},
+        recover,
+    },
+    shape::{geometry::Geometry, rows::RowSet},
 };
 
 /// Pieces of a read by their indices, with the buffers that they go to.
 pub(super) type Pieces = Vec<(usize, IoBuf)>;
 
-/// Bytes of a column that are being read, for a piece or as a source of those that are lost.
+/// Bytes of a column's chunk that are read: a piece, or for those that are lost.
 struct Asked {
     piece: Option<usize>,
     column: usize,
     bytes: Range<usize>,
-    io: IoFuture<ReadDone>,
 }
 
-/// Bytes of a column that were read.
+/// Bytes that were read.
 struct Found {
-    piece: Option<usize>,
-    column: usize,
-    bytes: Range<usize>,
+    asked: Asked,
     buf: IoBuf,
 }
 
 impl Found {
     fn part(&self, column: usize, wanted: &Range<usize>) -> Option<&[u8]> {
-        let is_here = self.column == column && covers(&self.bytes, wanted);
-        is_here.then(|| &self.buf[wanted.start - self.bytes.start..wanted.end - self.bytes.start])
+        let Asked { column: own, bytes, .. } = &self.asked;
+        let is_here = *own == column && covers(bytes, wanted);
+        is_here.then(|| &self.buf[wanted.start - bytes.start..wanted.end - bytes.start])
     }
 }
 
@@ -53,83 +55,55 @@ impl Stripes {
             return Err(pieces);
         }
         let is_readable = |column: usize| topology.reader(stripe, column).is_some();
-        let is_lost = |index: usize| !is_readable(of(index).column);
-        let lost: SmallVec<[&Piece; 2]> =
-            pieces.iter().filter(|(index, _)| is_lost(*index)).map(|(index, _)| of(*index)).collect();
-        let Some(bytes) = hull(&lost) else { return Err(pieces) };
-        let Some(sources) = Sources::choose(&topology.geometry, lost[0].column, is_readable) else {
+        let parts = pieces.iter().map(|(index, _)| (of(*index).column, &of(*index).bytes));
+        let Some(recipe) = recover::read_around(&topology.geometry, parts, is_readable) else {
             return Err(pieces);
         };
-        let (mut asked, mut unread) = (Vec::new(), Pieces::new());
-        for (index, buf) in pieces {
-            let Piece { column, bytes, .. } = of(index);
-            match is_lost(index) {
-                true => unread.push((index, buf)),
-                false => asked.push(self.ask(&topology, stripe, (Some(index), *column), bytes.clone(), buf)),
-            }
-        }
-        for column in &sources.read {
-            if !asked.iter().any(|asked| asked.column == *column && covers(&asked.bytes, &bytes)) {
-                let buf = IoBuf::with_len(bytes.len());
-                asked.push(self.ask(&topology, stripe, (None, *column), bytes.clone(), buf));
-            }
-        }
-        let (found, is_whole) = take(asked).await;
+        let (mut asked, mut reads) = (Vec::with_capacity(recipe.reads.len()), Requested::new());
+        let mut left: Vec<(usize, Option<IoBuf>)> =
+            pieces.into_iter().map(|(index, buf)| (index, Some(buf))).collect();
+        let part = |cells: &Cells| {
+            let (column, bytes) = (usize::from(cells.column), cells.rows.bytes());
+            // A piece that is all that is read of its column is read where it goes.
+            let is_all = |index: usize| of(index).column == column && of(index).bytes == bytes;
+            let own = left.iter_mut().find(|(index, _)| is_all(*index));
+            let (piece, buf) = own.map_or((None, None), |(index, buf)| (Some(*index), buf.take()));
+            let (start, buf) = (bytes.start, buf.unwrap_or_else(|| IoBuf::with_len(bytes.len())));
+            asked.push(Asked { piece, column, bytes });
+            (start, buf)
+        };
+        self.ask_reads(&topology, stripe, (&recipe, IoClass::Other), part, &mut reads);
+        let (found, is_whole) = take(asked, reads).await;
+        let mut left: Pieces = left.into_iter().filter_map(|(index, buf)| Some((index, buf?))).collect();
         if is_whole {
-            for (index, buf) in &mut unread {
-                self.compute_lost(&topology, of(*index), &sources, &found, buf);
+            for (index, buf) in &mut left {
+                if !is_readable(of(*index).column) {
+                    self.stats.count_recovered();
+                }
+                give_back(&recipe, &topology.geometry, of(*index), &found, buf);
             }
         }
-        let read = found.into_iter().filter_map(|found| Some((found.piece?, found.buf)));
-        let pieces = read.chain(unread).collect();
-        if is_whole { Ok(pieces) } else { Err(pieces) }
+        left.extend(found.into_iter().filter_map(|Found { asked, buf }| Some((asked.piece?, buf))));
+        if is_whole { Ok(left) } else { Err(left) }
     }
+}
 
-    fn ask(
-        &self,
-        topology: &Topology,
-        stripe: StripeIndex,
-        (piece, column): (Option<usize>, usize),
-        bytes: Range<usize>,
-        buf: IoBuf,
-    ) -> Asked {
-        let member = topology.reader(stripe, column).expect("what is asked for is readable");
-        let at = topology.geometry.chunk_start(stripe) + bytes.start as u64;
-        Asked { piece, column, bytes, io: member.read_as(IoClass::Other, at, smallvec![buf]) }
-    }
-
-    /// Computes a lost piece from what was found of the others.
-    fn compute_lost(
-        &self,
-        topology: &Topology,
-        piece: &Piece,
-        sources: &Sources,
-        found: &[Found],
-        into: &mut [u8],
-    ) {
-        let of = |column: &usize| found.iter().find_map(|found| found.part(*column, &piece.bytes));
-        let read: SmallVec<[&[u8]; 8]> =
-            sources.read.iter().map(|column| of(column).expect("every source was read")).collect();
-        self.stats.count_recovered();
-        recovery::solve(&topology.geometry, piece.column, sources, &read, into);
-    }
+/// A piece that was not read where it goes: from what was found.
+fn give_back(recipe: &Recipe, geometry: &Geometry, piece: &Piece, found: &[Found], into: &mut [u8]) {
+    let of = |column| found.iter().find_map(|found| found.part(column, &piece.bytes));
+    let columns: Columns<'_> = (0..geometry.members()).map(of).collect();
+    recovery::content(recipe, Source::Old(piece.column as u16), geometry, &columns, into);
 }
 
 /// Waits for all, and tells whether all could be read.
-async fn take(asked: Vec<Asked>) -> (Vec<Found>, bool) {
+async fn take(asked: Vec<Asked>, reads: Requested<ReadDone>) -> (Vec<Found>, bool) {
     let (mut found, mut is_whole) = (Vec::with_capacity(asked.len()), true);
-    for Asked { piece, column, bytes, io } in asked {
-        let (result, buf) = io.await.with_buf(bytes.len());
+    for (asked, io) in asked.into_iter().zip(reads) {
+        let (result, buf) = io.await.with_buf(asked.bytes.len());
         is_whole &= result.is_ok();
-        found.push(Found { piece, column, bytes, buf });
+        found.push(Found { asked, buf });
     }
     (found, is_whole)
-}
-
-/// The bytes of a chunk from the first to the last of some pieces; none without pieces.
-fn hull(pieces: &[&Piece]) -> Option<Range<usize>> {
-    let start = pieces.iter().map(|piece| piece.bytes.start).min()?;
-    Some(start..pieces.iter().map(|piece| piece.bytes.end).max()?)
 }
 
 fn covers(bytes: &Range<usize>, wanted: &Range<usize>) -> bool {

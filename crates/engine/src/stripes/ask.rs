@@ -1,9 +1,7 @@
-//! Asking members: for what a recipe reads and writes, and for what a job has mended.
+//! Asking members for what a recipe reads and writes.
 
-use std::ops::Range;
-
-use smallvec::{SmallVec, smallvec};
-use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadDone, WriteBufs, WriteFlags, bufs_len};
+use smallvec::smallvec;
+use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadDone, SharedBuf, WriteBufs, WriteFlags};
 
 use super::{
     RowGuard, Stripes,
@@ -16,46 +14,37 @@ use crate::{
     intent::IntentGuard,
     members::{member::Member, meter::IoClass, stats::Cause, topology::Topology},
     mutants::{Mutant, lives},
-    plan::recipe::{Recipe, Source, Write},
+    plan::recipe::{Cells, Recipe, Source, Write},
     shape::{geometry::StripeIndex, rows::BLOCK_BYTES},
 };
 
-/// One write to one column: consecutive bytes of its chunk.
-#[derive(Debug)]
-pub(crate) struct Extent {
-    pub(crate) column: usize,
-    /// Where in the chunk.
-    pub(crate) start: usize,
-    pub(crate) bufs: WriteBufs,
-}
-
-/// Some of them.
-pub(crate) type Extents = SmallVec<[Extent; 8]>;
-
-/// How a stripe's extents are written.
+/// How a recipe's writes are asked for.
 struct How<'a> {
     topology: &'a Topology,
     stripe: StripeIndex,
+    recipe: &'a Recipe,
     flags: WriteFlags,
-    /// What is executed, for the counters; none where a job writes what it has mended.
-    recipe: Option<&'a Recipe>,
+    /// A job's writes count for themselves, not as a client's by their cycles.
+    cause: Cause,
 }
 
 impl Stripes {
-    /// Asks for what a recipe reads, all at once.
+    /// Asks for what a recipe reads, all at once. `part` gives the bytes that are read of some rows, and the buffer for them.
+    #[inline]
     pub(super) fn ask_reads(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
-        recipe: &Recipe,
+        (recipe, class): (&Recipe, IoClass),
+        mut part: impl FnMut(&Cells) -> (usize, IoBuf),
         requested: &mut Requested<ReadDone>,
     ) {
         let start = topology.geometry.chunk_start(stripe);
         for cells in &recipe.reads {
             let member = topology.reader(stripe, cells.column.into());
             let member = member.expect("recipes read columns that are there");
-            let bytes = cells.rows.bytes();
-            requested.push(member.read(start + bytes.start as u64, smallvec![IoBuf::with_len(bytes.len())]));
+            let (at, buf) = part(cells);
+            requested.push(member.read_as(class, start + at as u64, smallvec![buf]));
         }
     }
 
@@ -75,16 +64,9 @@ impl Stripes {
             region.as_ref().is_none_or(IntentGuard::is_durable),
             "a region is marked before it is written"
         );
-        // Most recipes write the same rows of all their columns.
-        let mut checked = (0, 0);
-        for write in &recipe.writes {
-            if checked != (write.start, write.len) {
-                assert_is_held(rows, topology, span.stripe, &write.bytes());
-                checked = (write.start, write.len);
-            }
-        }
+        let how = How { topology, stripe: span.stripe, recipe, flags, cause: Cause::Client };
+        how.assert_is_held(rows);
         self.stats.count_recipe(recipe);
-        let how = How { topology, stripe: span.stripe, flags, recipe: Some(recipe) };
         compute(recipe, &topology.geometry, (span, data), fetched, |write, bufs| {
             self.ask_write(&how, write, bufs, requested)
         });
@@ -101,7 +83,7 @@ impl Stripes {
     ) {
         let offset_bytes = how.topology.geometry.chunk_start(how.stripe) + u64::from(write.start);
         let (primary, incoming) = how.topology.writers_by_place(how.stripe, write.column.into());
-        let passes_by = lives(Mutant::RepairPassesIncoming) && how.recipe.is_none();
+        let passes_by = lives(Mutant::RepairPassesIncoming) && how.cause == Cause::Job;
         let incoming = incoming.filter(|_| !passes_by);
         // What was read was read from the first that is there.
         let class = if write.is_rewrite { IoClass::Rewrite } else { IoClass::Write };
@@ -117,27 +99,37 @@ impl Stripes {
         }
     }
 
-    /// Writes what a job has mended, all extents at once, where it has just read; fails the members that could not take
-    /// theirs, and waits until what the write relied on is recorded.
-    pub(crate) async fn write_out(
+    /// Writes what a job has mended, where it has just read: all of the recipe's writes at once, of which `content` has the bytes.
+    /// Members that could not take theirs fail. Waits until what the writes relied on is recorded.
+    pub(crate) async fn write_mended(
         &self,
         rows: &RowGuard<'_>,
         topology: &Topology,
         stripe: StripeIndex,
-        extents: Extents,
+        recipe: &Recipe,
+        content: impl Fn(&Write) -> SharedBuf,
     ) -> Result<(), ArrayError> {
-        let how = How { topology, stripe, flags: WriteFlags::default(), recipe: None };
-        let columns: SmallVec<[usize; 8]> = extents.iter().map(|extent| extent.column).collect();
+        let how = How { topology, stripe, recipe, flags: WriteFlags::default(), cause: Cause::Job };
+        how.assert_is_held(rows);
         let mut requested = Requested::new();
-        for Extent { column, start, bufs } in extents {
-            let bytes = start..start + bufs_len(&bufs);
-            assert_is_held(rows, topology, stripe, &bytes);
-            let write = Write::of(column, &bytes, Source::Joined, true);
-            self.ask_write(&how, &write, bufs, &mut requested);
+        for write in &recipe.writes {
+            self.ask_write(&how, write, smallvec![content(write)], &mut requested);
         }
-        wait_all(&mut requested, self.members.is_metered()).await;
-        let members = columns.iter().flat_map(|column| topology.writers(stripe, *column));
-        let failed = failures(members, &mut requested);
+        self.end_writes(topology, stripe, recipe, &mut requested).await
+    }
+
+    /// Waits for a recipe's writes, and settles what came of them.
+    pub(super) async fn end_writes(
+        &self,
+        topology: &Topology,
+        stripe: StripeIndex,
+        recipe: &Recipe,
+        requested: &mut [IoFuture<Result<(), IoError>>],
+    ) -> Result<(), ArrayError> {
+        wait_all(requested, self.members.is_metered()).await;
+        let columns = recipe.writes.iter().map(|write| write.column.into());
+        let members = columns.flat_map(|column| topology.writers(stripe, column));
+        let failed = failures(members, requested);
         self.settle(topology, failed).await
     }
 }
@@ -155,20 +147,26 @@ impl How<'_> {
             return IoFuture::ready(Ok(()));
         }
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { self.flags };
-        let cause = match self.recipe {
-            Some(recipe) => {
-                member.stats.count_recipe(recipe, write);
-                Cause::Client
-            }
-            None => Cause::Job,
-        };
-        member.write_as(class, cause, offset_bytes, bufs, flags)
+        if self.cause == Cause::Client {
+            member.stats.count_recipe(self.recipe, write);
+        }
+        member.write_as(class, self.cause, offset_bytes, bufs, flags)
     }
-}
 
-/// Checks that bytes of a chunk may be written: they lie in the chunk, and their rows are locked.
-#[inline]
-fn assert_is_held(rows: &RowGuard<'_>, topology: &Topology, stripe: StripeIndex, bytes: &Range<usize>) {
-    assert!(bytes.end <= topology.geometry.chunk_len(stripe), "a write ends in its chunk");
-    rows.assert_holds(stripe, bytes.start / BLOCK_BYTES..=(bytes.end - 1) / BLOCK_BYTES);
+    /// Checks that all that is written lies in its chunk and that its rows are locked.
+    #[inline]
+    fn assert_is_held(&self, rows: &RowGuard<'_>) {
+        let chunk_len = self.topology.geometry.chunk_len(self.stripe);
+        // Most recipes write the same rows of all their columns.
+        let mut checked = (0, 0);
+        for write in &self.recipe.writes {
+            let bytes = write.bytes();
+            if checked == (write.start, write.len) {
+                continue;
+            }
+            assert!(bytes.end <= chunk_len, "a write ends in its chunk");
+            rows.assert_holds(self.stripe, bytes.start / BLOCK_BYTES..=(bytes.end - 1) / BLOCK_BYTES);
+            checked = (write.start, write.len);
+        }
+    }
 }

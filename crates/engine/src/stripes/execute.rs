@@ -14,12 +14,12 @@ use stripewise_device::{
 use super::{
     Asks, RowGuard, Stripes,
     steps::{Begun, Guards, Progress, StripeWrite, Unreadable, Work, touched_rows, waits},
-    wait::{Few, Requested, are_ready, failures, wait_all},
+    wait::{Few, Requested, are_ready, wait_all},
 };
 use crate::{
     compute::{Fetched, Run},
     error::ArrayError,
-    members::topology::Topology,
+    members::{meter::IoClass, topology::Topology},
     mutants::{Mutant, lives},
     plan::recipe::{Cells, Recipe},
     shape::geometry::{StripeIndex, StripeSpan},
@@ -49,7 +49,7 @@ impl Stripes {
             return waits(guards, Begun::Plan(write));
         }
         let mut reads = Requested::new();
-        self.ask_reads(&topology, stripe, &recipe, &mut reads);
+        self.ask_reads(&topology, stripe, (&recipe, IoClass::Read), whole_rows, &mut reads);
         if !are_ready(&reads, |done| done.result.is_ok()) {
             let work = Work::new(write, topology.to_arc(), recipe, reads);
             return waits(guards, Begun::Work(Box::new(work)));
@@ -120,7 +120,7 @@ impl Stripes {
             }
             self.write_computed(guards, work, write, fetched);
         }
-        Ok(self.end_writes(work).await)
+        Ok(self.end_work(work).await)
     }
 
     /// Once all is read: asks for what is written.
@@ -130,13 +130,9 @@ impl Stripes {
         work.writes = writes.into_iter().collect();
     }
 
-    /// Waits for writes, and settles what came of them.
-    async fn end_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
-        wait_all(&mut work.writes, self.members.is_metered()).await;
-        let columns = work.recipe.writes.iter().map(|write| write.column.into());
-        let members = columns.flat_map(|column| work.topology.writers(work.stripe, column));
-        let failed = failures(members, &mut work.writes);
-        self.settle(&work.topology, failed).await
+    async fn end_work(&self, work: &mut Work) -> Result<(), ArrayError> {
+        let Work { topology, stripe, recipe, writes, .. } = work;
+        self.end_writes(topology, *stripe, recipe, writes).await
     }
 
     /// Writes a stripe around columns that could not be read.
@@ -167,7 +163,8 @@ impl Stripes {
                 Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(write.span.stripe))),
             }
             let mut reads = Requested::new();
-            self.ask_reads(&topology, write.span.stripe, &recipe, &mut reads);
+            let stripe = write.span.stripe;
+            self.ask_reads(&topology, stripe, (&recipe, IoClass::Read), whole_rows, &mut reads);
             let mut work = Work::new(write, topology, recipe, reads);
             let (again, lost) = match self.run(guards, &mut work).await {
                 Ok(result) => return result,
@@ -214,7 +211,7 @@ impl Stripes {
             self.fetch_finely(work.stripe, cells, &mut fetched).await?;
         }
         self.write_computed(guards, work, write, fetched);
-        self.end_writes(work).await.map(|()| None)
+        self.end_work(work).await.map(|()| None)
     }
 
     /// Whether parity may be of another time than data.
@@ -262,6 +259,13 @@ impl Stripes {
             }
         }
     }
+}
+
+/// A write reads whole rows.
+#[inline]
+fn whole_rows(cells: &Cells) -> (usize, IoBuf) {
+    let bytes = cells.rows.bytes();
+    (bytes.start, IoBuf::with_len(bytes.len()))
 }
 
 /// Takes what a recipe has read, once all is done, and returns what could not be.

@@ -4,11 +4,15 @@ use std::ops::Range;
 
 use smallvec::smallvec;
 
-use super::{Extent, RowGuard, Stripes, healing::Chunk};
+use super::{RowGuard, Stripes, healing::Chunk};
 use crate::{
     error::ArrayError,
     members::topology::Topology,
     mutants::{Mutant, lives},
+    plan::{
+        Recipe,
+        recipe::{Source, Write},
+    },
     shape::{
         geometry::{MemberIndex, StripeIndex},
         rows::{BLOCK_BYTES, RowSet},
@@ -149,9 +153,10 @@ impl Stripes {
             if lives(Mutant::HealWithZeroes) {
                 content.fill(0);
             }
-            let extent = Extent { column, start: bytes.start, bufs: smallvec![content.freeze()] };
-            let extents = smallvec![extent];
-            self.write_out(held, &topology, stripe, extents).await?;
+            let write = Write::of(column, &bytes, Source::Old(column as u16), true);
+            let (recipe, content) =
+                (Recipe { writes: smallvec![write], ..Recipe::default() }, content.freeze());
+            self.write_mended(held, &topology, stripe, &recipe, |_| content.clone()).await?;
             match self.own(&topology, stripe, column, &bytes).await {
                 Some(Ok(_)) => self.stats.count_healed(),
                 Some(Err(error)) => {

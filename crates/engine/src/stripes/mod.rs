@@ -36,7 +36,6 @@ use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use stripewise_device::sync::{Readers, Replaced};
 
-pub(crate) use ask::Extent;
 pub(crate) use blame::Asks;
 #[cfg(test)]
 pub(crate) use steps::touched_rows;

@@ -8,10 +8,11 @@ use stripewise_device::{IoBuf, IoError, ReadDone, sync::Reader};
 use super::{
     Asks, Stripes,
     piece::Piece,
+    steps::Unreadable,
     wait::{Requested, are_ready},
 };
 use crate::{
-    compute::recovery::{self, Columns, Sources},
+    compute::recovery::{self, Columns},
     error::ArrayError,
     locks::KeptRows,
     members::{
@@ -20,6 +21,11 @@ use crate::{
         topology::{Place, Topology},
     },
     mutants::{Mutant, lives},
+    plan::{
+        Recipe,
+        recipe::{Cells, Source, Span},
+        recover,
+    },
     shape::{
         geometry::StripeIndex,
         rows::{BLOCK_BYTES, RowSet},
@@ -43,11 +49,17 @@ pub(super) struct Recovery {
     begun: SourceReads,
 }
 
-/// Reads under way of what a lost column is recovered from, and of whom.
+/// Reads under way of what a lost column is recovered from, and from which members.
 struct SourceReads {
     topology: Arc<Topology>,
     sources: Sources,
     reads: Requested<ReadDone>,
+}
+
+/// What is read to get a piece back, and where it is then.
+struct Sources {
+    recipe: Recipe,
+    from: Source,
 }
 
 impl Stripes {
@@ -74,7 +86,7 @@ impl Stripes {
         let done = reads.iter_mut().map(|io| io.take_ready().expect("all is done").into_one());
         done.for_each(|buf| read.push(buf.expect("all could be read")));
         self.stats.count_recovered();
-        Self::solve(&topology, *column, &sources, &read, &mut into);
+        sources.give_back(&topology, &read, &mut into);
         Begun::Done(into)
     }
 
@@ -215,8 +227,7 @@ impl Stripes {
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
         self.stats.count_recovered();
-        let (stripe, column) = (&piece.stripe, &piece.column);
-        let mut unreadable: Columns = smallvec![*column];
+        let mut unreadable: Unreadable = smallvec![piece.column];
         loop {
             let SourceReads { topology, sources, reads } = match begun.take() {
                 Some(begun) => begun,
@@ -227,9 +238,9 @@ impl Stripes {
                     SourceReads { topology, sources, reads }
                 }
             };
-            match self.take_columns(&topology, *stripe, &sources.read, reads, asks).await {
+            match self.take_columns(&topology, piece.stripe, &sources.recipe, reads, asks).await {
                 Ok(read) => {
-                    Self::solve(&topology, *column, &sources, &read, into);
+                    sources.give_back(&topology, &read, into);
                     return Ok(());
                 }
                 Err(failed) => unreadable.extend(failed),
@@ -250,8 +261,7 @@ impl Stripes {
         Ok(content)
     }
 
-    /// Asks the others for what a piece is recovered from, all at once. Returns who they are; None if too many are lost, or if
-    /// the array has failed.
+    /// Asks the others for what a piece is recovered from, all at once. None if too many are lost, or if the array has failed.
     fn ask_others(
         &self,
         topology: &Topology,
@@ -269,15 +279,14 @@ impl Stripes {
         if is_in_doubt && !lives(Mutant::ReadOnlyRecovers) {
             return None;
         }
-        let reader = |column| topology.reader(*stripe, column);
-        let is_readable = |column: usize| !unreadable.contains(&column) && reader(column).is_some();
-        let sources = Sources::choose(&topology.geometry, *column, is_readable)?;
-        let start = topology.geometry.chunk_start(*stripe) + bytes.start as u64;
-        for column in &sources.read {
-            let member = reader(*column).expect("sources are readable");
-            reads.push(member.read_as(IoClass::Other, start, smallvec![IoBuf::with_len(bytes.len())]));
-        }
-        Some(sources)
+        let is_readable =
+            |column: usize| !unreadable.contains(&column) && topology.reader(*stripe, column).is_some();
+        let mut recipe = Recipe::default();
+        let rows = Span::touching(bytes);
+        let from = recover::recover(&topology.geometry, *column, rows, is_readable, &mut recipe)?;
+        let part = |_: &Cells| (bytes.start, IoBuf::with_len(bytes.len()));
+        self.ask_reads(topology, *stripe, (&recipe, IoClass::Other), part, reads);
+        Some(Sources { recipe, from })
     }
 
     fn unreadable(&self, piece: &Piece) -> ArrayError {
@@ -285,33 +294,38 @@ impl Stripes {
         ArrayError::Unreadable { offset_bytes }
     }
 
-    /// Waits for what was asked of several columns; else names those that failed.
+    /// Waits for what a recipe reads; else names the columns that failed.
     async fn take_columns(
         &self,
         topology: &Topology,
         stripe: StripeIndex,
-        columns: &[usize],
+        recipe: &Recipe,
         reads: Requested<ReadDone>,
         asks: Asks,
-    ) -> Result<SmallVec<[IoBuf; 8]>, Columns> {
+    ) -> Result<SmallVec<[IoBuf; 8]>, Unreadable> {
         let mut bufs = SmallVec::new();
-        let mut failed = Columns::new();
-        for (column, read) in columns.iter().zip(reads) {
+        let mut failed = Unreadable::new();
+        for (column, read) in recipe.reads.iter().map(|cells| cells.column.into()).zip(reads) {
             match read.await.into_one() {
                 Ok(buf) => bufs.push(buf),
                 Err(error) => {
-                    let member = topology.reader(stripe, *column).expect("it was just read").clone();
-                    self.note_read_error(&member, stripe, *column, error, asks).await;
-                    failed.push(*column);
+                    let member = topology.reader(stripe, column).expect("it was just read").clone();
+                    self.note_read_error(&member, stripe, column, error, asks).await;
+                    failed.push(column);
                 }
             }
         }
         if failed.is_empty() { Ok(bufs) } else { Err(failed) }
     }
+}
 
-    /// Computes a column from what was read.
-    fn solve(topology: &Topology, column: usize, sources: &Sources, read: &[IoBuf], into: &mut [u8]) {
-        let read: SmallVec<[&[u8]; 8]> = read.iter().map(|buf| &**buf).collect();
-        recovery::solve(&topology.geometry, column, sources, &read, into);
+impl Sources {
+    /// Computes the piece from what was read.
+    fn give_back(&self, topology: &Topology, read: &[IoBuf], into: &mut [u8]) {
+        let mut columns: Columns<'_> = smallvec![None; topology.geometry.members()];
+        for (cells, buf) in self.recipe.reads.iter().zip(read) {
+            columns[usize::from(cells.column)] = Some(buf);
+        }
+        recovery::content(&self.recipe, self.from, &topology.geometry, &columns, into);
     }
 }

@@ -15,9 +15,14 @@ use super::{RowGuard, Stripes};
 use crate::{
     compute::Data,
     error::ArrayError,
+    intent::IntentGuard,
     members::member::Member,
     mutants::{Mutant, lives},
-    shape::{geometry::StripeIndex, rows::RowSet},
+    plan::quick,
+    shape::{
+        geometry::{Geometry, StripeIndex},
+        rows::{BLOCK_BYTES, RowSet},
+    },
 };
 
 /// Zeroes written by one plain write.
@@ -137,15 +142,18 @@ impl Stripes {
         // All at once: those of one page of the bitmap share its write.
         let announced = stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten));
         let intents = join_all(announced.map(|stripe| self.begin_intent(stripe))).await;
-        let _intents = intents.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let intents = intents.into_iter().collect::<Result<Vec<_>, _>>()?;
         let topology = self.members.load();
         if topology.failed {
             return Err(ArrayError::Failed);
         }
-        let skipped = if lives(Mutant::ZeroSkipsParity) { topology.geometry.parity_columns() } else { 0 };
+        assert_may_be_zeroed(&topology.geometry, &stripes, &rows, &intents);
+        let (first, recipe) = (StripeIndex(stripes.start), quick::zeroes(&topology.geometry));
         let mut started: SmallVec<[Zeroing<'_>; 8]> = SmallVec::new();
-        for slot in 0..topology.geometry.members() - skipped {
-            for (member, written) in topology.writers_of_run(slot, &stripes) {
+        for write in &recipe.writes {
+            // Whole chunks of all members: a member's are one range, whichever of its columns they are.
+            let slot = topology.geometry.member_of(first, write.column.into());
+            for (member, written) in topology.writers_of_run(slot.0, &stripes) {
                 let bytes = topology.geometry.member_range(&written);
                 let zeroing = member.write_zeroes(bytes.start, bytes.end - bytes.start, flags);
                 started.push(Zeroing { member, bytes, zeroing });
@@ -164,6 +172,20 @@ impl Stripes {
         self.settle(&topology, failed).await?;
         Ok(stripes.end - stripes.start)
     }
+}
+
+/// Checks that all rows of these stripes are locked, and that their regions are marked, where there is a bitmap.
+fn assert_may_be_zeroed(
+    geometry: &Geometry,
+    stripes: &Range<u64>,
+    rows: &[RowGuard<'_>],
+    intents: &[Option<IntentGuard<'_>>],
+) {
+    for (stripe, rows) in stripes.clone().map(StripeIndex).zip(rows) {
+        rows.assert_holds(stripe, 0..=(geometry.chunk_len(stripe) - 1) / BLOCK_BYTES);
+    }
+    let are_marked = intents.iter().flatten().all(IntentGuard::is_durable);
+    assert!(are_marked, "a region is marked before it is zeroed");
 }
 
 /// A member that zeroes some of its data.
