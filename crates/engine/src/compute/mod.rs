@@ -387,7 +387,7 @@ mod tests {
             Band, Presence, StripeState, WriteSelection, build,
             costs::{ColumnCosts, MemberCost, ServiceTime},
             lower,
-            selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, by_counts},
+            selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, Stripe, by_counts},
         },
         shape::geometry::{Geometry, Level, StripeIndex},
     };
@@ -401,7 +401,7 @@ mod tests {
             unreachable!("nobody asks")
         }
 
-        fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
+        fn choose(&self, _: &Stripe<'_>, _: &dyn ColumnCosts, bands: &mut [Band]) {
             by_counts(bands, |_, _| false);
         }
     }

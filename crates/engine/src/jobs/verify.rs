@@ -92,7 +92,7 @@ impl Jobs {
             let found = found(write.column.into()).expect("only columns that were read are checked");
             for run in differing(found, expected, passed_over) {
                 // A row counts once, whichever of its columns disagree.
-                rows = rows | RowSet::touching(run.clone());
+                rows |= RowSet::touching(run.clone());
                 differ.writes.push(Write::of(write.column.into(), &run, write.from, true));
             }
         }

@@ -4,6 +4,7 @@ use super::{
     Band, ColumnOps, ColumnState, Cycle, Plan, PlanError, Redundancy, StripeState, WriteSelection,
     costs::ColumnCosts,
     counts::{Counts, counts},
+    selection::Stripe,
 };
 use crate::{
     mutants::{Mutant, lives},
@@ -42,7 +43,7 @@ pub(crate) fn build_into(
         plan.bands.push(band);
     }
     if plan.bands.iter().any(|band| band.free) {
-        selection.choose(state, costs, &mut plan.bands);
+        selection.choose(&Stripe::of(state), costs, &mut plan.bands);
     }
     let Plan { columns, bands } = plan;
     for band in bands {

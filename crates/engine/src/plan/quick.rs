@@ -4,16 +4,17 @@
 //! [plan](super::build) would give once it is [lowered](super::lower): a property holds them to that.
 
 use super::{
-    Cycle, Presence, Recipe, WriteSelection,
+    Band, Counts, Cycle, Presence, Recipe, WriteSelection,
     costs::ColumnCosts,
+    counts::unreadable_price,
     recipe::{Cells, CycleRows, How, Parity, Source, Span, Sum, Write},
-    selection::{OneColumn, cycle_by},
+    selection::{OneColumn, Stripe},
 };
 use crate::{
     mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeSpan},
-        rows::BLOCK_BYTES,
+        rows::{BLOCK_BYTES, RowSet},
     },
 };
 
@@ -32,37 +33,65 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
         self.are_whole || (self.presence)(column) == Presence::Present
     }
 
-    /// How one column is written; none if the plan is to say.
-    fn how_alone(
+    /// The blocks of a row that RMW and RCW of one column would read, as [`StripeState::counts_of`](super::StripeState::counts_of)
+    /// counts them.
+    #[inline(always)]
+    fn counts(&self, write: &OneColumn) -> Counts {
+        let (data_columns, parity_columns) = (write.data_columns, write.parity_columns);
+        if self.are_whole {
+            return Counts { rmw: 1 + parity_columns as u32, rcw: data_columns as u32 - 1 };
+        }
+        let columns = data_columns + parity_columns;
+        let price = |column| if self.is_there(column) { 1 } else { unreadable_price(columns) };
+        let changes = |column: &usize| *column == write.column || *column >= data_columns;
+        Counts {
+            rmw: (0..columns).filter(changes).map(price).sum(),
+            rcw: (0..columns).filter(|column| !changes(column)).map(price).sum(),
+        }
+    }
+
+    /// The parity that is there.
+    #[inline(always)]
+    fn parity(&self) -> Option<Parity> {
+        let first = self.geometry.data_columns();
+        Parity::of(self.is_there(first), self.geometry.parity_columns() > 1 && self.is_there(first + 1))
+    }
+
+    /// The cycle by which rows of one column are written; none if it takes more than that. With parity, which is there.
+    #[inline(always)]
+    fn cycle_of(
         &self,
-        write: &OneColumn,
-        selection: &dyn WriteSelection,
-        costs: &dyn ColumnCosts,
-    ) -> Option<HowAlone> {
-        let k = write.data_columns;
-        let (p, q) = (self.is_there(k), write.parity_columns > 1 && self.is_there(k + 1));
-        let lost = write.parity_columns - usize::from(p) - usize::from(q);
-        let (parity, is_there) = (Parity::of(p, q), self.is_there(write.column));
-        let cycle = match (is_there, parity) {
-            (false, None) => return None,
-            (false, _) => Cycle::Rcw,
-            (true, None) => Cycle::Direct,
-            (true, _) => match selection.rule() {
-                Some(rule) => cycle_by(rule, write.counts_without(lost)),
-                None if !self.are_whole => return None,
-                None => selection.of_one_column(write, costs)?,
-            },
+        write: OneColumn,
+        rows: Span,
+        (selection, costs): (&dyn WriteSelection, &dyn ColumnCosts),
+        tell: impl FnOnce(&Band),
+    ) -> Option<Cycle> {
+        let Counts { rmw, rcw } = self.counts(&write);
+        let mut others = (0..write.data_columns).filter(|other| *other != write.column);
+        let can_rcw = self.are_whole || others.all(|other| self.is_there(other));
+        let (cycle, free) = match (self.is_there(write.column), can_rcw) {
+            (true, true) => (Cycle::Rcw, true),
+            (true, false) => (Cycle::Rmw, false),
+            (false, true) => (Cycle::Rcw, false),
+            (false, false) => return None,
         };
-        Some(HowAlone { cycle, parity, is_there })
+        let rows = RowSet::range(rows.range());
+        let mut band = Band { rows, cycle, partial: false, rmw, rcw, free, estimate: None };
+        if free {
+            selection.choose(&Stripe::of_one_column(write), costs, std::slice::from_mut(&mut band));
+        }
+        tell(&band);
+        Some(band.cycle)
     }
 }
 
 /// A whole stripe of a level with parity all of whose columns are there: nothing is read, parity is made of what is new. Fills an
-/// empty recipe; false, where the plan does something else.
+/// empty recipe, and tells its band. False, where the plan does something else.
 pub(crate) fn whole<P: Fn(usize) -> Presence>(
     columns: &Columns<'_, P>,
     span: &StripeSpan,
     recipe: &mut Recipe,
+    tell: impl FnOnce(&Band),
 ) -> bool {
     let geometry = columns.geometry;
     if span.len as u64 != geometry.stripe_bytes() || !geometry.has_parity() || !columns.are_whole {
@@ -79,6 +108,8 @@ pub(crate) fn whole<P: Fn(usize) -> Presence>(
     }
     recipe.sums.push(Sum { rows, parity, how: How::Make });
     recipe.cycles.push(CycleRows { cycle: Cycle::Full, rows });
+    let (rows, rmw) = (RowSet::range(rows.range()), geometry.members() as u32);
+    tell(&Band { rows, cycle: Cycle::Full, partial: false, rmw, rcw: 0, free: false, estimate: None });
     true
 }
 
@@ -92,13 +123,14 @@ pub(crate) fn zeroes(geometry: &Geometry) -> Recipe {
 
 /// Whole blocks of one column, of a level with parity that agrees with its data. A read-modify-write reads the old blocks and
 /// their parity; a reconstruct-write reads the other columns. Both write the column and parity, as far as they are there. Fills an
-/// empty recipe; false, where the plan does something else.
+/// empty recipe, and tells its band. False, where the plan does something else.
+#[inline]
 pub(crate) fn one_column<P: Fn(usize) -> Presence>(
     columns: &Columns<'_, P>,
     span: &StripeSpan,
-    selection: &dyn WriteSelection,
-    costs: &dyn ColumnCosts,
+    policy: (&dyn WriteSelection, &dyn ColumnCosts),
     recipe: &mut Recipe,
+    tell: impl FnOnce(&Band),
 ) -> bool {
     let geometry = columns.geometry;
     let (chunk_bytes, data_columns) = (geometry.chunk_bytes(), geometry.data_columns());
@@ -107,68 +139,62 @@ pub(crate) fn one_column<P: Fn(usize) -> Presence>(
     if !geometry.has_parity() || !is_of_blocks || start + span.len > chunk_bytes || data_columns < 2 {
         return false;
     }
-    let write = OneColumn {
-        column: span.start / chunk_bytes,
-        data_columns,
-        parity_columns: geometry.parity_columns(),
-        rows: start / BLOCK_BYTES..(start + span.len) / BLOCK_BYTES,
-    };
-    match columns.how_alone(&write, selection, costs) {
-        Some(how) => by_cycle(columns, &write, how, recipe),
-        None => false,
-    }
+    let column = span.start / chunk_bytes;
+    let rows = Span::from(start / BLOCK_BYTES..(start + span.len) / BLOCK_BYTES);
+    let Some(parity) = columns.parity() else { return without_parity(columns, column, rows, recipe, tell) };
+    let write = OneColumn { column, data_columns, parity_columns: geometry.parity_columns(), parity };
+    let Some(cycle) = columns.cycle_of(write, rows, policy, tell) else { return false };
+    by_cycle(&write, rows, cycle, columns.is_there(column), recipe);
+    true
 }
 
-/// How one column is written.
-struct HowAlone {
-    cycle: Cycle,
-    /// The parity that is there.
-    parity: Option<Parity>,
-    /// Whether the column is.
-    is_there: bool,
-}
-
-/// By a cycle; by RMW if RCW cannot read all that it needs.
-fn by_cycle<P: Fn(usize) -> Presence>(
+/// One column where no parity is there: it is written, if it is.
+fn without_parity<P: Fn(usize) -> Presence>(
     columns: &Columns<'_, P>,
-    write: &OneColumn,
-    how: HowAlone,
+    column: usize,
+    rows: Span,
     recipe: &mut Recipe,
+    tell: impl FnOnce(&Band),
 ) -> bool {
-    let HowAlone { mut cycle, parity, is_there } = how;
-    let (k, rows) = (write.data_columns, Span::from(write.rows.clone()));
-    let cells = |column: usize| Cells { column: column as u16, rows };
-    if cycle == Cycle::Rcw {
-        let mut others = (0..k).filter(|other| *other != write.column);
-        if others.clone().all(|other| columns.is_there(other)) {
-            others.by_ref().for_each(|other| recipe.reads.push(cells(other)));
-        } else if is_there {
-            cycle = Cycle::Rmw;
-        } else {
-            return false;
-        }
+    if !columns.is_there(column) {
+        return false;
     }
-    let is_rewrite = cycle == Cycle::Rmw;
-    let (bytes, parity_columns) = (rows.bytes(), parity.map_or(0..0, Parity::columns));
+    let geometry = columns.geometry;
+    recipe.writes.push(Write::of(column, &rows.bytes(), Source::New(column as u16), false));
+    recipe.cycles.push(CycleRows { cycle: Cycle::Direct, rows });
+    let price = unreadable_price(geometry.members());
+    let others = (0..geometry.data_columns()).filter(|other| *other != column);
+    let rcw = others.map(|other| if columns.is_there(other) { 1 } else { price }).sum();
+    let rmw = 1 + price * geometry.parity_columns() as u32;
+    let rows = RowSet::range(rows.range());
+    tell(&Band { rows, cycle: Cycle::Direct, partial: false, rmw, rcw, free: false, estimate: None });
+    true
+}
+
+/// One column by a cycle; parity is there.
+#[inline(always)]
+fn by_cycle(write: &OneColumn, rows: Span, cycle: Cycle, is_there: bool, recipe: &mut Recipe) {
+    let OneColumn { column, data_columns, parity, .. } = *write;
+    let cells = |column: usize| Cells { column: column as u16, rows };
+    let (bytes, is_rewrite) = (rows.bytes(), cycle == Cycle::Rmw);
     if is_rewrite {
-        recipe.reads.push(cells(write.column));
+        recipe.reads.push(cells(column));
+    } else {
+        (0..data_columns).filter(|other| *other != column).for_each(|other| recipe.reads.push(cells(other)));
     }
     if is_there {
-        recipe.writes.push(Write::of(write.column, &bytes, Source::New(write.column as u16), is_rewrite));
+        recipe.writes.push(Write::of(column, &bytes, Source::New(column as u16), is_rewrite));
     }
-    for column in k + parity_columns.start..k + parity_columns.end {
+    for redundant in parity.columns().map(|parity| data_columns + parity) {
         if is_rewrite {
-            recipe.reads.push(cells(column));
+            recipe.reads.push(cells(redundant));
         }
-        recipe.writes.push(Write::of(column, &bytes, Source::Sum, is_rewrite));
+        recipe.writes.push(Write::of(redundant, &bytes, Source::Sum, is_rewrite));
     }
-    if let Some(parity) = parity {
-        let column = write.column as u16;
-        let how = if is_rewrite { How::Update(Span { start: column, end: column + 1 }) } else { How::Make };
-        recipe.sums.push(Sum { rows, parity, how });
-    }
+    let column = column as u16;
+    let how = if is_rewrite { How::Update(Span { start: column, end: column + 1 }) } else { How::Make };
+    recipe.sums.push(Sum { rows, parity, how });
     recipe.cycles.push(CycleRows { cycle, rows });
-    true
 }
 
 #[cfg(test)]
@@ -179,12 +205,21 @@ mod tests {
     use crate::{
         plan::{
             StripeState, build,
-            costs::NoCosts,
+            costs::{ColumnCosts, MemberCost},
             lower,
             selection::{POLICIES, Policy},
         },
         shape::geometry::{Level, StripeIndex},
     };
+
+    /// Members of which no two cost the same.
+    struct Uneven;
+
+    impl ColumnCosts for Uneven {
+        fn of(&self, column: usize) -> MemberCost {
+            MemberCost { queue: (column * 5 % 7) as f32, ..MemberCost::HDD }
+        }
+    }
 
     #[derive(Debug, Clone)]
     struct Case {
@@ -242,16 +277,18 @@ mod tests {
         let selection = (policy.make)();
         let columns = Columns { geometry, are_whole: missing.is_empty() && *is_known_whole, presence };
         let mut quick = Recipe::default();
-        if !whole(&columns, span, &mut quick)
-            && !one_column(&columns, span, &*selection, &NoCosts, &mut quick)
+        let mut bands = Vec::new();
+        if !whole(&columns, span, &mut quick, |band| bands.push(*band))
+            && !one_column(&columns, span, (&*selection, &Uneven), &mut quick, |band| bands.push(*band))
         {
-            assert_eq!(quick, Recipe::default(), "it is left empty");
+            assert_eq!((quick, bands), (Recipe::default(), vec![]), "they are left empty");
             return false;
         }
         let state = StripeState::for_write(geometry, span, true, presence);
-        let plan = build(&state, &*selection, &NoCosts).unwrap();
+        let plan = build(&state, &*(policy.make)(), &Uneven).unwrap();
         let planned = lower(&plan, &state, |column| span.in_column(column, geometry.chunk_bytes()).0);
         assert_eq!(quick, planned, "{case:?}");
+        assert_eq!(plan.bands[..], bands, "{case:?}");
         true
     }
 

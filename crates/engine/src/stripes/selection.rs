@@ -7,7 +7,7 @@ use crate::{
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::{
-        self, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
+        self, Band, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost},
         quick::{self, Columns},
         selection::Policy,
@@ -60,12 +60,24 @@ impl Stripes {
         unreadable: &[usize],
         recipe: &mut Recipe,
     ) -> Result<(), PlanError> {
-        // A trace tells the bands of plans.
-        let is_quick = unreadable.is_empty() && !self.tracer.is_on();
-        if !is_quick || !self.is_made_quickly(selection, topology, span, recipe) {
+        if !unreadable.is_empty() || !self.is_made_quickly(selection, topology, span, recipe) {
             *recipe = self.planned_recipe(selection, topology, span, unreadable)?;
         }
         Ok(())
+    }
+
+    /// Tells what was decided, to those who trace.
+    #[cold]
+    fn trace(&self, selection: &dyn WriteSelection, topology: &Topology, span: &StripeSpan, bands: &[Band]) {
+        self.tracer.tell(|number| Decision {
+            number,
+            at: self.life.env().now(),
+            stripe: span.stripe.0,
+            offset_bytes: span.stripe.0 * topology.geometry.stripe_bytes() + span.start as u64,
+            len_bytes: span.len as u64,
+            policy: selection.policy().name,
+            bands: bands.into(),
+        });
     }
 
     /// Writes the recipe of a write that needs no plan. False: this one does.
@@ -81,8 +93,14 @@ impl Stripes {
         let costs = StripeCosts { topology, stripe: span.stripe };
         let before = u64::from(lives(Mutant::TrustOfNeighbour));
         let trusted = StripeIndex(span.stripe.0.saturating_sub(before));
-        quick::whole(&columns, span, recipe)
-            || self.is_trusted(trusted) && quick::one_column(&columns, span, selection, &costs, recipe)
+        let tell = |band: &Band| {
+            if self.tracer.is_on() {
+                self.trace(selection, topology, span, &[*band]);
+            }
+        };
+        quick::whole(&columns, span, recipe, tell)
+            || self.is_trusted(trusted)
+                && quick::one_column(&columns, span, (selection, &costs), recipe, tell)
     }
 
     /// The recipe of any write, by a plan. Not inlined: plans are large.
@@ -104,15 +122,9 @@ impl Stripes {
         });
         let costs = StripeCosts { topology, stripe: span.stripe };
         plan::build_into(&mut plan, &state, selection, &costs)?;
-        self.tracer.tell(|number| Decision {
-            number,
-            at: self.life.env().now(),
-            stripe: span.stripe.0,
-            offset_bytes: span.stripe.0 * topology.geometry.stripe_bytes() + span.start as u64,
-            len_bytes: span.len as u64,
-            policy: selection.policy().name,
-            bands: plan.bands.clone(),
-        });
+        if self.tracer.is_on() {
+            self.trace(selection, topology, span, &plan.bands);
+        }
         let chunk_bytes = topology.geometry.chunk_bytes();
         Ok(plan::lower(&plan, &state, |column| span.in_column(column, chunk_bytes).0))
     }
@@ -142,12 +154,21 @@ mod tests {
         (world, array)
     }
 
-    /// Makes a write's recipe, and tells whether that took no plan.
+    /// The recipe of a write.
+    fn recipe(array: &Array, offset: u64, len: u64) -> Recipe {
+        let stripes = &array.parts().stripes;
+        let (topology, selection) = (stripes.members.load(), stripes.selection.load());
+        let (span, mut recipe) =
+            (topology.geometry.split(offset..offset + len).next().unwrap(), Recipe::default());
+        stripes.make_recipe(&**selection, &topology, &span, &[], &mut recipe).unwrap();
+        recipe
+    }
+
+    /// Whether a write's recipe takes no plan.
     fn is_quick(array: &Array, offset: u64, len: u64) -> bool {
         let stripes = &array.parts().stripes;
         let (topology, selection) = (stripes.members.load(), stripes.selection.load());
         let span = topology.geometry.split(offset..offset + len).next().unwrap();
-        stripes.make_recipe(&**selection, &topology, &span, &[], &mut Recipe::default()).unwrap();
         stripes.is_made_quickly(&**selection, &topology, &span, &mut Recipe::default())
     }
 
@@ -173,11 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_tells_of_every_write() {
+    fn a_trace_tells_what_runs_of_every_write() {
         let (_world, array) = array(Level::Raid5, 4, POLICIES[0]);
         let stripe = array.geometry().stripe_bytes();
         array.trace_decisions(TraceFilter::default(), 10);
-        assert!(is_quick(&array, 0, BLOCK) && is_quick(&array, 0, stripe));
-        assert_eq!(array.traced(0).decisions.len(), 2);
+        // A block and a stripe, whose recipes take no plan, and a part of a block.
+        let recipes = [(0, BLOCK), (0, stripe), (512, 512)].map(|(offset, len)| recipe(&array, offset, len));
+        let decisions = array.traced(0).decisions;
+        let told: Vec<_> = decisions.iter().map(|told| (told.len_bytes, told.bands[0].cycle)).collect();
+        let run = recipes.each_ref().map(|recipe| recipe.cycles[0].cycle);
+        assert_eq!(told, [(BLOCK, run[0]), (stripe, run[1]), (512, run[2])]);
+        let counts: Vec<_> = decisions.iter().map(|told| (told.bands[0].rmw, told.bands[0].rcw)).collect();
+        assert_eq!(counts, [(2, 2), (4, 0), (2, 3)]);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Policy, Rule, WriteSelection};
+use super::{Policy, Stripe, WriteSelection, by_counts};
+use crate::plan::{Band, costs::ColumnCosts};
 
 pub(super) static POLICY: Policy = Policy {
     name: "classic",
@@ -16,14 +17,12 @@ pub(super) static POLICY: Policy = Policy {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Classic;
 
-const RULE: Rule = |rmw, rcw| rmw < rcw;
-
 impl WriteSelection for Classic {
     fn policy(&self) -> &'static Policy {
         &POLICY
     }
 
-    fn rule(&self) -> Option<Rule> {
-        Some(RULE)
+    fn choose(&self, _: &Stripe<'_>, _: &dyn ColumnCosts, bands: &mut [Band]) {
+        by_counts(bands, |rmw, rcw| rmw < rcw);
     }
 }

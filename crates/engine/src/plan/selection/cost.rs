@@ -11,8 +11,8 @@ use self::{
     left::Left,
     several::{BandSet, Weighing},
 };
-use super::{OneColumn, Policy, WriteSelection, by_counts};
-use crate::plan::{Band, Cycle, StripeState, costs::ColumnCosts};
+use super::{Policy, Stripe, WriteSelection, by_counts};
+use crate::plan::{Band, costs::ColumnCosts};
 
 pub(super) static POLICY: Policy = Policy {
     name: "cost",
@@ -47,11 +47,7 @@ impl WriteSelection for Cost {
         true
     }
 
-    fn of_one_column(&self, write: &OneColumn, costs: &dyn ColumnCosts) -> Option<Cycle> {
-        Some(one::cycle_of(write, costs, &self.left))
-    }
-
-    fn choose(&self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &mut [Band]) {
+    fn choose(&self, stripe: &Stripe<'_>, costs: &dyn ColumnCosts, bands: &mut [Band]) {
         if let [band] = bands {
             if band.free {
                 one::choose(stripe, costs, &self.left, band);
@@ -79,7 +75,7 @@ mod tests {
     use super::{super::Classic, *};
     use crate::{
         plan::{
-            Presence, build,
+            Cycle, Presence, StripeState, build,
             costs::{MemberCost, ServiceTime},
         },
         shape::geometry::{Geometry, Level, StripeIndex, StripeSpan},
@@ -143,35 +139,11 @@ mod tests {
             }
             compared += 1;
             let mut weighing = Weighing::default();
-            weighing.take_in(&state, &costs, &bands);
+            weighing.take_in(&Stripe::of(&state), &costs, &bands);
             weighing.choose(&mut bands, &several, costs.parity_member());
             assert_eq!(bands_by(&one, &costs, &state), bands);
         }
         assert!(compared > 1000, "{compared}");
-    }
-
-    #[test]
-    fn a_write_to_one_column_is_chosen_as_its_band_is() {
-        for (level, data_columns, parity_columns) in
-            [(Level::Raid4, 4, 1), (Level::Raid5, 2, 1), (Level::Raid6, 3, 2)]
-        {
-            let members = data_columns + parity_columns;
-            let geometry = Geometry::new(level, members, 64 << 10, 1 << 20, 512).unwrap();
-            let mut rng = fastrand::Rng::with_seed(2);
-            let (by_band, by_write) = (Cost::default(), Cost::default());
-            for _ in 0..10_000 {
-                let costs = Rotated(std::array::from_fn(|_| any_cost(&mut rng)), rng.usize(..members));
-                let (column, first) = (rng.usize(..data_columns), rng.usize(..16));
-                let rows = first..rng.usize(first..16) + 1;
-                let (start, len) = (column * (64 << 10) + 4096 * rows.start, 4096 * rows.len());
-                let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
-                let state = StripeState::for_write(&geometry, &span, true, |_| Presence::Present);
-                let bands = bands_by(&by_band, &costs, &state);
-                let write = OneColumn { column, data_columns, parity_columns, rows };
-                assert_eq!(write.counts(), (bands[0].rmw, bands[0].rcw));
-                assert_eq!(by_write.of_one_column(&write, &costs), Some(bands[0].cycle));
-            }
-        }
     }
 
     /// Where the drive's write cache makes rewrites fast, as it does in the paper's arrays.

@@ -4,77 +4,36 @@
 //! [`POLICIES`]. `docs/policies.md` tells how to add one.
 
 mod by_counts;
+mod view;
 
-use std::{fmt::Debug, ops::Range, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 use stripewise_format::extension::MemberClass;
 use thiserror::Error;
 
-pub use by_counts::{Rule, by_counts, cycle_by};
+pub use by_counts::by_counts;
 pub use classic::Classic;
 pub use cost::Cost;
 pub use modified::Modified;
 pub use modthresh::ModThresh;
 pub use prefer_rmw::PreferRmw;
+pub(super) use view::OneColumn;
+pub use view::{Asked, Stripe};
 
-use crate::plan::{Band, Cycle, StripeState, costs::ColumnCosts, counts::unreadable_price};
+use crate::plan::{Band, costs::ColumnCosts};
 
 /// Chooses how partly written rows are written.
 pub trait WriteSelection: Debug + Send + Sync {
     /// The policy's entry in [`POLICIES`].
     fn policy(&self) -> &'static Policy;
 
-    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`] or [`Cycle::Rcw`]. The other bands are what they are.
-    /// By the [rule](Self::rule), unless a policy says otherwise; one that has none must.
-    fn choose(&self, _: &StripeState, _: &dyn ColumnCosts, bands: &mut [Band]) {
-        match self.rule() {
-            Some(rule) => by_counts(bands, rule),
-            None => debug_assert!(false, "{} has neither a rule nor a way to choose", self.policy().name),
-        }
-    }
-
-    /// The policy's rule, if it looks at nothing but the two counts of a row: whether RMW is to be chosen.
-    fn rule(&self) -> Option<Rule> {
-        None
-    }
-
-    /// The cycle of a write to one column alone, if it can be told without a plan. A policy with a [rule](Self::rule) is not
-    /// asked.
-    fn of_one_column(&self, _: &OneColumn, _: &dyn ColumnCosts) -> Option<Cycle> {
-        None
-    }
+    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or [`Cycle::Rcw`](super::Cycle::Rcw).
+    /// The other bands are what they are. [`by_counts`] does it for a policy that looks at nothing but the two counts of a row.
+    fn choose(&self, stripe: &Stripe<'_>, costs: &dyn ColumnCosts, bands: &mut [Band]);
 
     /// Whether the policy looks at what members cost: else nobody measures that.
     fn needs_costs(&self) -> bool {
         false
-    }
-}
-
-/// The commonest small write: whole blocks of one column, in a stripe of two data columns or more of which nothing is in hand.
-/// A policy is asked about it only where all columns can be read.
-#[derive(Debug, Clone)]
-pub struct OneColumn {
-    /// The column that is written.
-    pub column: usize,
-    /// How many columns are data.
-    pub data_columns: usize,
-    /// How many are parity, behind those.
-    pub parity_columns: usize,
-    /// The rows that are written.
-    pub rows: Range<usize>,
-}
-
-impl OneColumn {
-    /// The blocks of a row that RMW and RCW would read.
-    pub fn counts(&self) -> (u32, u32) {
-        self.counts_without(0)
-    }
-
-    /// The same where so many parity columns are missing.
-    pub(crate) fn counts_without(&self, parity_lost: usize) -> (u32, u32) {
-        let price = unreadable_price(self.data_columns + self.parity_columns);
-        let readable = 1 + self.parity_columns - parity_lost;
-        (readable as u32 + price * parity_lost as u32, self.data_columns as u32 - 1)
     }
 }
 

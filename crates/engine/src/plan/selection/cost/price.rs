@@ -1,39 +1,11 @@
 //! What a way to write a stripe would cost, added up member by member.
 
-use crate::plan::{
-    ColumnState,
-    costs::{MemberCost, Visit},
-};
+use crate::plan::costs::{MemberCost, Visit};
 
 /// How much of what members take from others is the same requests' waiting. Others wait at several members at once as this
 /// write does, and what is delayed at two of them is delayed once: between requests that all wait at the same members (1)
 /// and requests that have none in common (0).
 const OVERLAP: f32 = 1.0 / 3.0;
-
-/// What each cycle asks of a cell.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    /// An RMW reads it: a dirty block, or parity.
-    pub(super) rmw_reads: bool,
-    /// An RCW reads it: data that is not wholly new.
-    pub(super) rcw_reads: bool,
-    pub(super) writes: bool,
-}
-
-impl Asked {
-    /// Of a column's cell in a row.
-    #[inline]
-    pub(super) fn of(column: &ColumnState, row: usize, is_parity: bool) -> Self {
-        let is_dirty = column.dirty.contains(row);
-        let is_whole = is_dirty && !column.partial.contains(row);
-        let is_read = column.readable() && !column.clean.contains(row);
-        Self {
-            rmw_reads: is_read && (is_parity || is_dirty),
-            rcw_reads: is_read && !is_parity && !is_whole,
-            writes: column.writable() && (is_parity || is_dirty),
-        }
-    }
-}
 
 /// When a write would finish, plus what it takes from others.
 #[derive(Debug, Clone, Copy, Default)]

@@ -2,15 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::{
-    MARGIN,
-    left::Left,
-    price::{Asked, Price},
-};
+use super::{MARGIN, left::Left, price::Price};
 use crate::{
     plan::{
-        Band, ColumnState, Cycle, Estimate, StripeState,
+        Band, Cycle, Estimate,
         costs::{ColumnCosts, MemberCost, Visit},
+        selection::{Asked, Stripe},
     },
     shape::rows::RowSet,
 };
@@ -28,8 +25,8 @@ struct Weighed {
 }
 
 impl Weighed {
-    fn add(&mut self, bit: BandSet, column: &ColumnState, row: usize, is_parity: bool) {
-        let Asked { rmw_reads, rcw_reads, writes } = Asked::of(column, row, is_parity);
+    fn add(&mut self, bit: BandSet, asked: Asked) {
+        let Asked { rmw_reads, rcw_reads, writes } = asked;
         let set = |test: bool| if test { bit } else { 0 };
         self.rmw_reads |= set(rmw_reads);
         self.rcw_reads |= set(rcw_reads);
@@ -51,15 +48,14 @@ pub(super) struct Weighing {
 }
 
 impl Weighing {
-    pub(super) fn take_in(&mut self, stripe: &StripeState, costs: &dyn ColumnCosts, bands: &[Band]) {
+    pub(super) fn take_in(&mut self, stripe: &Stripe<'_>, costs: &dyn ColumnCosts, bands: &[Band]) {
         for (index, band) in bands.iter().enumerate() {
             self.add_band(1 << index, band);
         }
-        for (index, column) in stripe.columns.iter().enumerate() {
-            let is_parity = index >= stripe.data_columns;
-            let mut weighed = Weighed { cost: costs.of(index), rmw_reads: 0, rcw_reads: 0, writes: 0 };
+        for column in 0..stripe.columns() {
+            let mut weighed = Weighed { cost: costs.of(column), rmw_reads: 0, rcw_reads: 0, writes: 0 };
             for (bit, row) in self.first_rows.iter().enumerate() {
-                weighed.add(1 << bit, column, *row, is_parity);
+                weighed.add(1 << bit, stripe.asked(column, *row));
             }
             if weighed.writes | weighed.rmw_reads | weighed.rcw_reads != 0 {
                 self.columns.push(weighed);
