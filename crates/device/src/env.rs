@@ -29,7 +29,7 @@ pub trait Env: Send + Sync + 'static {
     /// Civil time, microseconds since 1970-01-01 UTC, for superblocks and logs.
     fn wall_clock_us(&self) -> u64;
 
-    /// Completes once `duration` has passed. One that began on a worker is polled on workers.
+    /// Completes once `duration` has passed. Any thread may await it.
     fn sleep(&self, duration: Duration) -> IoFuture<()>;
 
     /// Runs `task` beside the caller, to its end. If the caller is a worker and the array's members are files

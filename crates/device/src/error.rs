@@ -9,6 +9,8 @@ pub enum IoErrorKind {
     Medium,
     /// The device is gone altogether (ENODEV, ENXIO, ESHUTDOWN, EBADF).
     Gone,
+    /// The device did not answer in time (a [`Deadline`](crate::wrap::Deadline)).
+    Silent,
     /// The device ended before the requested range: a truncated file or a shrunken volume.
     Truncated,
     /// The store below is full (ENOSPC, EDQUOT): a sparse file on a full file system.
@@ -63,6 +65,7 @@ impl IoError {
         match self.kind {
             IoErrorKind::Medium => "medium error",
             IoErrorKind::Gone => "device is gone",
+            IoErrorKind::Silent => "no answer in time",
             IoErrorKind::Truncated => "device ends before the requested range",
             IoErrorKind::NoSpace => "no space left under the device",
             IoErrorKind::Refused => "request refused by the device",

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use smallvec::smallvec;
 use stripewise_device::{
     Device, IoBuf, IoErrorKind, WriteFlags, ZeroFlags,
@@ -234,6 +234,25 @@ fn timers_and_other_workers_wake_tasks() {
     );
     assert_eq!(runtime.block_on(async move { event.wait().await }), 7);
     assert!(started.elapsed() >= Duration::from_millis(20));
+}
+
+/// Begun on a worker and awaited on this thread, and the other way round.
+#[test]
+fn a_sleep_ends_wherever_it_is_awaited() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (env, short) = (runtime.env(), Duration::from_millis(20));
+    let begun = Instant::now();
+    let (sender, receiver) = mpsc::channel();
+    runtime.block_on(async move {
+        let mut sleep = env.sleep(short);
+        assert!((&mut sleep).now_or_never().is_none());
+        sender.send(sleep).unwrap();
+    });
+    futures_executor::block_on(receiver.recv().unwrap());
+    let mut sleep = runtime.env().sleep(short);
+    assert!((&mut sleep).now_or_never().is_none());
+    runtime.block_on(sleep);
+    assert!(begun.elapsed() >= 2 * short);
 }
 
 #[test]

@@ -60,6 +60,11 @@ pub enum ArrayError {
         /// What the array uses of each.
         need_bytes: u64,
     },
+    /// The caller is a worker of the array's own host and would wait for itself.
+    #[error(
+        "a worker of the array's host cannot wait for a request: await it there, or wait on another thread"
+    )]
+    OnWorker,
     /// Another background job is under way.
     #[error("a {0} is under way; wait for it or stop it first")]
     Busy(&'static str),
@@ -79,7 +84,9 @@ pub enum ArrayError {
 impl From<ArrayError> for IoError {
     fn from(error: ArrayError) -> Self {
         match error {
-            ArrayError::Range { .. } | ArrayError::Unsupported(_) => Self::new(IoErrorKind::Refused),
+            ArrayError::Range { .. } | ArrayError::Unsupported(_) | ArrayError::OnWorker => {
+                Self::new(IoErrorKind::Refused)
+            }
             ArrayError::Unreadable { .. } => Self::new(IoErrorKind::Medium),
             ArrayError::Io { error, .. } => error,
             ArrayError::Closed | ArrayError::Failed => Self::new(IoErrorKind::Gone),
@@ -93,5 +100,5 @@ impl From<ArrayError> for IoError {
 
 /// Whether a failed request means that the whole member is lost, rather than some of its blocks.
 pub(crate) fn is_member_gone(error: &IoError) -> bool {
-    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Truncated)
+    matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Silent | IoErrorKind::Truncated)
 }

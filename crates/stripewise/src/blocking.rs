@@ -51,12 +51,10 @@ impl Blocking {
     /// Fills `into` from `offset_bytes`.
     ///
     /// # Errors
-    /// As [`Array::read`].
-    ///
-    /// # Panics
-    /// On a worker of the array's host, which would wait for itself. So do all calls here.
+    /// As [`Array::read`]. All calls here are [`ArrayError::OnWorker`] on a worker of the array's host, which would wait
+    /// for itself.
     pub fn read_at(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), ArrayError> {
-        self.wait(self.0.read_into(offset_bytes, into))
+        self.wait(|array| array.read_into(offset_bytes, into))
     }
 
     /// Writes `data` at `offset_bytes`.
@@ -69,7 +67,7 @@ impl Blocking {
         data: impl Into<SharedBuf>,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
-        self.wait(self.0.write(offset_bytes, data.into(), flags))
+        self.wait(|array| array.write(offset_bytes, data.into(), flags))
     }
 
     /// Makes every write acknowledged before this call durable.
@@ -77,7 +75,7 @@ impl Blocking {
     /// # Errors
     /// As [`Array::flush`].
     pub fn flush(&self) -> Result<(), ArrayError> {
-        self.wait(self.0.flush())
+        self.wait(|array| array.flush())
     }
 
     /// Makes the range read as zeroes.
@@ -90,7 +88,7 @@ impl Blocking {
         len_bytes: u64,
         flags: ZeroFlags,
     ) -> Result<(), ArrayError> {
-        self.wait(self.0.write_zeroes(offset_bytes, len_bytes, flags))
+        self.wait(|array| array.write_zeroes(offset_bytes, len_bytes, flags))
     }
 
     /// Tells that the range's content is no longer needed.
@@ -98,7 +96,7 @@ impl Blocking {
     /// # Errors
     /// As [`Array::discard`].
     pub fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), ArrayError> {
-        self.wait(self.0.discard(offset_bytes, len_bytes))
+        self.wait(|array| array.discard(offset_bytes, len_bytes))
     }
 
     /// Stops the array.
@@ -106,11 +104,17 @@ impl Blocking {
     /// # Errors
     /// As [`Array::stop`].
     pub fn stop(&self) -> Result<(), ArrayError> {
-        self.wait(self.0.stop())
+        self.wait(|array| array.stop())
     }
 
-    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        assert!(!self.0.env().is_here(), "a worker of the array's host would wait for itself");
-        wait(future)
+    /// Makes a request and waits for it, where that can be.
+    fn wait<'a, T, F>(&'a self, request: impl FnOnce(&'a Array) -> F) -> Result<T, ArrayError>
+    where
+        F: Future<Output = Result<T, ArrayError>>,
+    {
+        match self.0.env().is_here() {
+            true => Err(ArrayError::OnWorker),
+            false => wait(request(&self.0)),
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::{pin::Pin, sync::mpsc, thread, time::Duration};
 
 use common::Ground;
 use stripewise::{
-    Array, ArrayError, AssembleOptions, CreateOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags, assemble,
-    geometry::Level, wait,
+    Array, ArrayError, AssembleOptions, Blocking, CreateOptions, IoBuf, SharedBuf, WriteFlags, ZeroFlags,
+    assemble, geometry::Level, wait,
 };
 
 const BLOCK: usize = 4096;
@@ -54,6 +54,19 @@ fn any_thread_makes_requests_and_waits_for_them() {
     wait(array.stop()).unwrap();
     let again = ground.open();
     assert!(wait(async { again.report().await }).degraded() == 0);
+}
+
+/// It would wait for itself. Nothing is begun.
+#[test]
+fn a_worker_cannot_wait_for_itself() {
+    let ground = Ground::new();
+    let array = ground.open();
+    let blocking = Blocking::of(&array);
+    let write = ground.host.block_on(async move { blocking.write_at(0, block(1), WriteFlags::default()) });
+    assert_eq!(write, Err(ArrayError::OnWorker));
+    assert!(wait(holds(&array, 0, 0)));
+    Blocking::of(&array).write_at(0, block(1), WriteFlags::default()).unwrap();
+    assert!(wait(holds(&array, 0, 1)));
 }
 
 type Written = Pin<Box<dyn Future<Output = Result<(), ArrayError>> + Send>>;

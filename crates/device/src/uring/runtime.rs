@@ -3,6 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io::{self, Write},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -198,12 +199,16 @@ impl Env for UringEnv {
     }
 
     fn sleep(&self, duration: Duration) -> IoFuture<()> {
-        let sleep = Sleep::until(Instant::now() + duration);
-        if executor::current_worker().is_some() {
-            return IoFuture::boxed(sleep);
-        }
-        let slept = Routed::spawn(self.next_inbox(), sleep);
-        IoFuture::boxed(async move { _ = poll_fn(|cx| slept.poll(cx)).await })
+        let deadline = Instant::now() + duration;
+        let (mut sleep, mut routed, inbox) = (Sleep::until(deadline), None, self.next_inbox().clone());
+        IoFuture::boxed(poll_fn(move |cx| {
+            // A thread without timers of its own has a worker's.
+            if routed.is_none() && executor::current_worker().is_some() {
+                return Pin::new(&mut sleep).poll(cx);
+            }
+            let routed = routed.get_or_insert_with(|| Routed::spawn(&inbox, Sleep::until(deadline)));
+            routed.poll(cx).map(|_| ())
+        }))
     }
 
     fn spawn(&self, task: BoxFuture<()>) {

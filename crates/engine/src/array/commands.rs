@@ -83,7 +83,7 @@ impl Array {
     /// level 0, or with as many members lost as the level tolerates; [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], since also a
     /// check writes down where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
-        if self.geometry().parity_columns() == 0 {
+        if self.geometry().tolerance() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
         }
         if self.is_read_only() {

@@ -57,6 +57,11 @@ impl Chosen {
         })
     }
 
+    /// Whether those are enough for all the data to be there.
+    pub(super) fn has_enough(&self) -> bool {
+        self.geometry.survives(|slot| self.active(slot.0).is_none())
+    }
+
     /// Roles that have an active member.
     pub(super) fn active_count(&self) -> usize {
         (0..self.geometry.members()).filter(|slot| self.active(*slot).is_some()).count()

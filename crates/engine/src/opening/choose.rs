@@ -263,8 +263,7 @@ fn check_split(
     chosen: &Chosen,
     options: &AssembleOptions,
 ) -> Result<(), AssembleError> {
-    let need = chosen.geometry.members() - chosen.geometry.parity_columns();
-    if options.force || 2 * need > chosen.geometry.members() || lives(Mutant::SplitUnseen) {
+    if options.force || !chosen.geometry.may_split() || lives(Mutant::SplitUnseen) {
         return Ok(());
     }
     let active = chosen.parts.iter().filter(|part| matches!(part, Part::Active { .. }));
@@ -347,8 +346,8 @@ fn check_enough(
 ) -> Result<(), AssembleError> {
     let of = chosen.geometry.members();
     let have = chosen.active_count();
-    let need = of - chosen.geometry.parity_columns();
-    if have < need {
+    let need = of - chosen.geometry.tolerance();
+    if !chosen.has_enough() {
         return Err(AssembleError::TooFew { have, of, need, excluded: chosen.excluded.clone() });
     }
     let filling = |slot: usize| {

@@ -36,7 +36,7 @@ use crate::{
     mutants::{Mutant, lives},
     plan::selection::{Policy, policy_for},
     shape::{
-        geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level},
+        geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level, MemberIndex},
         regions::RegionShape,
     },
 };
@@ -287,9 +287,9 @@ async fn write_metadata(
     traits: &AllTraits,
 ) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
-    let (missing, tolerated) = (missing(options), geometry.parity_columns());
     // Without redundancy to spare there is nothing to compute: what is there is the truth.
-    let in_sync = options.assume_clean || missing == tolerated || missing > 0 && lives(Mutant::MissingInSync);
+    let is_settled = geometry.spare(is_missing(options)) == 0;
+    let in_sync = options.assume_clean || is_settled || missing(options) > 0 && lives(Mutant::MissingInSync);
     let mut ledger = new_ledger(env, options, &geometry, in_sync, traits)?;
     for entry in &mut ledger.entries {
         let zeroing = enroll::blank(entry).await?;
@@ -301,6 +301,11 @@ async fn write_metadata(
         None => Ok(()),
         Some((member, error)) => Err(ArrayError::Io { member: member.name().to_owned(), error }.into()),
     }
+}
+
+/// Whether the role of a member is to be vacant.
+fn is_missing(options: &CreateOptions) -> impl Fn(MemberIndex) -> bool {
+    |member| options.members[member.0].is_none()
 }
 
 fn missing(options: &CreateOptions) -> usize {
@@ -318,8 +323,8 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
     if geometry.level() == Level::Raid0 && !options.spares.is_empty() {
         return Err(CreateError::SparesWithoutRedundancy);
     }
-    let (missing, tolerated) = (missing(options), geometry.parity_columns());
-    if missing > tolerated {
+    if !geometry.survives(is_missing(options)) {
+        let (missing, tolerated) = (missing(options), geometry.tolerance());
         return Err(CreateError::TooManyMissing { missing, tolerated, level: geometry.level().number() });
     }
     Ok(())
@@ -411,7 +416,7 @@ fn new_ledger(
         raid_disks: options.members.len() as u32,
     };
     let actives = options.members.iter().enumerate().filter_map(|(index, member)| {
-        Some((member.as_ref()?, index as u32, Standing::Active(crate::shape::geometry::MemberIndex(index))))
+        Some((member.as_ref()?, index as u32, Standing::Active(MemberIndex(index))))
     });
     let first_spare = options.members.len() as u32;
     let spares =

@@ -8,8 +8,7 @@ use crate::{metadata::examine::Examination, shape::geometry::MemberIndex};
 /// Fills vacant roles with the least stale of the members left out, as `mdadm --assemble --force` does, until the
 /// array can be started and no further: what was written since they left is missing on them.
 pub(super) fn take_stale(chosen: &mut Chosen, examined: &[Examination]) {
-    let need = chosen.geometry.members() - chosen.geometry.parity_columns();
-    while chosen.active_count() < need {
+    while !chosen.has_enough() {
         let candidates =
             (0..examined.len()).filter_map(|index| Some((index, role_left(chosen, examined, index)?)));
         let least_stale = candidates.max_by_key(|(index, _)| examined[*index].superblock.events);

@@ -50,7 +50,7 @@ impl Roster {
         let failed = vec![(member.clone(), IoError::new(IoErrorKind::Other))];
         match self.fail_within(failed, Limit::Ordered).await {
             Err(ArrayError::Failed) if !self.has_failed() => {
-                let why = match self.topology().geometry.parity_columns() {
+                let why = match self.topology().geometry.tolerance() {
                     0 => "this level cannot do without any member",
                     _ => "the array cannot do without it; add or rebuild another member first",
                 };

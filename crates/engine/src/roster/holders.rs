@@ -35,7 +35,7 @@ impl Roster {
             let (kind, ns) = speed(holder);
             (kind, ns > fastest_ns[kind].saturating_mul(3) / 2)
         });
-        holders.truncate((geometry.parity_columns() + 1).max(2));
+        holders.truncate((geometry.tolerance() + 1).max(2));
         holders
     }
 

@@ -181,16 +181,22 @@ impl Geometry {
 
     /// Whether the data is all there while some members are lost.
     pub fn survives(&self, is_lost: impl Fn(MemberIndex) -> bool) -> bool {
-        self.level.spare(self.members, self.count(is_lost)).is_some()
+        self.level.spare(self.members, |member| is_lost(MemberIndex(member))).is_some()
     }
 
     /// How many more members may be lost, whichever they are, while some are lost.
     pub fn spare(&self, is_lost: impl Fn(MemberIndex) -> bool) -> usize {
-        self.level.spare(self.members, self.count(is_lost)).unwrap_or(0)
+        self.level.spare(self.members, |member| is_lost(MemberIndex(member))).unwrap_or(0)
     }
 
-    fn count(&self, is_lost: impl Fn(MemberIndex) -> bool) -> usize {
-        (0..self.members).filter(|member| is_lost(MemberIndex(*member))).count()
+    /// How many members may be lost, whichever they are.
+    pub fn tolerance(&self) -> usize {
+        self.spare(|_| false)
+    }
+
+    /// Whether the members can be parted in two so that the data is all there on both sides.
+    pub fn may_split(&self) -> bool {
+        self.level.may_split(self.members)
     }
 
     /// The columns that hold the same bytes as this one, itself among them.

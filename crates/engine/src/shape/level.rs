@@ -120,13 +120,21 @@ impl Level {
         }
     }
 
-    /// How many more of the members may be lost, any of them, where so many are lost already. None: too many are.
-    pub(super) fn spare(self, members: usize, lost: usize) -> Option<usize> {
+    /// How many more of the members may be lost, whichever they are, where some are lost already. None: too many are.
+    pub(super) fn spare(self, members: usize, is_lost: impl Fn(usize) -> bool) -> Option<usize> {
         let may_be_lost = match self.traits().redundancy {
             Redundancy::Copies => members - 1,
             Redundancy::Parity(columns) => columns,
         };
-        may_be_lost.checked_sub(lost)
+        may_be_lost.checked_sub((0..members).filter(|member| is_lost(*member)).count())
+    }
+
+    /// Whether the members can be parted in two so that the data is all there on both sides.
+    pub(super) fn may_split(self, members: usize) -> bool {
+        match self.traits().redundancy {
+            Redundancy::Copies => members > 1,
+            Redundancy::Parity(columns) => members <= 2 * columns,
+        }
     }
 
     /// The columns that hold the same bytes as this one, itself among them.
@@ -153,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_level_does_without_as_many_members_as_it_has_redundancy() {
-        let spare = |level: Level, lost| level.spare(5, lost);
+        let spare = |level: Level, lost| level.spare(5, |member| member < lost);
         assert_eq!([0, 1].map(|lost| spare(Level::Raid0, lost)), [Some(0), None]);
         assert_eq!([0, 4, 5].map(|lost| spare(Level::Raid1, lost)), [Some(4), Some(0), None]);
         assert_eq!([0, 1, 2].map(|lost| spare(Level::Raid4, lost)), [Some(1), Some(0), None]);

@@ -6,7 +6,8 @@
 //! [`IoErrorKind::Gone`]; the owner decides what to do.
 //!
 //! The server is not trusted: its bytes are parsed within bounds, and a reply that does not fit its request
-//! ends the connection. The client has no timeout for replies that never come; a layer above can add one.
+//! ends the connection. The client waits for replies for ever;
+//! [`Deadline`](stripewise_device::wrap::Deadline) around it does not.
 
 mod connect;
 mod pending;

@@ -64,6 +64,7 @@ fn refusal(error: IoError) -> Refusal {
     let (errno, reason) = match error.kind {
         IoErrorKind::Medium | IoErrorKind::BadBlock => (NbdErrno::Io, "the medium failed here"),
         IoErrorKind::Gone | IoErrorKind::NoRuntime => (NbdErrno::Shutdown, "the device is gone"),
+        IoErrorKind::Silent => (NbdErrno::Io, "the device does not answer"),
         IoErrorKind::Truncated => (NbdErrno::Io, "the device ends before its size"),
         IoErrorKind::NoSpace => (NbdErrno::NoSpace, "the store under the device is full"),
         IoErrorKind::Refused => (NbdErrno::Invalid, "the device refused the request"),
