@@ -43,8 +43,8 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Year, month and day of a day counted from 1970, in the Gregorian calendar. Years are taken from March on, so that
-/// the leap day is their last: Howard Hinnant's `civil_from_days`.
+/// Year, month and day of a day counted from 1970, in the Gregorian calendar. Years are taken from March on,
+/// so that the leap day is their last: Howard Hinnant's `civil_from_days`.
 fn civil(days: u64) -> (u64, u64, u64) {
     // From the first of March in the year 0; 400 years have 146,097 days.
     let days = days + 719_468;

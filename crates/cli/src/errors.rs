@@ -2,7 +2,8 @@
 
 use crate::{hints, printable::printable_lines};
 
-/// An error and its causes on one line. Many an error says its cause itself; what has been said is not said again.
+/// An error and its causes on one line. Many an error says its cause itself; what has been said is not said
+/// again.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,5 +1,5 @@
-//! Which bytes a device or file really stands on: so that one disk under two names, or a file and the loop device over it,
-//! are not taken for two members.
+//! Which bytes a device or file really stands on: so that one disk under two names, or a file and the loop
+//! device over it, are not taken for two members.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,8 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use stripewise::export::attach::loop_backing;
 
-/// What stays the same under every path, link and node, while it is open: a block device's number, or the place of a file.
+/// What stays the same under every path, link and node, while it is open: a block device's number, or the
+/// place of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Identity {
     /// A block device, by its number.

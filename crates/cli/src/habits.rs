@@ -5,7 +5,8 @@ use clap::{
     error::{ContextKind, ContextValue, Error, ErrorKind},
 };
 
-/// Commands, each with what there is in its place. A similar name would be suggested otherwise, such as `stop` for `top`.
+/// Commands, each with what there is in its place. A similar name would be suggested otherwise, such as
+/// `stop` for `top`.
 const COMMANDS: [(&str, &str); 18] = [
     ("top", "`watch stripewise status` shows arrays as they go; `stripewise detail NAME` has all counters"),
     ("iostat", "`stripewise detail NAME` has all counters, and `--json` has them for programs"),

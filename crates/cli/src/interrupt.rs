@@ -1,5 +1,5 @@
-//! Commands that go on until they are interrupted, and have something to tell then: the first signal asks for the end, a
-//! second one of its kind is the end.
+//! Commands that go on until they are interrupted, and have something to tell then: the first signal asks for
+//! the end, a second one of its kind is the end.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! Where messages go: to standard error, and a daemon's to its log.
 //!
-//! A message that cannot be written is lost, and counted; nothing else comes of it. The array goes on when the run directory
-//! is full, and so does the worker that wanted to tell of a failed member.
+//! A message that cannot be written is lost, and counted; nothing else comes of it. The array goes on when
+//! the run directory is full, and so does the worker that wanted to tell of a failed member.
 
 use std::{
     fs::{self, File},
@@ -13,8 +13,8 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-/// The size from which on a log is begun anew. What was there until then stays beside it until the next time: a log takes
-/// twice this much of the run directory, which mostly lies in memory.
+/// The size from which on a log is begun anew. What was there until then stays beside it until the next time:
+/// a log takes twice this much of the run directory, which mostly lies in memory.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// A daemon's log, once it has one.

@@ -20,8 +20,8 @@ where
     }
 }
 
-/// Lets options that take numbers and sizes take a value that begins with a minus: the parser of the number then says
-/// what is wrong with it, where clap would take it for an unknown option.
+/// Lets options that take numbers and sizes take a value that begins with a minus: the parser of the number
+/// then says what is wrong with it, where clap would take it for an unknown option.
 pub(crate) fn with_negatives(command: Command) -> Command {
     let numbers = [
         TypeId::of::<i32>(),

@@ -124,8 +124,8 @@ pub(crate) fn man(folder: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The usage line as `--help` has it, for the synopsis too: that of clap_mangen leaves out what may be given more than
-/// once.
+/// The usage line as `--help` has it, for the synopsis too: that of clap_mangen leaves out what may be given
+/// more than once.
 fn with_usage(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();

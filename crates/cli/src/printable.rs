@@ -1,5 +1,6 @@
-//! Names and paths that others chose, made fit for a terminal and for a log: what a superblock, a file system or a process
-//! calls itself may hold escape codes and line ends, and must neither move the cursor nor forge a line.
+//! Names and paths that others chose, made fit for a terminal and for a log: what a superblock, a file system
+//! or a process calls itself may hold escape codes and line ends, and must neither move the cursor nor forge
+//! a line.
 
 use std::fmt::Write;
 
@@ -24,7 +25,8 @@ pub(crate) fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// As [`printable`], of a text with a list in it, whose items begin on lines of their own, set in: nothing else can begin one.
+/// As [`printable`], of a text with a list in it, whose items begin on lines of their own, set in: nothing
+/// else can begin one.
 pub(crate) fn printable_list(text: &str) -> String {
     const ITEM: &str = "\n  ";
     text.split(ITEM).map(printable).collect::<Vec<_>>().join(ITEM)

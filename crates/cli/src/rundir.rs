@@ -1,5 +1,5 @@
-//! Where daemons keep their control sockets: `/run/stripewise` for root, the user's runtime directory else, or what
-//! `STRIPEWISE_RUN_DIR` says.
+//! Where daemons keep their control sockets: `/run/stripewise` for root, the user's runtime directory else,
+//! or what `STRIPEWISE_RUN_DIR` says.
 
 use std::{
     fs::{DirBuilder, Metadata},
@@ -40,8 +40,8 @@ fn own_temp_dir() -> PathBuf {
     std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Where block devices of arrays are known by name. Names are one run directory's own, so links of another one than the
-/// machine's lie in it.
+/// Where block devices of arrays are known by name. Names are one run directory's own, so links of another
+/// one than the machine's lie in it.
 pub(crate) fn link_dir() -> PathBuf {
     match named_run_dir() {
         Some(dir) => dir.join("dev"),
@@ -63,8 +63,8 @@ pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Refuses a run directory that another user has made where every user may make one: the daemon that answers there may be
-/// anybody's. A directory that is not there, or that the environment names, is taken as it is.
+/// Refuses a run directory that another user has made where every user may make one: the daemon that answers
+/// there may be anybody's. A directory that is not there, or that the environment names, is taken as it is.
 pub(crate) fn check_run_dir() -> anyhow::Result<()> {
     if named_run_dir().is_some() {
         return Ok(());

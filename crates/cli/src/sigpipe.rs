@@ -1,5 +1,6 @@
-//! Writing where nobody reads any more. Rust's runtime ignores SIGPIPE, which makes a panic of it in `println!`; a
-//! command in a pipe is rather over then, silently. A daemon that has gone must be told of, though.
+//! Writing where nobody reads any more. Rust's runtime ignores SIGPIPE, which makes a panic of it in
+//! `println!`; a command in a pipe is rather over then, silently. A daemon that has gone must be told of,
+//! though.
 
 use std::{
     io,

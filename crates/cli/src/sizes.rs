@@ -1,6 +1,7 @@
 //! Sizes as people write and read them: binary, `64K`, `1M`, `10G`.
 
-/// Parses a size: a number with an optional suffix K, M, G, T, P (powers of 1024; `KiB` and `KB` mean the same).
+/// Parses a size: a number with an optional suffix K, M, G, T, P (powers of 1024; `KiB` and `KB` mean the
+/// same).
 ///
 /// # Errors
 /// A text for clap's usage error.
@@ -15,7 +16,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Parses bytes a second. A bare number is refused, but 0: md counts speeds in KiB, and most other programs in bytes.
+/// Parses bytes a second. A bare number is refused, but 0: md counts speeds in KiB, and most other programs
+/// in bytes.
 ///
 /// # Errors
 /// A text for clap's usage error.

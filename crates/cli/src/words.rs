@@ -1,4 +1,5 @@
-//! Words of the command line, read as mdadm reads them where it knows them. What is wrong is told with what there may be.
+//! Words of the command line, read as mdadm reads them where it knows them. What is wrong is told with what
+//! there may be.
 
 use stripewise_wire::ClassChoice;
 

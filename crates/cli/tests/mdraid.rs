@@ -1,5 +1,5 @@
-//! `bench/mdraid` without its kernel: that its scripts parse, that its table is right, and what it says where it cannot
-//! run.
+//! `bench/mdraid` without its kernel: that its scripts parse, that its table is right, and what it says where
+//! it cannot run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

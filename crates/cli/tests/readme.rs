@@ -57,7 +57,8 @@ impl Drop for Disks {
 /// The programs that the blocks for disks run besides our own, and what their disks are made of.
 const FOREIGN: [&str; 5] = ["losetup", "mkfs.ext4", "mount", "nbdinfo", "umount"];
 
-/// A program that is not here skips the test on record, or is demanded: so none must be missing from the list.
+/// A program that is not here skips the test on record, or is demanded: so none must be missing from the
+/// list.
 #[test]
 fn all_programs_of_the_blocks_for_disks_are_listed() {
     let text = blocks(&readme(), "sh disks").join("\n");

@@ -37,13 +37,13 @@ pub trait Env: Send + Sync + 'static {
     /// requests.
     fn spawn(&self, task: BoxFuture<()>);
 
-    /// Whether the caller runs on one of its workers. Only there do arrays ask members for I/O; a request made elsewhere is
-    /// spawned.
+    /// Whether the caller runs on one of its workers. Only there do arrays ask members for I/O; a request
+    /// made elsewhere is spawned.
     fn is_here(&self) -> bool;
 
-    /// A step of the engine has panicked inside its caller's future, and unwinds. It may have let go of rows that are half
-    /// written, so nothing may run on: the process ends, and the next opening resyncs. Only an environment that stops
-    /// everything itself, as a simulation does, returns.
+    /// A step of the engine has panicked inside its caller's future, and unwinds. It may have let go of rows
+    /// that are half written, so nothing may run on: the process ends, and the next opening resyncs. Only an
+    /// environment that stops everything itself, as a simulation does, returns.
     fn engine_panicked(&self) {
         std::process::abort();
     }

@@ -20,8 +20,8 @@ pub enum IoErrorKind {
     /// The member's bad-block log lists the place. The device was not asked, as it would return something
     /// else.
     BadBlock,
-    /// The request was made, or awaited, where it cannot be served: outside the workers of an io_uring runtime, or after the
-    /// runtime has ended.
+    /// The request was made, or awaited, where it cannot be served: outside the workers of an io_uring
+    /// runtime, or after the runtime has ended.
     NoRuntime,
     /// Anything else; treated as [`IoErrorKind::Medium`] by the engine.
     Other,

@@ -1,5 +1,6 @@
-//! What write selection costs: nanoseconds of `plan::build` for each row, by policy and size of the write. A 4+1 array of
-//! 64 KiB chunks, every member with costs of its own. The limit for `cost` beyond `classic` is 200 ns a row.
+//! What write selection costs: nanoseconds of `plan::build` for each row, by policy and size of the write. A
+//! 4+1 array of 64 KiB chunks, every member with costs of its own. The limit for `cost` beyond `classic` is
+//! 200 ns a row.
 
 use std::{hint::black_box, time::Instant};
 
@@ -14,7 +15,8 @@ use stripewise_engine::{
 
 /// Plans made in a turn of a policy.
 const ROUNDS: u32 = 20_000;
-/// Turns of each policy, one after the other; figures are medians, so that what disturbs the machine for a while counts less.
+/// Turns of each policy, one after the other; figures are medians, so that what disturbs the machine for a
+/// while counts less.
 const TURNS: usize = 21;
 
 /// What `cost` may take for a row beyond `classic`, in nanoseconds.

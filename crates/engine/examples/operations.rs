@@ -1,8 +1,9 @@
-//! A number of operations over memory members and nothing else, for counting instructions: `operations CASE COUNT`, and
-//! over members that move no data with `null` behind that. `operations kernel` says which kernel of parity is chosen here.
+//! A number of operations over memory members and nothing else, for counting instructions: `operations CASE
+//! COUNT`, and over members that move no data with `null` behind that. `operations kernel` says which kernel
+//! of parity is chosen here.
 //!
-//! Runs in the simulated world, whose executor needs no threads and no system calls, as callgrind likes it; the
-//! engine and the members are the real ones.
+//! Runs in the simulated world, whose executor needs no threads and no system calls, as callgrind likes it;
+//! the engine and the members are the real ones.
 
 use std::sync::Arc;
 

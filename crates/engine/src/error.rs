@@ -33,7 +33,8 @@ pub enum ArrayError {
         "bytes at {offset_bytes} cannot be read: the member failed there and redundancy cannot make up for it"
     )]
     Unreadable {
-        /// Where in the array: the first such byte of a read; elsewhere the block, or the start of its stripe.
+        /// Where in the array: the first such byte of a read; elsewhere the block, or the start of its
+        /// stripe.
         offset_bytes: u64,
     },
     /// The array is being stopped.

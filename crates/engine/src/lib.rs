@@ -1,10 +1,12 @@
 //! The RAID engine: an array of members that clients read and write, broken and repaired while it runs.
 //!
-//! The engine is generic over the world: storage, time, tasks and randomness arrive through `stripewise-device`'s
-//! traits, so one engine runs on io_uring, on modelled disks and under a seeded scheduler with crashes.
+//! The engine is generic over the world: storage, time, tasks and randomness arrive through
+//! `stripewise-device`'s traits, so one engine runs on io_uring, on modelled disks and under a seeded
+//! scheduler with crashes.
 //!
 //! * [`geometry`]: where a byte lies. [`rows`], [`plan`]: what a write does to a stripe.
-//! * [`Array`]: requests of clients and commands of operators. [`assemble()`], [`CreateOptions`]: how one is opened.
+//! * [`Array`]: requests of clients and commands of operators. [`assemble()`], [`CreateOptions`]: how one is
+//!   opened.
 //! * [`examine()`]: what lies on a device.
 //! * jobs: resync, rebuild, replace, check, repair.
 //! * [`mutants`]: deliberate bugs, for the simulator to find; none in a shipped build.

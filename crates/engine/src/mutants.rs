@@ -1,7 +1,7 @@
 //! Deliberate bugs, one of which a test can switch on: checkers that never fail prove nothing.
 //!
-//! Only with the feature `mutants`, which no shipped build has; without it every question is answered "no" at compile
-//! time. The switch is per thread, so that simulations on several threads can try several mutants.
+//! Only with the feature `mutants`, which no shipped build has; without it every question is answered "no" at
+//! compile time. The switch is per thread, so that simulations on several threads can try several mutants.
 
 /// A deliberate bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub enum Mutant {
     AcknowledgeBeforeFua,
     /// A flush leaves the first member out.
     FlushSkipsMember,
-    /// Rows are locked for nobody.
+    /// Rows are not locked.
     ForgetRowLock,
     /// The last of several writes that are written as one is left out.
     GatheredPartLost,
@@ -48,7 +48,7 @@ pub enum Mutant {
     GatheredFuaForgotten,
     /// Nobody wakes the writes that wait for one in the stripe before.
     GatheredNotWoken,
-    /// A member that failed is dropped, and nobody writes that down.
+    /// A member that failed is dropped, and that is not written down.
     FailureNotRecorded,
     /// Members that are not current are taken for current.
     UseStaleMember,
@@ -90,7 +90,7 @@ pub enum Mutant {
     BothHeadersNeeded,
     /// A member that is current is left out when the array is opened.
     CurrentMemberLeftOut,
-    /// An array that was not stopped cleanly is refused although nobody is missing.
+    /// An array that was not stopped cleanly is refused although no member is missing.
     DirtyRefused,
     /// Stripes that are zeroed are not announced in the bitmap.
     ZeroIntentForgotten,
@@ -346,7 +346,8 @@ pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
 }
 
-/// What a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that nobody else has.
+/// What a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that no other
+/// stripe has.
 #[cfg(feature = "mutants")]
 pub(crate) fn lock_key(stripe: u64) -> u64 {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX / 2);

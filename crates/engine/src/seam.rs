@@ -1,7 +1,7 @@
 //! A lock whose waiters are tasks: `futures-util`'s, or with the feature `loom` one that loom can look into.
 //!
-//! `futures-util` clones wakers under a lock of the standard library's. Loom's wakers may hand over to another of its
-//! threads there, all of which run on one, and that lock would never be let go of.
+//! `futures-util` clones wakers under a lock of the standard library's. Loom's wakers may hand over to
+//! another of its threads there, all of which run on one, and that lock would never be let go of.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use futures_util::lock::Mutex as AsyncMutex;

@@ -1,5 +1,5 @@
-//! While a failure is being written down, no write that passes over the failed member is acknowledged: were power to fail
-//! then, that member would come back as current, without the write.
+//! While a failure is being written down, no write that passes over the failed member is acknowledged: were
+//! power to fail then, that member would come back as current, without the write.
 
 #![allow(clippy::unwrap_used)]
 
@@ -138,7 +138,8 @@ struct Request {
     zeroes: bool,
 }
 
-/// A write that the lost member fails, and while that is being written down another one, which begins after it.
+/// A write that the lost member fails, and while that is being written down another one, which begins after
+/// it.
 fn second_write(rig: &Rig, request: Request, what: &str) {
     rig.faults.add(write_error());
     let first = rig.start(Request { offset: 0, len: rig.array.geometry().stripe_bytes(), zeroes: false });

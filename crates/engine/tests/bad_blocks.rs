@@ -1,4 +1,5 @@
-//! md's bad-block log: what it lists is reconstructed, not read, and written back; what a rebuild loses is listed.
+//! md's bad-block log: what it lists is reconstructed, not read, and written back; what a rebuild loses is
+//! listed.
 
 #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
 
@@ -42,7 +43,8 @@ fn listed(member: &SimMember) -> Vec<Range<u64>> {
     extents
 }
 
-/// Lists bytes of a stopped member's data as the kernel would, and overwrites them: a read of them would return garbage.
+/// Lists bytes of a stopped member's data as the kernel would, and overwrites them: a read of them would
+/// return garbage.
 fn list(member: &SimMember, in_data: &[Range<u64>]) {
     let mut superblock = superblock(member);
     let place = superblock.bad_block_place(512).unwrap();
@@ -186,8 +188,9 @@ fn without_redundancy_a_listed_block_is_an_error_until_it_is_written() {
     assert!(read(&lab, 8192).is_err());
 }
 
-/// More of a row is listed than redundancy makes up for, and the row is written anew. The flush that follows, or FUA, takes it off
-/// the logs: once it stayed there for up to a second, and after a crash it could not be read.
+/// More of a row is listed than redundancy makes up for, and the row is written anew. The flush that follows,
+/// or FUA, takes it off the logs: once it stayed there for up to a second, and after a crash it could not be
+/// read.
 #[test]
 fn what_was_written_durably_is_off_the_logs_at_once() {
     for (shape, fua) in SHAPES.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
@@ -213,7 +216,8 @@ fn what_was_written_durably_is_off_the_logs_at_once() {
     }
 }
 
-/// Another data member's sector cannot be read while a member is rebuilt: both blocks of that row are lost, and nothing else is.
+/// Another data member's sector cannot be read while a member is rebuilt: both blocks of that row are lost,
+/// and nothing else is.
 #[test]
 fn what_a_rebuild_cannot_recover_is_listed_and_stays_so() {
     for preset in 0..4 {
@@ -260,8 +264,8 @@ fn what_a_rebuild_cannot_recover_is_listed_and_stays_so() {
     }
 }
 
-/// A row in which one member lists a block and another one has a bad sector cannot be healed. Once each attempt counted as a failure
-/// of the member with the bad sector, which was dropped within a minute.
+/// A row in which one member lists a block and another one has a bad sector cannot be healed. Once each
+/// attempt counted as a failure of the member with the bad sector, which was dropped within a minute.
 #[test]
 fn what_cannot_be_healed_costs_no_member() {
     let mut bench = bench(44, RAID5);
@@ -282,8 +286,8 @@ fn what_cannot_be_healed_costs_no_member() {
     assert_eq!(report.degraded(), 0, "{:?}", report.members);
 }
 
-/// A block that nobody could read for a while is listed on the member that is to take over. Once the member that leaves reads it
-/// again, it is written to the one that comes.
+/// A block that nobody could read for a while is listed on the member that is to take over. Once the member
+/// that leaves reads it again, it is written to the one that comes.
 #[test]
 fn what_a_new_member_lists_is_healed_before_it_takes_over() {
     let mut bench = bench(46, RAID5);
@@ -308,8 +312,8 @@ fn what_a_new_member_lists_is_healed_before_it_takes_over() {
     assert!(listed(&sim).is_empty());
 }
 
-/// A resync passes over a row that is on record as lost, and makes all others agree: the array is clean then. Once the whole stripe
-/// stayed as it was, and the array dirty for good.
+/// A resync passes over a row that is on record as lost, and makes all others agree: the array is clean then.
+/// Once the whole stripe stayed as it was, and the array dirty for good.
 #[test]
 fn a_resync_makes_all_agree_but_rows_that_are_listed_as_lost() {
     let mut bench = bench(45, RAID5);

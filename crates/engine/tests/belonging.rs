@@ -32,7 +32,8 @@ fn change_superblock(member: &SimMember, change: impl FnOnce(&mut Superblock)) {
     member.poke(4096, &superblock.encode()[..]);
 }
 
-/// An array of its own, full of one byte, stopped. A second passes, so that no two have the same time of creation.
+/// An array of its own, full of one byte, stopped. A second passes, so that no two have the same time of
+/// creation.
 fn array_of(world: &mut World, name: &str, members: usize, uuid: Uuid, byte: u8) -> Vec<Arc<SimMember>> {
     let members: Vec<_> =
         (0..members).map(|i| world.add_member(format!("{name}{i}"), MEMBER_BYTES)).collect();
@@ -59,8 +60,8 @@ fn assemble_of(
     world.run(async move { assemble(env, devices, &options).await })
 }
 
-/// Two arrays made with one UUID, equally often opened and stopped: members of both fit together by all but their time of
-/// creation.
+/// Two arrays made with one UUID, equally often opened and stopped: members of both fit together by all but
+/// their time of creation.
 #[test]
 fn a_member_of_another_array_with_the_same_uuid_is_left_out() {
     let mut world = World::new(1);
@@ -186,7 +187,8 @@ fn a_half_that_was_not_used_since_is_only_stale() {
     lab.check_all();
 }
 
-/// A member from before the present ones joined knows nothing of them, and is whole by itself: its table has no vacant role.
+/// A member from before the present ones joined knows nothing of them, and is whole by itself: its table has
+/// no vacant role.
 #[test]
 fn a_member_from_before_the_others_joined_is_only_stale() {
     let mut lab = Lab::new(6, MIRROR);
@@ -210,8 +212,8 @@ fn a_member_from_before_the_others_joined_is_only_stale() {
     assert_eq!(lab.world.run(async move { array.report().await }).in_sync, [true, true]);
 }
 
-/// A member that was lost while another one was, too: its table has a vacant role, whose member it calls faulty. All others have
-/// been replaced since. Seed 506 of the stories found it taken for a half of its own.
+/// A member that was lost while another one was, too: its table has a vacant role, whose member it calls
+/// faulty. All others have been replaced since. Seed 506 of the stories found it taken for a half of its own.
 #[test]
 fn a_member_lost_beside_another_is_only_stale_when_all_others_were_replaced() {
     let mut lab = Lab::new(10, Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 });

@@ -1,4 +1,5 @@
-//! Members that come to hold the bitmap: they get every page of it, or an old one would be believed after a crash.
+//! Members that come to hold the bitmap: they get every page of it, or an old one would be believed after a
+//! crash.
 
 #![allow(clippy::unwrap_used)]
 

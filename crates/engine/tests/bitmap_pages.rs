@@ -1,4 +1,5 @@
-//! Bitmaps of several pages: marks on all of them are written together, found again after a power failure, and cleared.
+//! Bitmaps of several pages: marks on all of them are written together, found again after a power failure,
+//! and cleared.
 
 #![allow(clippy::unwrap_used)]
 
@@ -66,8 +67,8 @@ impl Wide {
         self.world.run(async move { array.read(block * BLOCK_BYTES, into).await }).unwrap().to_vec()
     }
 
-    /// Of what was under way when power failed, each sector is there or not; all else is there. What was found is what
-    /// there is from now on.
+    /// Of what was under way when power failed, each sector is there or not; all else is there. What was
+    /// found is what there is from now on.
     fn check_content(&mut self, under_way: &BTreeSet<u64>, byte: u8) {
         let all: BTreeSet<u64> = self.blocks.keys().copied().chain(under_way.iter().copied()).collect();
         for block in all {
@@ -87,8 +88,8 @@ impl Wide {
             self.world.run(async move { assemble(env, devices, &AssembleOptions::default()).await }).unwrap();
     }
 
-    /// Resyncs what is marked, and looks whether it was that and nothing else: on each page the parity of a marked stripe
-    /// and of one that is not are made wrong beforehand.
+    /// Resyncs what is marked, and looks whether it was that and nothing else: on each page the parity of a
+    /// marked stripe and of one that is not are made wrong beforehand.
     fn resync(&mut self, marked: &BTreeSet<u64>) {
         let mended: BTreeSet<u64> = (0..PAGES).map(|page| self.region_on(page, marked)).collect();
         let unmarked = |page| {

@@ -1,5 +1,5 @@
-//! Power failures at random moments: flushed data survives, unflushed sectors are old or new, parity is mended from
-//! the bitmap alone.
+//! Power failures at random moments: flushed data survives, unflushed sectors are old or new, parity is
+//! mended from the bitmap alone.
 
 #![allow(clippy::unwrap_used)]
 

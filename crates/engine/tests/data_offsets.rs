@@ -79,7 +79,8 @@ impl Rig {
         self.devices.iter().map(of).collect()
     }
 
-    /// Redundancy agrees, of what lies where the members' superblocks say, by arithmetic that is not the engine's.
+    /// Redundancy agrees, of what lies where the members' superblocks say, by arithmetic that is not the
+    /// engine's.
     fn check_redundancy(&self) {
         let read = |(device, offset): (&Arc<dyn Device>, u64)| {
             let read = device.read(offset, smallvec![IoBuf::with_len(DATA_BYTES as usize)]);

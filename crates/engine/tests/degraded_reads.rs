@@ -1,4 +1,5 @@
-//! Reads of what no member has: recovered from the others, at once where these are, and with their rows locked meanwhile.
+//! Reads of what no member has: recovered from the others, at once where these are, and with their rows
+//! locked meanwhile.
 
 #![allow(clippy::unwrap_used)]
 
@@ -140,7 +141,8 @@ fn costs(timed: &Timed, at: usize, len: usize) -> (u64, u64) {
     (timed.world.now().0 - began, read_bytes() - before)
 }
 
-/// Once the stripes of a large read were recovered one after the other, and each was read twice: 52 times as long as a healthy read.
+/// Once the stripes of a large read were recovered one after the other, and each was read twice: 52 times as
+/// long as a healthy read.
 #[test]
 fn a_large_read_around_missing_members_takes_hardly_longer_and_reads_nothing_twice() {
     let shapes: [(Level, usize, &[usize]); 4] = [

@@ -84,7 +84,8 @@ impl Bench {
         let mut options = CreateOptions::new("sim:discards", shape.level, members);
         options.chunk_bytes = shape.chunk_bytes;
         options.assume_clean = true;
-        // Batches of one stripe, many of them on their way: each keeps its rows until those before it are filled.
+        // Batches of one stripe, many of them on their way: each keeps its rows until those before it are
+        // filled.
         options.tuning = Tuning { disk_batch_bytes: 4096, flash_batch_bytes: 4096, ..Tuning::PRODUCTION };
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await }).unwrap();
@@ -205,7 +206,8 @@ fn zeroes_reach_a_member_that_is_being_filled() {
     }
 }
 
-/// What the operating system does not tell, as of files, is tried when a device becomes a member, and kept there.
+/// What the operating system does not tell, as of files, is tried when a device becomes a member, and kept
+/// there.
 #[test]
 fn what_zeroing_does_is_tried_once_and_kept() {
     let cases = [
@@ -235,7 +237,8 @@ fn what_zeroing_does_is_tried_once_and_kept() {
         let device: Arc<dyn Device> = sims[1].clone();
         let examined = world.run(async move { examine(device).await }).unwrap();
         assert_eq!(examined.extension.unwrap().0.zeroing, kept);
-        // Opened elsewhere, where the operating system says that it does not: the disk is behind another controller.
+        // Opened elsewhere, where the operating system says that it does not: the disk is behind another
+        // controller.
         let elsewhere: Vec<_> = sims.iter().map(|sim| told(sim, Some(false), ignores_zeroes)).collect();
         let (env, members, other_env) = (world.env(), members(), world.env());
         world.run(async move {

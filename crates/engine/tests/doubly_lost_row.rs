@@ -1,4 +1,5 @@
-//! A write over a bad block that can be healed, and over rows of which more is lost than redundancy makes up for.
+//! A write over a bad block that can be healed, and over rows of which more is lost than redundancy makes up
+//! for.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +26,8 @@ fn list(member: &SimMember, row: u64) {
     member.poke(4096, &superblock.encode()[..]);
 }
 
-/// Row 0 of column 0 is listed, and row 2 of columns 1 and 2; rows 0 to 2 of column 0 are written in parts of so many bytes.
+/// Row 0 of column 0 is listed, and row 2 of columns 1 and 2; rows 0 to 2 of column 0 are written in parts of
+/// so many bytes.
 fn write_in_parts(part_bytes: usize) -> Vec<Result<(), ArrayError>> {
     let mut lab = Lab::new(1, Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 });
     lab.run_clients(2, 40);

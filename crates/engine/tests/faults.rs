@@ -53,7 +53,8 @@ fn a_failed_read_is_reconstructed_and_the_sector_rewritten() {
 fn a_write_around_unreadable_blocks_is_right() {
     for bench in benches(2, RAID5) {
         bench.fill(3);
-        // Old data and old parity of the first rows cannot be read: every cycle that wants them must find another way.
+        // Old data and old parity of the first rows cannot be read: every cycle that wants them must find
+        // another way.
         bench.faults[0].add(latent_error(1 << 20..(1 << 20) + 8192));
         bench.write(512, 9, 1024).unwrap();
         bench.write(4096, 9, 4096).unwrap();
@@ -325,8 +326,8 @@ fn generation_of_page(lab: &Lab) -> u64 {
     generations.max().unwrap()
 }
 
-/// Once a page that was read in part was counted from nothing: its older slot would have come first after the next crash, and
-/// hidden what was marked meanwhile.
+/// Once a page that was read in part was counted from nothing: its older slot would have come first after the
+/// next crash, and hidden what was marked meanwhile.
 #[test]
 fn a_page_that_cannot_be_read_in_part_goes_on_above_what_it_was() {
     for slot in [Slot::A, Slot::B] {
@@ -432,8 +433,8 @@ fn a_second_latent_error_during_rebuild_does_not_write_garbage() {
     }
 }
 
-/// Sectors of several members, in rows of their own: some are of chunks that the rebuild wants, some of those that it can do
-/// without.
+/// Sectors of several members, in rows of their own: some are of chunks that the rebuild wants, some of those
+/// that it can do without.
 #[test]
 fn a_rebuild_goes_around_blocks_that_cannot_be_read() {
     let level6 = |chunk_bytes| Shape { level: Level::Raid6, members: 6, chunk_bytes };
@@ -491,7 +492,8 @@ fn scrub_finds_and_mends_what_was_changed_behind_its_back() {
     }
 }
 
-/// Once the end of the data on such a member was computed with an overflow: a panic, or memory for 2^38 regions.
+/// Once the end of the data on such a member was computed with an overflow: a panic, or memory for 2^38
+/// regions.
 #[test]
 fn a_superblock_with_an_impossible_size_is_refused() {
     for mut lab in Lab::each(23, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 }) {
@@ -508,8 +510,9 @@ fn a_superblock_with_an_impossible_size_is_refused() {
     }
 }
 
-/// A member that was replaced long ago still names the members of its time. Where two halves of an array cannot both
-/// have enough members, it once was taken for one of them all the same, and a sound array was refused.
+/// A member that was replaced long ago still names the members of its time. Where two halves of an array
+/// cannot both have enough members, it once was taken for one of them all the same, and a sound array was
+/// refused.
 #[test]
 fn an_old_member_is_no_half_of_an_array_that_cannot_split() {
     for mut lab in Lab::each(24, RAID5) {
@@ -570,8 +573,8 @@ fn an_old_member_that_counts_one_who_is_absent_now_is_no_half_of_a_split_array()
     }
 }
 
-/// An old member that was cut off while it wrote down that m0 failed: m1, whom it counts, went on without it, and has
-/// failed since. Once it was enough that none of those who are left were among them it counts.
+/// An old member that was cut off while it wrote down that m0 failed: m1, whom it counts, went on without it,
+/// and has failed since. Once it was enough that none of those who are left were among them it counts.
 #[test]
 fn an_old_member_that_counts_one_who_went_on_without_it_is_no_half_of_a_split_array() {
     let four = Shape { level: Level::Raid6, members: 4, chunk_bytes: 16384 };

@@ -1,5 +1,6 @@
-//! Another md wrote an array last and did not stop it, and one member, which it has left an event behind, cannot be written. Power
-//! fails while we open the array: whatever that leaves, all of it is resynced at the next opening.
+//! Another md wrote an array last and did not stop it, and one member, which it has left an event behind,
+//! cannot be written. Power fails while we open the array: whatever that leaves, all of it is resynced at the
+//! next opening.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Another md made the array larger, so that regions have another shape, and did not stop it: old pages of the bitmap lie where the
-//! new ones go. Power fails before these are written twice.
+//! Another md made the array larger, so that regions have another shape, and did not stop it: old pages of
+//! the bitmap lie where the new ones go. Power fails before these are written twice.
 
 #![allow(clippy::unwrap_used)]
 

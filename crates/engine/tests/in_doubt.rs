@@ -1,4 +1,5 @@
-//! Where a resync is due: parity is not relied on until it has passed, and a resync that a stop cuts short is due again.
+//! Where a resync is due: parity is not relied on until it has passed, and a resync that a stop cuts short is
+//! due again.
 
 #![allow(clippy::unwrap_used)]
 

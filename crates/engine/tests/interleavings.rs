@@ -13,8 +13,8 @@ use stripewise_engine::{AssembleOptions, geometry::Level};
 const RAID5: Shape = Shape { level: Level::Raid5, members: 3, chunk_bytes: 4096 };
 const RUN: AssembleOptions = AssembleOptions::new().run(true).force(false);
 
-/// A spare that was removed came back beside the one that had got its device number: roles are looked up by number,
-/// and its garbage was served as data.
+/// A spare that was removed came back beside the one that had got its device number: roles are looked up by
+/// number, and its garbage was served as data.
 #[test]
 fn a_removed_spare_that_comes_back_is_not_taken_for_its_successor() {
     let orders = [true, false];

@@ -62,7 +62,8 @@ fn a_job_without_clients_is_held_to_the_highest_speed_alone() {
     assert!(took < Duration::from_secs(1), "{took:?} for less than 4 MiB");
 }
 
-/// What clients' writes take is told apart from what jobs write: here only the rebuild does, once over the whole member.
+/// What clients' writes take is told apart from what jobs write: here only the rebuild does, once over the
+/// whole member.
 #[test]
 fn what_a_rebuild_writes_is_counted_apart() {
     let (lab, _spare) = slow_rebuild(8);
@@ -103,8 +104,9 @@ fn reads_of_a_rebuild(shape: Shape, class: MemberClass) -> (u64, u64) {
     (read(&after) - read(&before), after.geometry.member_bytes())
 }
 
-/// With two parities one member more than needed is there, in each stripe another one. On flash it stays unread in batches
-/// of two stripes, which is what chunks of 64 KiB make, and in longer ones where it stands at an end. Disks read on.
+/// With two parities one member more than needed is there, in each stripe another one. On flash it stays
+/// unread in batches of two stripes, which is what chunks of 64 KiB make, and in longer ones where it stands
+/// at an end. Disks read on.
 #[test]
 fn a_rebuild_reads_as_few_members_as_it_takes() {
     let shape = |level, members, chunk_bytes| Shape { level, members, chunk_bytes };
@@ -169,8 +171,8 @@ fn a_rebuild_survives_power_failures_again_and_again() {
             lab.start_clients(2, 1000);
             lab.world.run_steps(lab.world.random(3000));
             lab.crash();
-            // Dirty and degraded: rows in flight may have lost what was on the vacant role (docs/failure-model.md), so
-            // whatever is found is the truth from here on.
+            // Dirty and degraded: rows in flight may have lost what was on the vacant role
+            // (docs/failure-model.md), so whatever is found is the truth from here on.
             let force = AssembleOptions::default().force(true);
             lab.assemble_all(force).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             lab.adopt_anything();
@@ -256,8 +258,8 @@ fn a_stopped_scrub_stays_stopped() {
     assert!(lab.array.job().is_none());
 }
 
-/// Nothing marks the regions that a repair writes to: were its writes lost in a crash, nobody would know. Once they
-/// were.
+/// Nothing marks the regions that a repair writes to: were its writes lost in a crash, nobody would know.
+/// Once they were.
 #[test]
 fn what_a_repair_has_mended_stays_mended_when_power_fails() {
     for seed in 0..20 {
@@ -339,7 +341,8 @@ fn a_stop_is_heard_at_any_moment() {
     }
 }
 
-/// Once each request for a scrub began the replacement again that an operator had stopped, and no scrub came of it.
+/// Once each request for a scrub began the replacement again that an operator had stopped, and no scrub came
+/// of it.
 #[test]
 fn a_scrub_does_not_begin_a_stopped_replacement_again() {
     let mut lab = Lab::with_member_bytes(11, RAID5, MEMBER_BYTES);

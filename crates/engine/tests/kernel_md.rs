@@ -1,5 +1,5 @@
-//! The same members under the kernel's md and under this engine, in turns: arrays of ours assembled by mdadm in a
-//! User Mode Linux guest, and arrays of mdadm's opened here. Levels 4, 5, 6, healthy and degraded.
+//! The same members under the kernel's md and under this engine, in turns: arrays of ours assembled by mdadm
+//! in a User Mode Linux guest, and arrays of mdadm's opened here. Levels 4, 5, 6, healthy and degraded.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // tests make real files
 
@@ -178,8 +178,8 @@ fn overwrite(member: &Path, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).unwrap();
 }
 
-/// Blocks that the kernel has in a member's log hold garbage. We reconstruct them and write them back, and the kernel finds
-/// them good.
+/// Blocks that the kernel has in a member's log hold garbage. We reconstruct them and write them back, and
+/// the kernel finds them good.
 fn bad_blocks_of_the_kernel(level: Level, count: usize) {
     let scratch = Scratch::new(&format!("bad-{}", level.number()));
     let members: Vec<PathBuf> = (0..count).map(|i| scratch.member(&format!("m{i}"), MEMBER_BYTES)).collect();
@@ -245,8 +245,8 @@ fn no_bad_blocks_in_the_kernel(scratch: &Scratch, members: &[PathBuf], data: &[u
     println!("{}", guest(scratch, members, &script));
 }
 
-/// A rebuild of ours that loses a block lists it, and the kernel reads the list: that block is an error there too, until it is
-/// written.
+/// A rebuild of ours that loses a block lists it, and the kernel reads the list: that block is an error there
+/// too, until it is written.
 fn bad_blocks_of_ours(level: Level, count: usize, lost: usize) {
     let scratch = Scratch::new(&format!("lost-{}", level.number()));
     let members: Vec<PathBuf> = (0..=count).map(|i| scratch.member(&format!("m{i}"), MEMBER_BYTES)).collect();

@@ -43,7 +43,8 @@ fn read(timed: &Timed, at: usize, len: usize) -> Vec<u8> {
     timed.world.run(async move { array.read(at as u64, IoBuf::with_len(len)).await }).unwrap().to_vec()
 }
 
-/// With batches, each of which waits for its slowest, of sixteen stripes it would be twelve of them, two of two rounds.
+/// With batches, each of which waits for its slowest, of sixteen stripes it would be twelve of them, two of
+/// two rounds.
 #[test]
 fn a_large_write_waits_for_no_batch() {
     for (level, members) in [(Level::Raid4, 5), (Level::Raid5, 5), (Level::Raid6, 6)] {

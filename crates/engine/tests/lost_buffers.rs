@@ -48,7 +48,8 @@ impl Device for Swallows {
 
 const LEN: usize = 512 << 10;
 
-/// Reads with these offsets and lengths, after the runtime of the second member has ended, and of the third, too, if both are to.
+/// Reads with these offsets and lengths, after the runtime of the second member has ended, and of the third,
+/// too, if both are to.
 fn read_after(level: Level, ended: usize, reads: &[(usize, usize)]) {
     let world = World::new(1);
     let member = |i| {

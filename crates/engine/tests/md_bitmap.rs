@@ -1,5 +1,6 @@
-//! Arrays with a bitmap of md's own: each member has one, which the kernel takes for stale while the array runs, and believes after a
-//! clean stop. A story of the simulator added a member to such an array, and power failed: the member never got a bitmap.
+//! Arrays with a bitmap of md's own: each member has one, which the kernel takes for stale while the array
+//! runs, and believes after a clean stop. A story of the simulator added a member to such an array, and power
+//! failed: the member never got a bitmap.
 
 #![allow(clippy::unwrap_used)]
 

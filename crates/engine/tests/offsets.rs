@@ -19,8 +19,8 @@ const SHAPES: [Shape; 4] = [
 
 const LEAST_OFFSET: u64 = 512 << 10;
 
-/// Once a device was refused that had no room for today's default offset, although its data would fit: an equal disk of an array
-/// that an older mdadm made.
+/// Once a device was refused that had no room for today's default offset, although its data would fit: an
+/// equal disk of an array that an older mdadm made.
 #[test]
 fn a_device_is_taken_if_its_data_fits_behind_the_least_offset() {
     for (seed, shape) in (1..).zip(SHAPES) {

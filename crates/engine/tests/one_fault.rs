@@ -1,5 +1,5 @@
-//! A fault of a single request, and one that strikes while another is being recorded: what it means for the member, and for writes
-//! that wait.
+//! A fault of a single request, and one that strikes while another is being recorded: what it means for the
+//! member, and for writes that wait.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,8 @@ fn cannot_write(bench: &Bench, member: usize, range_bytes: Range<u64>, times: u3
     bench.faults[member].add(FaultRule { operation, range_bytes, kind, times, healed_by_write: false });
 }
 
-/// The last block of one chunk and the first of the next: parity is written in two runs, of which the second fails, once.
+/// The last block of one chunk and the first of the next: parity is written in two runs, of which the second
+/// fails, once.
 #[test]
 fn a_member_that_did_not_take_the_second_run_of_parity_leaves() {
     let bench = bench(3, RAID5);

@@ -43,8 +43,8 @@ fn filled(seed: u64, shape: Shape) -> Bench {
     bench
 }
 
-/// Reads the first stripes block by block, and in longer pieces: each block is as it was, or an error. Blocks that the failing
-/// write was to change may have changed. Returns how many could be read.
+/// Reads the first stripes block by block, and in longer pieces: each block is as it was, or an error. Blocks
+/// that the failing write was to change may have changed. Returns how many could be read.
 fn only_right_data_or_errors(bench: &Bench, written: std::ops::Range<usize>) -> usize {
     let end = (STRIPES_READ * bench.array.geometry().stripe_bytes()) as usize;
     let mut readable = 0;
@@ -63,8 +63,8 @@ fn only_right_data_or_errors(bench: &Bench, written: std::ops::Range<usize>) -> 
     readable
 }
 
-/// Members fail as far as the level tolerates it, one more fails its next write, and one block is written: each member and
-/// each block of the first stripes in turn.
+/// Members fail as far as the level tolerates it, one more fails its next write, and one block is written:
+/// each member and each block of the first stripes in turn.
 fn fails_at_a_write_of_one_block(shape: Shape) {
     let tolerated = if shape.level == Level::Raid6 { 2 } else { 1 };
     let blocks_of_stripe = (shape.members - tolerated) * shape.chunk_bytes as usize / BLOCK;
@@ -109,8 +109,8 @@ fn stop(bench: &Bench) {
     let _ = bench.world.run(async move { array.stop().await });
 }
 
-/// Opened read-only, such an array is not resynced: what would have to be reconstructed where it was being written is an error, and
-/// all else is read. With force it is reconstructed.
+/// Opened read-only, such an array is not resynced: what would have to be reconstructed where it was being
+/// written is an error, and all else is read. With force it is reconstructed.
 #[test]
 fn a_failed_array_that_is_opened_read_only_returns_nothing_wrong() {
     for (shape, block) in [RAID4, RAID5, RAID6].into_iter().flat_map(|shape| (0..12).map(move |b| (shape, b)))
@@ -149,7 +149,8 @@ fn the_last_mirror_is_read_although_it_takes_no_writes() {
     assert_eq!(only_right_data_or_errors(&bench, 0..1), blocks);
 }
 
-/// Several members fail in one write, and their reads fail afterwards, so that each block is looked for elsewhere.
+/// Several members fail in one write, and their reads fail afterwards, so that each block is looked for
+/// elsewhere.
 #[test]
 fn members_that_fail_all_at_once_are_not_made_up_from_the_others() {
     for shape in [RAID4, RAID5, RAID6] {
@@ -165,8 +166,8 @@ fn members_that_fail_all_at_once_are_not_made_up_from_the_others() {
     }
 }
 
-/// A role whose member was lost is filled again from what the others hold. Nothing of rows that were half written when the array
-/// failed may reach the member that is being filled as whole.
+/// A role whose member was lost is filled again from what the others hold. Nothing of rows that were half
+/// written when the array failed may reach the member that is being filled as whole.
 #[test]
 fn a_rebuild_that_the_failure_cuts_short_leaves_nothing_that_counts() {
     for shape in [RAID5, RAID6] {
@@ -192,7 +193,8 @@ fn a_rebuild_that_the_failure_cuts_short_leaves_nothing_that_counts() {
     }
 }
 
-/// A job that was waiting when the array failed goes on with nothing: its next batch would be made from half-written rows.
+/// A job that was waiting when the array failed goes on with nothing: its next batch would be made from
+/// half-written rows.
 #[test]
 fn jobs_that_wait_while_the_array_fails_touch_nothing_afterwards() {
     for (shape, fills) in [RAID4, RAID5, RAID6].into_iter().flat_map(|shape| [(shape, true), (shape, false)])
@@ -228,12 +230,14 @@ fn jobs_that_wait_while_the_array_fails_touch_nothing_afterwards() {
     }
 }
 
-/// Nothing is written to the members that are left: not data, and no page of the bitmap either, for a request that is refused.
+/// Nothing is written to the members that are left: not data, and no page of the bitmap either, for a request
+/// that is refused.
 #[test]
 fn a_failed_array_announces_nothing_in_the_bitmap() {
     for shape in [RAID4, RAID5, RAID6] {
         let bench = filled(7, shape);
-        // Regions of what was written before are cleared: what is asked for next would have to be announced anew.
+        // Regions of what was written before are cleared: what is asked for next would have to be announced
+        // anew.
         bench.world.run_for(Duration::from_secs(60));
         bench.faults.iter().skip(1).for_each(|faults| faults.set_gone(true));
         let capacity = bench.array.geometry().capacity_bytes();

@@ -178,8 +178,8 @@ fn a_policy_is_chosen_for_the_members_changed_while_running_and_kept() {
     assert_eq!(array.policy().name, "modthresh");
 }
 
-/// Power fails anywhere while a policy is being changed, and members keep different ones. From the next change of state on they
-/// keep the same: whichever is absent later, the array has one policy.
+/// Power fails anywhere while a policy is being changed, and members keep different ones. From the next
+/// change of state on they keep the same: whichever is absent later, the array has one policy.
 #[test]
 fn a_crash_while_the_policy_changes_leaves_one_policy_after_the_next_opening() {
     for steps in 0..60 {
@@ -237,7 +237,8 @@ fn the_counters_tell_what_each_policy_did() {
     }
 }
 
-/// A member takes ten times as long from some moment on: `cost` learns that while it runs, and goes around it.
+/// A member takes ten times as long from some moment on: `cost` learns that while it runs, and goes around
+/// it.
 #[test]
 fn cost_turns_away_from_a_member_that_slows_down() {
     let mut world = World::new(6);

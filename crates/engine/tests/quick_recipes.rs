@@ -1,5 +1,6 @@
-//! Writes of a few blocks and of whole stripes, whose recipes take no plan, and others between them: in every shape, around missing
-//! members, beside a rebuild and with faults. That these recipes are those of plans is a property beside `src/plan/quick.rs`.
+//! Writes of a few blocks and of whole stripes, whose recipes take no plan, and others between them: in every
+//! shape, around missing members, beside a rebuild and with faults. That these recipes are those of plans is
+//! a property beside `src/plan/quick.rs`.
 
 #![allow(clippy::unwrap_used)]
 

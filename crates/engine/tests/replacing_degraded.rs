@@ -1,5 +1,5 @@
-//! A replacement in a degraded array whose new member fails a flush, while other changes of state are made: jobs and commands come to
-//! their end, whichever of them waits for the members' metadata at that moment.
+//! A replacement in a degraded array whose new member fails a flush, while other changes of state are made:
+//! jobs and commands come to their end, whichever of them waits for the members' metadata at that moment.
 
 #![allow(clippy::unwrap_used)]
 

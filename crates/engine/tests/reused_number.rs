@@ -1,5 +1,5 @@
-//! A device that gets the number of a member that was removed, and that has no room for the bitmap. Pages once went on to where the
-//! number's last member had them: into the new member's data.
+//! A device that gets the number of a member that was removed, and that has no room for the bitmap. Pages
+//! once went on to where the number's last member had them: into the new member's data.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Shapes at the edges: members with 4 KiB logical blocks, the smallest and largest chunks, many members, odd sizes.
+//! Shapes at the edges: members with 4 KiB logical blocks, the smallest and largest chunks, many members, odd
+//! sizes.
 
 #![allow(clippy::unwrap_used)]
 

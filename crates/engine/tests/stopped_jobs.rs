@@ -1,5 +1,6 @@
-//! Jobs that an operator stops stay stopped, whatever waits behind them or has changed while they ran; a spare that comes while a less
-//! urgent job runs need not wait for its end; and a resync that could not read all is tried again.
+//! Jobs that an operator stops stay stopped, whatever waits behind them or has changed while they ran; a
+//! spare that comes while a less urgent job runs need not wait for its end; and a resync that could not read
+//! all is tried again.
 
 #![allow(clippy::unwrap_used)]
 

@@ -67,7 +67,8 @@ fn a_stranger_of_longer_blocks_changes_nothing() {
     assert_eq!(alone, open(&[&ours[..], &other].concat()));
 }
 
-/// "A member that does not answer while an array is opened is left out" (docs/failure-model.md). Once it was waited for without end.
+/// "A member that does not answer while an array is opened is left out" (docs/failure-model.md). Once it was
+/// waited for without end.
 #[test]
 fn a_member_that_does_not_answer_is_left_out() {
     let mut world = World::new(1);

@@ -77,8 +77,8 @@ fn a_crash_at_any_step_of_taking_up_a_spare_never_passes_garbage_for_data() {
     }
 }
 
-/// A second crash, while the array is assembled: the spare that was being taken up is brought level with the others, and
-/// must not be told then that it has a role.
+/// A second crash, while the array is assembled: the spare that was being taken up is brought level with the
+/// others, and must not be told then that it has a role.
 #[test]
 fn a_crash_while_taking_up_a_spare_and_one_more_while_assembling_never_pass_garbage_for_data() {
     for round in 0..400 {
@@ -316,8 +316,8 @@ fn a_replacement_that_fails_after(steps: u64, preset: &'static Preset) -> JobOut
     bench.array.last_job().unwrap().outcome.unwrap()
 }
 
-/// Once the new member failed only to take the superblock that made it the role's member, and the array gave up
-/// although the old one was good.
+/// Once the new member failed only to take the superblock that made it the role's member, and the array gave
+/// up although the old one was good.
 #[test]
 fn a_replacement_that_fails_at_any_step_costs_a_degraded_array_nothing() {
     for preset in PRESETS {
@@ -398,8 +398,8 @@ fn force_takes_the_least_stale_member_where_too_few_are_left() {
     }
 }
 
-/// Each opening raises the event count, and a crash in the middle leaves some members behind. Once members that were
-/// one behind became two behind with the second crash, and were left out as stale.
+/// Each opening raises the event count, and a crash in the middle leaves some members behind. Once members
+/// that were one behind became two behind with the second crash, and were left out as stale.
 #[test]
 fn an_opening_may_be_cut_short_any_number_of_times() {
     for seed in 0..60 {
@@ -447,8 +447,9 @@ fn replacing(preset: &'static Preset) -> (Bench, Arc<stripewise_device::wrap::Fa
     (bench, faults)
 }
 
-/// The round of superblocks in which a new member takes over passes the old one by. Once, when the new one failed in
-/// it and the old one stayed, a crash in the next round left the old one two events behind, and stale.
+/// The round of superblocks in which a new member takes over passes the old one by. Once, when the new one
+/// failed in it and the old one stayed, a crash in the next round left the old one two events behind, and
+/// stale.
 #[test]
 fn a_hand_over_that_is_taken_back_leaves_nobody_behind_whenever_power_fails() {
     let mut spent = 0;
@@ -485,8 +486,8 @@ fn a_hand_over_that_is_taken_back_leaves_nobody_behind_whenever_power_fails() {
     assert!(spent > 20, "{spent}");
 }
 
-/// A crash leaves one member an event ahead, its superblock says clean. The array is started without it and written to.
-/// Once all stood at the same event then, and when that member came back its table counted.
+/// A crash leaves one member an event ahead, its superblock says clean. The array is started without it and
+/// written to. Once all stood at the same event then, and when that member came back its table counted.
 #[test]
 fn a_member_that_was_ahead_and_absent_is_stale_when_it_comes_back() {
     let mirror = Shape { level: Level::Raid1, members: 3, chunk_bytes: 65536 };
@@ -524,8 +525,8 @@ fn a_member_that_was_ahead_and_absent_is_stale_when_it_comes_back() {
     assert!(hits > 2, "{hits}");
 }
 
-/// Once the member that is being filled stayed the incoming one of a role that a stale member took by force: it went on
-/// being filled from that.
+/// Once the member that is being filled stayed the incoming one of a role that a stale member took by force:
+/// it went on being filled from that.
 #[test]
 fn what_was_being_filled_is_left_out_where_force_takes_a_stale_member() {
     for mut bench in benches(21, RAID5) {
@@ -563,8 +564,9 @@ fn a_scrub_without_redundancy_left_is_refused() {
     }
 }
 
-/// An operator fails m1, and power fails when only m0 has that written down. The array is started without m0. When it
-/// came back it was once taken for the other half of a split array, though nobody had served anything from it.
+/// An operator fails m1, and power fails when only m0 has that written down. The array is started without m0.
+/// When it came back it was once taken for the other half of a split array, though nobody had served anything
+/// from it.
 #[test]
 fn a_member_cut_off_while_it_wrote_a_failure_down_is_stale_and_no_half_of_a_split_array() {
     let mut hits = 0;
@@ -598,9 +600,9 @@ fn a_member_cut_off_while_it_wrote_a_failure_down_is_stale_and_no_half_of_a_spli
     assert!(hits > 2, "{hits}");
 }
 
-/// A new member takes the role of m1, and power fails when only m0 has that written down. The array is started from m1 alone. When
-/// the others came back, m0 was once taken for the other half of a split array, although the new member, which it counts, shows
-/// that it never went on.
+/// A new member takes the role of m1, and power fails when only m0 has that written down. The array is
+/// started from m1 alone. When the others came back, m0 was once taken for the other half of a split array,
+/// although the new member, which it counts, shows that it never went on.
 #[test]
 fn a_member_cut_off_while_it_wrote_a_promotion_down_is_stale_and_no_half_of_a_split_array() {
     let mut hits = 0;
@@ -655,9 +657,9 @@ fn a_member_cut_off_while_it_wrote_a_promotion_down_is_stale_and_no_half_of_a_sp
     assert_eq!(hits, 1);
 }
 
-/// After a crash, mirrors differ in a region that is due for a resync, and one block of the first cannot be read. Once
-/// a read of more than that block came from the second mirror as a whole, and after the resync, which takes the first
-/// for right, the same bytes read otherwise.
+/// After a crash, mirrors differ in a region that is due for a resync, and one block of the first cannot be
+/// read. Once a read of more than that block came from the second mirror as a whole, and after the resync,
+/// which takes the first for right, the same bytes read otherwise.
 #[test]
 fn what_a_read_found_before_the_resync_is_there_after_it_around_a_bad_block_too() {
     for bench in benches(31, MIRROR) {
@@ -684,9 +686,10 @@ fn what_a_read_found_before_the_resync_is_there_after_it_around_a_bad_block_too(
     }
 }
 
-/// A crash leaves the second of three members an event behind, and the third is absent at the next opening, which is cut
-/// short too. Once the second was brought level with a table that called the third failed, at a count that others had
-/// with another table: whether all three were taken up then depended on the order in which they were named.
+/// A crash leaves the second of three members an event behind, and the third is absent at the next opening,
+/// which is cut short too. Once the second was brought level with a table that called the third failed, at a
+/// count that others had with another table: whether all three were taken up then depended on the order in
+/// which they were named.
 #[test]
 fn who_belongs_does_not_depend_on_the_order_of_the_devices() {
     const THREE: Shape = Shape { level: Level::Raid5, members: 3, chunk_bytes: 16384 };
@@ -741,7 +744,8 @@ fn without_bad_block_logs(bench: &mut Bench) {
     bench.array = opened.unwrap();
 }
 
-/// A rebuild cannot read all that it needs. Once each request for a scrub began it again, and no scrub came of it.
+/// A rebuild cannot read all that it needs. Once each request for a scrub began it again, and no scrub came
+/// of it.
 #[test]
 fn a_scrub_is_carried_out_although_a_rebuild_has_failed() {
     for mut bench in benches(41, RAID6) {
@@ -767,8 +771,9 @@ fn a_scrub_is_carried_out_although_a_rebuild_has_failed() {
     }
 }
 
-/// Two members have the bitmap. One fails, and within the second in which its pages would go to another the other one is
-/// replaced. Once nobody had the bitmap then until it was written anew, and a crash made every row doubtful.
+/// Two members have the bitmap. One fails, and within the second in which its pages would go to another the
+/// other one is replaced. Once nobody had the bitmap then until it was written anew, and a crash made every
+/// row doubtful.
 #[test]
 fn somebody_has_the_bitmap_while_its_last_holder_is_replaced() {
     for steps in (0..1500).step_by(7) {
@@ -803,8 +808,9 @@ fn names_m1(sim: &SimMember) -> bool {
     sim.bytes()[role_of_m1..role_of_m1 + 2] == [1, 0]
 }
 
-/// The member that is being replaced is absent when the array is opened. Once the new member went on saying that it replaces
-/// another one until its first checkpoint, which no md implementation expects of a role that no member holds.
+/// The member that is being replaced is absent when the array is opened. Once the new member went on saying
+/// that it replaces another one until its first checkpoint, which no md implementation expects of a role that
+/// no member holds.
 #[test]
 fn a_new_member_replaces_no_absent_one() {
     let (bench, _) = replacing(&PRESETS[0]);
@@ -823,8 +829,9 @@ fn a_new_member_replaces_no_absent_one() {
     assert_eq!(events(&bench)[4], events(&bench)[0], "it is up to date");
 }
 
-/// A crash left the new member an event behind, and at the next opening the old one is absent. Once the new member was brought up to
-/// date with a table of roles that still named the old one, and did not say that it replaces it.
+/// A crash left the new member an event behind, and at the next opening the old one is absent. Once the new
+/// member was brought up to date with a table of roles that still named the old one, and did not say that it
+/// replaces it.
 #[test]
 fn a_new_member_that_was_behind_replaces_as_its_table_says() {
     let mut were_behind = 0;

@@ -1,5 +1,5 @@
-//! The newest copies of the bitmap's pages cannot be read when a dirty array is opened, and power fails while the pages are written
-//! anew: what they marked is resynced at the next opening.
+//! The newest copies of the bitmap's pages cannot be read when a dirty array is opened, and power fails while
+//! the pages are written anew: what they marked is resynced at the next opening.
 
 #![allow(clippy::unwrap_used)]
 

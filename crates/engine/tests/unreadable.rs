@@ -1,5 +1,5 @@
-//! Blocks of several members that cannot be read, in different rows of one stripe: together they are more than the level
-//! tolerates, row by row they are not.
+//! Blocks of several members that cannot be read, in different rows of one stripe: together they are more
+//! than the level tolerates, row by row they are not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,7 +27,8 @@ const SHAPES: [Shape; 3] = [
     Shape { level: Level::Raid6, members: 5, chunk_bytes: CHUNK as u32 },
 ];
 
-/// One column more than there are parities, in any order: the first has a bad block in row 0, the next in row 1.
+/// One column more than there are parities, in any order: the first has a bad block in row 0, the next in row
+/// 1.
 fn bad_columns(shape: Shape) -> Vec<Vec<usize>> {
     let parities = if shape.level == Level::Raid6 { 2 } else { 1 };
     let longer = |columns: Vec<usize>| {
@@ -37,7 +38,8 @@ fn bad_columns(shape: Shape) -> Vec<Vec<usize>> {
     (0..=parities).fold(vec![Vec::new()], |all, _| all.into_iter().flat_map(longer).collect())
 }
 
-/// An array whose first stripe has a bad block in each of these columns, the first in row 0, the second in row 1, and so on.
+/// An array whose first stripe has a bad block in each of these columns, the first in row 0, the second in
+/// row 1, and so on.
 fn with_bad_blocks(shape: Shape, columns: &[usize]) -> (Bench, Vec<u8>) {
     let bench = bench(1, shape);
     let capacity = bench.array.geometry().capacity_bytes() as usize;
@@ -88,7 +90,8 @@ fn a_write_over_rows_with_bad_blocks_of_several_members_succeeds() {
     }
 }
 
-/// Beginning and ending within blocks: the steps from block to block are the members', not those of the request.
+/// Beginning and ending within blocks: the steps from block to block are the members', not those of the
+/// request.
 #[test]
 fn a_read_over_rows_with_bad_blocks_of_several_members_succeeds() {
     for shape in SHAPES {
@@ -107,8 +110,9 @@ fn a_read_over_rows_with_bad_blocks_of_several_members_succeeds() {
     }
 }
 
-/// A resync is due: parity of the last row is of another time. A block of the first row cannot be read, and a write comes that needs
-/// old content of both. Once the whole column was taken from the others then, and what lay beside the write in the last row was lost.
+/// A resync is due: parity of the last row is of another time. A block of the first row cannot be read, and a
+/// write comes that needs old content of both. Once the whole column was taken from the others then, and what
+/// lay beside the write in the last row was lost.
 #[test]
 fn a_write_before_the_resync_keeps_what_can_be_read() {
     for shape in SHAPES {

@@ -1,4 +1,5 @@
-//! What was written to members is kept on them: a crash forgets no more than is promised, and notes cost next to nothing.
+//! What was written to members is kept on them: a crash forgets no more than is promised, and notes cost next
+//! to nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -93,8 +94,8 @@ fn time_of_a_note() -> (Range<u64>, u64) {
     }
 }
 
-/// Power fails in each part of a note: one copy of the header or the other is whole, and the array comes back as if there
-/// had been none.
+/// Power fails in each part of a note: one copy of the header or the other is whole, and the array comes back
+/// as if there had been none.
 #[test]
 fn a_note_that_is_cut_short_costs_nothing() {
     let (note, before) = time_of_a_note();

@@ -162,7 +162,8 @@ fn more_than_a_mebibyte_of_a_stripe_is_zeroed_where_it_lies() {
         let mut rig = rig(level, members, 1 << 20, |_| false);
         let stripe = rig.array.geometry().stripe_bytes() as usize;
         assert_eq!(stripe, 4 << 20);
-        // Three MiB and a half of one stripe, not beginning at a MiB; the tail of one stripe and the head of the next.
+        // Three MiB and a half of one stripe, not beginning at a MiB; the tail of one stripe and the head of
+        // the next.
         rig.zero(4096 + 512, (3 << 20) + (1 << 19));
         rig.zero(stripe - (1 << 20), (1 << 20) + (5 << 19));
     }

@@ -12,8 +12,8 @@ use crate::math::{exp, ln};
 pub enum Offsets {
     /// Every place is equally likely.
     Uniform,
-    /// One after another; all clients share one cursor. At the span's end it begins anew, or the load ends with
-    /// [`Stop::Span`](crate::Stop::Span).
+    /// One after another; all clients share one cursor. At the span's end it begins anew, or the load ends
+    /// with [`Stop::Span`](crate::Stop::Span).
     Sequential,
     /// The n-th most popular place is chosen with a probability proportional to n^-theta; theta above 0, and
     /// not 1. Which places are popular is scattered over the span.

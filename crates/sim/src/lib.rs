@@ -1,5 +1,5 @@
-//! A world in virtual time for the engine: one thread, a seeded scheduler, members that can lose power, disks that
-//! take the time of real ones, and clients. Load for them is in `stripewise-load`.
+//! A world in virtual time for the engine: one thread, a seeded scheduler, members that can lose power, disks
+//! that take the time of real ones, and clients. Load for them is in `stripewise-load`.
 //!
 //! The same seed gives the same run: one generator decides which ready task goes next, how long each I/O
 //! takes, and what a crash leaves of unflushed writes. [`World::trace_hash`] proves it. The engine that runs

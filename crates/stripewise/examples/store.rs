@@ -1,5 +1,5 @@
-//! A store of records that several threads append to, in a parity array of three files: `store FOLDER`. Run again, it reads what
-//! is there and appends more.
+//! A store of records that several threads append to, in a parity array of three files: `store FOLDER`. Run
+//! again, it reads what is there and appends more.
 
 use std::{env, error::Error, fs::File, path::PathBuf, thread};
 

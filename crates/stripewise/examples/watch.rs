@@ -1,4 +1,5 @@
-//! Follows what happens to an array: a member fails, a spare takes its place, a check finds nothing: `watch FOLDER`.
+//! Follows what happens to an array: a member fails, a spare takes its place, a check finds nothing: `watch
+//! FOLDER`.
 
 use std::{env, error::Error, fs::File, path::PathBuf};
 

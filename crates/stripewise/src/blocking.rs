@@ -19,8 +19,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits on this thread for a future that needs no runtime of its own, as the requests of an array. Do not call it on a worker of
-/// a [`Host`](crate::Host): the worker would wait for itself.
+/// Waits on this thread for a future that needs no runtime of its own, as the requests of an array. Do not
+/// call it on a worker of a [`Host`](crate::Host): the worker would wait for itself.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
@@ -32,8 +32,8 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// An array whose calls wait until they are done. Threads share it by reference, or have a clone each; their requests spread over
-/// the host's workers.
+/// An array whose calls wait until they are done. Threads share it by reference, or have a clone each; their
+/// requests spread over the host's workers.
 #[derive(Clone)]
 pub struct Blocking(Array);
 
@@ -51,8 +51,8 @@ impl Blocking {
     /// Fills `into` from `offset_bytes`.
     ///
     /// # Errors
-    /// As [`Array::read`]. All calls here are [`ArrayError::OnWorker`] on a worker of the array's host, which would wait
-    /// for itself.
+    /// As [`Array::read`]. All calls here are [`ArrayError::OnWorker`] on a worker of the array's host, which
+    /// would wait for itself.
     pub fn read_at(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), ArrayError> {
         self.wait(|array| array.read_into(offset_bytes, into))
     }

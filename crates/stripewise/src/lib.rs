@@ -21,9 +21,9 @@
 //!
 //! # What is promised
 //!
-//! What this crate exports by name is its interface: it changes with the version, as Semantic Versioning has it. Options,
-//! errors and reports may grow, so that they are made by setters and matched with a last arm. [`internals`] is open to look
-//! at and to try policies in, and may change with any version.
+//! What this crate exports by name is its interface: it changes with the version, as Semantic Versioning has
+//! it. Options, errors and reports may grow, so that they are made by setters and matched with a last arm.
+//! [`internals`] is open to look at and to try policies in, and may change with any version.
 //!
 //! A write is some thousand instructions in several crates. Where they count, as over memory or fast flash,
 //! build with `lto = "thin"` and `codegen-units = 1` in the profile of your own workspace, as the

@@ -1,4 +1,5 @@
-//! Requests that are made and awaited wherever the caller likes: on foreign threads, and on others than they were made on.
+//! Requests that are made and awaited wherever the caller likes: on foreign threads, and on others than they
+//! were made on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -130,7 +131,8 @@ fn arrays_are_made_and_opened_from_any_thread() {
     assert_eq!(read, [3; BLOCK]);
 }
 
-/// Threads that write one behind the other, whose writes are gathered, and over one another, which wait for rows.
+/// Threads that write one behind the other, whose writes are gathered, and over one another, which wait for
+/// rows.
 fn write_until_refused(array: &Array, thread: u8) -> ArrayError {
     for round in 0.. {
         let place = (round * u64::from(THREADS) + u64::from(thread)) % 24;

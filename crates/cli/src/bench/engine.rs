@@ -50,16 +50,16 @@ pub(crate) struct EngineBench {
     /// What members are.
     #[arg(long, default_value = "memory", value_parser = one_of(&MemberKind::ALL, MemberKind::name, MemberKind::about))]
     pub(crate) members: MemberKind,
-    /// Worker threads, each with clients of its own and a core of its own while there are as many; several counts run
-    /// one after the other.
+    /// Worker threads, each with clients of its own and a core of its own while there are as many; several
+    /// counts run one after the other.
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = within(1..=THREADS_MAX))]
     pub(crate) threads: Vec<usize>,
-    /// Operations under way for each thread. With more than one, the time of an operation counts from when it was asked for,
-    /// so that it waits for those before it on its thread.
+    /// Operations under way for each thread. With more than one, the time of an operation counts from when it
+    /// was asked for, so that it waits for those before it on its thread.
     #[arg(long, default_value_t = 1, value_parser = within(1..=QUEUE_MAX))]
     pub(crate) queue: usize,
-    /// Data that each thread's writes are taken from, one part after the other; raised to the largest write. By
-    /// default neither all in cache nor the bottleneck.
+    /// Data that each thread's writes are taken from, one part after the other; raised to the largest write.
+    /// By default neither all in cache nor the bottleneck.
     #[arg(long, default_value = "4M", value_parser = parse_source)]
     pub(crate) source: u64,
     /// How long each turn is: seconds, or a number with ms, s, m or h.
@@ -71,17 +71,17 @@ pub(crate) struct EngineBench {
     /// This case, and those given besides; full-stripe, random-write and random-read, if left out.
     #[arg(long, value_parser = one_of(&Case::ALL, Case::name, Case::about))]
     pub(crate) case: Vec<Case>,
-    /// Whether writes are noted in the bitmap; `internal`, if left out. Given again, both take turns, on arrays of their
-    /// own.
+    /// Whether writes are noted in the bitmap; `internal`, if left out. Given again, both take turns, on
+    /// arrays of their own.
     #[arg(long, value_parser = one_of(&BitmapMode::ALL, BitmapMode::name, BitmapMode::about))]
     pub(crate) bitmap: Vec<BitmapMode>,
     /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
     #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Vec<&'static Policy>,
-    /// Who waits for whom: a preset (default, orig, hemi, scala), and behind it what differs: `+stripes=COUNT` or
-    /// `+stripes=buckets`, `+counters=global`, `per-counter` or `atomic`, `+map=linear` or `distributed`, as in
-    /// `orig+counters=atomic`; `default`, if left out. Without a bitmap there are no counters. Given
-    /// again, they take turns, on arrays of their own.
+    /// Who waits for whom: a preset (default, orig, hemi, scala), and behind it what differs:
+    /// `+stripes=COUNT` or `+stripes=buckets`, `+counters=global`, `per-counter` or `atomic`, `+map=linear`
+    /// or `distributed`, as in `orig+counters=atomic`; `default`, if left out. Without a bitmap there are no
+    /// counters. Given again, they take turns, on arrays of their own.
     #[arg(long, value_name = "PRESET[+WHAT=HOW]...")]
     pub(crate) locking: Vec<LockSetting>,
     /// Bytes of each member that one bit of the bitmap stands for, as `create` takes it.
@@ -90,12 +90,13 @@ pub(crate) struct EngineBench {
     /// Take the time of each operation, too, and tell percentiles; costs some nanoseconds each.
     #[arg(long)]
     pub(crate) latency: bool,
-    /// Look at what the workers are at, and tell the share of each part of the time of clients' operations: locks, parity,
-    /// copies, asking members, all else. Jobs have none. Takes some percent of the workers' time.
+    /// Look at what the workers are at, and tell the share of each part of the time of clients' operations:
+    /// locks, parity, copies, asking members, all else. Jobs have none. Takes some percent of the workers'
+    /// time.
     #[arg(long)]
     pub(crate) parts: bool,
-    /// Write a report into this folder, a new or an empty one or that of an earlier report: report.html, which needs nothing
-    /// else, with plots, and CSV files.
+    /// Write a report into this folder, a new or an empty one or that of an earlier report: report.html,
+    /// which needs nothing else, with plots, and CSV files.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -136,8 +137,8 @@ fn or_default<T: Clone>(given: &[T], default: &[T]) -> Vec<T> {
     if given.is_empty() { default.to_vec() } else { given.to_vec() }
 }
 
-/// Runs the cases and returns their figures, calling `tell` as each is done; the report goes into the folder that was asked
-/// for.
+/// Runs the cases and returns their figures, calling `tell` as each is done; the report goes into the folder
+/// that was asked for.
 pub(crate) fn run_engine(bench: &EngineBench, tell: impl FnMut(&Figure)) -> anyhow::Result<Vec<Figure>> {
     let options = bench.options()?;
     if let Some(folder) = &bench.out {

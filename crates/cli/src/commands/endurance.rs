@@ -33,8 +33,8 @@ pub(crate) struct EnduranceArgs {
     name: Option<String>,
     /// Only this member.
     device: Option<String>,
-    /// What the member may be written: a decimal size as makers give it (600T is 600e12 bytes), a MODEL that `--models`
-    /// lists, or `none` if that is not known.
+    /// What the member may be written: a decimal size as makers give it (600T is 600e12 bytes), a MODEL that
+    /// `--models` lists, or `none` if that is not known.
     #[arg(long, value_name = "SIZE|MODEL|none", value_parser = parse_tbw, requires = "device")]
     tbw: Option<u64>,
     /// When its warranty ends: a date, or years from now; `none` if it has none.

@@ -1,5 +1,5 @@
-//! What a daemon must not keep of the command that starts it: the caller's files, pipes and locks would stay open, and
-//! `stripewise create ... | cat`, or a script under flock(1), would never end.
+//! What a daemon must not keep of the command that starts it: the caller's files, pipes and locks would stay
+//! open, and `stripewise create ... | cat`, or a script under flock(1), would never end.
 
 #![allow(unsafe_code)]
 
@@ -10,8 +10,8 @@ const FIRST_OTHER: libc::c_uint = 3;
 
 /// Keeps every descriptor but the standard ones from the programs that this process starts.
 pub(super) fn keep_descriptors() -> io::Result<()> {
-    // SAFETY: no memory is passed, and no descriptor is closed: they are marked to be closed on exec, which is what
-    // Rust does with all that it opens.
+    // SAFETY: no memory is passed, and no descriptor is closed: they are marked to be closed on exec, which
+    // is what Rust does with all that it opens.
     let done = unsafe {
         libc::syscall(
             libc::SYS_close_range,

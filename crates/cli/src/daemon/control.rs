@@ -1,4 +1,5 @@
-//! The control socket: one JSON request and one JSON answer a connection; more where something goes on for it.
+//! The control socket: one JSON request and one JSON answer a connection; more where something goes on for
+//! it.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -29,7 +30,8 @@ pub(super) const REQUEST_BYTES_MAX: u64 = 64 << 10;
 const CONNECTIONS_MAX: usize = 16;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How long to wait when the system has no descriptors or memory for a connection: twice as long each time in a row.
+/// How long to wait when the system has no descriptors or memory for a connection: twice as long each time in
+/// a row.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long a client may take to say what it wants.
@@ -37,8 +39,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may ask nothing while something goes on for it: one that hangs is to hold up nobody.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes the control socket. Linux gives the socket file the mode of the socket's own inode, so there is no moment in
-/// which others could connect.
+/// Makes the control socket. Linux gives the socket file the mode of the socket's own inode, so there is no
+/// moment in which others could connect.
 pub(super) fn bind(path: &Path) -> anyhow::Result<UnixListener> {
     let listening = || {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -143,7 +145,8 @@ fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
-    // Figures of a load are an answer that is due as well: it may have been the array's end that cut it short.
+    // Figures of a load are an answer that is due as well: it may have been the array's end that cut it
+    // short.
     let mut due = None;
     loop {
         let mut line = String::new();

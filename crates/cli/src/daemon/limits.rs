@@ -1,4 +1,5 @@
-//! What an operator lets clients of an NBD server take, checked: a limit is honoured or refused, never raised in silence.
+//! What an operator lets clients of an NBD server take, checked: a limit is honoured or refused, never raised
+//! in silence.
 
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use stripewise_wire::ServeLimits;
 
 use crate::sizes::format_size;
 
-/// The limits of a server. Where all may hold less than one does by default, one may hold as much as all. Of the memory that is
-/// `left`, if anything bounds that, clients are let hold half by default: what is done with their data takes some, too.
+/// The limits of a server. Where all may hold less than one does by default, one may hold as much as all. Of
+/// the memory that is `left`, if anything bounds that, clients are let hold half by default: what is done
+/// with their data takes some, too.
 ///
 /// # Errors
 /// For what cannot be kept.

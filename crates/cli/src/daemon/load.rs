@@ -1,5 +1,5 @@
-//! Load that a daemon puts on its own array, for one command at a time: what is measured has no socket, kernel or
-//! cache in between.
+//! Load that a daemon puts on its own array, for one command at a time: what is measured has no socket,
+//! kernel or cache in between.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -117,8 +117,8 @@ impl Drop for OwnLoad {
     }
 }
 
-/// The background jobs that were under way while a load was: what is measured then is both. One that begins and ends
-/// between two looks is seen by its end.
+/// The background jobs that were under way while a load was: what is measured then is both. One that begins
+/// and ends between two looks is seen by its end.
 struct JobsSeen {
     array: Array,
     /// When the job began that had ended last before.

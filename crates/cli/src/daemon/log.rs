@@ -13,7 +13,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Sends messages and standard error there. To be called by the holder of the name, as the log goes with the name.
+    /// Sends messages and standard error there. To be called by the holder of the name, as the log goes with
+    /// the name.
     pub(super) fn begin(name: &str) -> anyhow::Result<Self> {
         let path = log_path(name);
         let is_new = fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0;
@@ -21,8 +22,8 @@ impl Log {
         Ok(Self { path, is_new })
     }
 
-    /// Leaves no log of an array that did not start: its command is told why. What an earlier array of the name left
-    /// stays.
+    /// Leaves no log of an array that did not start: its command is told why. What an earlier array of the
+    /// name left stays.
     pub(super) fn forget(&self) {
         if self.is_new {
             let _ = fs::remove_file(&self.path);

@@ -1,4 +1,5 @@
-//! Opening devices that are to become members, and looking at what is open: before anything is written to any of them.
+//! Opening devices that are to become members, and looking at what is open: before anything is written to any
+//! of them.
 
 use std::{collections::BTreeMap, fs::File, os::fd::AsFd, path::Path, time::Duration};
 
@@ -48,7 +49,8 @@ pub(super) fn opening_deadline() -> Deadline {
     Deadline::after(ENDING_WAIT)
 }
 
-/// Opens a device as a member. One whose holder was killed is waited for; the error of one in use names its holder.
+/// Opens a device as a member. One whose holder was killed is waited for; the error of one in use names its
+/// holder.
 pub(super) fn open(host: &Host, path: &str, deadline: Deadline) -> anyhow::Result<FileDevice> {
     let deadline = deadline.or_after(ENDING_WAIT);
     let mut is_told = false;
@@ -79,7 +81,8 @@ fn check_free(path: &str, device: FileDevice) -> anyhow::Result<FileDevice> {
     }
 }
 
-/// Whether a device could not be opened because it is not there or does not work. One that is in use is not absent.
+/// Whether a device could not be opened because it is not there or does not work. One that is in use is not
+/// absent.
 pub(super) fn is_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OpenError::Os { .. }))
 }
@@ -100,8 +103,8 @@ pub(super) fn check_contents(
     Ok(vec![format!("overwritten: {}", holding(path, &found))])
 }
 
-/// Opens the devices of a new array, and checks that they are what was looked at, apart from each other, and hold nothing that
-/// may not be overwritten.
+/// Opens the devices of a new array, and checks that they are what was looked at, apart from each other, and
+/// hold nothing that may not be overwritten.
 pub(super) fn open_all<'a>(
     host: &Host,
     paths: impl Iterator<Item = &'a String>,

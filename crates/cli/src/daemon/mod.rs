@@ -1,8 +1,8 @@
 //! The array daemon: one process per open array, with a control socket.
 //!
-//! The command that opens an array starts this process, hands it a [`DaemonSpec`] on standard input and waits for
-//! one line of JSON on standard output: the array's status, or the error. From then on the daemon is on its own; it
-//! ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
+//! The command that opens an array starts this process, hands it a [`DaemonSpec`] on standard input and waits
+//! for one line of JSON on standard output: the array's status, or the error. From then on the daemon is on
+//! its own; it ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
 
 mod attention;
 mod caller;
@@ -81,7 +81,8 @@ struct Started {
     _name: NameLock,
 }
 
-/// What is told of an array that is open. One that does not answer just then may do so in a moment: that ends no daemon.
+/// What is told of an array that is open. One that does not answer just then may do so in a moment: that ends
+/// no daemon.
 fn first_word(name: &str, status: anyhow::Result<ArrayStatus>, mut notes: Notes) -> Reply {
     let status = status.unwrap_or_else(|error| {
         let why = errors::line(&error);

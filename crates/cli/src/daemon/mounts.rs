@@ -1,8 +1,8 @@
-//! File systems on an array's block device, mounted in this process's own mount namespace: unmounted, or written out.
-//! What is mounted elsewhere cannot be reached by its path, and is only named.
+//! File systems on an array's block device, mounted in this process's own mount namespace: unmounted, or
+//! written out. What is mounted elsewhere cannot be reached by its path, and is only named.
 //!
-//! All by processes of their own: a thread of this one that waited for writes which this process serves could not be
-//! killed.
+//! All by processes of their own: a thread of this one that waited for writes which this process serves could
+//! not be killed.
 
 use std::{
     ffi::OsStr,
@@ -18,8 +18,8 @@ use super::patience::Patience;
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// Unmounts all that can be. What lay below another mount can be once that one has gone, so users are looked at again
-/// after each. After one that hangs no other is tried: it would hang as well.
+/// Unmounts all that can be. What lay below another mount can be once that one has gone, so users are looked
+/// at again after each. After one that hangs no other is tried: it would hang as well.
 pub(super) fn unmount_all(users: impl Fn() -> Vec<BlockUser>, options: &[&str], patience: Patience<'_>) {
     loop {
         let found = users();
@@ -56,9 +56,9 @@ fn unmount(point: &Path, options: &[&str], patience: Patience<'_>) -> Result<boo
     wait_for(child, patience)
 }
 
-/// Writes out what file systems on the device and its own cache hold, for as long as the patience lasts. File systems that no
-/// path of ours leads to are written out with all of the machine's. After one that hangs no other is tried: it would hang as
-/// well.
+/// Writes out what file systems on the device and its own cache hold, for as long as the patience lasts. File
+/// systems that no path of ours leads to are written out with all of the machine's. After one that hangs no
+/// other is tried: it would hang as well.
 pub(super) fn write_out(node: &Path, users: &[BlockUser], patience: Patience<'_>) {
     let is_hidden =
         |user: &BlockUser| matches!(user, BlockUser::Mount { .. }) && user.mount_point().is_none();

@@ -14,8 +14,8 @@ use rustix::{
     io::Errno,
 };
 
-/// How long a name may stay locked before it counts as taken: a killed process lets go of its files a moment after it
-/// seems to be gone.
+/// How long a name may stay locked before it counts as taken: a killed process lets go of its files a moment
+/// after it seems to be gone.
 const TAKEN_WAIT: Duration = Duration::from_secs(3);
 const TAKEN_POLL: Duration = Duration::from_millis(5);
 
@@ -35,7 +35,8 @@ impl NameLock {
             let file = File::options().create(true).write(true).truncate(false).mode(0o600).open(&path);
             let file = file.with_context(|| path.display().to_string())?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // Its last holder may have removed the file after we opened it: then others lock another file.
+                // Its last holder may have removed the file after we opened it: then others lock another
+                // file.
                 Ok(()) if is_at(&file, &path) => return Ok(Self { _file: file, path }),
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(TAKEN_POLL),

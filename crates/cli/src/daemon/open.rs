@@ -37,8 +37,8 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
     Ok((DaemonState::new(spec.name.clone(), host, array, unopened), notes))
 }
 
-/// Opens an array from its members; with `--run` or `--force` without those that cannot be opened, which are returned with the
-/// reason.
+/// Opens an array from its members; with `--run` or `--force` without those that cannot be opened, which are
+/// returned with the reason.
 fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::Result<(Array, Vec<String>)> {
     let may_lack = options.run || options.force;
     let (mut devices, mut unopened) = (Vec::new(), Vec::new());

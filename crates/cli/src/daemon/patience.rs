@@ -1,10 +1,12 @@
-//! How long a daemon waits: one deadline for all that a command waits for, and patience with a process that may hang.
+//! How long a daemon waits: one deadline for all that a command waits for, and patience with a process that
+//! may hang.
 
 use std::time::{Duration, Instant};
 
 use stripewise_wire::ANSWER_TIMEOUT;
 
-/// The longest that a command may take, all its waits together: its answer must come while somebody waits for it.
+/// The longest that a command may take, all its waits together: its answer must come while somebody waits for
+/// it.
 const COMMAND_MAX: Duration = Duration::from_secs(100);
 
 const _: () = assert!(COMMAND_MAX.as_secs() + 15 < ANSWER_TIMEOUT.as_secs());
@@ -46,7 +48,8 @@ impl Deadline {
     }
 }
 
-/// How long a process that writes to the array may go on without anything being written. What hangs is left to itself then.
+/// How long a process that writes to the array may go on without anything being written. What hangs is left
+/// to itself then.
 const STILL_MAX: Duration = Duration::from_secs(10);
 
 /// What tells whether to go on waiting for a process that may hang.

@@ -1,8 +1,9 @@
-//! What is left of an array's block device once nothing stands behind it: a loop device on which every request fails,
-//! kept by a file system that is still mounted or by a process. A killed daemon leaves its socket, lock file and FUSE
-//! mount too.
+//! What is left of an array's block device once nothing stands behind it: a loop device on which every
+//! request fails, kept by a file system that is still mounted or by a process. A killed daemon leaves its
+//! socket, lock file and FUSE mount too.
 //!
-//! The kernel no longer tells whose such a device was, so a list is kept in the run directory until they are gone.
+//! The kernel no longer tells whose such a device was, so a list is kept in the run directory until they are
+//! gone.
 
 use std::{
     fs,
@@ -79,8 +80,8 @@ impl DeadDevice {
     }
 }
 
-/// Clears what is left of an array that no daemon runs, with `force` also file systems that are still mounted. Told
-/// is what somebody keeps.
+/// Clears what is left of an array that no daemon runs, with `force` also file systems that are still
+/// mounted. Told is what somebody keeps.
 ///
 /// # Errors
 /// If a daemon of the name lives.

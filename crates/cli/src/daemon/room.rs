@@ -1,5 +1,6 @@
-//! How much more memory this process may have: what a service manager or a shell has set. Where that is little, clients by default
-//! are let hold less than they are elsewhere: a daemon that is refused memory ends.
+//! How much more memory this process may have: what a service manager or a shell has set. Where that is
+//! little, clients by default are let hold less than they are elsewhere: a daemon that is refused memory
+//! ends.
 
 use std::fs;
 

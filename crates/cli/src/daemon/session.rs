@@ -1,5 +1,5 @@
-//! What a daemon does for a command as long as that keeps its connection: it ends with the connection, however that ends,
-//! and nobody else can end it.
+//! What a daemon does for a command as long as that keeps its connection: it ends with the connection,
+//! however that ends, and nobody else can end it.
 
 use anyhow::Context;
 

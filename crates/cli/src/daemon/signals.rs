@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first. While somebody works on them the
-//! daemon goes on trying, and only a second signal takes the disk from under them.
+//! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first. While somebody works
+//! on them the daemon goes on trying, and only a second signal takes the disk from under them.
 
 use std::{
     sync::{

@@ -22,11 +22,12 @@ use super::{
 };
 use crate::{errors, reports::member_class};
 
-/// How long a question and a command to the array may take. A command waits for members; one that hangs must not keep its
-/// user waiting for ever.
+/// How long a question and a command to the array may take. A command waits for members; one that hangs must
+/// not keep its user waiting for ever.
 const QUESTION_WAIT: Duration = Duration::from_secs(10);
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
-/// How long an array may take to stop. By force it is waited for a moment only, as what is under way may never end.
+/// How long an array may take to stop. By force it is waited for a moment only, as what is under way may
+/// never end.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 const FORCED_STOP_WAIT: Duration = Duration::from_secs(10);
 
@@ -95,8 +96,8 @@ impl DaemonState {
         })
     }
 
-    /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer. By force, a daemon whose
-    /// array does not stop ends without it.
+    /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer. By
+    /// force, a daemon whose array does not stop ends without it.
     pub(super) fn stop(&self, users: Users, deadline: Deadline) -> anyhow::Result<Stopped> {
         let stopping = self.stopping.try_lock_until(deadline.instant());
         let mut stopping = stopping
@@ -344,7 +345,8 @@ impl DaemonState {
         Ok(Notes::new())
     }
 
-    /// A resync is not stopped: what it has not passed yet has no redundancy to count on, and nothing would say so.
+    /// A resync is not stopped: what it has not passed yet has no redundancy to count on, and nothing would
+    /// say so.
     fn stop_job(&self) -> anyhow::Result<()> {
         let name = &self.name;
         if self.array.job().is_some_and(|job| job.kind == JobKind::Resync) {

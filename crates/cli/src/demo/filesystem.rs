@@ -68,8 +68,8 @@ impl<'a> OnFileSystem<'a> {
         Ok(())
     }
 
-    /// Writes the file system's cache out, from a process of its own: a thread of this one that waited for writes
-    /// that this process serves could not be killed.
+    /// Writes the file system's cache out, from a process of its own: a thread of this one that waited for
+    /// writes that this process serves could not be killed.
     fn sync_command(&self) -> Command {
         let mut command = Command::new("sync");
         command.arg("--file-system").arg(&self.mount_point).process_group(0);
@@ -93,8 +93,8 @@ fn is_installed(kind: &str) -> bool {
     probe.is_ok()
 }
 
-/// Runs a command; its output becomes the error. It is away from the terminal, whose Ctrl-C is for the demo: a `mount`
-/// that was interrupted would leave it unclear whether there is a mount.
+/// Runs a command; its output becomes the error. It is away from the terminal, whose Ctrl-C is for the demo:
+/// a `mount` that was interrupted would leave it unclear whether there is a mount.
 fn command(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.process_group(0).output().with_context(|| program.clone())?;

@@ -1,9 +1,9 @@
 //! A process of its own for the demo's work on files.
 //!
-//! The demo's process serves the block device under its file system. A thread of it that waited for that file system
-//! when the process is killed could never end: the kernel would hold the FUSE connection open for it, and so never
-//! fail what it waits for. So another process waits. As that one outlives a killed demo, it also clears away what the
-//! demo leaves.
+//! The demo's process serves the block device under its file system. A thread of it that waited for that file
+//! system when the process is killed could never end: the kernel would hold the FUSE connection open for it,
+//! and so never fail what it waits for. So another process waits. As that one outlives a killed demo, it also
+//! clears away what the demo leaves.
 
 use std::{
     ffi::OsStr,
@@ -28,8 +28,8 @@ const CLEAR_POLL: Duration = Duration::from_millis(50);
 /// The process, as the demo sees it. It ends when this is dropped.
 pub(super) struct FileWorker {
     child: Child,
-    /// None at the end. A request is two paths, each ended by NUL: what to read, and where to write it, or nothing if
-    /// its checksum is wanted.
+    /// None at the end. A request is two paths, each ended by NUL: what to read, and where to write it, or
+    /// nothing if its checksum is wanted.
     requests: Option<ChildStdin>,
     /// A line each.
     answers: BufReader<ChildStdout>,
@@ -84,8 +84,8 @@ impl Drop for FileWorker {
     }
 }
 
-/// The body of the hidden `demo-worker` command: works until the demo ends or lets go, then clears away what it left,
-/// which is nothing unless it was killed.
+/// The body of the hidden `demo-worker` command: works until the demo ends or lets go, then clears away what
+/// it left, which is nothing unless it was killed.
 pub(crate) fn work(folder: &Path) -> anyhow::Result<()> {
     // The command may be called with any folder. It clears away only a demo's own.
     ensure!(is_a_demos(folder), "{}: not the folder of a demo", folder.display());

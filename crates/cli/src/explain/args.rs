@@ -26,7 +26,8 @@ pub(crate) struct ExplainArgs {
     /// RAID level; 5, if left out.
     #[arg(long, value_parser = parse_level, conflicts_with = "name")]
     pub(super) level: Option<i32>,
-    /// Chunks of data and of redundancy in a stripe; if left out, 4+1 (level 0: 4+0, level 1: 1+1, level 6: 4+2).
+    /// Chunks of data and of redundancy in a stripe; if left out, 4+1 (level 0: 4+0, level 1: 1+1, level 6:
+    /// 4+2).
     #[arg(long, value_name = "DATA+PARITY", value_parser = parse_shape, conflicts_with = "name")]
     pub(super) geometry: Option<Shape>,
     /// Chunk size; 64K, if left out.
@@ -35,10 +36,12 @@ pub(crate) struct ExplainArgs {
     /// How partly written rows are written; if left out, the array's own, or what a new array would have.
     #[arg(long, value_parser = policy_parser())]
     pub(super) policy: Option<&'static Policy>,
-    /// Columns of the stripe that have no member, separated by commas: data columns count from 0, then parity.
+    /// Columns of the stripe that have no member, separated by commas: data columns count from 0, then
+    /// parity.
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = within(0..=MEMBERS_MAX - 1))]
     pub(super) missing: Vec<usize>,
-    /// What the disks are, for `--policy cost`: hdd or ssd for each, separated by commas, as typical ones of their kind.
+    /// What the disks are, for `--policy cost`: hdd or ssd for each, separated by commas, as typical ones of
+    /// their kind.
     #[arg(long, value_parser = class_parser(), value_delimiter = ',', conflicts_with = "name")]
     pub(super) classes: Vec<ClassChoice>,
 }

@@ -22,7 +22,8 @@ pub(super) fn has_ended(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
 }
 
-/// The process of a line of /proc/locks, if the lock is on this file: `1: FLOCK ADVISORY WRITE 117 fe:00:4711 0 EOF`.
+/// The process of a line of /proc/locks, if the lock is on this file: `1: FLOCK ADVISORY WRITE 117 fe:00:4711
+/// 0 EOF`.
 fn lock_holder(line: &str, file_system: u64, inode: u64) -> Option<u32> {
     let words: Vec<_> = line.split_whitespace().collect();
     let kind = words.iter().position(|word| *word == "FLOCK")?;

@@ -39,7 +39,8 @@ fn of_block(node: &Path) -> Vec<String> {
 
 fn of_node(node: &Path, depth: usize) -> Vec<String> {
     let disk = disk_of(node).map(|disk| users_of(&disk).found).unwrap_or_default();
-    // A device that stands on a whole disk holds its partitions too. A process that has the disk open does not.
+    // A device that stands on a whole disk holds its partitions too. A process that has the disk open does
+    // not.
     let above = disk.into_iter().filter(|user| matches!(user, BlockUser::Holder(_)));
     let BlockUsers { found, is_complete, .. } = users_of(node);
     let users = found.into_iter().chain(above);
@@ -125,13 +126,14 @@ fn of_file(path: &Path) -> Vec<String> {
     lock_holders(path).into_iter().filter_map(of_process).collect()
 }
 
-/// Whether a device that is in use is held by nothing but processes that have been killed: the kernel lets go of a lock, and of a
-/// disk, once it has wound up the I/O of the process, which takes it seconds on a busy machine.
+/// Whether a device that is in use is held by nothing but processes that have been killed: the kernel lets go
+/// of a lock, and of a disk, once it has wound up the I/O of the process, which takes it seconds on a busy
+/// machine.
 pub(crate) fn are_ending(path: &Path) -> bool {
     let is_block = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
     if is_block {
-        // Such a process has no descriptors that could be seen, so the holder is none that can be told. Waited for is only what was
-        // a member, as a few drivers hold disks without saying so.
+        // Such a process has no descriptors that could be seen, so the holder is none that can be told.
+        // Waited for is only what was a member, as a few drivers hold disks without saying so.
         return told(path).is_none() && !is_own(path) && has_superblock(path);
     }
     let holders = lock_holders(path);

@@ -1,5 +1,5 @@
-//! Devices that are in use by another way: the kernel keeps nobody from a file or disk under a loop device, nor from a loop
-//! device over a file that an array has.
+//! Devices that are in use by another way: the kernel keeps nobody from a file or disk under a loop device,
+//! nor from a loop device over a file that an array has.
 
 use std::{
     fs::{self, File},
@@ -33,7 +33,8 @@ pub(crate) fn in_other_use(opened: &File) -> Option<String> {
     })
 }
 
-/// What a search finds that opens devices of others, each of which may hang. None if it does: then it is left to itself.
+/// What a search finds that opens devices of others, each of which may hang. None if it does: then it is left
+/// to itself.
 fn in_time<T: Send + 'static>(limit: Duration, search: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     let thread = thread::Builder::new().name("stripewise-loops".into());
@@ -41,8 +42,8 @@ fn in_time<T: Send + 'static>(limit: Duration, search: impl FnOnce() -> T + Send
     told.recv_timeout(limit).ok()
 }
 
-/// A device, and what it stands on if it is a loop device or the partition of one, and so on down. The disk of a partition is none
-/// of it: other partitions of that may be in use.
+/// A device, and what it stands on if it is a loop device or the partition of one, and so on down. The disk
+/// of a partition is none of it: other partitions of that may be in use.
 fn layers(opened: &File) -> Vec<Identity> {
     let mut found: Vec<_> = opened.metadata().iter().map(Identity::of).collect();
     let mut backing = loop_backing(opened);
@@ -73,8 +74,8 @@ fn below(layers: &[Identity]) -> Option<String> {
     Some(format!("it stands on what is in use: {}", told.join("; ")))
 }
 
-/// The holders of a loop device over the same bytes. One that the device stands on itself has been asked for, or is a disk of which
-/// it has but a partition.
+/// The holders of a loop device over the same bytes. One that the device stands on itself has been asked for,
+/// or is a disk of which it has but a partition.
 fn over(ground: &Ground, layers: &[Identity]) -> Option<String> {
     let passed_over = with_disks(layers, disk_of);
     let stands_there = |node: &PathBuf| {

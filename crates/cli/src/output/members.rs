@@ -1,4 +1,5 @@
-//! An array's members as people read them: what they are, how fast, what was written to them, and how worn they are.
+//! An array's members as people read them: what they are, how fast, what was written to them, and how worn
+//! they are.
 
 use std::{collections::BTreeMap, fmt::Write};
 use stripewise_wire::{
@@ -43,7 +44,8 @@ pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
     (!times.is_empty()).then(|| format!("random read/write: {}", times.join(", ")))
 }
 
-/// Who will be worn out within so many days is warned of, whatever the warranty: time enough to have another one.
+/// Who will be worn out within so many days is warned of, whatever the warranty: time enough to have another
+/// one.
 const NEAR_DAYS: u64 = 90;
 
 /// Members that will be worn out too early, or soon.
@@ -93,7 +95,8 @@ fn soon(forecast: &ForecastStatus) -> Option<String> {
     }
 }
 
-/// Why no day is known on which flash, or what is rated, will be worn out: a line for the members of each reason.
+/// Why no day is known on which flash, or what is rated, will be worn out: a line for the members of each
+/// reason.
 pub(crate) fn no_forecast_lines<'a>(
     array: &str,
     members: impl IntoIterator<Item = &'a MemberStatus>,
@@ -193,8 +196,8 @@ fn times(status: &ArrayStatus) -> String {
     text
 }
 
-/// Random reads, random writes, rewrites, and the rates of runs of reads and of writes; a dash for what was not measured:
-/// members that were taken as they were have only been read.
+/// Random reads, random writes, rewrites, and the rates of runs of reads and of writes; a dash for what was
+/// not measured: members that were taken as they were have only been read.
 pub(crate) fn time_texts(times: &TimesStatus) -> [String; 5] {
     let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
     let time = |ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns)));

@@ -1,8 +1,8 @@
-//! Our own list of magic numbers and their places: what stands where `wipefs` is absent, and what libblkid does not name
-//! although it is there.
+//! Our own list of magic numbers and their places: what stands where `wipefs` is absent, and what libblkid
+//! does not name although it is there.
 //!
-//! libblkid checks whole superblocks, and passes over what is damaged or lies where it does not look. Overwriting that would
-//! be as final, so here a magic number is enough.
+//! libblkid checks whole superblocks, and passes over what is damaged or lies where it does not look.
+//! Overwriting that would be as final, so here a magic number is enough.
 
 use std::{
     fs::File,
@@ -148,7 +148,8 @@ pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<&'static str>
     Ok(found)
 }
 
-/// Where md's superblocks at the end lie: 1.0 at 8 KiB before it, rounded down to 4 KiB; 0.90 in the last whole 64 KiB.
+/// Where md's superblocks at the end lie: 1.0 at 8 KiB before it, rounded down to 4 KiB; 0.90 in the last
+/// whole 64 KiB.
 fn md_ends(size_bytes: u64) -> impl Iterator<Item = (u64, &'static str)> {
     let v1 = size_bytes.checked_sub(8192).map(|offset| (offset & !4095, "an md array member (metadata 1.0)"));
     let v0 = (size_bytes & !0xffff).checked_sub(0x10000);

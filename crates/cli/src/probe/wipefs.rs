@@ -1,8 +1,9 @@
 //! What libblkid finds, through `wipefs`.
 //!
-//! `wipefs` lists every signature where `blkid` gives up on two that contradict each other. It is a program of util-linux, as
-//! `mount` is, so it is there where arrays are used; nothing is linked or loaded, and the parsers of foreign superblocks run in
-//! a process of their own. It is given the open file itself, never a path that may lead elsewhere by then.
+//! `wipefs` lists every signature where `blkid` gives up on two that contradict each other. It is a program
+//! of util-linux, as `mount` is, so it is there where arrays are used; nothing is linked or loaded, and the
+//! parsers of foreign superblocks run in a process of their own. It is given the open file itself, never a
+//! path that may lead elsewhere by then.
 
 use std::{
     fs::File,
@@ -35,8 +36,8 @@ struct Signature {
     kind: String,
 }
 
-/// What is found; nothing where there is no `wipefs`, or it does not know either. One that does not answer is told as contents of
-/// their own: what is there may be precious.
+/// What is found; nothing where there is no `wipefs`, or it does not know either. One that does not answer is
+/// told as contents of their own: what is there may be precious.
 pub(super) fn find(file: &File) -> Vec<String> {
     found(list(file))
 }
@@ -74,8 +75,8 @@ fn list(file: &File) -> io::Result<Vec<String>> {
     Ok(listed.signatures.into_iter().map(|signature| signature.kind).collect())
 }
 
-/// What a process prints, which may hang: on the device, or on a file of a server that hangs. It is killed then, so that it does not
-/// keep the device open.
+/// What a process prints, which may hang: on the device, or on a file of a server that hangs. It is killed
+/// then, so that it does not keep the device open.
 fn output_within(mut child: Child, limit: Duration) -> io::Result<Output> {
     let deadline = Instant::now() + limit;
     let printed = child.stdout.take();

@@ -1,4 +1,5 @@
-//! Devices that hold something, also where it lies in odd places, and paths that do not lead where they did a moment ago.
+//! Devices that hold something, also where it lies in odd places, and paths that do not lead where they did a
+//! moment ago.
 
 use std::{
     fs::{File, rename},
@@ -99,7 +100,8 @@ fn a_file_and_the_loop_device_over_it_are_one_device() {
 #[test]
 fn what_lies_in_odd_places_takes_force_too() {
     let sandbox = Sandbox::new();
-    // A superblock of md 1.0, a label of LVM in the third sector, and what is left of a GPT whose beginning is lost.
+    // A superblock of md 1.0, a label of LVM in the third sector, and what is left of a GPT whose beginning
+    // is lost.
     let crafted: [(&str, u64, &[u8], &str); 4] = [
         ("md10", SIZE - 8192, &[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0], "metadata 1.0"),
         ("lvm", 1024, b"LABELONE", "LVM physical volume"),
@@ -164,7 +166,8 @@ fn without_wipefs_our_own_list_stands() {
     assert!(!Path::new(&sandbox.run_dir()).join("a.sock").exists());
 }
 
-/// It takes as long as `wipefs` is waited for, which is asked of all devices one after the other: so of one only.
+/// It takes as long as `wipefs` is waited for, which is asked of all devices one after the other: so of one
+/// only.
 #[test]
 fn a_wipefs_that_hangs_has_not_found_the_device_blank() {
     let sandbox = Sandbox::new();
@@ -266,8 +269,8 @@ fn a_partition_is_free_while_another_of_its_disk_is_in_use() {
     sandbox.fails(1, "create b --level 1 --force", &[&fresh[1], &over.0], &words);
 }
 
-/// A disk that its last holder has not let go of, although no process has it open any more: as after SIGKILL, while the kernel
-/// winds up the I/O.
+/// A disk that its last holder has not let go of, although no process has it open any more: as after SIGKILL,
+/// while the kernel winds up the I/O.
 #[test]
 fn a_disk_that_a_killed_daemon_still_has_is_waited_for() {
     if !can_run(&[Need::Tool("losetup"), Need::Root]) {

@@ -60,8 +60,9 @@ fn clients_that_connect_and_say_nothing() {
     half.write_all(b"{\"command\":\"st").unwrap();
     sandbox.done("detail a --test");
     drop((silent, half));
-    // More than it serves at once are told so; it serves again when they are gone. The first of them may be turned away in
-    // favour of the ones above, whose end it has not seen yet: others take the places that these leave.
+    // More than it serves at once are told so; it serves again when they are gone. The first of them may be
+    // turned away in favour of the ones above, whose end it has not seen yet: others take the places that
+    // these leave.
     let mut many = Vec::new();
     eventually("it is full, and says so", || {
         many.extend((0..40).map(|_| control(&sandbox)));
@@ -176,8 +177,8 @@ fn logged_at_us(line: &str) -> u64 {
     seconds * 1_000_000 + us.parse::<u64>().unwrap()
 }
 
-/// Every failed attempt is a line as long as there are few of them, with the pause that follows: each is twice the one before, and
-/// the next attempt comes after it.
+/// Every failed attempt is a line as long as there are few of them, with the pause that follows: each is
+/// twice the one before, and the next attempt comes after it.
 fn assert_backs_off(sandbox: &Sandbox, message: &str) {
     let attempts = || {
         let log = sandbox.log("a");

@@ -31,7 +31,8 @@ impl Loop {
         (disk, parts)
     }
 
-    /// Takes partitions away that the kernel was told of: they would outlive the loop device, in its number's next user too.
+    /// Takes partitions away that the kernel was told of: they would outlive the loop device, in its number's
+    /// next user too.
     fn without_partitions(&self) {
         for number in ["1", "2"] {
             let _ = Command::new("delpart").args([&self.0, number]).stderr(Stdio::null()).status();
@@ -58,7 +59,8 @@ impl Mounted {
         Self(point.to_owned())
     }
 
-    /// Unmounts. A child that another test is just starting holds our open files until its exec, so more than once.
+    /// Unmounts. A child that another test is just starting holds our open files until its exec, so more than
+    /// once.
     pub(crate) fn unmount(self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while run_bounded(Command::new("umount").arg(&self.0), Duration::from_secs(60)).code != Some(0) {

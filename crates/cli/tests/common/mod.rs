@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: a sandbox around the built binary, loop devices and mounts that are taken away
-//! again, and an NBD client. What a machine may lack is `stripewise-testkit`'s.
+//! What the end-to-end tests share: a sandbox around the built binary, loop devices and mounts that are taken
+//! away again, and an NBD client. What a machine may lack is `stripewise-testkit`'s.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 

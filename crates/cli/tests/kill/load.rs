@@ -47,7 +47,8 @@ async fn writer(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, span: Range<us
     }
 }
 
-/// A range that nobody else uses now. Writers meet in the same stripes often: half of them stay near the start.
+/// A range that nobody else uses now. Writers meet in the same stripes often: half of them stay near the
+/// start.
 fn pick(random: &mut fastrand::Rng, model: &Mutex<Model>, span: &Range<usize>) -> Range<usize> {
     let mut model = model.lock().unwrap();
     loop {

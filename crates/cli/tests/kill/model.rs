@@ -1,10 +1,10 @@
 //! What every sector may hold.
 //!
-//! A sector is known by a checksum of its content. While a write is under way it may hold the old content or the new
-//! one; no two requests touch a sector at the same time, so there are never more than two.
+//! A sector is known by a checksum of its content. While a write is under way it may hold the old content or
+//! the new one; no two requests touch a sector at the same time, so there are never more than two.
 //!
-//! The one exception is the write hole that the failure model names: in a degraded array, data of the *lost* member
-//! in a row that was being written may be anything.
+//! The one exception is the write hole that the failure model names: in a degraded array, data of the *lost*
+//! member in a row that was being written may be anything.
 
 use std::ops::{AddAssign, Range};
 
@@ -107,8 +107,8 @@ impl Model {
         rows
     }
 
-    /// Compares a piece of the array with what it may hold, after a crash, and settles it. `in_hole` names the sectors
-    /// that the write hole may have taken.
+    /// Compares a piece of the array with what it may hold, after a crash, and settles it. `in_hole` names
+    /// the sectors that the write hole may have taken.
     pub(crate) fn settle(&mut self, start: usize, bytes: &[u8], in_hole: impl Fn(usize) -> bool) -> Found {
         let mut found = Found::default();
         for (index, content) in bytes.chunks(SECTOR).enumerate() {

@@ -143,8 +143,8 @@ impl Story {
         self.check_all();
     }
 
-    /// A round whose rebuild is killed after it has written down how far it was. It must go on from there: what is
-    /// behind a region that was being written would be filled again, so only the last region is.
+    /// A round whose rebuild is killed after it has written down how far it was. It must go on from there:
+    /// what is behind a region that was being written would be filled again, so only the last region is.
     fn late_round(&mut self) {
         let incoming = self.members[self.lost.unwrap()].clone();
         let watched = incoming.clone();
@@ -182,7 +182,8 @@ impl Story {
         self.figures.kills += 1;
     }
 
-    /// Assembles in any order, failed devices among them. A dirty and degraded array must refuse without `--force`.
+    /// Assembles in any order, failed devices among them. A dirty and degraded array must refuse without
+    /// `--force`.
     fn assemble(&mut self) {
         let mut given: Vec<String> = self.members.iter().chain(&self.stale).cloned().collect();
         self.random.shuffle(&mut given);
@@ -220,8 +221,8 @@ impl Story {
         self.sandbox.done("serve a --stop");
     }
 
-    /// The role that holds a data chunk: left-symmetric for levels 5 and 6, parity last for level 4. Of level 1 there
-    /// is no chunk that only one member holds.
+    /// The role that holds a data chunk: left-symmetric for levels 5 and 6, parity last for level 4. Of level
+    /// 1 there is no chunk that only one member holds.
     fn member_of(&self, stripe: u64, data_chunk: u64) -> usize {
         let count = self.count as u64;
         let parity = count - 1 - stripe % count;

@@ -24,8 +24,8 @@ fn stored_bytes(files: &[PathBuf]) -> u64 {
     files.iter().map(|file| std::fs::metadata(file).unwrap().blocks() * 512).sum()
 }
 
-/// A file that knows no discards, as a hard disk on SATA: FUSE over an NBD server that has reads and writes alone. What is
-/// written to it lies in a sparse file.
+/// A file that knows no discards, as a hard disk on SATA: FUSE over an NBD server that has reads and writes
+/// alone. What is written to it lies in a sparse file.
 struct PlainDisk {
     server: Child,
     fuse: Child,
@@ -69,7 +69,8 @@ impl Drop for PlainDisk {
     }
 }
 
-/// Once each discarded stripe was zeroed, and zeroes written to members that do not unmap: mkfs overwrote every member in full.
+/// Once each discarded stripe was zeroed, and zeroes written to members that do not unmap: mkfs overwrote
+/// every member in full.
 #[test]
 fn a_file_system_on_members_that_cannot_unmap_writes_next_to_nothing() {
     if !can_run(&NEEDS) {

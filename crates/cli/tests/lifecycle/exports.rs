@@ -176,8 +176,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// An array with a file system that is mounted, whose daemon finds this script in the place of `umount`, and where it is
-/// attached.
+/// An array with a file system that is mounted, whose daemon finds this script in the place of `umount`, and
+/// where it is attached.
 fn mounted_with_umount(sandbox: &Sandbox, script: &str) -> (Mounted, PathBuf, String) {
     let members = sandbox.members(4, 64 * MIB);
     let tools = sandbox.folder().join("bin");
@@ -204,7 +204,8 @@ fn a_second_signal_does_not_wait_for_an_umount_that_hangs() {
     let sandbox = Sandbox::new();
     let (_mounted, point, _) = mounted_with_umount(&sandbox, "exec sleep 1000");
     let pid = sandbox.pid("a");
-    // As long as the array is written to, an `umount` is waited for: for ten minutes, were it not for the second signal.
+    // As long as the array is written to, an `umount` is waited for: for ten minutes, were it not for the
+    // second signal.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| keep_writing(&point.join("data"), &is_over));

@@ -93,8 +93,8 @@ fn what_an_array_cannot_answer_is_an_error_in_bounded_time() {
     sandbox.done("detail a --test");
 }
 
-/// A loop device opens although what lies below it hangs. Once that kept `status` waiting, of all arrays, and nothing but a kill ended
-/// the daemon.
+/// A loop device opens although what lies below it hangs. Once that kept `status` waiting, of all arrays, and
+/// nothing but a kill ended the daemon.
 #[test]
 fn an_array_that_is_being_opened_can_be_asked_and_stopped() {
     let Some((sandbox, server, served)) = on_a_served_file() else { return };
@@ -124,8 +124,9 @@ fn stop_by_force_ends_in_bounded_time_where_writing_out_hangs() {
     let device = sandbox.done("attach a --method fuse").trim().to_owned();
     let node = std::fs::canonicalize(&device).unwrap();
     let halted = Halted::new(server);
-    // Into the cache alone. It needs every member to be marked as dirty, one of which does not answer. A process of its own writes: a
-    // command that was started while this one has the file open would have it too, and might hang at its last close.
+    // Into the cache alone. It needs every member to be marked as dirty, one of which does not answer. A
+    // process of its own writes: a command that was started while this one has the file open would have it
+    // too, and might hang at its last close.
     let mut writing = Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", "count=1", "conv=notrunc"])
         .arg(format!("of={}", node.display()))

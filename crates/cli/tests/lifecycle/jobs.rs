@@ -113,8 +113,8 @@ fn the_speed_limit_holds() {
     sandbox.done("speed a --min 1M --max 1M");
     let begin = std::time::Instant::now();
     sandbox.done("scrub a start");
-    // It took at least as long as the limit has it, however slow the machine is; the last batch or two may be ahead of that. Without
-    // a limit all 23 MiB are done at the first look.
+    // It took at least as long as the limit has it, however slow the machine is; the last batch or two may be
+    // ahead of that. Without a limit all 23 MiB are done at the first look.
     let done_bytes = || sandbox.status("a")["job"]["done_bytes"].as_u64();
     eventually("it is under way", || done_bytes().is_some());
     eventually("it has begun in earnest", || {

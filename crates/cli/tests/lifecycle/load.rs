@@ -93,7 +93,8 @@ fn a_load_on_an_array_tells_its_figures() {
     assert!(!said.contains("status"), "{said}");
 }
 
-/// As fio: the size is each job's, all of them work in that much of the target, and with a time they go over it again.
+/// As fio: the size is each job's, all of them work in that much of the target, and with a time they go over
+/// it again.
 #[test]
 fn a_size_is_each_jobs_and_the_region() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,5 @@
-//! Commands and daemons of different releases: an array that runs does not depend on the program that started it.
+//! Commands and daemons of different releases: an array that runs does not depend on the program that started
+//! it.
 
 use std::{
     path::Path,
@@ -7,7 +8,8 @@ use std::{
 
 use crate::common::{Need, Sandbox, can_run, eventually};
 
-/// A daemon of another release, which answers each command with a line that the test gives, and ends when it is stopped.
+/// A daemon of another release, which answers each command with a line that the test gives, and ends when it
+/// is stopped.
 const DAEMON: &str = r#"
 import json, os, socket, sys
 path, answers = sys.argv[1], json.loads(sys.argv[2])

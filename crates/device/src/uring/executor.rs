@@ -33,7 +33,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
-    /// The runtime whose worker this thread is; 0: of none. Apart from the rest, as every request looks at it.
+    /// The runtime whose worker this thread is; 0: of none. Apart from the rest, as every request looks at
+    /// it.
     static RUNTIME: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -53,8 +54,8 @@ pub(super) struct Inbox {
     runtime: usize,
     runnables: Mailbox<Runnable>,
     eventfd: Arc<OwnedFd>,
-    /// Wakers of the tasks that have not ended. As the worker ends it wakes all: a task that waits for another one, in a list that
-    /// outlives the runtime, is found and dropped, too.
+    /// Wakers of the tasks that have not ended. As the worker ends it wakes all: a task that waits for
+    /// another one, in a list that outlives the runtime, is found and dropped, too.
     live: Mutex<Slab<Waker>>,
     /// The worker has gone: what is sent is dropped.
     ended: AtomicBool,
@@ -203,7 +204,8 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     reactor::remove();
     drop(unfinished);
     drop(timer::take_all());
-    // A task that is spawned or woken from now on is dropped by the thread that does that, unless it is found here.
+    // A task that is spawned or woken from now on is dropped by the thread that does that, unless it is found
+    // here.
     inbox.ended.store(true, Ordering::SeqCst);
     drop_tasks(inbox);
     result

@@ -376,8 +376,8 @@ impl Slot {
 
 /// Waits for one request. Dropping it leaves the request running; the reactor keeps its buffers.
 ///
-/// A request is asked for on a worker. Its outcome may be awaited on any thread: on another one than that worker the rest of the
-/// waiting moves there and the outcome comes back.
+/// A request is asked for on a worker. Its outcome may be awaited on any thread: on another one than that
+/// worker the rest of the waiting moves there and the outcome comes back.
 #[derive(Debug)]
 pub(crate) struct OpHandle {
     worker: u32,

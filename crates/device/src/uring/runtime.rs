@@ -111,8 +111,8 @@ impl Runtime {
         self.env.inboxes[worker % self.workers()].spawn(task);
     }
 
-    /// Runs a future on the first worker and waits for it on this thread, which must not be a worker. A panic of the future is
-    /// the caller's.
+    /// Runs a future on the first worker and waits for it on this thread, which must not be a worker. A panic
+    /// of the future is the caller's.
     ///
     /// # Panics
     /// With the future's panic. If called on a worker.

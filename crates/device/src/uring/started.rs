@@ -38,7 +38,8 @@ impl<T: Send + 'static> Started<T> {
         self.0.recv().expect(ENDED).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// As [`Started::wait`], for at most this long. The future goes on after that, and may be waited for again.
+    /// As [`Started::wait`], for at most this long. The future goes on after that, and may be waited for
+    /// again.
     ///
     /// # Panics
     /// As [`Started::wait`]; if the outcome was taken before.
@@ -51,8 +52,8 @@ impl<T: Send + 'static> Started<T> {
     }
 }
 
-/// What a future results in, or how it panicked. It is a caller's: a panic of the engine inside it has ended the process
-/// ([`crate::Env::engine_panicked`]).
+/// What a future results in, or how it panicked. It is a caller's: a panic of the engine inside it has ended
+/// the process ([`crate::Env::engine_panicked`]).
 async fn caught<T>(future: impl Future<Output = T>) -> thread::Result<T> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {

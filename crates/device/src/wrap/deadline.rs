@@ -1,4 +1,5 @@
-//! A limit of time for every request: a member that falls silent fails, rather than hold its callers for ever.
+//! A limit of time for every request: a member that falls silent fails, rather than hold its callers for
+//! ever.
 
 use std::{
     sync::{

@@ -79,9 +79,9 @@ impl Array {
     /// Starts a check or a repair of the whole array.
     ///
     /// # Errors
-    /// [`ArrayError::Busy`] if a job is under way or a scrub was asked for; [`ArrayError::Unsupported`] where there is no redundancy to check: at
-    /// level 0, or with as many members lost as the level tolerates; [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], since also a
-    /// check writes down where it stands.
+    /// [`ArrayError::Busy`] if a job is under way or a scrub was asked for; [`ArrayError::Unsupported`] where
+    /// there is no redundancy to check: at level 0, or with as many members lost as the level tolerates;
+    /// [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], since also a check writes down where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
         if self.geometry().tolerance() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
@@ -108,13 +108,15 @@ impl Array {
         self.parts.board.set_paused(false);
     }
 
-    /// Ends the current job, and forgets a scrub that waits. A stopped rebuild keeps what it has; like a stopped resync it goes on
-    /// when the array is next opened, or when its members change after that. A scrub that is asked for lets a resync go on, too.
+    /// Ends the current job, and forgets a scrub that waits. A stopped rebuild keeps what it has; like a
+    /// stopped resync it goes on when the array is next opened, or when its members change after that. A
+    /// scrub that is asked for lets a resync go on, too.
     pub fn stop_job(&self) {
         self.parts.board.stop();
     }
 
-    /// What happens to the array from now on. A listener that does not read misses events, and is told how many.
+    /// What happens to the array from now on. A listener that does not read misses events, and is told how
+    /// many.
     pub fn events(&self) -> ArrayEvents {
         self.parts.board.listeners().listen()
     }
@@ -158,10 +160,10 @@ impl Array {
         }
     }
 
-    /// Stops the array: jobs end where they are, requests under way are finished, everything is flushed and the
-    /// superblocks say clean if they may. Then all members are closed. Later requests get [`ArrayError::Closed`], and
-    /// [`Array::report`] tells what was last. A read whose future is neither polled nor dropped is still under way:
-    /// stopping waits for it.
+    /// Stops the array: jobs end where they are, requests under way are finished, everything is flushed and
+    /// the superblocks say clean if they may. Then all members are closed. Later requests get
+    /// [`ArrayError::Closed`], and [`Array::report`] tells what was last. A read whose future is neither
+    /// polled nor dropped is still under way: stopping waits for it.
     ///
     /// # Errors
     /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
@@ -170,8 +172,8 @@ impl Array {
         Detached::start(self.env(), async move { parts.stop().await }).await
     }
 
-    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was written stays
-    /// counted.
+    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was
+    /// written stays counted.
     ///
     /// # Errors
     /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
@@ -180,8 +182,8 @@ impl Array {
         self.parts.life.run(async move { roster.set_endurance(&name, wanted).await }).await
     }
 
-    /// Says what kind of device a member is, whatever was detected or said before; kept on it. Where level 4 has its
-    /// parity, and the write selection policy, stay as they are.
+    /// Says what kind of device a member is, whatever was detected or said before; kept on it. Where level 4
+    /// has its parity, and the write selection policy, stay as they are.
     ///
     /// # Errors
     /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.

@@ -23,8 +23,8 @@ pub struct ArrayDevice {
 }
 
 impl Array {
-    /// The array as a device, for exports and stacking. Requests that change anything go to their end even if their future
-    /// is dropped. [`Array::stop`] waits until a read's future is polled to its end or dropped.
+    /// The array as a device, for exports and stacking. Requests that change anything go to their end even if
+    /// their future is dropped. [`Array::stop`] waits until a read's future is polled to its end or dropped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {
@@ -52,7 +52,8 @@ impl Array {
 }
 
 impl ArrayDevice {
-    /// The same, where a discard is carried out even if members have to be written zeroes for it ([`Array::unmaps`]).
+    /// The same, where a discard is carried out even if members have to be written zeroes for it
+    /// ([`Array::unmaps`]).
     #[must_use]
     pub fn always_discarding(self) -> Self {
         Self { always_discards: true, ..self }

@@ -27,8 +27,9 @@ use crate::{
 
 /// An open array. Clones are handles to the same array.
 ///
-/// When the last handle is dropped, without [`Array::stop`], requests under way go to their end and background work ends; then the
-/// members are free. They are left as a crash leaves them: the next opening resyncs what the bitmap marks.
+/// When the last handle is dropped, without [`Array::stop`], requests under way go to their end and
+/// background work ends; then the members are free. They are left as a crash leaves them: the next opening
+/// resyncs what the bitmap marks.
 #[derive(Clone)]
 pub struct Array {
     parts: Arc<Parts>,

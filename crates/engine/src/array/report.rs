@@ -71,9 +71,11 @@ pub struct MemberReport {
     pub endurance: Endurance,
     /// How much of what was written is noted on the member: all that is known of it after a crash.
     pub noted_written_bytes: u64,
-    /// Failed reads that count since the array was opened: of a chunk that waits to be healed, the first. Halved every hour.
+    /// Failed reads that count since the array was opened: of a chunk that waits to be healed, the first.
+    /// Halved every hour.
     pub read_errors: u32,
-    /// Bytes of it that are not read, as its bad-block log lists them: their content was lost, or waits to be written back.
+    /// Bytes of it that are not read, as its bad-block log lists them: their content was lost, or waits to be
+    /// written back.
     pub bad_block_bytes: u64,
     /// What was read and written since the member was attached.
     pub stats: MemberStatsReport,
@@ -103,8 +105,8 @@ pub struct ArrayReport {
     pub read_only: bool,
     /// How RMW or RCW is chosen.
     pub selection: &'static str,
-    /// The number of the policy that the members keep, if it is not known here: the default one is used in its place, and
-    /// the number stays on them until another policy is chosen.
+    /// The number of the policy that the members keep, if it is not known here: the default one is used in
+    /// its place, and the number stays on them until another policy is chosen.
     pub unknown_policy: Option<u8>,
     /// The superblocks' event count.
     pub events: u64,
@@ -112,8 +114,8 @@ pub struct ArrayReport {
     pub bitmap: Option<BitmapReport>,
     /// Devices that were given when the array was opened and take no part.
     pub excluded: Vec<Excluded>,
-    /// Members that were taken by force although they are not current, and why they are not: what was written since is
-    /// lost where it lay on them.
+    /// Members that were taken by force although they are not current, and why they are not: what was written
+    /// since is lost where it lay on them.
     pub forced: Vec<Excluded>,
     /// The job under way.
     pub job: Option<JobReport>,

@@ -6,12 +6,13 @@ use super::Array;
 use crate::{compute::Data, error::ArrayError, life::detached::Detached};
 
 impl Array {
-    /// Fills `buf` from `offset_bytes` and gives it back. Starts at once. Any thread may ask and await. A caller that
-    /// drops the future loses the buffer. [`Array::stop`] waits until the future is polled to its end or dropped.
+    /// Fills `buf` from `offset_bytes` and gives it back. Starts at once. Any thread may ask and await. A
+    /// caller that drops the future loses the buffer. [`Array::stop`] waits until the future is polled to its
+    /// end or dropped.
     ///
     /// # Errors
-    /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor redundancy could
-    /// deliver all that was asked for.
+    /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor
+    /// redundancy could deliver all that was asked for.
     pub fn read(
         &self,
         offset_bytes: u64,
@@ -20,8 +21,8 @@ impl Array {
         self.parts.stripes.start_read(offset_bytes, buf)
     }
 
-    /// Reads into memory of the caller's, by a copy: a member may go on writing into a buffer whose request was given up, and so
-    /// never gets memory that is only borrowed.
+    /// Reads into memory of the caller's, by a copy: a member may go on writing into a buffer whose request
+    /// was given up, and so never gets memory that is only borrowed.
     ///
     /// # Errors
     /// As [`Array::read`]; then `into` is as it was.
@@ -37,8 +38,8 @@ impl Array {
         }
     }
 
-    /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped. Any thread may
-    /// ask and await; of overlapping writes that are under way together any may be the last.
+    /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped.
+    /// Any thread may ask and await; of overlapping writes that are under way together any may be the last.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.
@@ -51,8 +52,8 @@ impl Array {
         self.parts.stripes.start_write(offset_bytes, Data::One(data), flags)
     }
 
-    /// As [`Array::write`], of data that lies in several buffers. Where all of them are whole blocks of 4 KiB, in memory and in the
-    /// array, nothing is copied.
+    /// As [`Array::write`], of data that lies in several buffers. Where all of them are whole blocks of 4
+    /// KiB, in memory and in the array, nothing is copied.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.
@@ -90,14 +91,14 @@ impl Array {
         })
     }
 
-    /// Whether a discard frees space on the members; else it does nothing. All members must free what is zeroed: as was tried when
-    /// they became members, or as the operating system says.
+    /// Whether a discard frees space on the members; else it does nothing. All members must free what is
+    /// zeroed: as was tried when they became members, or as the operating system says.
     pub fn unmaps(&self) -> bool {
         self.parts.stripes.unmaps()
     }
 
-    /// Tells that the range's content is no longer needed. If all members unmap ([`Array::unmaps`]), whole stripes in it are
-    /// unmapped and read as zeroes; the rest is left as it is.
+    /// Tells that the range's content is no longer needed. If all members unmap ([`Array::unmaps`]), whole
+    /// stripes in it are unmapped and read as zeroes; the rest is left as it is.
     ///
     /// # Errors
     /// [`ArrayError`].

@@ -1,4 +1,5 @@
-//! The new content of a write, wherever it lies: in one buffer, or in several. Nothing of it is copied to be written.
+//! The new content of a write, wherever it lies: in one buffer, or in several. Nothing of it is copied to be
+//! written.
 
 use std::ops::Range;
 
@@ -20,8 +21,8 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Of a write at `start` from these buffers. If they do not all hold whole blocks they are copied together: members that are
-    /// opened for direct I/O take no others, and no block is then in two of them.
+    /// Of a write at `start` from these buffers. If they do not all hold whole blocks they are copied
+    /// together: members that are opened for direct I/O take no others, and no block is then in two of them.
     pub(crate) fn of(mut bufs: WriteBufs, start: u64) -> Self {
         if bufs.len() == 1 {
             return Self::One(bufs.pop().expect("there is one"));
@@ -88,10 +89,12 @@ fn joined(bufs: &[SharedBuf]) -> SharedBuf {
 
 /// What is written anew, byte by byte from the start of a stripe's write.
 pub(crate) trait Content {
-    /// The bytes from the start of the range on, as far as they lie together: one at least, and no more than the range.
+    /// The bytes from the start of the range on, as far as they lie together: one at least, and no more than
+    /// the range.
     fn run(&self, range: Range<usize>) -> &[u8];
 
-    /// All bytes of the range, to be written. What is taken last may give away the content's own hold on its memory.
+    /// All bytes of the range, to be written. What is taken last may give away the content's own hold on its
+    /// memory.
     fn take(&mut self, range: Range<usize>, is_last: bool) -> WriteBufs;
 }
 

@@ -1,7 +1,7 @@
 //! From a recipe, the new data and the blocks read: the bytes to write. Pure functions; no I/O.
 //!
-//! Parity of whole rows is computed straight from the caller's buffer; the only copies made are of blocks that are
-//! partly overwritten, where old and new content must be joined.
+//! Parity of whole rows is computed straight from the caller's buffer; the only copies made are of blocks
+//! that are partly overwritten, where old and new content must be joined.
 
 mod content;
 pub(crate) mod recovery;
@@ -217,7 +217,8 @@ struct Operands<'a, C> {
 }
 
 impl<'a, C: Content> Operands<'a, C> {
-    /// The content that a data column will have in these rows, from `at` bytes into them on, as far as it lies together.
+    /// The content that a data column will have in these rows, from `at` bytes into them on, as far as it
+    /// lies together.
     #[inline]
     fn run(&self, column: usize, at: usize) -> &'a [u8] {
         let is_it = |piece: &&Piece| {
@@ -327,7 +328,8 @@ fn parity_of<'a>(sum: &Sum, data_columns: usize, old: &'a mut [Run]) -> SmallVec
     runs
 }
 
-/// Parity of a sum's rows, made anew from the content that all data columns will have: a run for each of its columns.
+/// Parity of a sum's rows, made anew from the content that all data columns will have: a run for each of its
+/// columns.
 fn made<C: Content>(sum: &Sum, data_columns: usize, operands: &Operands<'_, C>) -> SmallVec<[Run; 2]> {
     let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
     sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(operands.len())));

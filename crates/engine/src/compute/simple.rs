@@ -1,5 +1,6 @@
-//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Parity of the whole sum is in one buffer
-//! each, so nothing need be searched for. A property holds the result to that of `compute_any`.
+//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Parity of the
+//! whole sum is in one buffer each, so nothing need be searched for. A property holds the result to that of
+//! `compute_any`.
 
 use smallvec::smallvec;
 use stripewise_device::{SharedBuf, WriteBufs};

@@ -14,7 +14,8 @@ use crate::{
     plan::recipe::Parity,
 };
 
-/// Makes parity of all data columns; one that is None is zeroes. `out` has a buffer for each parity column that is meant.
+/// Makes parity of all data columns; one that is None is zeroes. `out` has a buffer for each parity column
+/// that is meant.
 ///
 /// # Panics
 /// If it has not.

@@ -1,8 +1,8 @@
-//! The counters of writes under way, one word for each region of the bitmap, and who may change them together.
+//! The counters of writes under way, one word for each region of the bitmap, and which may change together.
 //!
-//! Three kinds of lock, so that the ones of the ScalaRAID paper can be set beside ours: one lock around all counters
-//! (md's), a lock for each counter under a readers-writer lock for what changes the bitmap (ScalaRAID's), and atomic
-//! words without a lock. The words are atomic whatever guards them.
+//! Three kinds of lock, so that the ones of the ScalaRAID paper can be set beside ours: one lock around all
+//! counters (md's), a lock for each counter under a readers-writer lock for what changes the bitmap
+//! (ScalaRAID's), and atomic words without a lock. The words are atomic whatever guards them.
 
 use stripewise_device::sync::seam::{
     Mutex, RwLock,
@@ -10,7 +10,8 @@ use stripewise_device::sync::seam::{
     spin,
 };
 
-/// How the counters of the bitmap's regions are guarded. Who finds a lock taken spins, as in the kernel, before it sleeps.
+/// How the counters of the bitmap's regions are guarded. Who finds a lock taken spins, as in the kernel,
+/// before it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CounterLocks {
     /// One lock for all of them, as md has.
@@ -20,8 +21,8 @@ pub enum CounterLocks {
     /// None: a write in a region that is marked already is two atomic additions.
     #[default]
     Atomic,
-    /// Nothing is counted: the first write marks all regions, and they stay marked until the array is stopped. As an array
-    /// without a bitmap, and after a crash resynced as one.
+    /// Nothing is counted: the first write marks all regions, and they stay marked until the array is
+    /// stopped. As an array without a bitmap, and after a crash resynced as one.
     Uncounted,
 }
 
@@ -36,8 +37,8 @@ const LINE_WORDS: usize = if cfg!(feature = "loom") { 1 } else { 16 };
 /// So many words may lie there for all counters to be apart: a megabyte.
 const WORDS_MAX: usize = 1 << 18;
 
-/// Words that many writers change, apart as far as there are few: two cores whose counters share a line wait for each other
-/// as if they shared a counter.
+/// Words that many writers change, apart as far as there are few: two cores whose counters share a line wait
+/// for each other as if they shared a counter.
 pub(crate) struct Words {
     words: Box<[AtomicU32]>,
     /// Each counter is the first of so many words.

@@ -1,6 +1,8 @@
-//! Who waits for whom when an array is written: named settings of its locks and of its bitmap's map.
+//! Which requests wait for which when an array is written: named settings of its locks and of its bitmap's
+//! map.
 //!
-//! `orig`, `hemi` and `scala` are the systems that the ScalaRAID paper compares (section IV); `default` is ours.
+//! `orig`, `hemi` and `scala` are the systems that the ScalaRAID paper compares (section IV); `default` is
+//! ours.
 
 use stripewise_format::extension::MapKind;
 
@@ -78,7 +80,8 @@ impl Preset {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The preset of that number; the default for one that this version does not know, since any serves any array.
+    /// The preset of that number; the default for one that this version does not know, since any serves any
+    /// array.
     pub fn numbered(number: u8) -> &'static Self {
         PRESETS.iter().find(|preset| preset.number == number).unwrap_or(&PRESETS[0])
     }

@@ -105,7 +105,7 @@ impl Intent {
             if before & DURABLE != 0 {
                 return true;
             }
-            // A count on a region that is not marked keeps nobody from anything.
+            // A count on a region that is not marked holds up nothing.
             word.fetch_sub(1, Ordering::AcqRel);
             false
         })
@@ -119,8 +119,9 @@ impl Intent {
         }
         let _part = within(Part::CounterLock);
         self.regions.as_writer(region, |word| {
-            // Before it is counted out: a flush that ran while this write did must not count for it. Another task may
-            // take its own note away after this look. That does no harm: it clears no region by that.
+            // Before it is counted out: a flush that ran while this write did must not count for it. Another
+            // task may take its own note away after this look. That does no harm: it clears no region by
+            // that.
             if word.load(Ordering::Acquire) & USED == 0 {
                 word.fetch_or(USED, Ordering::AcqRel);
             }
@@ -170,8 +171,8 @@ impl Intent {
 
     /// Clears regions that have been idle since the last call, and the dirty mark when none is left.
     ///
-    /// A region is cleared only if no write touched it since *before* a flush of all members: what is forgotten is
-    /// durable.
+    /// A region is cleared only if no write touched it since *before* a flush of all members: what is
+    /// forgotten is durable.
     pub(crate) async fn clear_idle(&self, disk: &impl IntentDisk) {
         if self.counts {
             self.clear(disk).await;

@@ -21,7 +21,8 @@ pub(crate) struct Holder {
     pub(crate) bitmap_offset_bytes: u64,
 }
 
-/// More generations than the newest copy of a page can be ahead of those that can be read: pages written while a member holds none.
+/// More generations than the newest copy of a page can be ahead of those that can be read: pages written
+/// while a member holds none.
 const UNREAD_GENERATIONS: u64 = 1 << 40;
 
 /// What is known of the pages on disk. It changes only under the lock around it.
@@ -44,8 +45,8 @@ impl Pages {
         self.pages.len()
     }
 
-    /// Takes over a page found on a member when the array was opened: the newest generation counts, as members that
-    /// no longer hold copies keep old ones.
+    /// Takes over a page found on a member when the array was opened: the newest generation counts, as
+    /// members that no longer hold copies keep old ones.
     pub(crate) fn load(&mut self, dev_number: u32, page: &Page, slot: Slot) {
         let count = self.pages.len();
         let index = page.index() as usize;
@@ -64,7 +65,8 @@ impl Pages {
         self.pages[page].follow(known.saturating_add(UNREAD_GENERATIONS));
     }
 
-    /// A page lies where a member's copy of another page goes: what is written next is newer, and leaves the newest copy alone.
+    /// A page lies where a member's copy of another page goes: what is written next is newer, and leaves the
+    /// newest copy alone.
     pub(crate) fn outdo(&mut self, dev_number: u32, old: &Page, slot: Slot) {
         let count = self.pages.len();
         let index = old.index() as usize;

@@ -44,7 +44,8 @@ enum Resync {
     /// They are resynced before anything else is done.
     #[default]
     Tried,
-    /// The last resync could not read all: it is tried again after another job, or some time later, and keeps no rebuild waiting.
+    /// The last resync could not read all: it is tried again after another job, or some time later, and keeps
+    /// no rebuild waiting.
     Failed,
     /// An operator has stopped it: it is tried again when members change, or a scrub is asked for.
     Stopped,
@@ -79,7 +80,7 @@ struct State {
     forgotten: bool,
     paused: bool,
     stop: bool,
-    /// Grows with every change that somebody may wait for.
+    /// Grows with every change that a task may wait for.
     changes: u64,
     /// Grows when there may be new work; a job's own end is none, or one that fails would be tried for ever.
     wishes: u64,
@@ -87,8 +88,8 @@ struct State {
     idle_since: Option<u64>,
     /// A job that was taken from the requests, and is not current yet.
     beginning: Option<JobKind>,
-    /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it again, a change
-    /// of members is.
+    /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it
+    /// again, a change of members is.
     unfilled: Vec<u32>,
     resync: Resync,
     /// Grows when members change.
@@ -116,7 +117,7 @@ impl JobBoard {
         result
     }
 
-    /// Makes the runner look for work, and everybody who waits look again.
+    /// Makes the runner look for work, and every waiting task look again.
     pub(crate) fn poke(&self) {
         self.change(|state| {
             state.wishes += 1;
@@ -139,7 +140,7 @@ impl JobBoard {
         }
     }
 
-    /// Whether a member may be filled: nobody gave that up since members last changed.
+    /// Whether a member may be filled: filling it was not given up since members last changed.
     pub(crate) fn may_fill(&self, dev_number: u32) -> bool {
         !self.state.lock().unfilled.contains(&dev_number)
     }

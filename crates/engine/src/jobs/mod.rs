@@ -1,8 +1,8 @@
 //! Background jobs: resync, rebuild, replace, check and repair, online beside the clients.
 //!
-//! One task per array runs one job at a time: first what makes redundancy whole (resync, then rebuild), then what
-//! an operator asked for. Jobs walk the stripes in batches whose rows are locked meanwhile; they can be paused,
-//! stopped and limited in speed, and go on after a restart where they stood.
+//! One task per array runs one job at a time: first what makes redundancy whole (resync, then rebuild), then
+//! what an operator asked for. Jobs walk the stripes in batches whose rows are locked meanwhile; they can be
+//! paused, stopped and limited in speed, and go on after a restart where they stood.
 
 pub(crate) mod board;
 pub(crate) mod events;

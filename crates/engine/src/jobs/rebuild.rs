@@ -1,4 +1,5 @@
-//! Rebuild and replace: fills an incoming member, stripe by stripe, from the others or from the member it replaces.
+//! Rebuild and replace: fills an incoming member, stripe by stripe, from the others or from the member it
+//! replaces.
 
 use std::{ops::Range, sync::Arc};
 
@@ -63,8 +64,9 @@ impl Jobs {
         Ok(Filled { stripes, _rows: rows })
     }
 
-    /// Lists what could not be recovered as bad blocks of the member that is being filled, as md does: they are lost, and the rest
-    /// of the member is not. That is durable before more of the member counts as filled.
+    /// Lists what could not be recovered as bad blocks of the member that is being filled, as md does: they
+    /// are lost, and the rest of the member is not. That is durable before more of the member counts as
+    /// filled.
     ///
     /// # Errors
     /// [`ArrayError::Unreadable`] if the member's log has no room for them; [`ArrayError::Failed`].
@@ -102,8 +104,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// The batch's content from one large read of each member that it takes. None if one of them failed, or too many are
-    /// missing.
+    /// The batch's content from one large read of each member that it takes. None if one of them failed, or
+    /// too many are missing.
     async fn fill_at_once(
         &self,
         topology: &Topology,
@@ -150,8 +152,8 @@ impl Jobs {
         Some(content)
     }
 
-    /// The batch's content stripe by stripe, around blocks that cannot be read; and which bytes of the member's data are lost, where
-    /// it has zeroes.
+    /// The batch's content stripe by stripe, around blocks that cannot be read; and which bytes of the
+    /// member's data are lost, where it has zeroes.
     async fn fill_by_stripe(
         &self,
         topology: &Topology,
@@ -171,7 +173,8 @@ impl Jobs {
         Ok((content, lost))
     }
 
-    /// A chunk block by block, with zeroes for those that are lost; and which those are, in the member's data.
+    /// A chunk block by block, with zeroes for those that are lost; and which those are, in the member's
+    /// data.
     async fn fill_blocks(
         &self,
         stripe: StripeIndex,
@@ -254,21 +257,21 @@ impl Jobs {
 
     /// The incoming member is complete: it becomes the slot's member, durably, and a replaced one leaves.
     ///
-    /// That it is complete is written down first, as a change of its own: a crash in the middle of the second change
-    /// then finds a whole member, whichever superblock counts.
+    /// That it is complete is written down first, as a change of its own: a crash in the middle of the second
+    /// change then finds a whole member, whichever superblock counts.
     ///
-    /// A vacant slot counts as filled from the first superblock on: another member that fails to take its own may be all
-    /// that the level tolerates. With a living member in the slot, writes go to both until all superblocks are written:
-    /// if the new one fails just then, the old one is current and stays.
+    /// A vacant slot counts as filled from the first superblock on: another member that fails to take its own
+    /// may be all that the level tolerates. With a living member in the slot, writes go to both until all
+    /// superblocks are written: if the new one fails just then, the old one is current and stays.
     pub(super) async fn promote(
         &self,
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         self.checkpoint(slot, incoming).await?;
-        // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it before,
-        // except perhaps the one that comes: it is not in its own place in the order yet, and what it lacks counts as marked
-        // until all is written.
+        // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it
+        // before, except perhaps the one that comes: it is not in its own place in the order yet, and what it
+        // lacks counts as marked until all is written.
         let replaced = self.roster.topology().slots[slot.0].primary.clone();
         let _handing_over = match (self.stripes.intent(), replaced.clone()) {
             (Some(intent), Some(replaced)) => {

@@ -74,7 +74,8 @@ pub struct JobReport {
     pub mismatched_rows: u64,
     /// The first of the stripes that they were in.
     pub mismatches: Vec<Mismatch>,
-    /// Where in the array something could not be read and was passed over: the block, or the stripe if it is parity that is lost.
+    /// Where in the array something could not be read and was passed over: the block, or the stripe if it is
+    /// parity that is lost.
     pub unreadable: Option<u64>,
     /// Whether an operator has paused it.
     pub paused: bool,
@@ -115,8 +116,8 @@ impl JobReport {
         (self.mismatched_rows, self.mismatches, self.unreadable) = (mismatched_rows, mismatches, unreadable);
     }
 
-    /// Where a scrub continues if its record has no room for what could not be read: no later than there. And what was
-    /// found before that place.
+    /// Where a scrub continues if its record has no room for what could not be read: no later than there. And
+    /// what was found before that place.
     pub(crate) fn before_unreadable(&self, stripe_bytes: u64) -> (u64, Found) {
         let mut found = self.found();
         let Some(offset_bytes) = found.unreadable.take() else { return (self.done_stripes, found) };

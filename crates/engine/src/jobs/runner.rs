@@ -32,11 +32,12 @@ use crate::{
     shape::geometry::{MemberIndex, StripeIndex},
 };
 
-/// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is noted.
+/// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is
+/// noted.
 const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S;
 
-/// Rounds of housekeeping after which blocks that could not be healed are tried again, and a resync that could not read all: ten
-/// minutes.
+/// Rounds of housekeeping after which blocks that could not be healed are tried again, and a resync that
+/// could not read all: ten minutes.
 const HEAL_RETRY_ROUNDS: u64 = 600;
 
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
@@ -87,8 +88,8 @@ impl From<ArrayError> for Ended {
     }
 }
 
-/// One walk over the stripes. It is never dropped with batches under way, whose writes would go on without their
-/// rows: it is halted, and drained.
+/// One walk over the stripes. It is never dropped with batches under way, whose writes would go on without
+/// their rows: it is halted, and drained.
 struct Walk {
     halted: AtomicBool,
     yields: Yields,
@@ -100,7 +101,8 @@ enum Yields {
     Never,
     /// A change of members, or one that is to be filled.
     ToFilling,
-    /// The rebuild of a vacant role, other than this one: the walk fills a member that is to replace one which serves.
+    /// The rebuild of a vacant role, other than this one: the walk fills a member that is to replace one
+    /// which serves.
     ToRebuild(MemberIndex),
 }
 
@@ -230,7 +232,8 @@ impl Jobs {
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
-            // What cannot be read stays marked, unless it is on record as lost; the resync continues with the other regions.
+            // What cannot be read stays marked, unless it is on record as lost; the resync continues with the
+            // other regions.
             let walked = self.verify_runs(intent.map.runs(group), true, &mut pace, false).await;
             let unverified = walked.unverified.into_iter().flatten().map(StripeIndex);
             let stale: BTreeSet<usize> = unverified.map(|stripe| intent.map.region_of(stripe)).collect();
@@ -253,7 +256,8 @@ impl Jobs {
         self.stripes.retry_healing();
     }
 
-    /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever it is.
+    /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever
+    /// it is.
     fn has_nothing_to_compare(&self) -> bool {
         self.roster.unfailed().is_ok_and(|topology| {
             topology.spare() == 0 || lives(Mutant::DegradedResyncSkipped) && topology.degraded() > 0
@@ -273,8 +277,8 @@ impl Jobs {
         };
         let Some(job) = self.board.current() else { return };
         let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
-        // The next opening resumes a scrub that the array's end interrupts, and one that gave way, unless an operator stopped it
-        // meanwhile.
+        // The next opening resumes a scrub that the array's end interrupts, and one that gave way, unless an
+        // operator stopped it meanwhile.
         let unfinished = match result {
             Err(Ended::Stopped) => self.life.is_closing(),
             Err(Ended::Yielded) => self.board.request_rest(rest) || lives(Mutant::StoppedScrubNoted),
@@ -332,8 +336,8 @@ impl Jobs {
         Speed::new(self.life.env().now(), self.life.requests().served())
     }
 
-    /// Batches, each given out when the job may go on with it: not paused, not stopped, within the speed limits. The
-    /// waiting happens before a batch's rows are locked.
+    /// Batches, each given out when the job may go on with it: not paused, not stopped, within the speed
+    /// limits. The waiting happens before a batch's rows are locked.
     fn paced<'a>(
         &'a self,
         runs: impl Iterator<Item = Range<u64>> + 'a,
@@ -376,7 +380,8 @@ impl Jobs {
             if now >= rested || self.board.limits() != limits {
                 return Ok(());
             }
-            // Until the time is over, or something is asked of the job: a stop, a pause, another limit. What else changes ends no rest.
+            // Until the time is over, or something is asked of the job: a stop, a pause, another limit. What
+            // else changes ends no rest.
             select(self.life.env().sleep(rested.since(now)), pin!(self.board.changed(seen))).await;
         }
     }
@@ -429,8 +434,8 @@ impl Jobs {
         Verified { result, unverified }
     }
 
-    /// Whether something more urgent than a walk could start. It must not wait: nobody polls the batches while a checkpoint is
-    /// written, and others would wait behind it for ever.
+    /// Whether something more urgent than a walk could start. It must not wait: the batches are not polled
+    /// while a checkpoint is written, and others would wait behind it for ever.
     fn gives_way(&self, walk: &Walk) -> bool {
         let have_changed = self.roster.has_changed();
         match walk.yields {

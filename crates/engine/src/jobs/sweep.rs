@@ -1,4 +1,5 @@
-//! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a member.
+//! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a
+//! member.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -51,7 +52,8 @@ pub(super) fn is_flash(topology: &Topology) -> bool {
     topology.members().all(|member| member.class() == MemberClass::Ssd)
 }
 
-/// Chunks of some consecutive stripes, by member; members that are missing, not wanted, or could not be read have none.
+/// Chunks of some consecutive stripes, by member; members that are missing, not wanted, or could not be read
+/// have none.
 pub(super) struct Chunks {
     chunk_bytes: usize,
     members: Vec<Option<Run>>,
@@ -98,7 +100,8 @@ impl UnreadRows {
         self.rows_in_which(|_| true)
     }
 
-    /// The rows in which more is listed than may be lost: whatever can be read another time, they cannot be made to agree.
+    /// The rows in which more is listed than may be lost: whatever can be read another time, they cannot be
+    /// made to agree.
     pub(super) fn lost_for_good(&self, may_be_lost: usize) -> RowSet {
         self.rows_in_which(|listed| listed > may_be_lost)
     }
@@ -110,8 +113,9 @@ impl UnreadRows {
 }
 
 impl Jobs {
-    /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to the last, those
-    /// between them too, so that no member has more than one read. Members that fail come back as errors, by role.
+    /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to
+    /// the last, those between them too, so that no member has more than one read. Members that fail come
+    /// back as errors, by role.
     pub(super) async fn read_chunks(
         &self,
         topology: &Topology,
@@ -144,7 +148,8 @@ impl Jobs {
         (Chunks { chunk_bytes: topology.geometry.chunk_bytes(), members }, failed)
     }
 
-    /// Reads what members have of a stripe block by block, into its chunks. A block that cannot be read is zeroes there, and told.
+    /// Reads what members have of a stripe block by block, into its chunks. A block that cannot be read is
+    /// zeroes there, and told.
     pub(super) async fn read_blocks(
         &self,
         topology: &Topology,

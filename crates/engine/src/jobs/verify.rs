@@ -21,15 +21,16 @@ use crate::{
 /// What came of verifying a batch of stripes.
 pub(super) struct Verdict {
     pub(super) mismatches: Vec<Mismatch>,
-    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: their rows alone were not verified. Any other error
-    /// ended it.
+    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: their rows alone were not
+    /// verified. Any other error ended it.
     pub(super) result: Result<(), ArrayError>,
-    /// There is nothing left that another walk could make agree: of each row that was not verified, more is listed as lost than the
-    /// others make up for. A row that merely cannot be read just now is not such.
+    /// There is nothing left that another walk could make agree: of each row that was not verified, more is
+    /// listed as lost than the others make up for. A row that merely cannot be read just now is not such.
     pub(super) leaves_nothing: bool,
 }
 
-/// The rows in which found and expected bytes differ, as maximal runs of bytes, but for some that are passed over.
+/// The rows in which found and expected bytes differ, as maximal runs of bytes, but for some that are passed
+/// over.
 fn differing(found: &[u8], expected: &[u8], passed_over: RowSet) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     if found == expected {
@@ -109,8 +110,8 @@ impl Jobs {
         Ok((!rows.is_empty()).then(|| Mismatch { stripe: stripe.0, rows: rows.len() as u32 }))
     }
 
-    /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first. Rows of which more cannot
-    /// be read than the others make up for are passed over, and told.
+    /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first. Rows
+    /// of which more cannot be read than the others make up for are passed over, and told.
     async fn verify_around_bad_blocks(
         &self,
         held: &RowGuard<'_>,

@@ -1,9 +1,9 @@
 //! Requests that go to their end whatever their caller does.
 //!
-//! A request that was dropped half way would let go of its rows and its intent while its I/O is under way; one that
-//! is not polled would keep them while others wait. So everything that changes data or state starts at once, and what
-//! is not done by then goes on as a task of its own. A request that is made outside the workers of the array's environment is
-//! such a task from its beginning.
+//! A request that was dropped half way would let go of its rows and its intent while its I/O is under way;
+//! one that is not polled would keep them while others wait. So everything that changes data or state starts
+//! at once, and what is not done by then goes on as a task of its own. A request that is made outside the
+//! workers of the array's environment is such a task from its beginning.
 
 use std::{
     future::Future,
@@ -48,7 +48,7 @@ enum State<T> {
     Running(Arc<Outcome<T>>),
 }
 
-/// What comes of a task, and who waits for it.
+/// What comes of a task, and the waker of the task that awaits it.
 struct Outcome<T>(Mutex<(Option<T>, Option<Waker>)>);
 
 impl<T> Outcome<T> {
@@ -77,7 +77,7 @@ impl<T> Outcome<T> {
         Poll::Pending
     }
 
-    /// Nobody waits any more.
+    /// No task waits any more.
     fn forget_waiter(&self) {
         let waker = self.0.lock().1.take();
         drop(waker);
@@ -130,11 +130,11 @@ impl Detached<Result<(), ArrayError>> {
     }
 }
 
-/// Where somebody else puts the outcome of a request. Dropped without one, the request has [`Ended`].
+/// Where another task puts the outcome of a request. Dropped without one, the request has [`Ended`].
 pub(crate) struct Promise<T: Ended>(Option<Arc<Outcome<T>>>);
 
 impl<T: Ended> Promise<T> {
-    /// For a request that somebody else does, and its outcome.
+    /// For a request that another task does, and its outcome.
     pub(crate) fn new() -> (Self, Detached<T>) {
         let outcome = Outcome::new();
         (Self(Some(outcome.clone())), Detached(State::Running(outcome)))
@@ -166,7 +166,7 @@ impl<T: Ended + Send + Unpin + 'static> Detached<T> {
         outcome
     }
 
-    /// A request that nobody has begun.
+    /// A request that has not begun.
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         if !env.is_here() {
             return Self::go_on(env, request);

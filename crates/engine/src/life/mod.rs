@@ -82,7 +82,8 @@ impl Life {
         self.closed.wait().await;
     }
 
-    /// Waits until no request is under way, and the array's own work and tasks have ended. The array is closed.
+    /// Waits until no request is under way, and the array's own work and tasks have ended. The array is
+    /// closed.
     pub(crate) async fn quiet(&self) {
         let is_busy = || {
             self.requests.active() > 0 || self.working.active() > 0 || self.tasks.load(Ordering::SeqCst) > 0

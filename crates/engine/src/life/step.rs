@@ -1,7 +1,8 @@
 //! Steps of the engine that run inside a caller's future, as part of its poll.
 //!
-//! A panic in the caller's own code is the caller's. One in such a step unwinds through guards that let go of rows and regions,
-//! while members may hold half of what is written: the environment is told, and ends the process.
+//! A panic in the caller's own code is the caller's. One in such a step unwinds through guards that let go of
+//! rows and regions, while members may hold half of what is written: the environment is told, and ends the
+//! process.
 
 use stripewise_device::EnvHandle;
 

@@ -1,11 +1,12 @@
-//! Writes that lie one behind the other wait together for the one before them, and are then written as one: small
-//! sequential writes become whole stripes, which need no reads, without a cache.
+//! Writes that lie one behind the other wait together for the one before them, and are then written as one:
+//! small sequential writes become whole stripes, which need no reads, without a cache.
 //!
-//! Nobody waits who is alone: a write is gathered only if it begins where one under way ends, and only where at least
-//! [`STREAM_PARTS`] requests are under way in that one's stripe and the ones before; or where several that were gathered
-//! have ended and nobody has been since, as their clients are about to send more. The write before may be in the same
-//! stripe or end the stripe before. A gather is due when that one has ended, or when it goes to the end of its stripe. It
-//! hangs on claims alone, and these never wait for a gather: none can wait for itself.
+//! A write alone does not wait: it is gathered only if it begins where one under way ends, and only where at
+//! least [`STREAM_PARTS`] requests are under way in that one's stripe and the ones before; or where several
+//! that were gathered have ended and nobody has been since, as their clients are about to send more. The
+//! write before may be in the same stripe or end the stripe before. A gather is due when that one has ended,
+//! or when it goes to the end of its stripe. It hangs on claims alone, and these never wait for a gather:
+//! none can wait for itself.
 
 use std::{
     future::Future,
@@ -18,8 +19,8 @@ use std::{
 use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
 
-/// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost more than
-/// it brings, as there are no others to be gathered.
+/// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost
+/// more than it brings, as there are no others to be gathered.
 const STREAM_PARTS: u32 = 4;
 
 /// Where a write to one stripe goes.
@@ -28,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) stripe: StripeIndex,
     /// In the stripe's data bytes.
     pub(crate) bytes: Range<usize>,
-    /// It begins its request: what lies before it is somebody else's.
+    /// It begins its request: what lies before it belongs to another.
     pub(crate) leads: bool,
 }
 
@@ -71,9 +72,9 @@ pub(super) struct Gather<W> {
 
 /// What became of a write that was to be gathered.
 pub(crate) enum Gathered<W> {
-    /// It waits with others, which somebody writes.
+    /// It waits with others, which another task writes.
     Joined,
-    /// It is the first: somebody must wait until the gather is due, and write it.
+    /// It is the first: its task must wait until the gather is due, and write it.
     First,
     /// What it lies behind has ended meanwhile.
     Alone(W),
@@ -171,8 +172,8 @@ impl<W> RowLocks<W> {
         self.gathers.is_some_and(|stripe_bytes| place.bytes.len() < stripe_bytes)
     }
 
-    /// Whether so many requests under way, right before a write in its stripe, belong to a stream together with those
-    /// in the stripes before.
+    /// Whether so many requests under way, right before a write in its stripe, belong to a stream together
+    /// with those in the stripes before.
     pub(super) fn is_stream(&self, place: &Place, mut parts: u32) -> bool {
         let mut stripe = place.stripe;
         let mut may_look = place.leads || place.bytes.start > 0;
@@ -209,7 +210,7 @@ impl<W> RowLocks<W> {
             looks_back.then(|| self.with_previous(place.stripe, ActiveStripe::wait_in_next)).flatten();
         let (gathered, joined) = self.join(place, part, before);
         let will_be_due = || self.with_previous(place.stripe, |a, _| a.is_waited_for_in_next().then_some(()));
-        // It may have ended between the two looks, when there was nobody to wake.
+        // It may have ended between the two looks, when no task was there to wake.
         if before.is_some() && matches!(gathered, Gathered::First) && will_be_due().is_none() {
             self.make_due(place.stripe);
         }
@@ -221,7 +222,8 @@ impl<W> RowLocks<W> {
         gathered
     }
 
-    /// Joins a gather, or begins one behind the stripe before, a write of this one, or one that was expected to go on.
+    /// Joins a gather, or begins one behind the stripe before, a write of this one, or one that was expected
+    /// to go on.
     fn join(&self, place: &Place, part: W, before: Option<u32>) -> (Gathered<W>, Joined) {
         let Place { stripe, bytes, .. } = place;
         let mut bucket = self.bucket(*stripe);
@@ -241,7 +243,7 @@ impl<W> RowLocks<W> {
                 (gather, Gathered::First)
             }
             (other, _) => {
-                // If the stripe before was told that somebody waits, it wakes nobody, or somebody too early.
+                // If the stripe before was told that a task waits, it wakes none, or one too early.
                 other.into_iter().for_each(|gather| active.set_gather(gather));
                 bucket.forget_idle(*stripe);
                 return (Gathered::Alone(part), Joined::default());
@@ -265,7 +267,7 @@ impl<W> RowLocks<W> {
         WaitForGather { locks: self, stripe, until }
     }
 
-    /// How the gather of a stripe stands, and takes note of who waits if it is not there yet.
+    /// How the gather of a stripe stands; notes the waiting task if it is not there yet.
     fn look_at_gather(&self, stripe: StripeIndex, until: Until, waker: &Waker) -> (Standing, bool) {
         let mut bucket = self.bucket(stripe);
         let gather = bucket.gather(stripe).expect("a gather stays until it is taken");
@@ -279,7 +281,7 @@ impl<W> RowLocks<W> {
         self.bucket(stripe).gather(stripe).expect("a gather stays until it is taken").standing()
     }
 
-    /// Takes the gathered writes, to write them once their rows are had.
+    /// Takes the gathered writes, to write them once their rows are locked.
     pub(crate) fn take_gather(
         &self,
         stripe: StripeIndex,

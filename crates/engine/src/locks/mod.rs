@@ -1,9 +1,10 @@
-//! Row locks: writes to different rows of one stripe run together; waiting is a future, never a blocked thread.
+//! Row locks: writes to different rows of one stripe run together; waiting is a future, never a blocked
+//! thread.
 //!
-//! A table of buckets holds the active stripes; each has a bit set of locked rows and a queue. The queue is first
-//! come, first served where rows overlap, so that a rebuild that wants a whole stripe is not starved by small
-//! writes. No lock but the row bits is held across I/O. As it knows which writes are under way, it is also where
-//! those that lie behind one another are [gathered](gather).
+//! A table of buckets holds the active stripes; each has a bit set of locked rows and a queue. The queue is
+//! first come, first served where rows overlap, so that a rebuild that wants a whole stripe is not starved by
+//! small writes. No lock but the row bits is held across I/O. As it knows which writes are under way, it is
+//! also where those that lie behind one another are [gathered](gather).
 
 mod gather;
 mod stripe;
@@ -29,8 +30,8 @@ use crate::{
     shape::{geometry::StripeIndex, rows::RowSet},
 };
 
-/// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, nor two streams of
-/// gathered writes, and no more, as a bucket that was not looked at for long is not in the cache.
+/// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, nor two
+/// streams of gathered writes, and no more, as a bucket that was not looked at for long is not in the cache.
 const BUCKETS_PER_THREAD: usize = 256;
 /// The least, and the most.
 const BUCKETS: RangeInclusive<usize> = 256..=1024;
@@ -42,8 +43,9 @@ pub(crate) struct RowLocks<W> {
     gathers: Option<usize>,
 }
 
-/// A bucket with its lock. As large as two lines of a processor's cache and at their start, so that a writer has all of the
-/// stripe that it works on with the lock, and takes nothing from who works in another bucket.
+/// A bucket with its lock. As large as two lines of a processor's cache and at their start, so that a writer
+/// has all of the stripe that it works on with the lock, and takes nothing from those that work in another
+/// bucket.
 #[repr(align(128))]
 struct Slot<W>(Mutex<Bucket<W>>);
 
@@ -90,7 +92,7 @@ impl<W> Bucket<W> {
         &mut others[index]
     }
 
-    /// Forgets a stripe on which nobody works any more.
+    /// Forgets a stripe without requests.
     #[inline]
     fn forget_idle(&mut self, stripe: StripeIndex) {
         let is_idle = |active: &ActiveStripe<W>| active.stripe == stripe && active.is_idle();
@@ -122,7 +124,7 @@ impl Wanted {
     }
 }
 
-/// Rows that somebody has, or is going to have.
+/// Rows that a request has, or is going to have.
 #[derive(Clone, Copy)]
 struct Claim {
     stripe: StripeIndex,
@@ -169,7 +171,7 @@ impl<W> RowLocks<W> {
         self.lock_wanted(Wanted { stripe, rows, parts: 0, end: None, ticket: None })
     }
 
-    /// Locks rows of a stripe, if nobody has them or waits for them.
+    /// Locks rows of a stripe, if no request has them or waits for them.
     pub(crate) fn try_lock(&self, stripe: StripeIndex, rows: RowSet) -> Option<RowGuard<'_, W>> {
         let _part = within(parts::Part::StripeLock);
         let stripe = StripeIndex(mutants::lock_key(stripe.0));
@@ -188,7 +190,7 @@ impl<W> RowLocks<W> {
         LockRows { locks: self, wanted: Wanted { stripe, ..wanted }, state: LockState::New }
     }
 
-    /// Locks rows for a write, if nobody has them or waits for them and it is not to be gathered.
+    /// Locks rows for a write, if no request has them or waits for them and it is not to be gathered.
     #[inline]
     pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_, W> {
         let _part = within(parts::Part::StripeLock);
@@ -222,7 +224,7 @@ impl<W> RowLocks<W> {
         RowGuard { locks: self, claim: kept.0 }
     }
 
-    /// Whether nobody has rows, or waits.
+    /// Whether no request has rows, or waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.buckets.iter().all(|Slot(bucket)| bucket.lock().first.is_none())
@@ -344,8 +346,8 @@ pub(crate) struct RowGuard<'a, W> {
 pub(crate) struct KeptRows(Claim);
 
 impl<W> RowGuard<'_, W> {
-    /// Checks that some consecutive rows of the stripe are locked, as what follows relies on it: the first and the last always,
-    /// those between where debug assertions are on.
+    /// Checks that some consecutive rows of the stripe are locked, as what follows relies on it: the first
+    /// and the last always, those between where debug assertions are on.
     ///
     /// # Panics
     /// If one is not.

@@ -1,4 +1,4 @@
-//! One active stripe: who has rows of it, who waits for them, and which of its writes others lie behind.
+//! One active stripe: the claims on its rows, the tasks that wait, and which of its writes others lie behind.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -8,7 +8,7 @@ use crate::{
     shape::{geometry::StripeIndex, rows::RowSet},
 };
 
-/// A stripe that somebody works on.
+/// A stripe with requests under way.
 pub(super) struct ActiveStripe<W> {
     pub(super) stripe: StripeIndex,
     pub(super) held: RowSet,
@@ -16,7 +16,7 @@ pub(super) struct ActiveStripe<W> {
     tail: Option<Tail>,
     /// Requests that the writes are made of which have rows here or wait for them.
     parts: u32,
-    /// None where nobody ever waited: on most stripes.
+    /// None where no task ever waited: on most stripes.
     waiting: Option<Box<Waiting<W>>>,
 }
 
@@ -111,7 +111,7 @@ impl<W> ActiveStripe<W> {
         self.last_ticket
     }
 
-    /// Notes who has rows, or waits for them.
+    /// Notes a claim that has rows, or waits for them.
     fn claim(&mut self, wanted: &Wanted) -> Claim {
         let Wanted { stripe, rows, parts, end, ticket } = *wanted;
         self.parts += parts;
@@ -119,7 +119,8 @@ impl<W> ActiveStripe<W> {
             return Claim { stripe, rows, ticket, parts };
         }
         let ticket = self.next_ticket();
-        // Nobody takes the place of a tail that others wait for: they would wait for it too, and for the next.
+        // Nobody takes the place of a tail that others wait for: they would wait for it too, and for the
+        // next.
         let is_waited_for = self.waiting().is_some_and(|waiting| waiting.gather.is_some())
             || self.tail.as_ref().is_some_and(|tail| tail.next_waits);
         if let Some(end) = end
@@ -130,8 +131,8 @@ impl<W> ActiveStripe<W> {
         Claim { stripe, rows, ticket, parts }
     }
 
-    /// The gather goes to the end of the stripe: it is what the next stripe's writes lie behind from now on. The ticket
-    /// that its claim will have.
+    /// The gather goes to the end of the stripe: it is what the next stripe's writes lie behind from now on.
+    /// The ticket that its claim will have.
     pub(super) fn close(&mut self, end: usize, parts: u32) -> u64 {
         let ticket = self.next_ticket();
         // Who waits in the next stripe for the tail before waits for this one from now on.
@@ -140,7 +141,8 @@ impl<W> ActiveStripe<W> {
         ticket
     }
 
-    /// A claim ends. Wakes who waits behind it in this stripe, and tells whether somebody does in the next.
+    /// A claim ends. Wakes the tasks that wait behind it in this stripe, and tells whether one does in the
+    /// next.
     pub(super) fn end(&mut self, claim: &Claim, wakers: &mut Vec<Waker>) -> bool {
         self.parts -= claim.parts;
         let Some(tail) = self.tail.take_if(|tail| tail.ticket == claim.ticket) else { return false };
@@ -159,14 +161,14 @@ impl<W> ActiveStripe<W> {
         self.parts + gather.map_or(0, Gather::closed_parts)
     }
 
-    /// As [`ActiveStripe::parts_before`], for somebody in the next stripe who is going to wait for it.
+    /// As [`ActiveStripe::parts_before`], for a task in the next stripe that is going to wait for it.
     pub(super) fn wait_in_next(&mut self, end: usize) -> Option<u32> {
         let parts = self.parts_before(end)?;
         self.tail.as_mut()?.next_waits = true;
         Some(parts)
     }
 
-    /// Whether somebody in the next stripe will be woken.
+    /// Whether a task in the next stripe will be woken.
     pub(super) fn is_waited_for_in_next(&self) -> bool {
         self.tail.as_ref().is_some_and(|tail| tail.next_waits)
     }
@@ -200,8 +202,8 @@ mod tests {
         Wanted { stripe: STRIPE, rows: RowSet::range(rows), parts: 1, end: Some(end), ticket }
     }
 
-    /// Two streams over the same stripe: one had ended it, and the next stripe waited for that, when the other closed it,
-    /// and nobody was woken.
+    /// Two streams over the same stripe: one had ended it, and the next stripe waited for that, when the
+    /// other closed it, and no task was woken.
     #[test]
     fn who_waits_in_the_next_stripe_is_woken_whoever_closes_this_one() {
         let mut stripe = ActiveStripe::<()>::new(STRIPE);

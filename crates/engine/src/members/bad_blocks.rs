@@ -1,9 +1,10 @@
 //! Sectors of one member that do not hold what they should: md's bad-block log, while the member is open.
 //!
-//! A listed sector is not read: its content is reconstructed from the other members, and where that is possible it is written back.
-//! It may be read again as soon as it was written. The log on the member lists it until a flush has covered that write: else a
-//! crash could bring the old content back as good. A sector that a rebuild could not recover is listed before the member counts
-//! as filled there (`on-disk-format.md`, "The bad-block log").
+//! A listed sector is not read: its content is reconstructed from the other members, and where that is
+//! possible it is written back. It may be read again as soon as it was written. The log on the member lists
+//! it until a flush has covered that write: else a crash could bring the old content back as good. A sector
+//! that a rebuild could not recover is listed before the member counts as filled there (`on-disk-format.md`,
+//! "The bad-block log").
 
 use std::{
     ops::Range,
@@ -38,7 +39,8 @@ pub(crate) struct BadBlocks {
 struct Listed {
     /// Must not be read.
     unreadable: RangeSet<u64>,
-    /// Must be in the log: all that are unreadable, and those that no flush has covered since they were written.
+    /// Must be in the log: all that are unreadable, and those that no flush has covered since they were
+    /// written.
     logged: RangeSet<u64>,
     /// Were listed since a flush was last asked for: it covers no later write of them.
     listed_since: RangeSet<u64>,
@@ -87,7 +89,8 @@ impl BadBlocks {
         self.any.store(!listed.unreadable.is_empty(), Ordering::Release);
     }
 
-    /// Lists bytes of the member that do not hold what they should. False if the log has no room for them: then none are listed.
+    /// Lists bytes of the member that do not hold what they should. False if the log has no room for them:
+    /// then none are listed.
     pub(crate) fn add(&self, bytes: &[Range<u64>]) -> bool {
         let mut listed = self.listed.lock();
         let mut logged = listed.logged.clone();
@@ -112,7 +115,8 @@ impl BadBlocks {
         self.any_logged.load(Ordering::Acquire) && is_behind(&self.listed.lock())
     }
 
-    /// Sectors that are in the log and were written since: a flush that begins now makes them good. One flush at a time.
+    /// Sectors that are in the log and were written since: a flush that begins now makes them good. One flush
+    /// at a time.
     pub(crate) fn written_since(&self) -> RangeSet<u64> {
         let mut listed = self.listed.lock();
         listed.listed_since.clear();
@@ -121,7 +125,8 @@ impl BadBlocks {
         written
     }
 
-    /// A flush has covered these sectors: the log need not list them any more, unless they were listed again meanwhile.
+    /// A flush has covered these sectors: the log need not list them any more, unless they were listed again
+    /// meanwhile.
     pub(crate) fn settle(&self, flushed: &RangeSet<u64>) {
         let mut listed = self.listed.lock();
         flushed.iter().for_each(|sectors| listed.logged.remove(sectors.clone()));
@@ -163,7 +168,8 @@ fn extent_of(sectors: &Range<u64>) -> SectorExtent {
     SectorExtent { start_sector: sectors.start, length_sectors: sectors.end - sectors.start }
 }
 
-/// The bad-block log of a device that becomes a member. None where its superblock has no room for one that can be written.
+/// The bad-block log of a device that becomes a member. None where its superblock has no room for one that
+/// can be written.
 pub(crate) fn empty_log(superblock: &Superblock, device: &Arc<dyn Device>) -> Option<BadBlockLog> {
     superblock.bad_block_place(device.info().logical_block_bytes)?;
     BadBlockLog::empty(&superblock.bad_blocks)

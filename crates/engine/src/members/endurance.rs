@@ -4,16 +4,17 @@ use stripewise_format::extension::Endurance;
 
 const DAY_S: u64 = 86_400;
 
-/// So much that was written to a member and is not noted on it is noted within the second or two that housekeeping
-/// takes to see it. A note is two copies of a header, 8 KiB: a 65,536th of this. A hard disk that streams 200 MB/s
-/// spends about a hundredth of its time on notes.
+/// So much that was written to a member and is not noted on it is noted within the second or two that
+/// housekeeping takes to see it. A note is two copies of a header, 8 KiB: a 65,536th of this. A hard disk
+/// that streams 200 MB/s spends about a hundredth of its time on notes.
 pub const NOTE_BYTES_MAX: u64 = 512 << 20;
 /// As often as this, less is noted as well,
 pub const NOTE_INTERVAL_S: u64 = 60;
 /// but no less than this: of so little, a note is a 128th, and an idle array writes none.
 pub const NOTE_BYTES_MIN: u64 = 1 << 20;
 
-/// Before a day was counted, the first rebuild or copy says little of what is to come, unless so much is used already.
+/// Before a day was counted, the first rebuild or copy says little of what is to come, unless so much is used
+/// already.
 const USED_THAT_TELLS: f64 = 0.01;
 
 /// What is to be expected of a member with a rated life.
@@ -23,8 +24,9 @@ pub struct Forecast {
     pub bytes_per_s: f64,
     /// The part of its rated life that is used up; above 1 if it is beyond it.
     pub used: f64,
-    /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a rate that
-    /// leads nowhere, where it is too early to tell, or where it has been written that much already.
+    /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a
+    /// rate that leads nowhere, where it is too early to tell, or where it has been written that much
+    /// already.
     pub worn_out_s: Option<u64>,
     /// Whole days until then.
     pub left_days: Option<u64>,
@@ -37,12 +39,13 @@ pub struct Forecast {
 pub enum NoForecast {
     /// What it is rated for is not known.
     Unrated,
-    /// Too little was seen of how it is written; from this time on, in seconds since 1970-01-01 UTC, it is enough.
+    /// Too little was seen of how it is written; from this time on, in seconds since 1970-01-01 UTC, it is
+    /// enough.
     Early {
         /// Then.
         from_s: u64,
     },
-    /// At the rate at which it has been written, it lasts for longer than anybody counts.
+    /// At the rate at which it has been written, it lasts longer than the forecast counts.
     Idle,
 }
 

@@ -1,5 +1,5 @@
-//! What kind of member a device is, and how long its I/O takes: a measurement of about a second on a hard disk, which
-//! leaves everything on the device as it was.
+//! What kind of member a device is, and how long its I/O takes: a measurement of about a second on a hard
+//! disk, which leaves everything on the device as it was.
 
 use smallvec::smallvec;
 use stripewise_device::{Device, Env, IoBuf, IoError, MediaKind, SharedBuf, Timestamp, WriteFlags};
@@ -128,8 +128,9 @@ pub async fn measure(env: &dyn Env, device: &dyn Device, touch: Touch) -> Result
     Ok(times)
 }
 
-/// How long it takes to write blocks where they were just read: all that it takes without the reads. What writes between
-/// them add to reads is the writes'; what a cache takes off them, since they were read before, is not.
+/// How long it takes to write blocks where they were just read: all that it takes without the reads. What
+/// writes between them add to reads is the writes'; what a cache takes off them, since they were read before,
+/// is not.
 async fn rewrite_ns(
     stopwatch: &mut Stopwatch<'_>,
     device: &dyn Device,
@@ -196,8 +197,8 @@ impl Stopwatch<'_> {
     }
 }
 
-/// As [`measure`], of a device that is to be a member: one that cannot be measured is so for a reason that shows when it is
-/// written, or that a rebuild mends.
+/// As [`measure`], of a device that is to be a member: one that cannot be measured is so for a reason that
+/// shows when it is written, or that a rebuild mends.
 pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, touch: Touch) -> ServiceTimes {
     measure(env, device, touch).await.unwrap_or_else(|error| {
         tracing::warn!(member = device.info().name, %error, "its service times could not be measured");
@@ -281,7 +282,8 @@ mod tests {
         }
     }
 
-    /// Once the time of the first reads was taken off that of reading again and writing, and nothing was left.
+    /// Once the time of the first reads was taken off that of reading again and writing, and nothing was
+    /// left.
     #[test]
     fn a_cache_that_speeds_up_reads_takes_nothing_off_writes() {
         let world = World::new(3);

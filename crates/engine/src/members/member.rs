@@ -80,7 +80,8 @@ impl Member {
         *self.class.read()
     }
 
-    /// An operator says what kind it is. Where its times were not measured, its costs are taken to be that kind's.
+    /// An operator says what kind it is. Where its times were not measured, its costs are taken to be that
+    /// kind's.
     pub(crate) fn set_class(&self, class: MemberClass) {
         *self.class.write() = class;
         self.meter.set_class(class);
@@ -132,8 +133,8 @@ impl Member {
         self.write_as(IoClass::Write, Cause::Client, offset_bytes, from, flags)
     }
 
-    /// As [`Member::write`], and says what for. A rewrite goes to what has just been read, so through the processor's caches, if
-    /// members are memory; all else goes past them.
+    /// As [`Member::write`], and says what for. A rewrite goes to what has just been read, so through the
+    /// processor's caches, if members are memory; all else goes past them.
     pub(crate) fn write_as(
         &self,
         class: IoClass,
@@ -184,7 +185,8 @@ impl Member {
     }
 }
 
-/// Whether zeroing unmaps, by what was tried when the device became a member and what the operating system says now.
+/// Whether zeroing unmaps, by what was tried when the device became a member and what the operating system
+/// says now.
 fn unmaps(tried: Zeroing, told: Option<bool>) -> bool {
     match tried {
         Zeroing::NotTried => told == Some(true),

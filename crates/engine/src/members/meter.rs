@@ -1,9 +1,10 @@
 //! What I/O costs on a member, learned while it runs, for policies that weigh it.
 //!
-//! A member is seen as one server: a request occupies it from when it was asked for, or from the end of the request
-//! before, until the task that asked sees its end. Under a queue this is the time that a request takes of the
-//! member's throughput: what reordering, dies in parallel and caches make of it, and what a member that has slowed down
-//! takes now. Of each class, a fixed part and a part by length are learned from recent requests.
+//! A member is seen as one server: a request occupies it from when it was asked for, or from the end of the
+//! request before, until the task that asked sees its end. Under a queue this is the time that a request
+//! takes of the member's throughput: what reordering, dies in parallel and caches make of it, and what a
+//! member that has slowed down takes now. Of each class, a fixed part and a part by length are learned from
+//! recent requests.
 
 use std::{
     future::Future,
@@ -31,21 +32,22 @@ pub(crate) enum IoClass {
     Write,
     /// A write where the same plan has just read.
     Rewrite,
-    /// What says nothing of small writes: the long runs of background jobs. It takes the member's time all the same.
+    /// What says nothing of small writes: the long runs of background jobs. It takes the member's time all
+    /// the same.
     Other,
 }
 
-/// Weight of the newest request among those that count, once there are enough: a member that changes is believed
-/// after some dozens of requests.
+/// Weight of the newest request among those that count, once there are enough: a member that changes is
+/// believed after some dozens of requests.
 const WEIGHT: f32 = 1.0 / 64.0;
 
-/// Weight of the newest look at the queue of a disk. A drive's write cache takes some hundred writes at once, so that nobody
-/// waits while it has room and many do when it has none: a shorter average would follow that to and fro, and the choice
-/// with it.
+/// Weight of the newest look at the queue of a disk. A drive's write cache takes some hundred writes at once,
+/// so that nobody waits while it has room and many do when it has none: a shorter average would follow that
+/// to and fro, and the choice with it.
 const DISK_QUEUE_WEIGHT: f32 = 1.0 / 64.0;
 
-/// The same of flash, whose queue changes within dozens of requests while it collects garbage: a longer average would be of
-/// what is over.
+/// The same of flash, whose queue changes within dozens of requests while it collects garbage: a longer
+/// average would be of what is over.
 const FLASH_QUEUE_WEIGHT: f32 = 1.0 / 16.0;
 
 /// Requests of other classes after which what was learned of one counts no more.
@@ -147,7 +149,7 @@ impl Class {
         self.now.get()
     }
 
-    /// Takes note of a request, unless somebody else is at it: one more or less does not matter.
+    /// Takes note of a request, unless another thread is at it: one more or less does not matter.
     fn learn(&self, blocks: f32, ns: f32) {
         let Some(mut moments) = self.moments.try_lock() else { return };
         moments.add(blocks, ns);
@@ -155,7 +157,8 @@ impl Class {
         self.unseen.store(0, Relaxed);
     }
 
-    /// Another class was seen in its place. Whether that is so for so long that what was learned counts no more.
+    /// Another class was seen in its place. Whether that is so for so long that what was learned counts no
+    /// more.
     fn is_old(&self) -> bool {
         let unseen = self.unseen.load(Relaxed).saturating_add(1);
         self.unseen.store(unseen, Relaxed);
@@ -167,9 +170,9 @@ impl Class {
         unseen > UNSEEN_MAX
     }
 
-    /// A class of its kind was seen in its place: what nobody asks for is as much faster or slower as that is, since both
-    /// were measured. A drive's write cache makes all writes fast, and a policy that never saw the one kind would not
-    /// try it.
+    /// A class of its kind was seen in its place: a class that is not asked for is as much faster or slower
+    /// as that is, since both were measured. A drive's write cache makes all writes fast, and a policy that
+    /// never saw the one kind would not try it.
     fn follow(&self, sibling: &Self) {
         if self.is_old() {
             let (now, first, own) = (sibling.get(), sibling.first.get(), self.first.get());
@@ -181,8 +184,8 @@ impl Class {
         }
     }
 
-    /// Something else was asked of the member: what was learned fades to what was believed at first, so that a member
-    /// that was slow once is tried again.
+    /// Something else was asked of the member: what was learned fades to what was believed at first, so that
+    /// a member that was slow once is tried again.
     fn fade(&self) {
         if self.is_old() {
             let (now, first) = (self.get(), self.first.get());
@@ -343,8 +346,8 @@ mod tests {
 
     use super::*;
 
-    /// Watches rounds of requests; each begins `at_a_time` together, of one block and of eight in turns, and takes `fixed`
-    /// and 10 us a block.
+    /// Watches rounds of requests; each begins `at_a_time` together, of one block and of eight in turns, and
+    /// takes `fixed` and 10 us a block.
     fn learn(world: &World, meter: &Arc<Meter>, rounds: usize, at_a_time: usize, fixed: Duration) {
         let (env, meter) = (world.env(), meter.clone());
         meter.switch(true, &env);
@@ -386,7 +389,7 @@ mod tests {
         assert_near(cost.queue, 1.5);
     }
 
-    /// Half of the requests find nobody and half 3.5 others, 64 of each in turns.
+    /// Half of the requests find no other and half find 3.5, 64 of each in turns.
     #[test]
     fn a_queue_that_comes_and_goes_is_seen_as_its_average() {
         let (world, meter) = (World::new(1), Meter::new(MemberClass::Hdd, MemberCost::HDD));

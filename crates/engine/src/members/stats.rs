@@ -73,7 +73,7 @@ counters! {
     blocks_rcw,
 }
 
-/// For whom a member is written.
+/// What a member is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     Client,
@@ -118,7 +118,8 @@ impl MemberStats {
 }
 
 impl MemberStatsReport {
-    /// Bytes written to its data area for clients. The two counters are read one after the other while they grow.
+    /// Bytes written to its data area for clients. The two counters are read one after the other while they
+    /// grow.
     pub fn client_written_bytes(&self) -> u64 {
         self.written_bytes.saturating_sub(self.job_written_bytes)
     }

@@ -78,8 +78,9 @@ impl Recorded {
         self.done.load(Ordering::Acquire)
     }
 
-    /// What a request that relied on this is told, once it may be: first all is written down, and only then is looked whether the
-    /// array has failed. It may have failed while that was being written down; then nothing was.
+    /// What a request that relied on this is told, once it may be: first all is written down, and only then
+    /// is looked whether the array has failed. It may have failed while that was being written down; then
+    /// nothing was.
     pub(crate) fn acknowledgement(
         &self,
         has_failed: impl FnOnce() -> bool,
@@ -133,7 +134,8 @@ impl Topology {
         slot.primary.as_ref().or_else(|| incoming().map(|incoming| &incoming.member))
     }
 
-    /// The members to write a column of a stripe to: the one in sync, and one being filled that is past the stripe.
+    /// The members to write a column of a stripe to: the one in sync, and one being filled that is past the
+    /// stripe.
     pub(crate) fn writers(
         &self,
         stripe: StripeIndex,
@@ -156,8 +158,8 @@ impl Topology {
         (slot.primary.as_ref(), incoming.map(|incoming| &incoming.member))
     }
 
-    /// The members to write whole chunks of a role to, for some consecutive stripes, and for which of them: the one in sync, and
-    /// one being filled as far as it is past them.
+    /// The members to write whole chunks of a role to, for some consecutive stripes, and for which of them:
+    /// the one in sync, and one being filled as far as it is past them.
     pub(crate) fn writers_of_run(
         &self,
         slot: usize,

@@ -100,7 +100,8 @@ impl Traits {
         Self { class, given: given.is_some(), times, endurance, zeroing }
     }
 
-    /// With what the device may be written and was, as an earlier array noted it there: it wears, whosever member it is.
+    /// With what the device may be written and was, as an earlier array noted it there: it wears, whosever
+    /// member it is.
     pub(crate) async fn with_kept_endurance(self, device: &Arc<dyn Device>) -> Self {
         let found = examine(device.clone()).await.ok().and_then(|found| found.extension.ok());
         Self { endurance: found.map_or(self.endurance, |(header, _)| header.endurance), ..self }
@@ -158,9 +159,9 @@ pub(crate) fn new_member(
     NewMember { dev_number, device_uuid, member_sectors, data_offset_sectors }
 }
 
-/// Where the data of a device begins that is to hold as much as the other members: where mdadm would put it today, or, on a
-/// device no larger than they are, as far back as fits. Whole MiB are preferred, as mdadm does. None if even the least offset
-/// leaves too little room: 512 KiB, or what another member has.
+/// Where the data of a device begins that is to hold as much as the other members: where mdadm would put it
+/// today, or, on a device no larger than they are, as far back as fits. Whole MiB are preferred, as mdadm
+/// does. None if even the least offset leaves too little room: 512 KiB, or what another member has.
 fn data_offset_sectors(
     member_sectors: u64,
     data_sectors: u64,
@@ -244,9 +245,9 @@ pub(crate) fn spare(
     Ok(Enrolled { entry, bitmap_offset_bytes })
 }
 
-/// Blanks what an earlier use of the device may have left around the superblock: signatures of file systems and
-/// partition tables, which others would still find, and bitmap pages, which must never be taken for ours. A page that
-/// was never written since counts as "everything may disagree".
+/// Blanks what an earlier use of the device may have left around the superblock: signatures of file systems
+/// and partition tables, which others would still find, and bitmap pages, which must never be taken for ours.
+/// A page that was never written since counts as "everything may disagree".
 ///
 /// Tries on the way what zeroing does, where the extension header will lie.
 pub(crate) async fn blank(entry: &Entry) -> Result<Zeroing, ArrayError> {
@@ -271,7 +272,8 @@ pub(crate) async fn blank(entry: &Entry) -> Result<Zeroing, ArrayError> {
     try_zeroing(&entry.member).await.map_err(io)
 }
 
-/// Finds out what zeroing a range of a device does. Overwrites the place of the extension header's first copy.
+/// Finds out what zeroing a range of a device does. Overwrites the place of the extension header's first
+/// copy.
 async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
     if member.device.info().unmaps == Some(false) {
         return Ok(Zeroing::Writes);

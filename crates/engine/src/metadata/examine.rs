@@ -22,7 +22,8 @@ use crate::{
 /// What stands for a block that cannot be read, and of which there are two: a damaged one.
 pub(crate) const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
 
-/// How long a device may take to tell what lies on it: a disk that has to spin up first takes ten seconds or so.
+/// How long a device may take to tell what lies on it: a disk that has to spin up first takes ten seconds or
+/// so.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Why a device has no usable superblock.
@@ -90,7 +91,8 @@ pub struct Examination {
     pub superblock: Superblock,
     /// The extension header, and how its copies are.
     pub extension: Result<(Header, CopyState), ExtensionError>,
-    /// md's bad-block log, empty unless the superblock says that it is in use. None where the member has no room for one.
+    /// md's bad-block log, empty unless the superblock says that it is in use. None where the member has no
+    /// room for one.
     pub bad_blocks: Option<BadBlockLog>,
     /// Whether Stripewise wrote the superblock last. Foreign where there is no header to tell.
     pub origin: SuperblockOrigin,
@@ -107,7 +109,8 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
     let superblock = match Superblock::decode(&block, SUPERBLOCK_SECTOR) {
         Ok(superblock) => superblock,
         Err(error) => {
-            // A damaged superblock is this version's all the same; what is elsewhere then is left from an older array.
+            // A damaged superblock is this version's all the same; what is elsewhere then is left from an
+            // older array.
             let other = match error {
                 SuperblockError::NoMagic { .. } => other_version(&device).await,
                 _ => None,

@@ -1,8 +1,9 @@
-//! The superblocks and extension headers of all attached members: what the array is on disk, and how it changes.
+//! The superblocks and extension headers of all attached members: what the array is on disk, and how it
+//! changes.
 //!
-//! Every change of state raises the event count and is written to all members that belong, at once. On each member
-//! the extension header goes first, naming the superblock that follows: whatever a crash leaves, it is known
-//! whether Stripewise wrote the superblock last (`docs/on-disk-format.md`, "The order of updates").
+//! Every change of state raises the event count and is written to all members that belong, at once. On each
+//! member the extension header goes first, naming the superblock that follows: whatever a crash leaves, it is
+//! known whether Stripewise wrote the superblock last (`docs/on-disk-format.md`, "The order of updates").
 
 use std::sync::Arc;
 
@@ -66,7 +67,8 @@ pub(crate) struct Ledger {
     pub(crate) events: u64,
     /// Whether members agree everywhere and nothing is being written.
     pub(crate) clean: bool,
-    /// What the array's headers have in common. A member that comes gets it from here: none that is left may have a header.
+    /// What the array's headers have in common. A member that comes gets it from here: none that is left may
+    /// have a header.
     pub(crate) common: Common,
 }
 
@@ -87,7 +89,7 @@ impl Ledger {
         self.entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.member, member))
     }
 
-    /// Gives a member another standing, in its own entry and in everybody's table of roles.
+    /// Gives a member another standing, in its own entry and in the table of roles of every member.
     pub(crate) fn set_standing(&mut self, member: &Arc<Member>, standing: Standing) {
         let dev_number = member.dev_number;
         if let Some(entry) = self.entry_mut(member) {
@@ -111,7 +113,7 @@ impl Ledger {
         self.set_role(member.dev_number, Role::Faulty);
     }
 
-    /// Says in everybody's table what a device number does.
+    /// Enters in every member's table what a device number does.
     pub(crate) fn set_role(&mut self, dev_number: u32, role: Role) {
         for entry in &mut self.entries {
             // Device numbers come from the same table, which a block holds by construction.
@@ -141,8 +143,8 @@ impl Ledger {
         self.spread_options();
     }
 
-    /// A device number for a new member: one that no member has, present or absent, as long as the table has such;
-    /// then one of a lost member, which its event count keeps out should it come back.
+    /// A device number for a new member: one that no member has, present or absent, as long as the table has
+    /// such; then one of a lost member, which its event count keeps out should it come back.
     pub(crate) fn free_dev_number(&self) -> u32 {
         let roles = self.roles();
         let attached = |number: u32| self.entries.iter().any(|entry| entry.member.dev_number == number);
@@ -156,12 +158,13 @@ impl Ledger {
         free(false).or_else(|| free(true)).unwrap_or_else(|| roles.max_dev())
     }
 
-    /// Writes everybody's metadata with the next event count and returns the members that could not take it.
+    /// Writes the metadata of all members with the next event count. Returns the members that could not take
+    /// it.
     pub(crate) async fn write_all(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         self.events += u64::from(!lives(Mutant::EventsNotRaised));
         let events = self.events;
-        // A member that an earlier round passed over, and that is back, goes first and alone: were power to fail with
-        // others written, it would be two behind.
+        // A member that an earlier round passed over, and that is back, goes first and alone: were power to
+        // fail with others written, it would be two behind.
         let lags = |entry: &Entry| {
             matches!(entry.standing, Standing::Active(_) | Standing::Incoming { .. })
                 && entry.superblock.events.saturating_add(1) < events
@@ -177,9 +180,9 @@ impl Ledger {
         failed
     }
 
-    /// Writes the metadata of members that a crash left an event behind, as the newest have it, and returns those that
-    /// could not take it. Those that are further behind, or that were taken although the newest say that they failed, come
-    /// with the next event.
+    /// Writes the metadata of members that a crash left an event behind, as the newest have it, and returns
+    /// those that could not take it. Those that are further behind, or that were taken although the newest
+    /// say that they failed, come with the next event.
     pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         let events = self.events;
         let belongs = |entry: &Entry| entry.superblock.role() != Role::Faulty;
@@ -190,8 +193,8 @@ impl Ledger {
         .await
     }
 
-    /// Notes what was written to members, on those of them that are wanted: in their headers alone, so that no event is
-    /// spent. Returns those that could not take it.
+    /// Notes what was written to members, on those of them that are wanted: in their headers alone, so that
+    /// no event is spent. Returns those that could not take it.
     pub(crate) async fn note_written(
         &mut self,
         wanted: impl Fn(&Entry) -> bool,
@@ -246,7 +249,8 @@ impl Entry {
         let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
         let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
         let first_md_bitmap = self.first_md_bitmap();
-        // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is said.
+        // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is
+        // said.
         let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
             if lives(Mutant::SuperblockBeforeHeader)
@@ -256,12 +260,13 @@ impl Entry {
                 return Some((member, error));
             }
             let mut result = write_headers(&member, headers).await;
-            // Before the superblock that says that there is one: without, the kernel does not start the array.
+            // Before the superblock that says that there is one: without, the kernel does not start the
+            // array.
             if let (Ok(()), Some((offset, bitmap))) = (result, first_md_bitmap) {
                 result = write_durably(&member, offset, &bitmap).await;
             }
-            // Before the superblock that counts on it: one that says that there are bad blocks, or that more of the member is
-            // filled.
+            // Before the superblock that counts on it: one that says that there are bad blocks, or that more
+            // of the member is filled.
             for (offset, log) in bad_block_logs {
                 if result.is_ok() {
                     result = write_durably(&member, offset, &log).await;
@@ -277,7 +282,8 @@ impl Entry {
         }
     }
 
-    /// Writes the header alone, with what was written to the member by now. The superblock that it names stays.
+    /// Writes the header alone, with what was written to the member by now. The superblock that it names
+    /// stays.
     fn note_written(&mut self, wall_clock_us: u64) -> impl Future<Output = Option<FailedMember>> + use<> {
         let header = self.renew_header(wall_clock_us).map(|header| header.encode());
         let headers = self.layout().zip(header);
@@ -285,8 +291,8 @@ impl Entry {
         async move { write_headers(&member, headers).await.err().map(|error| (member, error)) }
     }
 
-    /// What the member's bad-block log is to say, in writes of which each must be durable before the next. The superblock says
-    /// whether there is anything in it.
+    /// What the member's bad-block log is to say, in writes of which each must be durable before the next.
+    /// The superblock says whether there is anything in it.
     fn bring_bad_blocks_up_to_date(&mut self) -> Vec<(u64, Vec<u8>)> {
         let superblock = &mut self.superblock;
         let place = superblock.bad_block_place(self.member.device.info().logical_block_bytes);
@@ -296,8 +302,8 @@ impl Entry {
             true => superblock.features.without(Features::BAD_BLOCKS),
             false => superblock.features.with(Features::BAD_BLOCKS),
         };
-        // Another md may have written longer entries than we do. A log that has no room for ours stays as it is: nothing can have
-        // been added to it.
+        // Another md may have written longer entries than we do. A log that has no room for ours stays as it
+        // is: nothing can have been added to it.
         let images = log.change_to(listed.into_iter()).unwrap_or_default();
         images.into_iter().map(|image| (place.start, image)).collect()
     }
@@ -313,7 +319,8 @@ impl Entry {
         Some(header)
     }
 
-    /// md's bitmap for a member that has none yet, behind any superblock, so that the kernel takes it for stale. Where, and what.
+    /// md's bitmap for a member that has none yet, behind any superblock, so that the kernel takes it for
+    /// stale. Where, and what.
     fn first_md_bitmap(&mut self) -> Option<(u64, Vec<u8>)> {
         let has_one = std::mem::replace(&mut self.has_md_bitmap, true) || lives(Mutant::KernelBitmapMissing);
         if has_one { None } else { self.settled_md_bitmap(0) }
@@ -348,8 +355,8 @@ impl Entry {
         };
     }
 
-    /// Whether the member is being filled for a role that another member has. The table of roles that goes to disk with it
-    /// decides: the other member may be absent, and the table may still name it.
+    /// Whether the member is being filled for a role that another member has. The table of roles that goes to
+    /// disk with it decides: the other member may be absent, and the table may still name it.
     pub(crate) fn is_replacing(&self) -> bool {
         let Standing::Incoming { slot, .. } = self.standing else { return false };
         let roles = &self.superblock.roles;
@@ -358,8 +365,8 @@ impl Entry {
     }
 }
 
-/// Only the sectors that the superblock fills are written: one sector of 512 bytes is all or nothing, and with up to
-/// 128 roles the superblock is no longer than that.
+/// Only the sectors that the superblock fills are written: one sector of 512 bytes is all or nothing, and
+/// with up to 128 roles the superblock is no longer than that.
 fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
     let used = 256 + 2 * superblock.roles.max_dev() as usize;
     let block_bytes = if lives(Mutant::ShortSuperblockWrite) { 512 } else { logical_block_bytes as usize };

@@ -1,5 +1,5 @@
-//! Changes of who the members are, beside writes: what may be acknowledged while a failure is being written down, and what a member
-//! that is being filled has in the end.
+//! Changes of the members, beside writes: what may be acknowledged while a failure is being written down, and
+//! what a member that is being filled has in the end.
 
 use std::sync::Arc as Fixed;
 
@@ -116,7 +116,8 @@ fn a_write_that_passes_over_a_member_is_acknowledged_when_that_is_written_down()
     }
 }
 
-/// What the array's last change was to write down is never written: a write that waits for it must be told so.
+/// What the array's last change was to write down is never written: a write that waits for it must be told
+/// so.
 #[test]
 fn a_write_that_waits_is_told_that_the_array_has_given_up() {
     model(|| {
@@ -208,15 +209,16 @@ fn a_filled_stripe_has_what_is_written_meanwhile() {
     fill_beside_a_write(Advances::WithRows);
 }
 
-/// Were rows let go of before the rebuild says that it has passed them, a write between would be lost: loom finds that.
+/// Were rows let go of before the rebuild says that it has passed them, a write between would be lost: loom
+/// finds that.
 #[test]
 #[should_panic(expected = "lacks a write")]
 fn a_stripe_whose_rows_are_let_go_of_too_early_lacks_a_write() {
     fill_beside_a_write(Advances::WithoutRows);
 }
 
-/// A member takes over while writers that hold rows look at who the members are: they go to the old one or to the new one, and what
-/// they look at stays.
+/// A member takes over while writers that hold rows look at the members: they go to the old one or to the new
+/// one, and what they look at stays.
 #[test]
 fn a_topology_is_swapped_beside_writers_that_hold_rows() {
     model(|| {

@@ -1,10 +1,10 @@
-//! Every order of steps of the row locks and the intent bitmap, as far as two or three threads go, and in [`members`] of what
-//! changes who the members are. Run with
-//! `cargo test --release -p stripewise-engine --features loom --lib model_check`.
+//! Every order of steps of the row locks and the intent bitmap, as far as two or three threads go, and in
+//! [`members`] of what changes the members. Run with `cargo test --release -p stripewise-engine --features
+//! loom --lib model_check`.
 //!
-//! Not looked into: a third thread at the bitmap, which takes minutes for each kind of lock; members that fail while a page is
-//! written, and more than one page, which the simulator has; more buckets or locks of stripes than one, as two of them
-//! share nothing.
+//! Not looked into: a third thread at the bitmap, which takes minutes for each kind of lock; members that
+//! fail while a page is written, and more than one page, which the simulator has; more buckets or locks of
+//! stripes than one, as two of them share nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,8 @@ type RowLocks = crate::locks::RowLocks<()>;
 
 const STRIPE: StripeIndex = StripeIndex(0);
 
-/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are rare.
+/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are
+/// rare.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
@@ -138,7 +139,8 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
     }
 }
 
-/// A disk of the bitmap's that counts, for each of two regions: what was written, and what a flush has made durable.
+/// A disk of the bitmap's that counts, for each of two regions: what was written, and what a flush has made
+/// durable.
 #[derive(Default)]
 struct Counting {
     written: [AtomicU64; REGIONS],
@@ -185,7 +187,8 @@ impl IntentDisk for Counting {
     }
 }
 
-/// Regions of the bitmaps here, of two stripes each. Linear ones have neighbours in one region, distributed ones in two.
+/// Regions of the bitmaps here, of two stripes each. Linear ones have neighbours in one region, distributed
+/// ones in two.
 const REGIONS: usize = 2;
 
 /// Where two writers write: in stripes that are neighbours.
@@ -240,7 +243,7 @@ fn regions_are_cleared_when_they_are_durable(kind: MapKind, locks: CounterLocks)
     });
 }
 
-/// Marks neighbours at once, and nobody is left counted in.
+/// Marks neighbours at once, and no writer is left counted in.
 fn writers_share_a_mark(kind: MapKind, locks: CounterLocks) {
     model(move || {
         let (intent, disk) = (Fixed::new(intent(kind, locks)), Fixed::new(Counting::default()));

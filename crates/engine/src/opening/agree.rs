@@ -1,9 +1,9 @@
 //! Which superblock speaks for the array where members disagree: a pure function of what lies on them.
 //!
-//! Members of one array share its identity and its time of creation. A device with the same identity and another time is a
-//! member of another array, made with a UUID that was in use. Of members with equally many events, which are equally current,
-//! the shape that most of them describe counts. Where no side has more, no device decides: the order in which devices were given
-//! must not.
+//! Members of one array share its identity and its time of creation. A device with the same identity and
+//! another time is a member of another array, made with a UUID that was in use. Of members with equally many
+//! events, which are equally current, the shape that most of them describe counts. Where no side has more, no
+//! device decides: the order in which devices were given must not.
 
 use stripewise_format::md::Superblock;
 

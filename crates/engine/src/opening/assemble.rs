@@ -1,4 +1,4 @@
-//! Opening an array from its members: who belongs, who is stale, what must be resynced.
+//! Opening an array from its members: which belong, which are stale, what must be resynced.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -29,7 +29,8 @@ use crate::{
     stripes::{RowLocks, StripeOptions, Stripes},
 };
 
-/// Opens an array from devices, in any order. Any thread may ask. Devices without superblock are an error only if too few are left.
+/// Opens an array from devices, in any order. Any thread may ask. Devices without superblock are an error
+/// only if too few are left.
 ///
 /// # Errors
 /// [`AssembleError`]; nothing has been written then, except that a member failed while it was.
@@ -121,8 +122,8 @@ async fn begin_serving(
     interval: Duration,
 ) -> Result<(), AssembleError> {
     let Parts { life, stripes, roster, .. } = parts;
-    // Pages first: once a superblock is ours, the pages count. Then members that are an event behind; then who is left out, and that
-    // we are here, before anything is served.
+    // Pages first: once a superblock is ours, the pages count. Then members that are an event behind; then
+    // which are left out, and that we are here, before anything is served.
     if lives(Mutant::SuperblocksBeforePages) {
         roster.catch_up().await?;
     }
@@ -132,7 +133,8 @@ async fn begin_serving(
         return Err(ArrayError::Failed.into());
     }
     roster.catch_up().await?;
-    // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it comes back.
+    // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it
+    // comes back.
     let geometry = stripes.geometry();
     roster.record(|ledger| load::enter_roles(ledger, &geometry)).await?;
     roster.record(|_| ()).await?;

@@ -1,7 +1,8 @@
 //! Which of the devices make the array: a pure function of what lies on them.
 //!
-//! The superblock with the most events is right about who belongs. A member whose own count is one behind is current
-//! too: no write is acknowledged between the first and the last superblock of one change (`docs/on-disk-format.md`).
+//! The superblock with the most events is right about which members belong. A member whose own count is one
+//! behind is current too: no write is acknowledged between the first and the last superblock of one change
+//! (`docs/on-disk-format.md`).
 
 use stripewise_format::{
     md::{Features, Role, Superblock},
@@ -20,7 +21,8 @@ use crate::{
     shape::geometry::{Geometry, GeometryError, Level, MemberIndex},
 };
 
-/// The most events that an array can have: far more than there is time for, and far from the end of the numbers.
+/// The most events that an array can have: far more than there is time for, and far from the end of the
+/// numbers.
 const EVENTS_MAX: u64 = u64::MAX >> 1;
 
 /// Chooses the members.
@@ -43,7 +45,8 @@ pub fn choose(
         let reason = "its event count is so high that it cannot be raised; it is damaged".to_owned();
         return Err(AssembleError::Unsupported { member: name(&examined[freshest]), reason });
     }
-    // What was made at another time has no say in it. A member that is stale has: its blocks are to fit when it is added again.
+    // What was made at another time has no say in it. A member that is stale has: its blocks are to fit when
+    // it is added again.
     let is_alike = |index: usize| shape_difference(superblock, &examined[index].superblock).is_none();
     let geometry = geometry(examined, freshest, is_alike)?;
     let mut chosen =
@@ -201,8 +204,8 @@ fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geo
     Part::Incoming { slot, index, done_sectors }
 }
 
-/// Device numbers are what roles are looked up by: of two members with one number, which only a spare that was removed
-/// or absent can come to have, the one with more events counts.
+/// Device numbers are what roles are looked up by: of two members with one number, which only a spare that
+/// was removed or absent can come to have, the one with more events counts.
 fn without_repeated_numbers(chosen: &mut Chosen, examined: &[Examination]) {
     let superblock = |part: &Part| &examined[part.index()].superblock;
     let parts = std::mem::take(&mut chosen.parts);
@@ -241,8 +244,8 @@ fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result
     Ok(())
 }
 
-/// A filled member whose role nobody else holds is the role's member: a crash fell between its last checkpoint and
-/// the change that says so.
+/// A filled member whose role no other member holds is the role's member: a crash fell between its last
+/// checkpoint and the change that says so.
 fn promote_complete(chosen: &mut Chosen) {
     let all_sectors = chosen.geometry.member_bytes() / SECTOR_BYTES;
     let held: Vec<bool> = (0..chosen.geometry.members()).map(|slot| chosen.active(slot).is_some()).collect();
@@ -256,8 +259,8 @@ fn promote_complete(chosen: &mut Chosen) {
     }
 }
 
-/// Two sides of an array that both went on. Where two halves cannot both have enough members there is no split: what a
-/// member knows that was left out is from before the chosen ones joined.
+/// Two sides of an array that both went on. Where two halves cannot both have enough members there is no
+/// split: what a member knows that was left out is from before the chosen ones joined.
 fn check_split(
     examined: &[Examination],
     chosen: &Chosen,
@@ -283,14 +286,16 @@ fn check_split(
     }
 }
 
-/// Whether a member that was left out is of a side that went on without the chosen ones: it is left out by them, and counts none
-/// of them in the place that they have, nor a witness that shows that its side did not go on.
+/// Whether a member that was left out is of a side that went on without the chosen ones: it is left out by
+/// them, and counts none of them in the place that they have, nor a witness that shows that its side did not
+/// go on.
 ///
-/// Such a witness, which the member counts in the role that it has, leaves out none of the chosen. Either it went on with them and
-/// without the member: then the member was only about to write down a failure when it was cut off, for had its side gone on, it
-/// would have left out all that were not there; and so would theirs. Or the witness counts the member and is one event behind it:
-/// then what the member was about to write down had not come to the witness, and their side never went on. A member that both sides
-/// count need not be there now. Numbers alone prove nothing: both sides give the next new member the same one.
+/// Such a witness, which the member counts in the role that it has, leaves out none of the chosen. Either it
+/// went on with them and without the member: then the member was only about to write down a failure when it
+/// was cut off, for had its side gone on, it would have left out all that were not there; and so would
+/// theirs. Or the witness counts the member and is one event behind it: then what the member was about to
+/// write down had not come to the witness, and their side never went on. A member that both sides count need
+/// not be there now. Numbers alone prove nothing: both sides give the next new member the same one.
 fn is_other_side(
     own: &Superblock,
     fresh: &Superblock,
@@ -312,7 +317,8 @@ fn is_other_side(
         && !witnesses.iter().any(shows_that_it_did_not)
 }
 
-/// Whether a superblock counts none of the members that another one counts, and says that some of them are lost.
+/// Whether a superblock counts none of the members that another one counts, and says that some of them are
+/// lost.
 fn went_on_without(own: &Superblock, theirs: &Superblock) -> bool {
     let of_both = || theirs.roles.as_slice().iter().zip(own.roles.as_slice());
     let shares_a_member =
@@ -324,8 +330,8 @@ fn went_on_without(own: &Superblock, theirs: &Superblock) -> bool {
 
 /// Whether a superblock says that a member is lost.
 ///
-/// We write "faulty" for a member that is absent. The kernel's md writes what it writes for a number that was never given: with
-/// that, only a vacant role that no faulty member explains tells of a loss.
+/// We write "faulty" for a member that is absent. The kernel's md writes what it writes for a number that was
+/// never given: with that, only a vacant role that no faulty member explains tells of a loss.
 fn leaves_out(who: &Superblock, number: u32) -> bool {
     match who.roles.of(number) {
         Some(Role::Active(_)) => false,
@@ -422,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_member_cut_off_in_a_change_is_no_side() {
-        // m0 wrote down that the new one has m1's role, and nobody else had come to that.
+        // m0 wrote down that the new one has m1's role, and no other member had noted it.
         let own = superblock(0, 12, &[A0, F, A1]);
         let new = superblock(2, 11, &[A0, A1, A1]);
         let fresh = superblock(1, 15, &[F, A1, F]);

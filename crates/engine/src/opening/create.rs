@@ -65,7 +65,7 @@ pub struct CreateOptions {
     pub region_bytes: Option<u64>,
     /// Which stripes a region of the bitmap stands for, if not as the preset has it.
     pub map: Option<MapKind>,
-    /// Who waits for whom when the array is written.
+    /// Which requests wait for which when the array is written.
     pub preset: &'static Preset,
     /// How partly written rows are written; if none is chosen, what suits the members.
     pub policy: Option<&'static Policy>,
@@ -82,8 +82,8 @@ pub struct CreateOptions {
 /// Where level 4 keeps its parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ParityPlace {
-    /// As [`ParityPlace::Fastest`]; with `assume_clean` as [`ParityPlace::Last`], since what is on the members tells which
-    /// is which.
+    /// As [`ParityPlace::Fastest`]; with `assume_clean` as [`ParityPlace::Last`], since what is on the
+    /// members tells which is which.
     #[default]
     Auto,
     /// On the fastest member, if one is faster than the others: RAID4S. It is given the last role.
@@ -264,7 +264,7 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions, touch: Touch) -> Al
 
 /// Gives the last role, level 4's parity, to a member that is faster than the one that has it.
 fn place_parity(members: &mut Vec<Option<Arc<dyn Device>>>, traits: &AllTraits) {
-    // Flash first; then who does a small write's part, a read and a write, in the least time.
+    // Flash first; then the member that does a small write's part, a read and a write, in the least time.
     let rank = |traits: &Traits| {
         let ns = traits.times.random_read_ns.saturating_add(traits.times.rewrite_ns);
         (traits.class != MemberClass::Ssd, ns)
@@ -280,7 +280,7 @@ fn place_parity(members: &mut Vec<Option<Arc<dyn Device>>>, traits: &AllTraits) 
     }
 }
 
-/// Checks the options and writes everybody's metadata.
+/// Checks the options and writes the metadata of all members.
 async fn write_metadata(
     env: &EnvHandle,
     options: &CreateOptions,
@@ -295,7 +295,8 @@ async fn write_metadata(
         let zeroing = enroll::blank(entry).await?;
         entry.header.iter_mut().for_each(|header| header.zeroing = zeroing);
     }
-    // With no valid page but a dirty superblock, opening takes every region for stale: that is the first resync.
+    // With no valid page but a dirty superblock, opening takes every region for stale: that is the first
+    // resync.
     let failed = ledger.write_all(env.wall_clock_us()).await;
     match failed.into_iter().next() {
         None => Ok(()),

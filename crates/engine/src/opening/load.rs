@@ -66,7 +66,8 @@ pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOp
     speaking_header(examined, chosen).map(|header| header.options).unwrap_or_default()
 }
 
-/// The header that speaks for the array: of the freshest member, or of the first of the others whose extension area is whole.
+/// The header that speaks for the array: of the freshest member, or of the first of the others whose
+/// extension area is whole.
 pub(super) fn speaking_header<'a>(examined: &'a [Examination], chosen: &Chosen) -> Option<&'a Header> {
     let parts = chosen.parts.iter().map(Part::index);
     let mut headers =
@@ -137,7 +138,8 @@ pub(super) async fn load(
     Ok(Loaded { topology, ledger, intent, bitmap_offsets })
 }
 
-/// Members that are being filled may differ from the others where a resync is due: they are filled again from there.
+/// Members that are being filled may differ from the others where a resync is due: they are filled again from
+/// there.
 fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, first_stale_stripe: u64) {
     let limit = first_stale_stripe * chosen.geometry.chunk_bytes() as u64 / SECTOR_BYTES;
     for (index, slot) in topology.slots.iter_mut().enumerate() {
@@ -174,14 +176,16 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     // Until the count is raised, what is written is what the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
     if matches!(part, Part::Spare { .. }) && bad_block_log.is_none() {
-        // It holds nothing of the array's yet, and must not say that it has bad blocks in a log that is nowhere.
+        // It holds nothing of the array's yet, and must not say that it has bad blocks in a log that is
+        // nowhere.
         superblock.features = superblock.features.without(Features::BAD_BLOCKS);
     }
     if superblock.role() != Role::Faulty {
         // One that the newest were just taking up is a spare still: it must not say that it has the role.
         let _ = superblock.roles.set(superblock.dev_number, role_of(standing));
     }
-    // A crash while they were being changed leaves members with other options: from the next write on all say the same.
+    // A crash while they were being changed leaves members with other options: from the next write on all say
+    // the same.
     let options = kept_options(examined, chosen);
     let header = match extension {
         Ok((header, _)) => {
@@ -242,8 +246,8 @@ async fn load_md_bitmap(entry: &Entry) -> Option<BitmapSuperblock> {
     BitmapSuperblock::decode(&block).ok()
 }
 
-/// Enters what the members are from now on into everybody's table, and members that are absent as failed: they may come
-/// back.
+/// Enters what the members are from now on into the table of each, and members that are absent as failed:
+/// they may come back.
 pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
     let standings: Vec<_> =
         ledger.entries.iter().map(|entry| (entry.member.clone(), entry.standing)).collect();
@@ -336,8 +340,9 @@ async fn load_pages(
     missing
 }
 
-/// Where a member's bitmap is made anew, as it was of another shape, old pages may lie where the new ones go: those must be newer, or
-/// the next opening would take the old ones for the bitmap. So on members that are no holders yet, spares too.
+/// Where a member's bitmap is made anew, as it was of another shape, old pages may lie where the new ones go:
+/// those must be newer, or the next opening would take the old ones for the bitmap. So on members that are no
+/// holders yet, spares too.
 async fn outdo_old_pages(
     examined: &[Examination],
     chosen: &Chosen,

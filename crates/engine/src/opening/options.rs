@@ -15,12 +15,12 @@ use crate::{
 pub struct AssembleOptions {
     /// Start although members are absent that were there when the array was last used.
     pub run: bool,
-    /// Start although data may be lost: a dirty array without full redundancy, the newer half of a split one, or with
-    /// members that are not current where too few others are left.
+    /// Start although data may be lost: a dirty array without full redundancy, the newer half of a split one,
+    /// or with members that are not current where too few others are left.
     pub force: bool,
     /// Write nothing, not even metadata.
     pub read_only: bool,
-    /// Who waits for whom, if not as was chosen for the array.
+    /// Which requests wait for which, if not as was chosen for the array.
     pub locking: Option<Locking>,
     /// The steps of background work.
     pub tuning: Tuning,
@@ -92,7 +92,8 @@ pub enum AssembleError {
         /// Their identity.
         uuid: Uuid,
     },
-    /// Members describe different arrays, and neither description has more members, or more current ones, than the other.
+    /// Members describe different arrays, and neither description has more members, or more current ones,
+    /// than the other.
     #[error(
         "{a} and {b} disagree on the array's {field}, and as many members say the one as the other; give only the members that \
          belong together"
@@ -181,7 +182,7 @@ fn problems(errors: &[ExamineError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Which roles, and who has the others: that tells which disk it is.
+/// Which roles, and the members of the others: that tells which disk it is.
 fn absent_text(roles: &[usize], given: &[(usize, String)]) -> String {
     let numbers: Vec<_> = roles.iter().map(usize::to_string).collect();
     let given: Vec<_> = given.iter().map(|(role, name)| format!("{role} on {name}")).collect();

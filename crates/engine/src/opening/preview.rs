@@ -21,13 +21,13 @@ pub struct Preview {
     pub members: Vec<Option<String>>,
     /// What is worth saying about its shape; see [`advice()`](crate::advice()).
     pub advice: Vec<String>,
-    /// Whether which member gets parity rests on how long reads took just now: it is measured again when the array is
-    /// made, with writes, and members that are alike may come out otherwise.
+    /// Whether which member gets parity rests on how long reads took just now: it is measured again when the
+    /// array is made, with writes, and members that are alike may come out otherwise.
     pub is_measured: bool,
 }
 
-/// What [`Array::create`](crate::Array::create) would make of these options. Any thread may ask. Nothing is written;
-/// members are read if they are to be measured.
+/// What [`Array::create`](crate::Array::create) would make of these options. Any thread may ask. Nothing is
+/// written; members are read if they are to be measured.
 ///
 /// # Errors
 /// Those of [`CreateError`] that are found before anything is written.

@@ -11,8 +11,8 @@ use crate::{
     shape::rows::RowSet,
 };
 
-/// Makes the basic matrix: a cycle for every dirty row, and its operations. `costs` says what members cost, to policies
-/// that ask.
+/// Makes the basic matrix: a cycle for every dirty row, and its operations. `costs` says what members cost,
+/// to policies that ask.
 ///
 /// # Errors
 /// [`PlanError`] when a row's lost blocks are more than its parity can recover.
@@ -52,7 +52,8 @@ pub(crate) fn build_into(
     Ok(())
 }
 
-/// The rows of `left` that are in the same state as `row` in every column, with their cycle if there is but one.
+/// The rows of `left` that are in the same state as `row` in every column, with their cycle if there is but
+/// one.
 fn band_of(state: &StripeState, left: RowSet, row: usize) -> Result<Band, PlanError> {
     let mut rows = left;
     for column in &state.columns {
@@ -192,8 +193,8 @@ mod tests {
         selection::{Classic, Cost, ModThresh, Modified, PreferRmw},
     };
 
-    /// A one-row stripe from letters: D dirty, P partial, C clean, E empty, X missing and empty, Y missing and
-    /// dirty, U unreadable and empty; behind the bar the parity columns.
+    /// A one-row stripe from letters: D dirty, P partial, C clean, E empty, X missing and empty, Y missing
+    /// and dirty, U unreadable and empty; behind the bar the parity columns.
     fn state(letters: &str) -> StripeState {
         let (data, parity) = letters.split_once('|').unwrap();
         let row = RowSet::range(0..1);

@@ -61,7 +61,8 @@ mod tests {
     }
 
     impl MdBlock {
-        /// Every block that can be: parity is never to be written, and `R5_OVERWRITE` is only where something is.
+        /// Every block that can be: parity is never to be written, and `R5_OVERWRITE` is only where something
+        /// is.
         fn all(is_parity: bool) -> Vec<Self> {
             let writes: &[_] =
                 if is_parity { &[(false, false)] } else { &[(false, false), (true, false), (true, true)] };

@@ -3,7 +3,8 @@
 use super::{ColumnOps, Plan};
 
 impl Plan {
-    /// Draws the first `rows` rows: columns separated by ` | `, operations by commas, `.` where there is none.
+    /// Draws the first `rows` rows: columns separated by ` | `, operations by commas, `.` where there is
+    /// none.
     pub fn matrix(&self, rows: usize) -> String {
         (0..rows)
             .map(|row| {

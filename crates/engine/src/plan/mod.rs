@@ -1,9 +1,9 @@
-//! The plan: what a stripe's write is to do, by rows (MSC-CT's rxw-matrix, msc-ct III-B). It is lowered to a [`recipe`], which is
-//! executed.
+//! The plan: what a stripe's write is to do, by rows (MSC-CT's rxw-matrix, msc-ct III-B). It is lowered to a
+//! [`recipe`], which is executed.
 //!
-//! A plan is made for one stripe, by pure functions: [`StripeState`] says what is in hand, a [`WriteSelection`]
-//! chooses a [`Cycle`] for each row, and the result is one bit set of rows per column and operation (msc-ct
-//! Table I). Passes may then add operations.
+//! A plan is made for one stripe, by pure functions: [`StripeState`] says what is in hand, a
+//! [`WriteSelection`] chooses a [`Cycle`] for each row, and the result is one bit set of rows per column and
+//! operation (msc-ct Table I). Passes may then add operations.
 
 mod build;
 pub mod costs;
@@ -81,12 +81,13 @@ pub struct Band {
     pub rcw: u32,
     /// Both cycles are possible: the selection policy has chosen.
     pub free: bool,
-    /// What the policy thought that the whole stripe's write costs with either cycle here, if it estimates that.
+    /// What the policy thought that the whole stripe's write costs with either cycle here, if it estimates
+    /// that.
     pub estimate: Option<Estimate>,
 }
 
-/// The price of a stripe's write with a band by one cycle or by the other: when it would be done, and what it takes
-/// from others, in nanoseconds.
+/// The price of a stripe's write with a band by one cycle or by the other: when it would be done, and what it
+/// takes from others, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// With read-modify-write.

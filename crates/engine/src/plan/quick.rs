@@ -1,7 +1,8 @@
-//! The recipes of the commonest writes, without a plan: a whole stripe, whole blocks of one column, and zeroes.
+//! The recipes of the commonest writes, without a plan: a whole stripe, whole blocks of one column, and
+//! zeroes.
 //!
-//! Drawing up a plan takes most of the engine's own work on such a write. What these planners give is what the
-//! [plan](super::build) would give once it is [lowered](super::lower): a property holds them to that.
+//! Drawing up a plan takes most of the engine's own work on such a write. What these planners give is what
+//! the [plan](super::build) would give once it is [lowered](super::lower): a property holds them to that.
 
 use super::{
     Band, Counts, Cycle, Presence, Recipe, WriteSelection,
@@ -33,8 +34,8 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
         self.are_whole || (self.presence)(column) == Presence::Present
     }
 
-    /// The blocks of a row that RMW and RCW of one column would read, as [`StripeState::counts_of`](super::StripeState::counts_of)
-    /// counts them.
+    /// The blocks of a row that RMW and RCW of one column would read, as
+    /// [`StripeState::counts_of`](super::StripeState::counts_of) counts them.
     #[inline(always)]
     fn counts(&self, write: &OneColumn) -> Counts {
         let (data_columns, parity_columns) = (write.data_columns, write.parity_columns);
@@ -57,7 +58,8 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
         Parity::of(self.is_there(first), self.geometry.parity_columns() > 1 && self.is_there(first + 1))
     }
 
-    /// The cycle by which rows of one column are written; none if it takes more than that. With parity, which is there.
+    /// The cycle by which rows of one column are written; none if it takes more than that. With parity, which
+    /// is there.
     #[inline(always)]
     fn cycle_of(
         &self,
@@ -85,8 +87,8 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
     }
 }
 
-/// A whole stripe of a level with parity all of whose columns are there: nothing is read, parity is made of what is new. Fills an
-/// empty recipe, and tells its band. False, where the plan does something else.
+/// A whole stripe of a level with parity all of whose columns are there: nothing is read, parity is made of
+/// what is new. Fills an empty recipe, and tells its band. False, where the plan does something else.
 pub(crate) fn whole<P: Fn(usize) -> Presence>(
     columns: &Columns<'_, P>,
     span: &StripeSpan,
@@ -121,9 +123,10 @@ pub(crate) fn zeroes(geometry: &Geometry) -> Recipe {
     Recipe { writes: (0..geometry.members() - skipped).map(write).collect(), ..Recipe::default() }
 }
 
-/// Whole blocks of one column, of a level with parity that agrees with its data. A read-modify-write reads the old blocks and
-/// their parity; a reconstruct-write reads the other columns. Both write the column and parity, as far as they are there. Fills an
-/// empty recipe, and tells its band. False, where the plan does something else.
+/// Whole blocks of one column, of a level with parity that agrees with its data. A read-modify-write reads
+/// the old blocks and their parity; a reconstruct-write reads the other columns. Both write the column and
+/// parity, as far as they are there. Fills an empty recipe, and tells its band. False, where the plan does
+/// something else.
 #[inline]
 pub(crate) fn one_column<P: Fn(usize) -> Presence>(
     columns: &Columns<'_, P>,

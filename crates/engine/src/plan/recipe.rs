@@ -1,9 +1,10 @@
 //! The recipe: what is read, computed and written in one stripe. It is the only thing that is executed.
 //!
-//! A plan says in sets of rows what a write does, which is what choosing and passes need, and takes a kilobyte and a half. A recipe
-//! says it in runs of rows and in bytes, in the order in which it is done, and takes a third of that. [`lower`] makes one from a
-//! plan; quick planners make the commonest ones without a plan, and a property holds them to what `lower` makes. Reads around lost
-//! columns, healing, repair, rebuild and zeroes need no plan: their recipes are made directly.
+//! A plan says in sets of rows what a write does, which is what choosing and passes need, and takes a
+//! kilobyte and a half. A recipe says it in runs of rows and in bytes, in the order in which it is done, and
+//! takes a third of that. [`lower`] makes one from a plan; quick planners make the commonest ones without a
+//! plan, and a property holds them to what `lower` makes. Reads around lost columns, healing, repair, rebuild
+//! and zeroes need no plan: their recipes are made directly.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Recipes that give back what cannot be read: of one column, of a read around lost columns, and of redundancy that is checked.
+//! Recipes that give back what cannot be read: of one column, of a read around lost columns, and of
+//! redundancy that is checked.
 
 use std::ops::Range;
 
@@ -15,8 +16,8 @@ fn cells(column: usize, rows: Span) -> Cells {
     Cells { column: column as u16, rows }
 }
 
-/// What one column holds in some rows, from the others: fills an empty recipe, and tells where its reads and sums leave the content.
-/// None: too many columns are lost; the recipe is as it was.
+/// What one column holds in some rows, from the others: fills an empty recipe, and tells where its reads and
+/// sums leave the content. None: too many columns are lost; the recipe is as it was.
 pub(crate) fn recover(
     geometry: &Geometry,
     column: usize,
@@ -48,8 +49,8 @@ pub(crate) fn recover(
     Some(Source::Sum)
 }
 
-/// A read of some bytes of some data columns' chunks: what is there is read once, and what is lost is recovered from that and from
-/// what else it takes. None: nothing is lost, or too much.
+/// A read of some bytes of some data columns' chunks: what is there is read once, and what is lost is
+/// recovered from that and from what else it takes. None: nothing is lost, or too much.
 pub(crate) fn read_around<'p>(
     geometry: &Geometry,
     pieces: impl Iterator<Item = (usize, &'p Range<usize>)> + Clone,
@@ -72,8 +73,9 @@ pub(crate) fn read_around<'p>(
     Some(recipe)
 }
 
-/// The repair of a stripe of chunks of so many bytes: it writes all redundancy that can be told from the columns that can be read.
-/// Lost columns are recovered from the first parities; those that are left are written.
+/// The repair of a stripe of chunks of so many bytes: it writes all redundancy that can be told from the
+/// columns that can be read. Lost columns are recovered from the first parities; those that are left are
+/// written.
 pub(crate) fn repair(geometry: &Geometry, chunk_len: usize, is_readable: impl Fn(usize) -> bool) -> Recipe {
     let mut recipe = Recipe::default();
     let (chunk, is_readable) = (0..chunk_len, |column: &usize| is_readable(*column));
@@ -149,7 +151,8 @@ mod tests {
             let of = |read: &Cells| (read.column, read.rows.range());
             Some(recipe.reads.iter().map(of).collect::<Vec<_>>())
         };
-        // A whole stripe but for the half of its first chunk: the lost chunk is wanted whole, so the others are, too.
+        // A whole stripe but for the half of its first chunk: the lost chunk is wanted whole, so the others
+        // are, too.
         let pieces = [(0, &half), (1, &whole), (2, &whole), (3, &whole)];
         assert_eq!(around(&pieces, 1), Some(vec![(0, 0..4), (2, 0..4), (3, 0..4), (4, 0..4)]));
         // The lost half takes half of the others; one that is wanted whole is read whole.

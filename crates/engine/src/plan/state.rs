@@ -58,7 +58,8 @@ pub enum Redundancy {
     Mirrors,
     /// P, and Q if there are two.
     Parity {
-        /// Whether parity is known to agree with the data; if not (a resync is due), RMW would keep the error.
+        /// Whether parity is known to agree with the data; if not (a resync is due), RMW would keep the
+        /// error.
         trusted: bool,
     },
 }

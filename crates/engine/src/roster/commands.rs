@@ -25,7 +25,8 @@ use crate::{
     mutants::{Mutant, lives},
 };
 
-/// How often it is looked whether the last request has ended that may look at a member that was removed, and how many times.
+/// How often it is looked whether the last request has ended that may look at a member that was removed, and
+/// how many times.
 const LET_GO_POLL: Duration = Duration::from_millis(1);
 const LET_GO_POLLS: usize = 1000;
 
@@ -88,8 +89,8 @@ impl Roster {
         self.let_go().await;
     }
 
-    /// Waits a while for requests that may still look at members that have left, so that their devices are closed.
-    /// Housekeeping goes on with those of requests that take longer.
+    /// Waits a while for requests that may still look at members that have left, so that their devices are
+    /// closed. Housekeeping goes on with those of requests that take longer.
     async fn let_go(&self) {
         for _ in 0..LET_GO_POLLS {
             if self.topology.reclaim() {
@@ -162,8 +163,8 @@ impl Roster {
         Ok(())
     }
 
-    /// Notes where the member with this number has room for bitmap pages. Without room, what the number's last member had is
-    /// forgotten: the new member has data there.
+    /// Notes where the member with this number has room for bitmap pages. Without room, what the number's
+    /// last member had is forgotten: the new member has data there.
     fn note_bitmap_offset(&self, dev_number: u32, offset_bytes: Option<u64>) {
         let mut offsets = self.bitmap_offsets.write();
         match offset_bytes {

@@ -1,4 +1,5 @@
-//! Members that fail: dropped from the array at once, recorded on the survivors before anything is acknowledged.
+//! Members that fail: dropped from the array at once, recorded on the survivors before anything is
+//! acknowledged.
 
 use super::Roster;
 use crate::{
@@ -24,8 +25,8 @@ impl Roster {
     /// Drops members from the array, all the way through even if the caller goes away.
     ///
     /// # Errors
-    /// [`ArrayError::Failed`] when the level does not tolerate it: then nothing is recorded, so that an operator can
-    /// still bring the members back together.
+    /// [`ArrayError::Failed`] when the level does not tolerate it: then nothing is recorded, so that an
+    /// operator can still bring the members back together.
     pub(crate) async fn fail_all(&self, failed: Vec<FailedMember>) -> Result<(), ArrayError> {
         self.fail_within(failed, Limit::GiveUp).await
     }

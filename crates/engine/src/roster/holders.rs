@@ -9,9 +9,9 @@ use super::Roster;
 use crate::{intent::Holder, members::member::Member, shape::geometry::Geometry};
 
 impl Roster {
-    /// Who of these members holds the bitmap: flash first, where a page write costs no seek, and then who is no slower than the
-    /// fastest by half, as reads were measured, since writes may not have been; one more copy than members that may be lost,
-    /// at least two.
+    /// Which of these members hold the bitmap: flash first, where a page write costs no seek, and then those
+    /// no slower than the fastest by half, as reads were measured, since writes may not have been; one more
+    /// copy than members that may be lost, at least two.
     fn holders_among<'a>(
         &self,
         geometry: &Geometry,

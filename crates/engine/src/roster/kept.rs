@@ -1,4 +1,5 @@
-//! What is kept on members apart from the array's state: what an operator says of one, and what was written to it.
+//! What is kept on members apart from the array's state: what an operator says of one, and what was written
+//! to it.
 
 use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -12,8 +13,8 @@ use crate::{
     metadata::ledger::{Entry, Ledger, Standing},
 };
 
-/// The longest wait for a member to note what was written to it. It may not answer, and the command that fails it waits
-/// meanwhile.
+/// The longest wait for a member to note what was written to it. It may not answer, and the command that
+/// fails it waits meanwhile.
 const NOTE_WAIT: Duration = Duration::from_secs(2);
 
 /// The header of a member on which something can be kept.
@@ -65,8 +66,8 @@ impl Roster {
         .await
     }
 
-    /// Notes on members what was written to them, where that is so much more than what is noted: else a daemon that is
-    /// killed forgets it. Nothing waits for this but changes of the array's state.
+    /// Notes on members what was written to them, where that is so much more than what is noted: else a
+    /// daemon that is killed forgets it. Nothing waits for this but changes of the array's state.
     pub(crate) async fn note_written(&self, unnoted_max: u64) {
         if self.life.is_read_only() {
             return;
@@ -93,8 +94,8 @@ impl Roster {
         }
     }
 
-    /// Notes what was written to a member that has left the array and works, as far as anybody knows. One that does not
-    /// answer keeps what was noted before.
+    /// Notes what was written to a member that has left the array and works, as far as is known. One that
+    /// does not answer keeps what was noted before.
     pub(crate) async fn note_written_to(&self, member: &Arc<Member>) {
         let mut ledger = self.ledger.lock().await;
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.member, member);

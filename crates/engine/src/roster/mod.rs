@@ -1,6 +1,6 @@
 //! The roster: which devices belong to the array, and the one way by which that changes.
 //!
-//! Requests see of it what [`Membership`] shows: who is a member now, and that one has failed.
+//! Requests see of it what [`Membership`] shows: the members now. And they tell it that one has failed.
 
 mod commands;
 mod failure;
@@ -45,7 +45,8 @@ pub(crate) struct Roster {
     bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
     /// Names of devices on their way into the array.
     enrolling: Mutex<BTreeSet<String>>,
-    /// The outgoing and the incoming member, while that is being written down: meanwhile bitmap pages go to the holders of both.
+    /// The outgoing and the incoming member, while that is being written down: meanwhile bitmap pages go to
+    /// the holders of both.
     handing_over: Mutex<Option<(Arc<Member>, Arc<Member>)>>,
     /// A member that may have held bitmap pages was dropped: they are due to be written to others.
     holders_changed: AtomicBool,
@@ -95,14 +96,16 @@ impl Roster {
         self.topology.look(|topology| topology.failed)
     }
 
-    /// The members, unless the array has failed. For a job whose rows are locked: a batch that waited while the array failed may
-    /// have half-written rows now, so that nothing is made from them, and nothing is written.
+    /// The members, unless the array has failed. For a job whose rows are locked: a batch that waited while
+    /// the array failed may have half-written rows now, so that nothing is made from them, and nothing is
+    /// written.
     pub(crate) fn unfailed(&self) -> Result<Arc<Topology>, ArrayError> {
         let topology = self.topology.load();
         if topology.failed && !lives(Mutant::FailedJobsGoOn) { Err(ArrayError::Failed) } else { Ok(topology) }
     }
 
-    /// Drops topologies that no request looks at any more, and with them members that have left. True if none is left.
+    /// Drops topologies that no request looks at any more, and with them members that have left. True if none
+    /// is left.
     pub(crate) fn reclaim(&self) -> bool {
         self.topology.reclaim()
     }

@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl Roster {
-    /// The one way by which the array's state changes: `change` alters ledger and topology under the ledger's lock,
-    /// the result is written to all members, those that cannot take it are dropped, and only then does anybody
-    /// acknowledge what relies on it. Nothing is changed or written once the array has failed.
+    /// The one way by which the array's state changes: `change` alters ledger and topology under the ledger's
+    /// lock, the result is written to all members, those that cannot take it are dropped, and only then does
+    /// any request acknowledge what relies on it. Nothing is changed or written once the array has failed.
     pub(crate) async fn change_state(
         &self,
         change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
@@ -22,8 +22,8 @@ impl Roster {
         self.change_state_then(change, |_| None).await
     }
 
-    /// As [`Roster::change_state`], with a topology that counts only once the change is on all members that remain:
-    /// `then` makes it from the one of that moment, in which a member may have failed meanwhile.
+    /// As [`Roster::change_state`], with a topology that counts only once the change is on all members that
+    /// remain: `then` makes it from the one of that moment, in which a member may have failed meanwhile.
     pub(crate) async fn change_state_then(
         &self,
         change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
@@ -73,8 +73,8 @@ impl Roster {
         .await
     }
 
-    /// Brings members level that a crash left an event behind, before the count is raised: with two crashes in a row
-    /// they would be two behind, and stale.
+    /// Brings members level that a crash left an event behind, before the count is raised: with two crashes
+    /// in a row they would be two behind, and stale.
     pub(crate) async fn catch_up(&self) -> Result<(), ArrayError> {
         if lives(Mutant::NoCatchUp) {
             return Ok(());

@@ -1,8 +1,9 @@
 //! Where a byte of the array lies: stripes, columns and members, by pure functions of the array's shape.
 //!
-//! A stripe's chunks are its *columns*: data columns first, in the order of the array's bytes, then P, then Q (for
-//! level 1: the one data column, then its mirrors). The layout says which member holds which column of a stripe:
-//! Linux md's left-symmetric for levels 5 and 6, parity on the last role for level 4 (`raid5_compute_sector`).
+//! A stripe's chunks are its *columns*: data columns first, in the order of the array's bytes, then P, then Q
+//! (for level 1: the one data column, then its mirrors). The layout says which member holds which column of a
+//! stripe: Linux md's left-symmetric for levels 5 and 6, parity on the last role for level 4
+//! (`raid5_compute_sector`).
 
 use std::ops::Range;
 
@@ -30,8 +31,8 @@ pub const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 pub const MIRROR_STRIPE_BYTES: u32 = 64 << 10;
 /// What an md v1 superblock's role table can name: (4096 - 256) / 2.
 pub const MEMBERS_MAX: usize = 1920;
-/// Data members of levels with parity: GF(2^8) has 255 distinct non-zero coefficients, and nobody wants one parity
-/// for more.
+/// Data members of levels with parity: GF(2^8) has 255 distinct non-zero coefficients, and no array should
+/// have one parity for more.
 pub const DATA_COLUMNS_MAX: usize = stripewise_parity::DATA_COLUMNS_MAX;
 
 const _: () = assert!(CHUNK_BYTES_MAX as usize / BLOCK_BYTES == ROWS_MAX);
@@ -89,8 +90,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Checks a shape. `member_bytes` is what each member gives to data; it is rounded down to whole chunks (level
-    /// 1: whole logical blocks). Level 1 ignores `chunk_bytes`.
+    /// Checks a shape. `member_bytes` is what each member gives to data; it is rounded down to whole chunks
+    /// (level 1: whole logical blocks). Level 1 ignores `chunk_bytes`.
     ///
     /// # Errors
     /// [`GeometryError`].
@@ -320,7 +321,8 @@ pub struct StripeSpan {
 }
 
 impl StripeSpan {
-    /// The bytes of a data column's chunk that the part covers (perhaps none), and where they start in the request.
+    /// The bytes of a data column's chunk that the part covers (perhaps none), and where they start in the
+    /// request.
     pub fn in_column(&self, column: usize, chunk_bytes: usize) -> (Range<usize>, usize) {
         let column_start = column * chunk_bytes;
         let from = self.start.clamp(column_start, column_start + chunk_bytes);

@@ -120,7 +120,8 @@ impl Level {
         }
     }
 
-    /// How many more of the members may be lost, whichever they are, where some are lost already. None: too many are.
+    /// How many more of the members may be lost, whichever they are, where some are lost already. None: too
+    /// many are.
     pub(super) fn spare(self, members: usize, is_lost: impl Fn(usize) -> bool) -> Option<usize> {
         let may_be_lost = match self.traits().redundancy {
             Redundancy::Copies => members - 1,

@@ -1,8 +1,9 @@
-//! How stripes map to the regions of the write-intent bitmap: a pure function of the stripe's index, recorded on disk.
+//! How stripes map to the regions of the write-intent bitmap: a pure function of the stripe's index, recorded
+//! on disk.
 //!
-//! *Linear*: neighbouring stripes share a region, as in md (ScalaRAID's S-Blocks). *Distributed*: neighbours spread
-//! over all regions, so that writers who are close to each other share no counter (its D-Blocks): the rightmost
-//! floor(log2(Size / Dsize)) bits of the stripe's index are the region's.
+//! *Linear*: neighbouring stripes share a region, as in md (ScalaRAID's S-Blocks). *Distributed*: neighbours
+//! spread over all regions, so that writers of neighbouring stripes share no counter (its D-Blocks): the
+//! rightmost floor(log2(Size / Dsize)) bits of the stripe's index are the region's.
 
 use std::ops::Range;
 
@@ -16,8 +17,8 @@ use super::geometry::{Geometry, StripeIndex};
 /// What a region stands for: bytes of each member, and which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionShape {
-    /// Bytes of each member that one region covers: of distributed ones this at least, and less than twice as much, where a
-    /// member has as many.
+    /// Bytes of each member that one region covers: of distributed ones this at least, and less than twice as
+    /// much, where a member has as many.
     pub bytes: u64,
     /// Which stripes they are.
     pub kind: MapKind,
@@ -114,8 +115,8 @@ impl RegionMap {
         }
     }
 
-    /// Regions, which are in order, in the groups that a walk is done with at the same time: linear ones one by one, of
-    /// distributed ones as many neighbours as make long runs.
+    /// Regions, which are in order, in the groups that a walk is done with at the same time: linear ones one
+    /// by one, of distributed ones as many neighbours as make long runs.
     pub(crate) fn groups<'a>(&self, regions: &'a [usize]) -> impl Iterator<Item = &'a [usize]> + use<'a> {
         let size = match self.shape.kind {
             MapKind::Linear => 1,
@@ -124,11 +125,12 @@ impl RegionMap {
         regions.chunk_by(move |a, b| a / size == b / size)
     }
 
-    /// The stripes of some regions, which are in order, as runs in the order of stripes: so that a member is read from
-    /// its start to its end, whatever the map.
+    /// The stripes of some regions, which are in order, as runs in the order of stripes: so that a member is
+    /// read from its start to its end, whatever the map.
     pub(crate) fn runs<'a>(&'a self, regions: &'a [usize]) -> impl Iterator<Item = Range<u64>> + 'a {
         let distributed = self.shape.kind == MapKind::Distributed;
-        // Distributed regions take turns, lap after lap; neighbours make one run. Linear ones are long as they are.
+        // Distributed regions take turns, lap after lap; neighbours make one run. Linear ones are long as
+        // they are.
         let (laps, step) =
             if distributed { (self.stripes.div_ceil(self.regions), 1) } else { (1, self.region_stripes) };
         let lap_runs = move |lap: u64| {
@@ -159,7 +161,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every stripe is in one region; a region's stripes are those that map to it, in order, and it has that many.
+        /// Every stripe is in one region; a region's stripes are those that map to it, in order, and it has
+        /// that many.
         #[test]
         fn regions_part_the_stripes(map in maps(), picked in any::<u64>()) {
             let regions: Vec<usize> = (0..map.regions()).filter(|r| picked >> (r % 64) & 1 == 1).collect();

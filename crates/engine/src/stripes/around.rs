@@ -1,5 +1,5 @@
-//! Reads of several pieces of a stripe of which a member is missing: what is left of the stripe is read once, and what is lost is
-//! computed from it.
+//! Reads of several pieces of a stripe of which a member is missing: what is left of the stripe is read once,
+//! and what is lost is computed from it.
 
 use std::ops::Range;
 
@@ -42,8 +42,8 @@ impl Found {
 }
 
 impl Stripes {
-    /// Reads pieces of one stripe, some of which are lost. Gives all of them back unread if a read fails, if a resync is due, or if
-    /// no piece is lost any more: the caller then reads each alone.
+    /// Reads pieces of one stripe, some of which are lost. Gives all of them back unread if a read fails, if
+    /// a resync is due, or if no piece is lost any more: the caller then reads each alone.
     pub(super) async fn read_around(&self, all: &[Piece], pieces: Pieces) -> Result<Pieces, Pieces> {
         let of = |index: usize| &all[index];
         let stripe = of(pieces[0].0).stripe;

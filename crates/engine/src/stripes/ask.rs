@@ -29,7 +29,8 @@ struct How<'a> {
 }
 
 impl Stripes {
-    /// Asks for what a recipe reads, all at once. `part` gives the bytes that are read of some rows, and the buffer for them.
+    /// Asks for what a recipe reads, all at once. `part` gives the bytes that are read of some rows, and the
+    /// buffer for them.
     #[inline]
     pub(super) fn ask_reads(
         &self,
@@ -99,8 +100,9 @@ impl Stripes {
         }
     }
 
-    /// Writes what a job has mended, where it has just read: all of the recipe's writes at once, of which `content` has the bytes.
-    /// Members that could not take theirs fail. Waits until what the writes relied on is recorded.
+    /// Writes what a job has mended, where it has just read: all of the recipe's writes at once, of which
+    /// `content` has the bytes. Members that could not take theirs fail. Waits until what the writes relied
+    /// on is recorded.
     pub(crate) async fn write_mended(
         &self,
         rows: &RowGuard<'_>,

@@ -30,8 +30,8 @@ impl Stripes {
         }
     }
 
-    /// Writes a stripe, as far as that goes without waiting: the steps of [`Stripes::finish_stripe`], which goes on where
-    /// this stops. `leads` tells whether the stripe is the first of its request.
+    /// Writes a stripe, as far as that goes without waiting: the steps of [`Stripes::finish_stripe`], which
+    /// goes on where this stops. `leads` tells whether the stripe is the first of its request.
     pub(super) fn start_stripe(
         &self,
         request: &Reader<'_>,
@@ -69,8 +69,8 @@ impl Stripes {
         self.finish_begun(held, begun).await
     }
 
-    /// Goes on with a write that has its rows and its region. What not every write comes to is in boxes: the task of a write is
-    /// as large as the rest.
+    /// Goes on with a write that has its rows and its region. What not every write comes to is in boxes: the
+    /// task of a write is as large as the rest.
     pub(super) async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
         let guards = self.resume(held);
         match begun {

@@ -12,8 +12,9 @@ use crate::{
     shape::geometry::StripeIndex,
 };
 
-/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20): of a chunk that waits to be
-/// healed, the first, and each block that cannot be read back when it was rewritten. The count is halved every hour.
+/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20): of a chunk that
+/// waits to be healed, the first, and each block that cannot be read back when it was rewritten. The count is
+/// halved every hour.
 const READ_ERRORS_MAX: u32 = 20;
 
 /// What a member is read for.
@@ -21,13 +22,14 @@ const READ_ERRORS_MAX: u32 = 20;
 pub(crate) enum Asks {
     /// A request, or a job: a failure counts against the member.
     Client,
-    /// The healing of another member's block, which no client may ever read: a failure is noted, and does not count.
+    /// The healing of another member's block, which no client may ever read: a failure is noted, and does not
+    /// count.
     Healing,
 }
 
 impl Stripes {
-    /// A read that failed: the member is dropped if it is gone or has failed too often, else its block is healed
-    /// later from the others.
+    /// A read that failed: the member is dropped if it is gone or has failed too often, else its block is
+    /// healed later from the others.
     pub(crate) async fn note_read_error(
         &self,
         member: &Arc<Member>,
@@ -61,8 +63,8 @@ impl Stripes {
         self.drop_if_possible(member, error).await;
     }
 
-    /// A block that was rewritten and still cannot be read: the member does not keep what it takes, and is dropped once that
-    /// has happened too often.
+    /// A block that was rewritten and still cannot be read: the member does not keep what it takes, and is
+    /// dropped once that has happened too often.
     pub(crate) async fn note_unhealed(&self, member: &Arc<Member>, stripe: StripeIndex, error: IoError) {
         tracing::warn!(member = member.name(), stripe = stripe.0, "a block was rewritten and cannot be read");
         if !lives(Mutant::UnkeptUncounted) && is_one_too_many(member) {
@@ -70,7 +72,8 @@ impl Stripes {
         }
     }
 
-    /// Drops a member that reads badly. On the level's last legs it stays: what it can still read is all there is.
+    /// Drops a member that reads badly. On the level's last legs it stays: what it can still read is all
+    /// there is.
     async fn drop_if_possible(&self, member: &Arc<Member>, error: IoError) {
         self.members.fail_if_possible(vec![(member.clone(), error)]).await;
     }

@@ -1,8 +1,9 @@
 //! The one place that executes: what a recipe reads, computes and writes, and what comes of it.
 //!
-//! The steps of a stripe's write are these: its rows are locked, its region is marked, what its [`Recipe`] reads is read, parity is
-//! computed, what it writes is written, and members that failed are dropped before it is acknowledged. A write goes through them
-//! without waiting as far as that goes; [`Work`] keeps what it needs to go on.
+//! The steps of a stripe's write are these: its rows are locked, its region is marked, what its [`Recipe`]
+//! reads is read, parity is computed, what it writes is written, and members that failed are dropped before
+//! it is acknowledged. A write goes through them without waiting as far as that goes; [`Work`] keeps what it
+//! needs to go on.
 
 use std::sync::Arc;
 
@@ -177,8 +178,8 @@ impl Stripes {
         }
     }
 
-    /// Bad blocks of several members in different rows: mended block by block, so that the write can be tried once more. One that
-    /// cannot be mended, which the result tells, may be none that the write needs.
+    /// Bad blocks of several members in different rows: mended block by block, so that the write can be tried
+    /// once more. One that cannot be mended, which the result tells, may be none that the write needs.
     async fn mend(
         &self,
         held: &RowGuard<'_>,
@@ -192,8 +193,8 @@ impl Stripes {
         }
     }
 
-    /// Goes on with a write of which some reads failed. Gives the write back if it must be planned anew, around columns that
-    /// could not be read.
+    /// Goes on with a write of which some reads failed. Gives the write back if it must be planned anew,
+    /// around columns that could not be read.
     async fn go_on_without(
         &self,
         guards: &Guards<'_>,
@@ -219,8 +220,8 @@ impl Stripes {
         !self.is_trusted(stripe) && !lives(Mutant::DoubtfulPlannedAround)
     }
 
-    /// Fetches what could not be read at once of a stripe where a resync is due: only blocks that their own members cannot read are
-    /// recovered from the others, not whole columns.
+    /// Fetches what could not be read at once of a stripe where a resync is due: only blocks that their own
+    /// members cannot read are recovered from the others, not whole columns.
     async fn fetch_finely(
         &self,
         stripe: StripeIndex,

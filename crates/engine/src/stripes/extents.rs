@@ -1,4 +1,5 @@
-//! Which parts of the array hold nothing, from what the members say: so that copies of a sparse array stay sparse.
+//! Which parts of the array hold nothing, from what the members say: so that copies of a sparse array stay
+//! sparse.
 
 use std::ops::Range;
 
@@ -19,8 +20,8 @@ const STRIPES_MAX: u64 = 256;
 type Holes = Vec<Range<u64>>;
 
 impl Stripes {
-    /// Extents of a range of the array, from its start on. A chunk is a hole if its member says so; where the member
-    /// is missing the answer is "stored".
+    /// Extents of a range of the array, from its start on. A chunk is a hole if its member says so; where the
+    /// member is missing the answer is "stored".
     pub(crate) async fn extents(&self, offset_bytes: u64, len_bytes: u64) -> Result<Vec<Extent>, IoError> {
         let _request = self.requests.enter();
         let geometry = self.geometry();
@@ -81,7 +82,8 @@ async fn holes_of(member: &Member, range: Range<u64>) -> Result<Holes, IoError> 
     Ok(without_listed(holes, member.bad_blocks.unreadable(), member.data_offset_bytes))
 }
 
-/// The holes apart from the sectors that the member's log lists: what it has there is not what the array holds.
+/// The holes apart from the sectors that the member's log lists: what it has there is not what the array
+/// holds.
 fn without_listed(mut holes: RangeSet<u64>, listed: Vec<Range<u64>>, data_offset_bytes: u64) -> Holes {
     let in_data = |at: u64| at.saturating_sub(data_offset_bytes);
     let listed = listed.into_iter().map(|bytes| in_data(bytes.start)..in_data(bytes.end));

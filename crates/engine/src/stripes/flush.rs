@@ -1,7 +1,8 @@
 //! Flush: everything acknowledged before becomes durable, and can be read after a crash.
 //!
-//! What a member's bad-block log lists is not read at the next opening. So a flush, and a write with FUA, also takes off the logs
-//! the sectors that were written since they were listed: before it is acknowledged, not with the next round of housekeeping.
+//! What a member's bad-block log lists is not read at the next opening. So a flush, and a write with FUA,
+//! also takes off the logs the sectors that were written since they were listed: before it is acknowledged,
+//! not with the next round of housekeeping.
 
 use smallvec::SmallVec;
 use stripewise_device::WriteFlags;
@@ -67,7 +68,8 @@ impl Stripes {
         Ok(())
     }
 
-    /// Whether a write must not be acknowledged as it is: it is to be durable, and a log may list what it has written.
+    /// Whether a write must not be acknowledged as it is: it is to be durable, and a log may list what it has
+    /// written.
     pub(super) fn must_unlist(&self, flags: WriteFlags) -> bool {
         flags.fua && self.logs_are_behind() && !lives(Mutant::ListedAfterFua)
     }

@@ -18,8 +18,8 @@ use crate::{
     shape::geometry::{StripeIndex, StripeSpan},
 };
 
-/// How long gathered writes that are due wait for more: about what a client takes to answer an acknowledgement with
-/// its next request, and little beside what a read-modify-write of a device takes.
+/// How long gathered writes that are due wait for more: about what a client takes to answer an
+/// acknowledgement with its next request, and little beside what a read-modify-write of a device takes.
 const LINGER: Duration = Duration::from_micros(50);
 /// How often they do, while more keep coming.
 const LINGERS_MAX: u32 = 4;
@@ -56,8 +56,8 @@ impl Stripes {
         }));
     }
 
-    /// Waits until the writes gathered in a stripe are due, and then, if more were gathered before them, a moment for
-    /// as many: the clients of those are just being told.
+    /// Waits until the writes gathered in a stripe are due, and then, if more were gathered before them, a
+    /// moment for as many: the clients of those are just being told.
     async fn linger(&self, stripe: StripeIndex) {
         let mut standing = self.locks.wait_for_gather(stripe, Until::Due).await;
         for _ in 0..LINGERS_MAX {
@@ -96,7 +96,7 @@ impl Stripes {
     }
 }
 
-/// One write of all parts, and to whom its outcome is owed. It is durable if one of them must be.
+/// One write of all parts, and the promises of its outcome. It is durable if one of them must be.
 fn as_one(span: StripeSpan, parts: Vec<Part>) -> (StripeWrite, Vec<Promise<Result<(), ArrayError>>>) {
     let mut flags = parts[0].flags;
     flags.fua |= !lives(Mutant::GatheredFuaForgotten) && parts.iter().any(|part| part.flags.fua);

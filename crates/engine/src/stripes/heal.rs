@@ -1,4 +1,5 @@
-//! Healing: blocks that failed to be read are rewritten with what the others say, so that their member can remap the sectors.
+//! Healing: blocks that failed to be read are rewritten with what the others say, so that their member can
+//! remap the sectors.
 
 use std::ops::Range;
 
@@ -36,7 +37,8 @@ impl Stripes {
         self.healing.lock().put_off(chunk);
     }
 
-    /// Heals chunks noted: recovers their blocks and writes them back, so that the member can remap the sectors.
+    /// Heals chunks noted: recovers their blocks and writes them back, so that the member can remap the
+    /// sectors.
     pub(crate) async fn heal_noted(&self) {
         let noted = self.healing.lock().take(HEALED_PER_ROUND);
         let (mut failures, mut first) = (0, None);
@@ -63,8 +65,8 @@ impl Stripes {
         }
     }
 
-    /// Notes the chunks of blocks that members' logs list, so that they are written back from the others; so many of each
-    /// extent at most, as what another program wrote there may be any number.
+    /// Notes the chunks of blocks that members' logs list, so that they are written back from the others; so
+    /// many of each extent at most, as what another program wrote there may be any number.
     pub(crate) fn heal_listed(&self) {
         let topology = self.members.load();
         let mut healing = self.healing.lock();
@@ -94,7 +96,8 @@ impl Stripes {
         (first..end).map(move |stripe| (stripe, geometry.column_of(StripeIndex(stripe), slot)))
     }
 
-    /// Whether the log of a member that writes of this column go to lists some of it: of one that is to take over, too.
+    /// Whether the log of a member that writes of this column go to lists some of it: of one that is to take
+    /// over, too.
     fn is_listed(
         &self,
         topology: &Topology,
@@ -118,11 +121,12 @@ impl Stripes {
         self.heal_rows(&held, stripe, &[column], rows).await
     }
 
-    /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their members can
-    /// remap the sectors.
+    /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their
+    /// members can remap the sectors.
     ///
     /// # Errors
-    /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the others are healed all the same.
+    /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the others are healed all the
+    /// same.
     pub(crate) async fn heal_rows(
         &self,
         held: &RowGuard<'_>,

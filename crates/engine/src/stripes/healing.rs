@@ -1,7 +1,8 @@
 //! Chunks that failed to be read and wait to be healed.
 //!
-//! A chunk that could not be healed, as other members cannot be read there either, stays known: it is tried again when members have
-//! changed, and every ten minutes or so. Until it is healed no further failure of it counts against its member.
+//! A chunk that could not be healed, as other members cannot be read there either, stays known: it is tried
+//! again when members have changed, and every ten minutes or so. Until it is healed no further failure of it
+//! counts against its member.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ enum Standing {
     Due,
     /// It is being healed.
     UnderWay,
-    /// It is being healed, and a client failed to read some of it meanwhile: maybe what the healing has passed.
+    /// It is being healed, and a client failed to read some of it meanwhile: maybe what the healing has
+    /// passed.
     Again,
     /// It could not be healed just now.
     PutOff,

@@ -1,8 +1,9 @@
 //! What is done to stripes: client requests, and the blocks that are mended behind them.
 //!
-//! From the top: a request ([`write`], [`read`], [`zero`], [`flush`]) is cut into stripes; [`gather`] lets writes of a stream wait
-//! for one another; [`begin`] gets a stripe's write its rows and its region; [`execute`] does what its recipe says, with [`recover`]
-//! and [`heal`] for what cannot be read; [`ask`] asks members, [`settle`] drops those that failed. None calls one above it.
+//! From the top: a request ([`write`], [`read`], [`zero`], [`flush`]) is cut into stripes; [`gather`] lets
+//! writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its region;
+//! [`execute`] does what its recipe says, with [`recover`] and [`heal`] for what cannot be read; [`ask`] asks
+//! members, [`settle`] drops those that failed. None calls one above it.
 
 mod around;
 mod ask;
@@ -69,7 +70,8 @@ pub(crate) struct Stripes {
     /// None for level 0, which has nothing that could disagree.
     intent: Option<Intent>,
     selection: Replaced<Arc<dyn WriteSelection>>,
-    /// The number of the policy that the members keep, if it is not known here and another one stands in for it; else 0.
+    /// The number of the policy that the members keep, if it is not known here and another one stands in for
+    /// it; else 0.
     unknown_policy: AtomicU8,
     /// Keeps the decisions of write selection, when it is on.
     tracer: Tracer,
@@ -177,8 +179,8 @@ impl Stripes {
         self.check_request(geometry, offset_bytes, len_bytes)
     }
 
-    /// Whether parity agrees with data in a stripe, as far as the bitmap knows. Once it does it stays so in this opening: a
-    /// write may look several times.
+    /// Whether parity agrees with data in a stripe, as far as the bitmap knows. Once it does it stays so in
+    /// this opening: a write may look several times.
     pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
         self.intent.as_ref().is_none_or(|intent| intent.is_trusted(stripe))
     }

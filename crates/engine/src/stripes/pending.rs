@@ -16,8 +16,9 @@ use crate::{
     members::member::Member,
 };
 
-/// The outcome of a read that has started. One that waits for one member holds no rows, so that only stopping the array, or
-/// removing that member, waits for it. It needs no task of its own: a caller that loses interest drops it.
+/// The outcome of a read that has started. One that waits for one member holds no rows, so that only stopping
+/// the array, or removing that member, waits for it. It needs no task of its own: a caller that loses
+/// interest drops it.
 pub(crate) struct Reading(State);
 
 enum State {
@@ -34,7 +35,8 @@ struct Asked {
     piece: Piece,
     member: Arc<Member>,
     io: IoFuture<ReadDone>,
-    /// Last, so that it drops last: a task that waits for the request's end relies on the member's handle being dropped.
+    /// Last, so that it drops last: a task that waits for the request's end relies on the member's handle
+    /// being dropped.
     request: Request,
 }
 

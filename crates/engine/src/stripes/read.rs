@@ -57,7 +57,8 @@ pub(super) enum Left {
 
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
-/// Stripes of one read that are read around a missing member at the same time: their members' queues are full long before.
+/// Stripes of one read that are read around a missing member at the same time: their members' queues are full
+/// long before.
 const AROUND_IN_FLIGHT: usize = 128;
 
 impl MemberRead<'_> {
@@ -153,8 +154,8 @@ impl Stripes {
         }
     }
 
-    /// The member to read a piece from. Mirrors take turns by stripe, but where a resync is due: there all readers
-    /// must see the one that the others will be made equal to.
+    /// The member to read a piece from. Mirrors take turns by stripe, but where a resync is due: there all
+    /// readers must see the one that the others will be made equal to.
     fn pick_reader<'t>(&self, topology: &'t Topology, piece: &Piece) -> Option<&'t Arc<Member>> {
         let copies = topology.geometry.copies_of(piece.column);
         if copies.len() == 1 {
@@ -199,7 +200,7 @@ impl Stripes {
         for (read, io) in started {
             let ReadDone { result, bufs } = io.await;
             if let Err(error) = result {
-                // Of several pieces nobody can tell which it is; each is read alone, and says so then.
+                // Of several pieces the error does not tell which it is. Each is read alone, which will tell.
                 if read.pieces.len() == 1 || is_member_gone(&error) {
                     let piece = &pieces[read.pieces[0]];
                     let column = self.column_read(read.member, piece);
@@ -222,7 +223,8 @@ impl Stripes {
         Ok(join(filled))
     }
 
-    /// Cuts the buffer into the pieces and puts them into reads; those of stripes with a lost piece come apart.
+    /// Cuts the buffer into the pieces and puts them into reads; those of stripes with a lost piece come
+    /// apart.
     fn gather<'t>(&self, topology: &'t Topology, mut buf: IoBuf, pieces: &[Piece]) -> Gathered<'t> {
         let mut reads: Vec<MemberRead<'t>> =
             Vec::with_capacity(topology.geometry.members().min(pieces.len()));
@@ -285,7 +287,8 @@ impl Stripes {
     }
 }
 
-/// Joins the pieces of a buffer again. They are copied if a member lost one of them and another took its place.
+/// Joins the pieces of a buffer again. They are copied if a member lost one of them and another took its
+/// place.
 fn join(pieces: Vec<Option<IoBuf>>) -> IoBuf {
     let mut pieces = pieces.into_iter().map(|piece| piece.expect("every piece was filled"));
     let mut whole = pieces.next().unwrap_or_else(|| IoBuf::with_len(0));

@@ -63,7 +63,8 @@ struct Sources {
 }
 
 impl Stripes {
-    /// Begins to recover a piece that no member has: to its end, if nobody has its rows, and the others can be read at once.
+    /// Begins to recover a piece that no member has: to its end, if its rows are free and the others can be
+    /// read at once.
     pub(super) fn begin_recovery(&self, request: &Reader<'_>, piece: Piece, mut into: IoBuf) -> Begun {
         let Piece { stripe, column, bytes } = &piece;
         let Some(rows) = self.locks.try_lock(*stripe, RowSet::touching(bytes.clone())) else {
@@ -72,7 +73,7 @@ impl Stripes {
         if !self.is_trusted(*stripe) {
             return Begun::Nothing(into);
         }
-        // Only now that nobody writes these rows: a member that has left since then has not what others were written beside.
+        // Only now that no task writes these rows: a member that has left since lacks their latest writes.
         let topology = self.members.get(request);
         let mut reads = Requested::new();
         let Some(sources) = self.ask_others(&topology, &piece, &[*column], &mut reads) else {
@@ -126,7 +127,8 @@ impl Stripes {
         }
     }
 
-    /// Content of a column that could not be read, with its rows locked meanwhile. Gives the buffer back filled.
+    /// Content of a column that could not be read, with its rows locked meanwhile. Gives the buffer back
+    /// filled.
     pub(crate) async fn recover_locked(
         &self,
         stripe: StripeIndex,
@@ -139,9 +141,9 @@ impl Stripes {
         Ok(into)
     }
 
-    /// Content of a column, at once if that can be, else block by block: bad blocks of several members in different
-    /// rows do not add up. Where a resync is due, a block is recovered only if it cannot be read itself: the others may
-    /// tell of another time. The caller holds the rows.
+    /// Content of a column, at once if that can be, else block by block: bad blocks of several members in
+    /// different rows do not add up. Where a resync is due, a block is recovered only if it cannot be read
+    /// itself: the others may tell of another time. The caller holds the rows.
     pub(crate) async fn recover_finely(
         &self,
         stripe: StripeIndex,
@@ -261,7 +263,8 @@ impl Stripes {
         Ok(content)
     }
 
-    /// Asks the others for what a piece is recovered from, all at once. None if too many are lost, or if the array has failed.
+    /// Asks the others for what a piece is recovered from, all at once. None if too many are lost, or if the
+    /// array has failed.
     fn ask_others(
         &self,
         topology: &Topology,
@@ -270,7 +273,8 @@ impl Stripes {
         reads: &mut Requested<ReadDone>,
     ) -> Option<Sources> {
         let Piece { stripe, column, bytes } = piece;
-        // In a failed array rows may be half written: what a member has of them is old or new, but parity tells of neither.
+        // In a failed array rows may be half written: what a member has of them is old or new, but parity
+        // tells of neither.
         if topology.failed && topology.geometry.has_parity() && !lives(Mutant::FailedRecovers) {
             return None;
         }

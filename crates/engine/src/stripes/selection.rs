@@ -50,8 +50,8 @@ impl Stripes {
         self.selection.load().needs_costs()
     }
 
-    /// Makes the recipe of a stripe's write in `recipe`, which is empty: recipes are large. Columns in `unreadable` can be written, and
-    /// not read.
+    /// Makes the recipe of a stripe's write in `recipe`, which is empty: recipes are large. Columns in
+    /// `unreadable` can be written, and not read.
     pub(super) fn make_recipe(
         &self,
         selection: &dyn WriteSelection,
@@ -66,7 +66,7 @@ impl Stripes {
         Ok(())
     }
 
-    /// Tells what was decided, to those who trace.
+    /// Keeps what was decided, for the trace.
     #[cold]
     fn trace(&self, selection: &dyn WriteSelection, topology: &Topology, span: &StripeSpan, bands: &[Band]) {
         self.tracer.tell(|number| Decision {

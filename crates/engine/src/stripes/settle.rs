@@ -11,7 +11,8 @@ use crate::{
 };
 
 impl Stripes {
-    /// After writes: members that failed are dropped from the array, durably, before anything is acknowledged.
+    /// After writes: members that failed are dropped from the array, durably, before anything is
+    /// acknowledged.
     pub(crate) async fn settle(
         &self,
         topology: &Topology,

@@ -48,12 +48,12 @@ pub(super) enum Progress {
     Waits(Rest),
 }
 
-/// Rows and region, as they are held by who goes on.
+/// The rows and the region that a write holds.
 pub(super) type Guards<'a> = (RowGuard<'a>, Option<IntentGuard<'a>>);
 
 /// What is left of a stripe's write that must wait for something, by what it has got hold of.
 pub(super) enum Rest {
-    /// Nothing: it is gathered with others, and somebody else writes them.
+    /// Nothing: it is gathered with others, and another task writes them.
     Gathered(Detached<Result<(), ArrayError>>),
     /// Nothing: it lies behind a write under way, with which others may be gathered.
     Behind(StripeWrite, Place),

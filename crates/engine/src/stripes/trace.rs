@@ -1,5 +1,5 @@
-//! The decision trace: what write selection chose for each stripe write, for people who look. Off, it costs a look at a
-//! flag.
+//! The decision trace: what write selection chose for each stripe write, for people to read. Off, it costs
+//! one look at a flag.
 
 use std::{
     collections::VecDeque,
@@ -66,7 +66,7 @@ pub struct Traced {
     pub next: u64,
 }
 
-/// Keeps decisions while somebody traces.
+/// Keeps decisions while a trace is on.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
     on: AtomicBool,
@@ -92,12 +92,12 @@ impl Tracer {
         *self.kept.lock() = Kept::default();
     }
 
-    /// Whether anybody wants decisions.
+    /// Whether a trace is on.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Relaxed)
     }
 
-    /// Keeps a decision, if anybody wants it: it is made only then, from its number.
+    /// Keeps a decision while a trace is on. Only then is it made, from its number.
     pub(crate) fn tell(&self, decision: impl FnOnce(u64) -> Decision) {
         if !self.is_on() {
             return;

@@ -15,7 +15,8 @@ use crate::members::member::Member;
 /// Requests under way, in the order that their results are wanted.
 pub(super) type Requested<T> = SmallVec<[IoFuture<T>; 8]>;
 
-/// As [`Requested`], of as many as most small writes have: what is under way is kept where it takes little to move.
+/// As [`Requested`], of as many as most small writes have: what is under way is kept where it takes little to
+/// move.
 pub(super) type Few<T> = SmallVec<[IoFuture<T>; 3]>;
 
 /// Whether all were done at once, and well.
@@ -23,9 +24,9 @@ pub(super) fn are_ready<T>(requested: &[IoFuture<T>], is_well: fn(&T) -> bool) -
     requested.iter().all(|io| io.peek().is_some_and(is_well))
 }
 
-/// Waits for all, and leaves them as if they had been done at once. `watched` says that members are metered: each request is
-/// then looked at whenever one of them wakes the task, so that its end is seen when it happens; else one after the other,
-/// which is less work.
+/// Waits for all, and leaves them as if they had been done at once. `watched` says that members are metered:
+/// each request is then looked at whenever one of them wakes the task, so that its end is seen when it
+/// happens; else one after the other, which is less work.
 pub(super) async fn wait_all<T: Unpin>(requested: &mut [IoFuture<T>], watched: bool) {
     if watched {
         return poll_fn(|cx| {

@@ -17,8 +17,8 @@ use crate::{
     shape::geometry::StripeSpan,
 };
 
-/// Data of one request that is written at the same time: enough to keep every member's queue busy, little enough that one huge
-/// request does not take all memory.
+/// Data of one request that is written at the same time: enough to keep every member's queue busy, little
+/// enough that one huge request does not take all memory.
 const BYTES_IN_FLIGHT: u64 = 16 << 20;
 /// The stripes that this may be: of long stripes more than the bytes allow, of short ones not all.
 const STRIPES_IN_FLIGHT: RangeInclusive<u64> = 16..=64;
@@ -147,7 +147,8 @@ impl Stripes {
                 break;
             }
         }
-        // To the end, whatever fails: a write that is dropped would let go of its rows while members still write.
+        // To the end, whatever fails: a write that is dropped would let go of its rows while members still
+        // write.
         under_way.fold(result, async |all, done| all.and(done)).await
     }
 }

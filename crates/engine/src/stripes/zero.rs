@@ -1,9 +1,10 @@
-//! Write zeroes and discard: whole stripes as zeroed (or unmapped) ranges on every member, the rest as plain writes.
+//! Write zeroes and discard: whole stripes as zeroed (or unmapped) ranges on every member, the rest as plain
+//! writes.
 //!
-//! Zeroed data has zeroed P and Q, so a stripe of zeroes needs no computing. A discard must leave data and parity
-//! agreeing, and what a bare TRIM leaves to read is not certain; so it unmaps with zeroes, which is. Where a member does not unmap
-//! that would write as much as was discarded, all of the array when a file system is made: there a discard, which is a hint, does
-//! nothing.
+//! Zeroed data has zeroed P and Q, so a stripe of zeroes needs no computing. A discard must leave data and
+//! parity agreeing, and what a bare TRIM leaves to read is not certain; so it unmaps with zeroes, which is.
+//! Where a member does not unmap that would write as much as was discarded, all of the array when a file
+//! system is made: there a discard, which is a hint, does nothing.
 
 use std::{ops::Range, sync::Arc};
 
@@ -27,7 +28,8 @@ use crate::{
 
 /// Zeroes written by one plain write.
 const ZERO_WRITE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of each member that one request zeroes: what is only unmapped takes hardly longer for more, but clients wait for its rows;
+/// Bytes of each member that one request zeroes: what is only unmapped takes hardly longer for more, but
+/// clients wait for its rows;
 const UNMAPPED_RUN_BYTES: u64 = 64 << 20;
 /// what is written, as much as other work does at once.
 const WRITTEN_RUN_BYTES: u64 = 1 << 20;
@@ -110,7 +112,8 @@ impl Stripes {
         let end = stripes.end;
         let runs = stripes.step_by(step as usize).map(|start| start..end.min(start + step));
         let zeroed = stream::iter(runs).map(|run| self.zero_all(run, flags)).buffer_unordered(RUNS_IN_FLIGHT);
-        // To the end, whatever fails: a run that is dropped would let go of its rows while members still write.
+        // To the end, whatever fails: a run that is dropped would let go of its rows while members still
+        // write.
         zeroed.fold(Ok(()), async |all: Result<(), ArrayError>, run| all.and(run)).await
     }
 
@@ -123,8 +126,9 @@ impl Stripes {
         Ok(())
     }
 
-    /// Locks the first of these stripes, and those that follow as far as they are free. It must not wait for one while it holds
-    /// another: a rebuild keeps the rows of a batch until those before it are filled, and may wait for the first.
+    /// Locks the first of these stripes, and those that follow as far as they are free. It must not wait for
+    /// one while it holds another: a rebuild keeps the rows of a batch until those before it are filled, and
+    /// may wait for the first.
     async fn lock_run(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
         let geometry = self.geometry();
         let rows = |stripe: StripeIndex| RowSet::touching(0..geometry.chunk_len(stripe));
@@ -174,7 +178,8 @@ impl Stripes {
     }
 }
 
-/// Checks that all rows of these stripes are locked, and that their regions are marked, where there is a bitmap.
+/// Checks that all rows of these stripes are locked, and that their regions are marked, where there is a
+/// bitmap.
 fn assert_may_be_zeroed(
     geometry: &Geometry,
     stripes: &Range<u64>,

@@ -1,4 +1,5 @@
-//! What is on the exports: every block begins with its own offset, so that a reader knows whether it has the right one.
+//! What is on the exports: every block begins with its own offset, so that a reader knows whether it has the
+//! right one.
 
 use stripewise::{IoBuf, SharedBuf};
 

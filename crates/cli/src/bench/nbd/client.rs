@@ -1,4 +1,5 @@
-//! One turn of the client: connections, each with requests in flight all the time, on workers of this process.
+//! One turn of the client: connections, each with requests in flight all the time, on workers of this
+//! process.
 
 use std::{
     sync::{

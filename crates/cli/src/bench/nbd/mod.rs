@@ -1,8 +1,8 @@
-//! `stripewise bench nbd`: our NBD server beside nbdkit and qemu-nbd, each a process of its own, over unix sockets, under
-//! the same client.
+//! `stripewise bench nbd`: our NBD server beside nbdkit and qemu-nbd, each a process of its own, over unix
+//! sockets, under the same client.
 //!
-//! The servers take turns in one run, and a ratio is the median of the turns, so a noisy machine disturbs all alike. What
-//! clients read is what they wrote, or the run fails.
+//! The servers take turns in one run, and a ratio is the median of the turns, so a noisy machine disturbs all
+//! alike. What clients read is what they wrote, or the run fails.
 
 mod blocks;
 mod case;

@@ -60,8 +60,8 @@ pub(super) struct Server {
     pub(super) kind: Kind,
     pub(super) address: NbdAddress,
     child: Child,
-    /// Of `qemu-nbd`, which ends with its last connection: one for as long as it is to run, so that it ends with this
-    /// process.
+    /// Of `qemu-nbd`, which ends with its last connection: one for as long as it is to run, so that it ends
+    /// with this process.
     held: Option<Arc<NbdClient>>,
 }
 

@@ -179,7 +179,8 @@ fn put_last(members: &mut Vec<String>, device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses devices that hold something, unless told otherwise. The daemon holds what it opens against what was seen here.
+/// Refuses devices that hold something, unless told otherwise. The daemon holds what it opens against what
+/// was seen here.
 fn look_at_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<BTreeMap<String, LookedAt>> {
     let mut looked_at = BTreeMap::new();
     for device in spec.devices() {

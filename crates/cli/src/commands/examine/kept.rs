@@ -1,5 +1,5 @@
-//! What the extension area keeps of a member and its array: what it is, what was measured, how worn it is, and how partly
-//! written rows are written.
+//! What the extension area keeps of a member and its array: what it is, what was measured, how worn it is,
+//! and how partly written rows are written.
 
 use serde::Serialize;
 use stripewise::{

@@ -39,8 +39,9 @@ pub(super) struct After {
 pub(super) struct Watch(Arc<Mutex<Kept>>);
 
 impl Watch {
-    /// From now on a signal ends the program, with a word on what is kept. Finished points are in the folder already: one that
-    /// is just being written down is there as a whole afterwards, or is cut off by the next run.
+    /// From now on a signal ends the program, with a word on what is kept. Finished points are in the folder
+    /// already: one that is just being written down is there as a whole afterwards, or is cut off by the next
+    /// run.
     pub(super) fn begin(after: After, clear: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
         let interrupt = Interrupt::watch().context("signals cannot be watched for")?;
         let watch = Self(Arc::default());

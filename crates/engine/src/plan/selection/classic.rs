@@ -12,8 +12,8 @@ pub(super) static POLICY: Policy = Policy {
     make: || Arc::new(Classic),
 };
 
-/// RMW when it reads fewer blocks (md's `handle_stripe_dirtying`; raid4s-modthresh 2.2.2, Fig. 8). Without cached
-/// blocks this is msc-ct II-A: RMW iff 2(1+d) < N - c.
+/// RMW when it reads fewer blocks (md's `handle_stripe_dirtying`; raid4s-modthresh 2.2.2, Fig. 8). Without
+/// cached blocks this is msc-ct II-A: RMW iff 2(1+d) < N - c.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Classic;
 

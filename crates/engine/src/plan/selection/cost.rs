@@ -1,4 +1,5 @@
-//! What the papers leave as future work: the choice by exact extents and by what members are measured to cost.
+//! What the papers leave as future work: the choice by exact extents and by what members are measured to
+//! cost.
 
 mod left;
 mod one;
@@ -26,11 +27,11 @@ pub(super) static POLICY: Policy = Policy {
 /// Estimates what each cycle costs and leaves what reads the fewest blocks for what is cheaper by a tenth
 /// (raid4s-modthresh 4.3 asks for this).
 ///
-/// What counts is when the write would finish, plus what it takes from others: the work that it gives each member,
-/// for as many requests as wait there, less what the same requests wait for elsewhere. So a busy member's time is dear and
-/// an idle one's is nearly free, which is what makes parity on an SSD cheap. The rows of a stripe are looked at together:
-/// two bands of one stripe that choose alike read the same columns in one run, which is why `modified` is ahead of
-/// `modthresh` just past half a stripe.
+/// What counts is when the write would finish, plus what it takes from others: the work that it gives each
+/// member, for as many requests as wait there, less what the same requests wait for elsewhere. So a busy
+/// member's time is dear and an idle one's is nearly free, which is what makes parity on an SSD cheap. The
+/// rows of a stripe are looked at together: two bands of one stripe that choose alike read the same columns
+/// in one run, which is why `modified` is ahead of `modthresh` just past half a stripe.
 ///
 /// It keeps to what it left that for as long as that is cheaper at all.
 #[derive(Debug, Default)]
@@ -65,9 +66,9 @@ impl WriteSelection for Cost {
     }
 }
 
-/// What a price must fall below, beside that of fewest reads, for those to be left: measured times scatter, and of two ways
-/// that cost the same the one that asks less of the members is right more often. The summary above and docs/policies.md
-/// call it a tenth.
+/// What a price must fall below, beside that of fewest reads, for those to be left: measured times scatter,
+/// and of two ways that cost the same the one that asks less of the members is right more often. The summary
+/// above and docs/policies.md call it a tenth.
 const MARGIN: f32 = 0.9;
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ mod tests {
         shape::geometry::{Geometry, Level, StripeIndex, StripeSpan},
     };
 
-    /// A 4+1 array of 64 KiB chunks; who costs what, by column.
+    /// A 4+1 array of 64 KiB chunks whose members cost this, by column.
     fn cycles(costs: &[MemberCost], start_kib: usize, len_kib: usize) -> Vec<(usize, Cycle)> {
         cycles_of(&Cost::default(), &costs, start_kib, len_kib)
     }
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!(cycles(&slow_parity, 0, 128), [(16, Cycle::Rcw)], "RMW would");
     }
 
-    /// RMW waits for one read and one write, even if another member is slow; RCW for a read of the slower one and a write.
+    /// RMW waits for one read and one write, even if another member is slow; RCW for a read of the slower one
+    /// and a write.
     #[test]
     fn what_is_cheaper_by_less_than_a_tenth_is_not_taken() {
         let slower = |by: f32| {
@@ -232,8 +234,8 @@ mod tests {
         );
     }
 
-    /// RCW reads two disks where the same requests wait, RMW one of them and parity: what is taken from others does not
-    /// double with the disks.
+    /// RCW reads two disks where the same requests wait, RMW one of them and parity: what is taken from
+    /// others does not double with the disks.
     #[test]
     fn requests_that_wait_at_two_members_are_delayed_once() {
         let time = |fixed_ns, block_ns| ServiceTime { fixed_ns, block_ns };
@@ -245,8 +247,8 @@ mod tests {
         assert_eq!(cycles(&apart, 0, 128), [(16, Cycle::Rmw)], "a shorter queue is still worth it");
     }
 
-    /// One row of three dirty blocks and fifteen of two: chosen each by itself, as modthresh does, they read from all
-    /// members. That is why `modified` is ahead of it just past 128 KiB (raid4s-modthresh 4.1).
+    /// One row of three dirty blocks and fifteen of two: chosen each by itself, as modthresh does, they read
+    /// from all members. That is why `modified` is ahead of it just past 128 KiB (raid4s-modthresh 4.1).
     #[test]
     fn the_rows_of_a_stripe_are_looked_at_together() {
         let raid4s = [hdd(2.0), hdd(2.0), hdd(2.0), hdd(2.0), MemberCost::SSD];

@@ -1,7 +1,7 @@
 //! Write selection: read-modify-write or reconstruct-write, for rows where both are possible.
 //!
-//! A policy is one file here: a type that is a [`WriteSelection`], and its [`Policy`] entry `POLICY`; and its line in
-//! [`POLICIES`]. `docs/policies.md` tells how to add one.
+//! A policy is one file here: a type that is a [`WriteSelection`], and its [`Policy`] entry `POLICY`; and its
+//! line in [`POLICIES`]. `docs/policies.md` tells how to add one.
 
 mod by_counts;
 mod view;
@@ -27,11 +27,12 @@ pub trait WriteSelection: Debug + Send + Sync {
     /// The policy's entry in [`POLICIES`].
     fn policy(&self) -> &'static Policy;
 
-    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or [`Cycle::Rcw`](super::Cycle::Rcw).
-    /// The other bands are what they are. [`by_counts`] does it for a policy that looks at nothing but the two counts of a row.
+    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or
+    /// [`Cycle::Rcw`](super::Cycle::Rcw). The other bands are what they are. [`by_counts`] does it for a
+    /// policy that looks at nothing but the two counts of a row.
     fn choose(&self, stripe: &Stripe<'_>, costs: &dyn ColumnCosts, bands: &mut [Band]);
 
-    /// Whether the policy looks at what members cost: else nobody measures that.
+    /// Whether the policy looks at what members cost. Else that is not measured.
     fn needs_costs(&self) -> bool {
         false
     }
@@ -72,8 +73,9 @@ policies! {
 /// The policy of an array for which none was ever chosen, as one that mdadm made.
 pub static DEFAULT_POLICY: &Policy = &classic::POLICY;
 
-/// The policy of a new array for which none was chosen: `cost` where a member rotates, so that how far apart its I/O lies
-/// and how much of it waits make the difference; else md's, which is as good and measures nothing.
+/// The policy of a new array for which none was chosen: `cost` where a member rotates, so that how far apart
+/// its I/O lies and how much of it waits make the difference; else md's, which is as good and measures
+/// nothing.
 pub fn policy_for(classes: impl IntoIterator<Item = MemberClass>) -> &'static Policy {
     if classes.into_iter().any(|class| class == MemberClass::Hdd) { &cost::POLICY } else { DEFAULT_POLICY }
 }

@@ -12,9 +12,9 @@ pub(super) static POLICY: Policy = Policy {
     make: || Arc::new(PreferRmw),
 };
 
-/// RMW when `rmw <= rcw`. Where both read as many, RMW reads what it then writes, RCW the other columns: a block of a level 6
-/// array of six members asks three of them one way, and all six the other. In memory that is half as many places, each of
-/// them in a cache when it is written. Drives share the work better by RCW.
+/// RMW when `rmw <= rcw`. Where both read as many, RMW reads what it then writes, RCW the other columns: a
+/// block of a level 6 array of six members asks three of them one way, and all six the other. In memory that
+/// is half as many places, each of them in a cache when it is written. Drives share the work better by RCW.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PreferRmw;
 

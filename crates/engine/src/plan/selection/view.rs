@@ -23,7 +23,8 @@ enum View<'a> {
     OneColumn(OneColumn),
 }
 
-/// The commonest small write: whole blocks of one column, in a stripe of which nothing is in hand and all data can be read.
+/// The commonest small write: whole blocks of one column, in a stripe of which nothing is in hand and all
+/// data can be read.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::plan) struct OneColumn {
     /// The column that is written.

@@ -11,7 +11,8 @@ use stripewise_sim::{
     story::{Action, Plan},
 };
 
-/// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was promised?
+/// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was
+/// promised?
 #[derive(Debug, Parser)]
 #[command(name = "stripewise-sim", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -99,7 +100,8 @@ pub(crate) fn replay_command(plan: &Plan) -> String {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The seeds to tell, as FROM..TO; from 0 on, if left out: a thousand, or as many as --seconds or --crash-points need.
+    /// The seeds to tell, as FROM..TO; from 0 on, if left out: a thousand, or as many as --seconds or
+    /// --crash-points need.
     #[arg(long, value_parser = parse_range)]
     pub(crate) seeds: Option<Range<u64>>,
     /// End after so many seconds, whatever seed is reached.
@@ -142,7 +144,8 @@ pub(crate) struct ExhaustArgs {
     /// Arrays, as level x members, such as 5x3,6x4; all, if left out.
     #[arg(long, value_delimiter = ',')]
     pub(crate) shapes: Vec<Shape>,
-    /// Seeds of each history: which task goes next, and how long I/O takes. Single operations have four times as many.
+    /// Seeds of each history: which task goes next, and how long I/O takes. Single operations have four times
+    /// as many.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
     /// Threads; as many as there are cores, if left out.
@@ -151,8 +154,8 @@ pub(crate) struct ExhaustArgs {
     /// States that are looked at of a power failure that may leave more; the others are counted as skipped.
     #[arg(long, default_value_t = 32)]
     pub(crate) states: usize,
-    /// Only this history, such as 5x3:0:4k.fua,lose,4k: level x members, seed, and what is asked, one after the other, or at once
-    /// with a + between.
+    /// Only this history, such as 5x3:0:4k.fua,lose,4k: level x members, seed, and what is asked, one after
+    /// the other, or at once with a + between.
     #[arg(long)]
     pub(crate) history: Option<History>,
     /// A deliberate bug that the engine is to have, as `mutants` names it.

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each, for each place of
-/// parity, since stripes whose parity lies elsewhere meet other members. Without this memory, what is cheaper by about a tenth
-/// would be chosen now and not the next time, and requests of both kinds would get in each other's way.
+/// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each,
+/// for each place of parity, since stripes whose parity lies elsewhere meet other members. Without this
+/// memory, what is cheaper by about a tenth would be chosen now and not the next time, and requests of both
+/// kinds would get in each other's way.
 #[derive(Debug, Default)]
 pub(super) struct Left([[AtomicU64; COUNTS_MAX * COUNTS_MAX / 64]; PARITIES_MAX]);
 

@@ -1,4 +1,5 @@
-//! A stripe whose rows are all in the same state, as those of small writes are: both cycles are priced in one pass.
+//! A stripe whose rows are all in the same state, as those of small writes are: both cycles are priced in one
+//! pass.
 
 use super::{MARGIN, left::Left, price::Price};
 use crate::plan::{

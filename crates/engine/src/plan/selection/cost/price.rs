@@ -2,9 +2,9 @@
 
 use crate::plan::costs::{MemberCost, Visit};
 
-/// How much of what members take from others is the same requests' waiting. Others wait at several members at once as this
-/// write does, and what is delayed at two of them is delayed once: between requests that all wait at the same members (1)
-/// and requests that have none in common (0).
+/// How much of what members take from others is the same requests' waiting. Others wait at several members at
+/// once as this write does, and what is delayed at two of them is delayed once: between requests that all
+/// wait at the same members (1) and requests that have none in common (0).
 const OVERLAP: f32 = 1.0 / 3.0;
 
 /// When a write would finish, plus what it takes from others.

@@ -12,10 +12,12 @@ use crate::{
     shape::rows::RowSet,
 };
 
-/// Bands of the stripe, a bit each. A write without a cache makes five at most; what is beyond these is chosen by counts.
+/// Bands of the stripe, a bit each. A write without a cache makes five at most; what is beyond these is
+/// chosen by counts.
 pub(super) type BandSet = u32;
 
-/// A column, and the bands whose rows are read or written there. The rows of a band are alike: all of them, or none.
+/// A column, and the bands whose rows are read or written there. The rows of a band are alike: all of them,
+/// or none.
 #[derive(Clone, Copy)]
 struct Weighed {
     cost: MemberCost,
@@ -74,8 +76,8 @@ impl Weighing {
         self.visits.push((bit, Visit::to(band.rows)));
     }
 
-    /// Starts with what was chosen for such bands the last time, and changes to what is cheaper by more than estimates are
-    /// wrong: all bands alike, then each by itself.
+    /// Starts with what was chosen for such bands the last time, and changes to what is cheaper by more than
+    /// estimates are wrong: all bands alike, then each by itself.
     pub(super) fn choose(&mut self, bands: &mut [Band], left: &Left, parity: usize) {
         let fewest = Self::set_of(bands, |band| band.rmw < band.rcw);
         let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(parity, (band.rmw, band.rcw)));
