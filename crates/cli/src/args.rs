@@ -1,4 +1,4 @@
-//! The command line. Words and long options are mdadm's where it has one.
+//! The command line. Words and long options are mdadm's where mdadm has them.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line; ends the program where it is not one.
+    /// Reads the command line. Ends the program if it is invalid.
     pub(crate) fn read() -> Self {
         let matches = with_negatives(Self::command()).try_get_matches();
         let matches = matches.unwrap_or_else(|error| leave(&explained(error)));
@@ -49,8 +49,8 @@ impl Cli {
     }
 }
 
-/// Ends the program where its command line is not one. The code of wrong usage means something else after
-/// `detail --test`.
+/// Prints clap's message and ends the program. After `detail --test`, the exit code of wrong usage means
+/// something else.
 fn leave(error: &clap::Error) -> ! {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let has = |word: &str| words.iter().any(|given| given == word);

@@ -1,9 +1,9 @@
-//! Arguments that are one word of several. Help and completions list the words, each with what it means.
+//! Arguments that take one of several words. Help and completions list each word with its meaning.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use stripewise_wire::{ClassChoice, DiscardChoice};
 
-/// Reads one of several things by its name.
+/// Parses one of several values by its name.
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
@@ -16,7 +16,7 @@ pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// Reads what kind of device a member is.
+/// Parses what kind of device a member is.
 pub(crate) fn class_parser() -> impl TypedValueParser<Value = ClassChoice> {
     one_of(ClassChoice::ALL, ClassChoice::name, |class| match class {
         ClassChoice::Hdd => "It rotates",
@@ -24,7 +24,7 @@ pub(crate) fn class_parser() -> impl TypedValueParser<Value = ClassChoice> {
     })
 }
 
-/// Reads whether discards are taken.
+/// Parses whether discards are taken.
 pub(crate) fn discard_parser() -> impl TypedValueParser<Value = DiscardChoice> {
     one_of(DiscardChoice::ALL, DiscardChoice::name, |discard| match discard {
         DiscardChoice::Auto => "If all members free what is discarded",

@@ -22,10 +22,10 @@ use crate::{
     sigpipe,
 };
 
-/// How often, and how long, it is looked whether a daemon that failed to answer is dead.
+/// How often, and how many times, to check whether a daemon that failed to answer is dead.
 const DEATH_POLL: Duration = Duration::from_millis(20);
 const DEATH_POLLS: usize = 10;
-/// The longest that a daemon may take to end after it has answered that it stopped.
+/// The longest a daemon may take to end after it has answered that it stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to do about an array whose daemon was killed. See docs/failure-model.md.
@@ -42,7 +42,7 @@ fn not_running(name: &str) -> anyhow::Error {
     NotRunning(name.to_owned()).into()
 }
 
-/// A connection to an array's daemon. What goes on there for a command ends with it.
+/// A connection to an array's daemon. What the daemon does for a command ends with the connection.
 pub(crate) struct Connection {
     name: String,
     daemon: stripewise_wire::Connection,
@@ -63,7 +63,7 @@ impl Connection {
         Ok(Self { name: name.to_owned(), daemon, is_used: false })
     }
 
-    /// The process that listens, as the kernel knows it: told also by a daemon that cannot answer for its
+    /// The process that listens, as the kernel reports it. Known even if the daemon cannot answer for its
     /// array.
     fn daemon_pid(&self) -> Option<Pid> {
         socket_peercred(&self.daemon).ok().map(|peer| peer.pid)
@@ -83,13 +83,13 @@ impl Connection {
         }
     }
 
-    /// Sends one request; the line that is the daemon's answer.
+    /// Sends one request and returns the line that the daemon answers.
     fn exchange(&mut self, request: &Request) -> anyhow::Result<String> {
         let name = &self.name;
         let sent = sigpipe::survived(|| self.daemon.send(request));
         let read = self.daemon.receive();
         let is_silent = !matches!(read, Ok(Some(_)));
-        // A daemon that ends by itself takes its socket with it: somebody else's stop came first.
+        // A daemon that ends in order removes its socket: another command has stopped it.
         if is_silent && !socket_path(name).exists() {
             return Err(not_running(name));
         }
@@ -98,7 +98,8 @@ impl Connection {
                 "{name}: its daemon has ended this: it stops, or was asked nothing for some seconds; see its log"
             );
         }
-        // One that takes no more commands may have said so before it was asked.
+        // A daemon that takes no more commands may answer before it reads the request. A failed send counts
+        // only without an answer.
         if is_silent {
             sent.map_err(|error| anyhow!("{name}: its daemon does not listen: {error}; see its log"))?;
         }
@@ -112,7 +113,7 @@ impl Connection {
         answer.with_context(|| format!("{name}: its daemon ended before it answered; see its log"))
     }
 
-    /// Has the daemon carry out a command, and prints what it tells about that.
+    /// Has the daemon carry out a command, and prints its notes.
     pub(crate) fn command(&mut self, request: &Request) -> anyhow::Result<()> {
         match self.ask(request)? {
             Reply::Done(notes) => tell_notes(&self.name, &notes),
@@ -122,13 +123,13 @@ impl Connection {
     }
 }
 
-/// Refuses a request with an option that the daemon would pass over, as it is of an older release.
+/// Refuses a request with an option that an older daemon would ignore.
 fn check_knows(name: &str, request: &Request) -> anyhow::Result<()> {
     let needs = request.needs();
     if needs == 0 {
         return Ok(());
     }
-    // On a connection of its own: a daemon answers one request on each.
+    // On a separate connection: a daemon answers one request on each.
     let speaks = protocol_of(&Connection::open(name)?.exchange(&Request::Status)?);
     ensure!(
         speaks >= needs,
@@ -145,9 +146,9 @@ pub(crate) fn ask(name: &str, request: &Request) -> anyhow::Result<Reply> {
     Connection::open(name)?.ask(request)
 }
 
-/// Refuses the name of a running array. Only a first look, so that it is told before anything else that is
-/// wrong; the daemon decides. A socket alone says nothing: that of a killed daemon takes connections for a
-/// moment more.
+/// Refuses the name of a running array. This is only a first check, so that a taken name is reported before
+/// any other error; the daemon decides. A socket alone proves nothing: a killed daemon's socket takes
+/// connections for a moment longer.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     match status(name) {
         Ok(_) => bail!("{}", daemon::taken(name)),
@@ -160,13 +161,14 @@ fn is_dead(name: &str) -> bool {
     UnixStream::connect(socket_path(name)).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// Has the daemon carry out a command, and prints what it tells about that.
+/// Has the daemon carry out a command, and prints its notes.
 pub(crate) fn command(name: &str, request: &Request) -> anyhow::Result<()> {
     check_knows(name, request)?;
     Connection::open(name)?.command(request)
 }
 
-/// Stops all of these, and tells each that has; one that cannot be stopped does not keep the others.
+/// Stops all these arrays, and calls `tell` for each that has stopped. One that cannot be stopped does not
+/// keep the others from stopping.
 pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> anyhow::Result<()> {
     let stop_one = |name: &String| stop(name, force).map(|()| tell(name)).err();
     let failed: Vec<_> = names.iter().filter_map(stop_one).collect();
@@ -191,14 +193,14 @@ fn stop(name: &str, force: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Clears away what is left of an array whose daemon is no more.
+/// Clears away what is left of an array whose daemon has died.
 fn stop_dead(name: &str, force: bool) -> anyhow::Result<()> {
     note!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
     clear_remains(name, force)
 }
 
-/// Whether a daemon that did not do as it was asked is about to be dead: one that was killed may be asked
-/// while it ends.
+/// Whether a daemon that failed a request is about to be dead: a killed daemon may still get requests while
+/// it ends.
 fn dies(name: &str) -> bool {
     (0..DEATH_POLLS).any(|_| {
         std::thread::sleep(DEATH_POLL);
@@ -206,7 +208,7 @@ fn dies(name: &str) -> bool {
     })
 }
 
-/// Clears away what an array left.
+/// Clears away what an array left behind.
 fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
     let kept = daemon::clear_remains(name, force)?;
     if kept.is_empty() {
@@ -216,11 +218,11 @@ fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
     bail!("{name}: unmount or close what is left of it{hint}: {}", kept.join("; "))
 }
 
-/// Stops an array and waits for its daemon's end: until then name and members are still taken.
+/// Stops an array and waits until its daemon ends: until then, the name and the members are taken.
 fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     let mut connection = Connection::open(name)?;
-    // Taken before, so that it can never be another process. None where the daemon's process cannot be seen
-    // from here.
+    // Taken before the stop, so that it cannot be another process. None if this process cannot see the
+    // daemon's.
     let daemon = connection.daemon_pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let (unclean, notes) = match connection.ask(&Request::Stop { force })? {
         Reply::Stopped { unclean, notes } => (unclean, notes),
@@ -231,7 +233,7 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
         wait_for_end(name, &daemon)?;
     }
     match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
-        // That it cannot be clean is what the force was for.
+        // `force` is for arrays that cannot be left clean, so this is no failure.
         Some(trouble) if force => note!("stripewise: {}", printable(&trouble)),
         Some(trouble) => bail!(trouble),
         None => {}

@@ -22,7 +22,7 @@ pub(crate) fn day(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The begin of a day in UTC, given as YYYY-MM-DD, in seconds since 1970.
+/// The start of a day in UTC, given as YYYY-MM-DD, in seconds since 1970.
 pub(crate) fn parse_day(text: &str) -> Option<u64> {
     let mut parts = text.splitn(3, '-').map(|part| part.parse::<u64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
@@ -30,7 +30,7 @@ pub(crate) fn parse_day(text: &str) -> Option<u64> {
         return None;
     }
     let days = days_from_civil(year, month, day);
-    // A day that its month does not have comes out as another one.
+    // A day that its month does not have comes out as another day.
     (civil(days) == (year, month, day)).then_some(days * DAY_S)
 }
 
@@ -43,7 +43,7 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Year, month and day of a day counted from 1970, in the Gregorian calendar. Years are taken from March on,
+/// The year, month and day of a day counted from 1970, in the Gregorian calendar. Years start in March here,
 /// so that the leap day is their last: Howard Hinnant's `civil_from_days`.
 fn civil(days: u64) -> (u64, u64, u64) {
     // From the first of March in the year 0; 400 years have 146,097 days.

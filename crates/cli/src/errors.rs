@@ -2,8 +2,8 @@
 
 use crate::{hints, printable::printable_lines};
 
-/// An error and its causes on one line. Many an error says its cause itself; what has been said is not said
-/// again.
+/// An error and its causes on one line. Many errors include their cause, so a cause that was named already is
+/// left out.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -21,7 +21,7 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
     }
 }
 
-/// The same for a terminal: what others chose to call things cannot do harm there.
+/// The same, made safe for a terminal: names that others chose cannot do harm there.
 pub(crate) fn printable_line(error: &anyhow::Error) -> String {
     printable_lines(&line(error))
 }

@@ -29,7 +29,7 @@ pub(crate) fn absolute_path(device: &str) -> anyhow::Result<String> {
 pub(crate) fn check_given_once<'a>(devices: impl IntoIterator<Item = &'a String>) -> anyhow::Result<()> {
     let mut grounds: Vec<(&str, Ground)> = Vec::new();
     for path in devices {
-        // What is not there, or is no device, is told by the opening as a member.
+        // A path to nothing, or to no device, is reported when it is opened as a member.
         if let Ok(Some(file)) = open_to_look(Path::new(path)) {
             grounds.push((path, Ground::of(&file)?));
         }
@@ -53,7 +53,7 @@ pub(crate) fn given_classes(
     Ok(found)
 }
 
-/// Whether two paths mean one device. One that is not there is only itself.
+/// Whether two paths mean one device. A path to nothing is the same only as itself.
 pub(crate) fn is_same_device(one: &str, other: &str) -> bool {
     one == other || identity(one).is_some_and(|found| identity(other) == Some(found))
 }

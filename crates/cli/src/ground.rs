@@ -1,4 +1,4 @@
-//! Which bytes a device or file really stands on: so that one disk under two names, or a file and the loop
+//! Which bytes a device or file really stands on, so that one disk under two names, or a file and the loop
 //! device over it, are not taken for two members.
 
 use std::{
@@ -13,8 +13,8 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use stripewise::export::attach::loop_backing;
 
-/// What stays the same under every path, link and node, while it is open: a block device's number, or the
-/// place of a file.
+/// What identifies an open device or file under every path, link and node: a block device's number, or a
+/// file's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Identity {
     /// A block device, by its number.
@@ -50,7 +50,7 @@ impl Place {
             && other.bytes.start < self.bytes.end
     }
 
-    /// A part of it, by where that begins and, unless it is 0, how long it is.
+    /// A part of the place, by its offset and length. A length of 0 means up to the end.
     fn part(&self, offset_bytes: u64, len_bytes: u64) -> Self {
         let start = self.bytes.start.saturating_add(offset_bytes).min(self.bytes.end);
         let end =
@@ -64,14 +64,14 @@ impl Place {
 pub(crate) struct Ground {
     /// Its bytes, through partitions and loop devices as far down as they go.
     place: Place,
-    /// What else has some of its bytes: the disks of a mapped device, or of an array of the kernel's.
+    /// What else holds some of its bytes: the disks of a mapped device, or of one of the kernel's arrays.
     parts: Vec<Place>,
 }
 
-/// The kernel counts in these whatever the disk's sectors are.
+/// The kernel counts in these units, whatever the disk's sectors are.
 const SECTOR_BYTES: u64 = 512;
 
-/// How far down devices that stand on each other are followed.
+/// How many levels down to follow devices that stand on each other.
 const DEPTH_MAX: usize = 8;
 
 impl Ground {
@@ -105,14 +105,14 @@ impl Ground {
         Ok(Self { place, ..ground })
     }
 
-    /// What a block device stands on that may be a loop device.
+    /// What a block device that may be a loop device stands on.
     fn of_number(number: u64, depth: usize) -> Self {
         let opened = node_of(number).and_then(|node| File::open(node).ok());
         let ground = opened.and_then(|file| Self::below(&file, depth).ok());
         ground.unwrap_or_else(|| Self::of_disk(number, depth))
     }
 
-    /// What a block device stands on that is no loop device.
+    /// What a block device that is no loop device stands on.
     fn of_disk(number: u64, depth: usize) -> Self {
         let slaves = if depth == 0 { Vec::new() } else { slaves_of(number) };
         let below = slaves.into_iter().map(|slave| Self::of_number(slave, depth - 1));
@@ -121,7 +121,7 @@ impl Ground {
         Self { place, parts }
     }
 
-    /// Whether two have bytes in common. Two devices that are mapped to parts of the same disk need not.
+    /// Whether the two have bytes in common. Two devices that are mapped to parts of the same disk need not.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let has = |one: &Self, other: &Self| one.parts.iter().any(|part| part.overlaps(&other.place));
         self.place.overlaps(&other.place) || has(self, other) || has(other, self)
@@ -140,7 +140,7 @@ pub(crate) fn node_of(number: u64) -> Option<PathBuf> {
     Some(Path::new("/dev").join(name))
 }
 
-/// The block devices that one is made of, as device mapper and the kernel's md tell.
+/// The block devices that a device is made of, as device mapper and the kernel's md report them.
 fn slaves_of(number: u64) -> Vec<u64> {
     let slaves = fs::read_dir(folder_of(number).join("slaves")).into_iter().flatten().flatten();
     slaves.filter_map(|slave| number_in(&slave.path().join("dev"))).collect()
@@ -169,10 +169,10 @@ fn partition(number: u64) -> Option<Place> {
     Some(Place { identity: Identity::Block(disk), bytes: start..start + sectors("size")? * SECTOR_BYTES })
 }
 
-/// Refuses devices of which two stand on the same bytes.
+/// Refuses devices if two of them stand on the same bytes.
 ///
 /// # Errors
-/// Both, by name.
+/// Names both.
 pub(crate) fn check_apart(grounds: &[(&str, Ground)]) -> anyhow::Result<()> {
     for (index, (name, ground)) in grounds.iter().enumerate() {
         let earlier = grounds[..index].iter().find(|(_, earlier)| earlier.overlaps(ground));

@@ -1,11 +1,11 @@
-//! Words that users of mdadm and zpool bring along, and that mean nothing here: they are told what does.
+//! Words that users of mdadm and zpool know and that mean nothing here, each with what to use instead.
 
 use clap::{
     builder::StyledStr,
     error::{ContextKind, ContextValue, Error, ErrorKind},
 };
 
-/// Commands, each with what there is in its place. A similar name would be suggested otherwise, such as
+/// Commands, each with what to use instead. Without this list, clap would suggest a similar name, such as
 /// `stop` for `top`.
 const COMMANDS: [(&str, &str); 18] = [
     ("top", "`watch stripewise status` shows arrays as they go; `stripewise detail NAME` has all counters"),
@@ -40,7 +40,7 @@ const COMMANDS: [(&str, &str); 18] = [
     ("mount", "`stripewise attach NAME` makes a block device of an array, which `mount` takes"),
 ];
 
-/// Options, those of one meaning together, with what there is in their place.
+/// Options, grouped by meaning, with what to use instead.
 const OPTIONS: [(&str, &str); 18] = [
     (
         "--scan",
@@ -69,7 +69,7 @@ const OPTIONS: [(&str, &str); 18] = [
     ("--grow -G --backup-file", "arrays cannot be grown yet"),
 ];
 
-/// Says what there is in the place of a word that is not known.
+/// Adds what to use instead to the error about an unknown word.
 pub(crate) fn explained(mut error: Error) -> Error {
     let (given, table): (_, &[_]) = match error.kind() {
         ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, &COMMANDS),
@@ -77,7 +77,7 @@ pub(crate) fn explained(mut error: Error) -> Error {
         _ => return error,
     };
     let Some(ContextValue::String(word)) = error.get(given) else { return error };
-    // Letters mean other things to other commands.
+    // A letter means something else after a command.
     let is_letter = |word: &str| word.starts_with('-') && !word.starts_with("--");
     let comes_first = std::env::args().nth(1).is_some_and(|first| first == *word);
     if is_letter(word) && !comes_first {

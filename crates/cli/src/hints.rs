@@ -2,7 +2,7 @@
 
 use stripewise::{ArrayError, AssembleError, CreateError, HostError};
 
-/// What to type, if an error is one that something can be typed against.
+/// What to type against an error, if anything helps.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<AssembleError>() {
         return of_assembling(error);

@@ -1,5 +1,5 @@
-//! Commands that go on until they are interrupted, and have something to tell then: the first signal asks for
-//! the end, a second one of its kind is the end.
+//! Commands that run until they are interrupted and then have something to tell. The first signal asks for
+//! the end; a second one ends the process at once.
 
 use std::{
     io,
@@ -18,11 +18,12 @@ use signal_hook::{
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on these signals only ask. SIGHUP is left alone: who ignores it does so on purpose.
+    /// From now on, the first of these signals only asks. SIGHUP is left alone: a process that ignores it
+    /// does so on purpose.
     pub(crate) fn watch() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the flag is looked at before it is set.
+            // In this order, so that the flag is checked before it is set.
             flag::register_conditional_default(signal, asked.clone())?;
             flag::register(signal, asked.clone())?;
         }

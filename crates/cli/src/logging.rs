@@ -1,7 +1,7 @@
 //! Where messages go: to standard error, and a daemon's to its log.
 //!
-//! A message that cannot be written is lost, and counted; nothing else comes of it. The array goes on when
-//! the run directory is full, and so does the worker that wanted to tell of a failed member.
+//! A message that cannot be written is lost and counted, with no other effect. When the run directory is
+//! full, the array goes on, and so does the worker that wanted to report a failed member.
 
 use std::{
     fs::{self, File},
@@ -13,26 +13,27 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-/// The size from which on a log is begun anew. What was there until then stays beside it until the next time:
-/// a log takes twice this much of the run directory, which mostly lies in memory.
+/// The size at which a new log begins. The old log stays beside it until the next time, so a log takes twice
+/// this much of the run directory, which mostly lies in memory.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// A daemon's log, once it has one.
 static LOG: OnceLock<LogFile> = OnceLock::new();
 
-/// Has messages of this level and above written, unless `STRIPEWISE_LOG` says otherwise.
+/// Writes messages of this level and above, unless `STRIPEWISE_LOG` says otherwise.
 pub(crate) fn begin(level: &str, colors: bool) {
     let filter = EnvFilter::try_from_env("STRIPEWISE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Messages)
         .with_ansi(colors)
-        // It would be told by `eprintln!`, which panics where standard error cannot be written either.
+        // The crate would report them with `eprintln!`, which panics if standard error cannot be written
+        // either.
         .log_internal_errors(false)
         .init();
 }
 
-/// From now on all messages of this process go to a file, and what else goes to standard error.
+/// From now on, all messages of this process go to a file, and so does everything else on standard error.
 ///
 /// # Errors
 /// When the file cannot be opened.
@@ -42,7 +43,7 @@ pub(crate) fn send_to(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The place of messages at this moment.
+/// Writes each message to the place that messages have at the moment.
 struct Messages;
 
 impl Write for Messages {
@@ -63,7 +64,7 @@ impl Write for Messages {
 struct LogFile {
     path: PathBuf,
     bytes_max: u64,
-    /// Whether standard error goes there too: what is printed by others, such as a panic.
+    /// Whether standard error goes there too: text that others print, such as a panic.
     is_stderr: bool,
     open: Mutex<OpenLog>,
 }
@@ -93,7 +94,7 @@ impl LogFile {
         log.write(message);
     }
 
-    /// One that cannot be begun anew is not tried again before it has grown as much again.
+    /// Begins a new log. If that fails, it is tried again once the log has grown as much again.
     fn begin_anew(&self, log: &mut OpenLog) {
         let begun = fs::rename(&self.path, old_path(&self.path))
             .and_then(|()| OpenLog::begin(&self.path, self.is_stderr));
@@ -104,7 +105,7 @@ impl LogFile {
     }
 }
 
-/// What was logged before the log was begun anew.
+/// The path of the old log, after a new one has begun.
 pub(crate) fn old_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".old");
@@ -156,7 +157,7 @@ mod tests {
         let expected: String = (800..1000).map(line).collect();
         assert_eq!(old + &new, expected, "the last messages, in order");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-        // It goes on where it stood.
+        // An existing log is continued.
         let log = LogFile::open(&path, 1000, false).unwrap();
         log.write(line(1000).as_bytes());
         assert!(fs::read_to_string(&path).unwrap().ends_with(&line(1000)));

@@ -53,8 +53,8 @@ fn log_level(command: &args::Command) -> &'static str {
     }
 }
 
-/// Whether a command is over when nobody reads what it prints any more, as in `stripewise status | head -1`.
-/// A daemon goes on, and the demo and its worker must take down what was set up.
+/// Whether a command ends when nobody reads its output any more, as in `stripewise status | head -1`. A
+/// daemon goes on, and the demo and its worker must take down what was set up.
 fn ends_with_its_reader(command: &args::Command) -> bool {
     use args::Command::{Daemon, Demo, DemoWorker};
     !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. })

@@ -1,4 +1,4 @@
-//! SSDs whose rated life is known here, each with where that is said.
+//! SSDs whose rated life is known here, each with its source.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ const TB: u64 = 1_000_000_000_000;
 #[derive(Debug, Serialize)]
 pub(crate) struct Model {
     pub(crate) name: &'static str,
-    /// What it may be written.
+    /// How much may be written to it.
     pub(crate) rated_write_bytes: u64,
     pub(crate) source: &'static str,
 }
@@ -22,7 +22,7 @@ const PRO_980: &str = "Samsung's rating for the 980 PRO (5 years)";
 const EVO_970: &str = "Samsung's rating for the 970 EVO (5 years)";
 const DC_845: &str = "Samsung's warranty conditions for the 845 DC PRO (5 years)";
 
-/// All of them.
+/// All known models.
 pub(crate) static MODELS: [Model; 11] = [
     model("x25-e-64g", 2000, SLIDES),
     model("980-pro-250g", 150, PRO_980),
@@ -37,7 +37,7 @@ pub(crate) static MODELS: [Model; 11] = [
     model("845-dc-pro-800g", 14_600, DC_845),
 ];
 
-/// What a model may be written, if it is known.
+/// How much may be written to a model, if it is known.
 pub(crate) fn rated_write_bytes(name: &str) -> Option<u64> {
     MODELS.iter().find(|model| model.name.eq_ignore_ascii_case(name)).map(|model| model.rated_write_bytes)
 }

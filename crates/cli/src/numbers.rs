@@ -1,13 +1,13 @@
-//! Whole numbers on the command line: what is refused is told together with what there may be.
+//! Whole numbers on the command line. An error says which numbers are allowed.
 
 use std::{any::TypeId, fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use clap::Command;
 
-/// Worker threads that anybody has cores for.
+/// The most worker threads: nobody has cores for more.
 pub(crate) const THREADS_MAX: usize = 1024;
 
-/// Reads a whole number of a range.
+/// Parses a whole number in a range.
 pub(crate) fn within<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
@@ -20,8 +20,8 @@ where
     }
 }
 
-/// Lets options that take numbers and sizes take a value that begins with a minus: the parser of the number
-/// then says what is wrong with it, where clap would take it for an unknown option.
+/// Lets options that take numbers and sizes take a value that begins with a minus. The number's parser then
+/// says what is wrong with it, where clap would report an unknown option.
 pub(crate) fn with_negatives(command: Command) -> Command {
     let numbers = [
         TypeId::of::<i32>(),

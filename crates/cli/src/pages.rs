@@ -12,10 +12,10 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::{args::Cli, said};
 
-/// A section of the main page: terms, and what is to be said of each.
+/// A section of the main page: terms, each with its text.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// What no single command's help has a place for.
+/// What fits into the help of no single command.
 const SECTIONS: [Section; 4] = [
     (
         "EXAMPLES",
@@ -90,7 +90,7 @@ const SECTIONS: [Section; 4] = [
 ];
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
-    // Not to standard output, where it panics if it cannot write.
+    // Not directly to standard output: `generate` panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut without_hidden(Cli::command()), "stripewise", &mut script);
     said::print_text(&String::from_utf8(script).context("a completion script is text")?)?;
@@ -101,7 +101,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCod
 fn without_hidden(command: Command) -> Command {
     let is_shown = |sub: &&Command| !sub.is_hide_set();
     let shown: Vec<_> = command.get_subcommands().filter(is_shown).cloned().map(without_hidden).collect();
-    // A command takes subcommands, and gives none back.
+    // clap adds subcommands to a command, but cannot remove them.
     let mut bare = Command::new(command.get_name().to_owned()).args(command.get_arguments().cloned());
     if let Some(about) = command.get_about() {
         bare = bare.about(about.clone());
@@ -124,7 +124,7 @@ pub(crate) fn man(folder: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The usage line as `--help` has it, for the synopsis too: that of clap_mangen leaves out what may be given
+/// Uses the usage line of `--help` for the synopsis too: the one of clap_mangen leaves out what may be given
 /// more than once.
 fn with_usage(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();

@@ -1,12 +1,13 @@
-//! Names and paths that others chose, made fit for a terminal and for a log: what a superblock, a file system
-//! or a process calls itself may hold escape codes and line ends, and must neither move the cursor nor forge
-//! a line.
+//! Makes names and paths that others chose safe for a terminal and a log. What a superblock, a file system or
+//! a process calls itself may hold escape codes and line ends. It must neither move the cursor nor forge a
+//! line.
 
 use std::fmt::Write;
 
 use stripewise_wire::{ArrayStatus, MemberStatus};
 
-/// The text with every control character, and what changes the direction of writing, as an escape.
+/// The text with escapes for control characters, and for characters that change the direction of writing or
+/// break lines.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -20,19 +21,19 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
-/// As [`printable`], of a text of several lines whose ends are meant.
+/// As [`printable`], for a text of several lines: its line ends stay.
 pub(crate) fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// As [`printable`], of a text with a list in it, whose items begin on lines of their own, set in: nothing
-/// else can begin one.
+/// As [`printable`], for a text with a list. The items begin on indented lines of their own. Nothing else can
+/// begin a line.
 pub(crate) fn printable_list(text: &str) -> String {
     const ITEM: &str = "\n  ";
     text.split(ITEM).map(printable).collect::<Vec<_>>().join(ITEM)
 }
 
-/// The same of an array: names and paths that others chose cannot do harm where it is shown.
+/// The same for an array's status: names and paths that others chose cannot do harm where it is shown.
 pub(crate) fn printable_status(status: &ArrayStatus) -> ArrayStatus {
     let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
     let of_member =

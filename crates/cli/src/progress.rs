@@ -13,10 +13,10 @@ use stripewise_wire::{ArrayStatus, JobStatus};
 
 use crate::{client, interrupt::Interrupt, output::duration, said::note, sizes::format_size};
 
-/// How often a job is looked at.
+/// How often to poll a job.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A bar over bytes that we move ourselves, hidden where nobody looks.
+/// A bar over bytes that the caller moves, hidden without a terminal.
 pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
     bar(total, what, "{binary_bytes_per_sec} {left}")
 }
@@ -27,7 +27,7 @@ fn bar(total: u64, what: impl Into<String>, rate: &str) -> ProgressBar {
         .with_message(what.into())
 }
 
-/// A style by its template, in which `left` is the time to go.
+/// A style from a template, in which `left` is the time left.
 pub(crate) fn style(template: &str) -> ProgressStyle {
     let left = |state: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&left_text(state.eta()));
@@ -36,7 +36,7 @@ pub(crate) fn style(template: &str) -> ProgressStyle {
     style.progress_chars("=> ").with_key("left", left)
 }
 
-/// The time to go; nothing until there is an estimate, which is none at all before anything was done.
+/// The time left. Empty without an estimate, which is 0 until something was done.
 fn left_text(left: Duration) -> String {
     if left.is_zero() { String::new() } else { format!("ETA {}", duration(left.as_secs())) }
 }
@@ -44,12 +44,12 @@ fn left_text(left: Duration) -> String {
 /// A bar over a load.
 pub(crate) struct LoadBar {
     bar: ProgressBar,
-    /// Of a load that ends by time, which is what is shown then.
+    /// Set for a load that ends by time: the bar then shows the time.
     time: Option<Duration>,
     begun: Instant,
 }
 
-/// A bar over a load that ends after so many bytes or after a time, hidden where nobody looks.
+/// A bar over a load that ends after so many bytes or after a time, hidden without a terminal.
 pub(crate) fn load_bar(bytes: Option<u64>, time: Option<Duration>) -> LoadBar {
     let total = bytes.or(time.map(|time| time.as_millis() as u64)).unwrap_or(0);
     LoadBar { bar: bar(total, "bench", "{prefix}"), time, begun: Instant::now() }
@@ -81,7 +81,7 @@ pub(crate) fn target() -> ProgressDrawTarget {
     if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
 }
 
-/// Waits until an array has no job under way, with a bar, and returns its last status. Interrupted, it says
+/// Waits until an array has no job under way, with a bar, and returns its last status. If interrupted, says
 /// that the job goes on.
 pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
     let interrupt = Interrupt::watch()?;
@@ -112,7 +112,7 @@ pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
     }
 }
 
-/// A job in the eyes of a command that waits for it.
+/// A job as a command that waits for it shows it.
 struct Shown {
     kind: String,
     bar: ProgressBar,
@@ -142,8 +142,7 @@ fn show(name: &str, shown: &mut Option<Shown>, job: &JobStatus) {
     shown.paused = job.paused;
 }
 
-/// Speed and time to go as the daemon has measured them: the bar cannot know what was done before it was
-/// looked at.
+/// Speed and time left as the daemon measured them: the bar cannot know what was done before it began.
 fn rate(job: &JobStatus) -> String {
     job.eta_s
         .map_or_else(String::new, |eta| format!("{}/s ETA {}", format_size(job.bytes_per_s), duration(eta)))

@@ -1,5 +1,5 @@
-//! Where daemons keep their control sockets: `/run/stripewise` for root, the user's runtime directory else,
-//! or what `STRIPEWISE_RUN_DIR` says.
+//! Where daemons keep their control sockets: `/run/stripewise` for root, the user's runtime directory
+//! otherwise, or what `STRIPEWISE_RUN_DIR` says.
 
 use std::{
     fs::{DirBuilder, Metadata},
@@ -11,13 +11,13 @@ use std::{
 use anyhow::{Context, bail};
 use stripewise_wire::socket_in;
 
-/// The longest array name: what an md superblock can hold together with a host name is 32 bytes.
+/// The longest array name: an md superblock has 32 bytes for it and a host name together.
 const NAME_BYTES_MAX: usize = 31;
 
 /// The variable that names another run directory.
 pub(crate) const RUN_DIR_VARIABLE: &str = "STRIPEWISE_RUN_DIR";
 
-/// The run directory that the environment names: the same folder for a daemon, which works in another one.
+/// The run directory that the environment names, as an absolute path: a daemon works in another directory.
 pub(crate) fn named_run_dir() -> Option<PathBuf> {
     let dir = std::env::var_os(RUN_DIR_VARIABLE).filter(|dir| !dir.is_empty())?;
     Some(std::path::absolute(&dir).unwrap_or_else(|_| dir.into()))
@@ -35,13 +35,13 @@ pub(crate) fn run_dir() -> PathBuf {
     user.unwrap_or_else(own_temp_dir).join("stripewise")
 }
 
-/// A user's folder where everybody may make one.
+/// A user's own folder in a place where every user may make one.
 fn own_temp_dir() -> PathBuf {
     std::env::temp_dir().join(format!("stripewise-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Where block devices of arrays are known by name. Names are one run directory's own, so links of another
-/// one than the machine's lie in it.
+/// The folder of links that name the block devices of arrays. Names belong to one run directory, so a run
+/// directory that the environment names holds its own links.
 pub(crate) fn link_dir() -> PathBuf {
     match named_run_dir() {
         Some(dir) => dir.join("dev"),
@@ -52,7 +52,7 @@ pub(crate) fn link_dir() -> PathBuf {
 /// Makes the run directory, for its owner only.
 pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     let dir = run_dir();
-    // In a folder that everybody writes to, somebody else may have been first, also with a link.
+    // In a folder that every user can write to, another user may have been first, perhaps with a link.
     let parent = own_temp_dir();
     if dir.parent() == Some(&parent) {
         make(&parent)?;
@@ -63,8 +63,8 @@ pub(crate) fn make_run_dir() -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-/// Refuses a run directory that another user has made where every user may make one: the daemon that answers
-/// there may be anybody's. A directory that is not there, or that the environment names, is taken as it is.
+/// Refuses a run directory that another user made where every user may make one: the daemon that answers
+/// there may be anyone's. Accepts a directory that does not exist, or that the environment names.
 pub(crate) fn check_run_dir() -> anyhow::Result<()> {
     if named_run_dir().is_some() {
         return Ok(());
@@ -95,7 +95,7 @@ fn check_own(dir: &Path, metadata: &Metadata) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An array name that is safe as part of a path.
+/// Parses an array name that is safe as part of a path.
 ///
 /// # Errors
 /// A text for the usage error.
@@ -131,7 +131,7 @@ pub(crate) fn array_names() -> anyhow::Result<Vec<String>> {
     names_of(&[".sock"])
 }
 
-/// The names of all arrays that there is something to stop of, in order.
+/// The names of all arrays that have something to stop, in order.
 pub(crate) fn names_to_stop() -> anyhow::Result<Vec<String>> {
     names_of(&[".sock", ".remains"])
 }

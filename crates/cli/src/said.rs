@@ -1,5 +1,5 @@
-//! What commands say: data on standard output, all else on standard error. `println!` panics where its text
-//! cannot be written, as on a full disk, and a command that has done its work would end like one that broke.
+//! What commands say: data on standard output, all else on standard error. `println!` panics if its text
+//! cannot be written, as on a full disk. A command that has done its work would then end like one that broke.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::printable::printable;
 
-/// Why standard output could not be written, the first time.
+/// The first error in writing to standard output.
 static LOST: OnceLock<io::ErrorKind> = OnceLock::new();
 
 /// Writes a line, or (with `part`) text, to standard output.
@@ -29,7 +29,7 @@ macro_rules! note {
 
 pub(crate) use {note, say};
 
-/// Writes to standard output. What cannot be written is told at the end, by [`is_complete`].
+/// Writes to standard output. [`is_complete`] reports at the end what could not be written.
 pub(crate) fn out(text: fmt::Arguments<'_>) {
     if let Err(error) = io::stdout().write_fmt(text) {
         LOST.get_or_init(|| error.kind());
@@ -41,17 +41,18 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_text(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Prints a text. Not by `print!`, which panics where nothing can be printed: programs go by the exit code.
+/// Prints a text. Does not use `print!`, which panics if nothing can be printed: programs go by the exit
+/// code.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("printing it")
 }
 
-/// Writes to standard error. There is no other place to tell that it cannot be written.
+/// Writes to standard error. If that fails, there is no other place to report it.
 pub(crate) fn aside(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Tells people what a daemon tells beside its answer.
+/// Prints notes for people, such as those that a daemon sends with its answer.
 pub(crate) fn tell_notes(name: &str, notes: &[String]) {
     notes.iter().for_each(|note| note!("stripewise: {name}: {}", printable(note)));
 }

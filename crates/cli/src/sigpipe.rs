@@ -1,6 +1,5 @@
-//! Writing where nobody reads any more. Rust's runtime ignores SIGPIPE, which makes a panic of it in
-//! `println!`; a command in a pipe is rather over then, silently. A daemon that has gone must be told of,
-//! though.
+//! Writing to a pipe that nobody reads any more. Rust's runtime ignores SIGPIPE, so `println!` panics. A
+//! command in a pipe should rather end silently. A daemon that has gone must be reported, though.
 
 use std::{
     io,
@@ -20,7 +19,7 @@ pub(crate) fn end_on_it() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to another process, whose end is an error.
+/// Runs a write to another process. If that process has gone, the write returns an error.
 pub(crate) fn survived<T>(write: impl FnOnce() -> T) -> T {
     let ends = ENDS.swap(false, Ordering::SeqCst);
     let result = write();
@@ -41,7 +40,7 @@ mod tests {
         drop(theirs);
         let error = survived(|| ours.write_all(b"{}")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-        // The harness is not to end by it.
+        // SIGPIPE must not end the test harness.
         ENDS.store(false, Ordering::SeqCst);
     }
 }

@@ -16,8 +16,8 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Parses bytes a second. A bare number is refused, but 0: md counts speeds in KiB, and most other programs
-/// in bytes.
+/// Parses bytes per second. Refuses a bare number other than 0: md counts speeds in KiB, and most other
+/// programs in bytes.
 ///
 /// # Errors
 /// A text for clap's usage error.
@@ -35,11 +35,11 @@ pub(crate) fn parse_speed(text: &str) -> Result<u64, String> {
 pub(crate) enum NoSize {
     /// It is something else.
     Unreadable,
-    /// No 64 bits hold it.
+    /// It does not fit 64 bits.
     TooLarge,
 }
 
-/// A number and what its suffix, in capitals, multiplies it by.
+/// Parses a number with a suffix. `factor` says what the suffix, in capitals, multiplies it by.
 fn parse(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, NoSize> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -49,7 +49,7 @@ fn parse(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, NoSize
     number.ok_or(NoSize::TooLarge)
 }
 
-/// The power of a thousand, or nearly that, that a letter stands for.
+/// The power of 1000 or 1024 that a letter stands for.
 fn power(letter: &str) -> Option<u32> {
     let power = ["", "K", "M", "G", "T", "P"].iter().position(|known| *known == letter)?;
     u32::try_from(power).ok()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Writes a time in the unit that it has at least one of.
+/// Writes a time in the largest unit of which it has at least one.
 pub(crate) fn format_nanoseconds(ns: u64) -> String {
     let value = ns as f64;
     match ns {

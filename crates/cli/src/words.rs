@@ -1,5 +1,4 @@
-//! Words of the command line, read as mdadm reads them where it knows them. What is wrong is told with what
-//! there may be.
+//! Words of the command line, read as mdadm reads them if it knows them. An error says what is allowed.
 
 use stripewise_wire::ClassChoice;
 

@@ -1,4 +1,4 @@
-//! What can go wrong for a client of an array, and for an operator.
+//! Errors that clients and operators of an array see.
 
 use stripewise_device::{IoError, IoErrorKind};
 use thiserror::Error;
@@ -13,13 +13,13 @@ pub enum ArrayError {
          {capacity_bytes}"
     )]
     Range {
-        /// As asked.
+        /// The offset as requested.
         offset_bytes: u64,
-        /// As asked.
+        /// The length as requested.
         len_bytes: u64,
         /// The array's logical block.
         block_bytes: u32,
-        /// Its size.
+        /// The array's size.
         capacity_bytes: u64,
     },
     /// More members are lost than the level tolerates.
@@ -33,7 +33,7 @@ pub enum ArrayError {
         "bytes at {offset_bytes} cannot be read: the member failed there and redundancy cannot make up for it"
     )]
     Unreadable {
-        /// Where in the array: the first such byte of a read; elsewhere the block, or the start of its
+        /// Where in the array: for a read the first such byte, otherwise the block or the start of its
         /// stripe.
         offset_bytes: u64,
     },
@@ -43,7 +43,7 @@ pub enum ArrayError {
     /// The array is open for reading only.
     #[error("the array is open read-only")]
     ReadOnly,
-    /// No such member, or not in that state.
+    /// No such member, or the member is in the wrong state.
     #[error("{member}: {problem}")]
     Member {
         /// The member as given.
@@ -56,9 +56,9 @@ pub enum ArrayError {
     TooSmall {
         /// The member.
         member: String,
-        /// What it offers.
+        /// The bytes that it offers.
         have_bytes: u64,
-        /// What the array uses of each.
+        /// The bytes that the array uses of each member.
         need_bytes: u64,
     },
     /// The caller is a worker of the array's own host and would wait for itself.
@@ -77,7 +77,7 @@ pub enum ArrayError {
     Io {
         /// The member.
         member: String,
-        /// What it said.
+        /// The error it reported.
         error: IoError,
     },
 }

@@ -1,13 +1,13 @@
-//! The RAID engine: an array of members that clients read and write, broken and repaired while it runs.
+//! The RAID engine: an array of members that clients read and write while members fail and are repaired.
 //!
-//! The engine is generic over the world: storage, time, tasks and randomness arrive through
-//! `stripewise-device`'s traits, so one engine runs on io_uring, on modelled disks and under a seeded
+//! The engine is generic over its environment: storage, time, tasks and randomness come through
+//! `stripewise-device`'s traits. So the same engine runs on io_uring, on modelled disks, and under a seeded
 //! scheduler with crashes.
 //!
 //! * [`geometry`]: where a byte lies. [`rows`], [`plan`]: what a write does to a stripe.
-//! * [`Array`]: requests of clients and commands of operators. [`assemble()`], [`CreateOptions`]: how one is
+//! * [`Array`]: client requests and operator commands. [`assemble()`], [`CreateOptions`]: how an array is
 //!   opened.
-//! * [`examine()`]: what lies on a device.
+//! * [`examine()`]: what a device holds.
 //! * jobs: resync, rebuild, replace, check, repair.
 //! * [`mutants`]: deliberate bugs, for the simulator to find; none in a shipped build.
 

@@ -1,7 +1,8 @@
-//! Deliberate bugs, one of which a test can switch on: checkers that never fail prove nothing.
+//! Deliberate bugs that a test can switch on, one at a time: a checker that never fails proves nothing.
 //!
-//! Only with the feature `mutants`, which no shipped build has; without it every question is answered "no" at
-//! compile time. The switch is per thread, so that simulations on several threads can try several mutants.
+//! They exist only with the feature `mutants`, which no shipped build has. Without it, `lives` is always
+//! false, at compile time. The switch is per thread, so that simulations on several threads can try several
+//! mutants.
 
 /// A deliberate bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +23,7 @@ pub enum Mutant {
     ParityNotUpdated,
     /// Q is updated with the coefficient of a neighbour.
     WrongQCoefficient,
-    /// Parity is made without the last data column.
+    /// Parity is computed without the last data column.
     ColumnForgotten,
     /// Where Q alone is left, P is computed in its place.
     QTakenForP,
@@ -30,25 +31,25 @@ pub enum Mutant {
     WrongParityRotation,
     /// Writes with a lost data column do not keep parity up to date.
     DegradedParityForgotten,
-    /// What a partly written block held before is lost.
+    /// The old content of a partly written block is lost.
     PartialBlockZeroed,
     /// Parity that a crash left wrong is modified in place.
     StaleParityTrusted,
-    /// Zeroed stripes leave parity as it was.
+    /// Zeroing a stripe leaves its parity as it was.
     ZeroSkipsParity,
-    /// Writes with FUA are sent without.
+    /// Writes with FUA are sent without it.
     AcknowledgeBeforeFua,
     /// A flush leaves the first member out.
     FlushSkipsMember,
     /// Rows are not locked.
     ForgetRowLock,
-    /// The last of several writes that are written as one is left out.
+    /// Of several writes that are gathered into one, the last is written as zeroes.
     GatheredPartLost,
-    /// Several writes are written as one as the first of them was to be.
+    /// Several writes that are gathered into one are durable only if the first had to be.
     GatheredFuaForgotten,
-    /// Nobody wakes the writes that wait for one in the stripe before.
+    /// A write that ends does not wake the gathered writes that wait for it in the next stripe.
     GatheredNotWoken,
-    /// A member that failed is dropped, and that is not written down.
+    /// A failed member is dropped, but its failure is not recorded.
     FailureNotRecorded,
     /// Members that are not current are taken for current.
     UseStaleMember,
@@ -56,145 +57,145 @@ pub enum Mutant {
     EventsNotRaised,
     /// Members that a crash left an event behind are not brought level.
     NoCatchUp,
-    /// At an opening superblocks may be ours before the pages of the bitmap are.
+    /// At an opening, superblocks may become ours before the pages of the bitmap do.
     SuperblocksBeforePages,
-    /// A scrub that is stopped while it gives way goes on at the next opening.
+    /// A scrub that is stopped while it gives way resumes at the next opening.
     StoppedScrubNoted,
-    /// A resync that could not read all is not tried again.
+    /// A resync that could not read everything is not tried again.
     ResyncGivenUp,
-    /// A spare that comes during a scrub waits for its end.
+    /// A spare that is added during a scrub waits until the scrub ends.
     SpareComesUnseen,
-    /// A device that a failed array refuses is blanked before.
+    /// A failed array blanks a device before it refuses it.
     FailedBlanks,
-    /// Writes pass by a member that is being filled.
+    /// Writes skip a member that is being filled.
     WritesPassIncoming,
     /// A member that is being filled is read everywhere.
     ReadIncompleteMember,
-    /// A rebuild is resumed behind where it stood.
+    /// A rebuild resumes beyond the point that it had reached.
     ResumeRebuildAhead,
     /// A rebuild locks no rows.
     RebuildUnlocked,
     /// A filled member takes over without a flush.
     PromoteWithoutFlush,
-    /// A resync passes over every other region.
+    /// A resync skips every other region.
     ResyncSkipsRegion,
     /// A block that cannot be read is healed with zeroes.
     HealWithZeroes,
     /// A check finds nothing.
     BlindCheck,
-    /// A repair counts what disagrees, and leaves it as it is.
+    /// A repair counts rows that disagree, and leaves them as they are.
     RepairMendsNothing,
     /// Bitmap pages are damaged when they are written.
     DamagedPages,
-    /// A member is left out of whose header one copy cannot be read.
+    /// A member is left out if one copy of its header cannot be read.
     BothHeadersNeeded,
     /// A member that is current is left out when the array is opened.
     CurrentMemberLeftOut,
     /// An array that was not stopped cleanly is refused although no member is missing.
     DirtyRefused,
-    /// Stripes that are zeroed are not announced in the bitmap.
+    /// Zeroed stripes are not announced in the bitmap.
     ZeroIntentForgotten,
-    /// The rows of a filled batch are free before the rebuild counts it.
+    /// The rows of a filled batch are unlocked before the rebuild counts the batch.
     FilledRowsFreed,
-    /// A rebuild writes down where it stands, and flushes the member afterwards.
+    /// A rebuild records its position before it flushes the member.
     OffsetBeforeFlush,
     /// A rebuild leaves out the short last stripe of mirrors.
     TailLeftUnfilled,
-    /// A member that knows no zero-write is not written zeroes.
+    /// A member that does not know zero-writes gets no zeroes at all.
     RefusedZeroesLost,
-    /// The data of every member is looked for where that of the freshest begins.
+    /// Every member's data is taken to begin where the freshest member's does.
     OffsetOfAnother,
-    /// A resync passes over all groups of regions but the first.
+    /// A resync skips all groups of regions but the first.
     ResyncOfFirstGroup,
-    /// A member goes on saying that it replaces one that has failed.
+    /// A member still says that it replaces another after the other has failed.
     ReplacementFlagKept,
     /// A page of the bitmap is written over its newest copy.
     PageOverNewest,
-    /// Members that come to hold the bitmap get its first page alone.
+    /// Members that become holders of the bitmap get only its first page.
     NewHoldersLackPages,
-    /// Zeroes pass by a member that is being filled.
+    /// Zeroing skips a member that is being filled.
     ZeroPassesIncoming,
     /// A member that was being filled when power failed is not filled again where a resync is due.
     HoldBackForgotten,
-    /// What another program wrote is taken for ours, the bitmap too.
+    /// What another program wrote is taken for ours, and the bitmap is trusted.
     ForeignTrusted,
-    /// An interrupted scrub goes on one stripe too far.
+    /// An interrupted scrub resumes one stripe too far.
     ScrubResumesLate,
-    /// What a missing member had is said to be a hole.
+    /// A missing member's data is reported as a hole.
     HolesOfMissing,
-    /// The buffers of a write change places.
+    /// The buffers of a write are reversed.
     PartsSwapped,
-    /// A write that is done at once is acknowledged over a member whose failure is not recorded yet.
+    /// A write that completes at once is acknowledged although the failure of a member is not recorded yet.
     UnrecordedAcknowledged,
-    /// What fails at once is taken for done.
+    /// A write that fails at once is taken for done.
     FailedAtOnceUnseen,
-    /// Whether parity can be relied on is asked of the stripe before.
+    /// Whether parity can be trusted is looked up for the stripe before.
     TrustOfNeighbour,
-    /// A resync that is stopped takes what it was at for done.
+    /// A resync that is stopped counts the regions it was working on as done.
     StoppedResyncForgets,
-    /// A write locks none of its rows behind the 64th.
+    /// A write locks none of its rows beyond the 64th.
     WideRowsUnseen,
     /// A write updates Q with a wrong coefficient from the sixth column on.
     FarColumnInQ,
     /// A superblock is written before the header that names it.
     SuperblockBeforeHeader,
-    /// Two halves of an array that went on apart are taken for one.
+    /// Two halves of an array that were written to separately are taken for one array.
     SplitUnseen,
-    /// Of a write no more stripes are written once sixteen wait for members.
+    /// A write drops its remaining stripes once sixteen wait for members.
     StripesCut,
     /// No member can be replaced.
     ReplaceRefused,
-    /// Superblocks are written in sectors, to members of longer blocks too.
+    /// Superblocks are written in sectors, even to members with longer blocks.
     ShortSuperblockWrite,
-    /// What is zeroed in several writes is zeroed where the first of them goes.
+    /// If zeroing takes several writes, all of them go to the place of the first.
     ZeroesStuck,
-    /// At an opening each member keeps the options that its own header has.
+    /// At an opening, each member keeps the options of its own header.
     OptionsApart,
     /// An array that is read-only reconstructs what a crash may have left half written.
     ReadOnlyRecovers,
-    /// What a member's bad-block log lists is read as if it were good.
+    /// Blocks that a member's bad-block log lists are read as if they were good.
     ListedRead,
-    /// What was written is taken off the bad-block log before a flush.
+    /// Written blocks are taken off the bad-block log before a flush.
     UnlistedBeforeFlush,
-    /// A flush leaves what was written on the bad-block log.
+    /// A flush leaves written blocks on the bad-block log.
     ListedAfterFlush,
-    /// A write with FUA leaves what it wrote on the bad-block log.
+    /// A write with FUA leaves the blocks that it wrote on the bad-block log.
     ListedAfterFua,
-    /// What a rebuild cannot recover is not listed.
+    /// Blocks that a rebuild cannot recover are not listed as bad.
     LostNotListed,
-    /// An array that has failed recovers what it can still read the others of.
+    /// A failed array recovers a block if it can still read the other columns.
     FailedRecovers,
-    /// An array that has failed goes on writing pages of the bitmap.
+    /// A failed array still writes pages of the bitmap.
     FailedAnnounces,
-    /// Jobs of an array that has failed go on with their next batch.
+    /// Jobs of a failed array start their next batch.
     FailedJobsGoOn,
     /// Chunks of listed blocks are looked for as if the member's data began at its first byte.
     ListedElsewhere,
     /// A member that fails while an array is open read-only is recorded as failed.
     ReadOnlyRecords,
-    /// An array that is made with a member missing is called in sync.
+    /// An array that is made with a member missing is marked in sync.
     MissingInSync,
     /// More blocks are listed than a member's bad-block log has room for.
     LogRoomForgotten,
-    /// Batches behind one that could not be filled count as filled.
+    /// Batches after one that could not be filled count as filled.
     UnfilledBatchPassed,
     /// A member stays, however many reads it fails.
     ReadErrorsUncounted,
     /// A member that fails while it is being filled counts as one more loss.
     IncomingCountsAsLoss,
-    /// A scrub that gave way forgets what it had found.
+    /// A scrub that gave way forgets its findings.
     FindingsForgotten,
     /// A repair ends before what it mended is on the medium.
     RepairNotFlushed,
-    /// What a job mends is not written to a member that is being filled.
+    /// A job's repairs are not written to a member that is being filled.
     RepairPassesIncoming,
     /// A role that is being filled is given to a second spare.
     RoleGivenTwice,
-    /// What was written to a member before an opening is not counted any more.
+    /// The amount written to a member before an opening is forgotten.
     WrittenForgotten,
-    /// A member that is added to an array with a bitmap of md's own gets none.
+    /// A member that is added to an array with md's own bitmap does not get that bitmap.
     KernelBitmapMissing,
-    /// Of equally many members that disagree the first that are given count.
+    /// If equally many members disagree, those given first count.
     FirstGivenCounts,
     /// A member stays on record as replaced although its replacement failed.
     ReplacedStaysFaulty,
@@ -202,19 +203,20 @@ pub enum Mutant {
     UsedRegionCleared,
     /// The older copy of a page counts where the newer one cannot be read.
     OlderPageTrusted,
-    /// A resync passes over everything while a member is missing, also where redundancy is left to spare.
+    /// A resync skips everything while a member is missing, even if redundancy is left.
     DegradedResyncSkipped,
-    /// A bad block where a resync is due is forgotten, and counts anew.
+    /// A bad block where a resync is due is forgotten, and counts again.
     UnsyncedForgotten,
-    /// A write where a resync is due takes whole columns from the others once a block of them cannot be read.
+    /// Where a resync is due, a write recovers a whole column from the others once one of its blocks cannot
+    /// be read.
     DoubtfulPlannedAround,
-    /// A block that goes bad in a chunk that is being healed, behind where that is, is forgotten.
+    /// A block that goes bad in a chunk that is being healed, after the healing has passed it, is forgotten.
     HealingForgets,
-    /// A write across bad blocks of several members, each in a row of its own, is refused.
+    /// A write across bad blocks of several members is refused, even if each is in a different row.
     BadRowsNotMended,
     /// Blocks that a member did not keep do not count against it.
     UnkeptUncounted,
-    /// A later writer takes rows for which another one waits.
+    /// A later writer takes rows for which another writer waits.
     WaitersPassed,
 }
 
@@ -346,8 +348,8 @@ pub(crate) fn lives(mutant: Mutant) -> bool {
     LIVE.with(|live| live.get()) == Some(mutant)
 }
 
-/// What a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that no other
-/// stripe has.
+/// The key that a stripe's rows are locked under: the stripe, or for [`Mutant::ForgetRowLock`] a number that
+/// is never used twice.
 #[cfg(feature = "mutants")]
 pub(crate) fn lock_key(stripe: u64) -> u64 {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX / 2);
@@ -357,7 +359,7 @@ pub(crate) fn lock_key(stripe: u64) -> u64 {
     LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// What a stripe's rows are locked under.
+/// The key that a stripe's rows are locked under.
 #[cfg(not(feature = "mutants"))]
 pub(crate) const fn lock_key(stripe: u64) -> u64 {
     stripe

@@ -1,7 +1,8 @@
-//! A lock whose waiters are tasks: `futures-util`'s, or with the feature `loom` one that loom can look into.
+//! A lock that tasks wait for: `futures-util`'s, or with the feature `loom` one that loom can look into.
 //!
-//! `futures-util` clones wakers under a lock of the standard library's. Loom's wakers may hand over to
-//! another of its threads there, all of which run on one, and that lock would never be let go of.
+//! `futures-util` clones wakers while it holds a lock of the standard library. At that point a loom waker may
+//! switch to another loom thread. All loom threads run on one real thread, so the lock would never be
+//! released.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use futures_util::lock::Mutex as AsyncMutex;
@@ -19,7 +20,7 @@ mod for_loom {
 
     use stripewise_device::sync::{WaitList, seam::Mutex, wake_all};
 
-    /// The value, and the tasks that wait for it. The task with the lock has the value.
+    /// The value, and the tasks that wait for it. The task that holds the lock holds the value.
     pub(crate) struct AsyncMutex<T>(Mutex<(Option<T>, WaitList)>);
 
     pub(crate) struct Guard<'a, T> {

@@ -17,7 +17,10 @@ use stripewise_device::{
 };
 use stripewise_engine::{Array, ArrayError};
 
-use crate::check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket};
+use crate::{
+    check::{Checker, SECTOR_BYTES, Sectors, Violation, WriteTicket},
+    world::elsewhere,
+};
 
 /// The state shared by an array's clients: its allowed contents, and whether anything was wrong.
 pub struct Desk {
@@ -207,6 +210,11 @@ impl Client {
         }
     }
 
+    /// Whether the next request is made as by a thread that is no worker of the world.
+    fn is_elsewhere(&mut self) -> bool {
+        self.rng.u8(..4) == 0
+    }
+
     /// Sectors of the smallest request.
     fn unit(&self) -> usize {
         self.array.geometry().logical_block_bytes() as usize / SECTOR_BYTES
@@ -274,12 +282,13 @@ impl Client {
         };
         let offset = (first * SECTOR_BYTES) as u64;
         let (flags, content) = (WriteFlags { fua }, content.freeze());
+        let (is_elsewhere, array) = (self.is_elsewhere(), self.array.clone());
         let done: BoxFuture<Written> = if self.rng.u8(..4) == 0 {
-            let (device, array) = (self.array.device(), self.array.clone());
-            let written = device.write(offset, self.in_parts(&content), flags);
+            let (device, parts) = (array.device(), self.in_parts(&content));
+            let written = elsewhere(is_elsewhere, || device.write(offset, parts, flags));
             Box::pin(async move { told(&array, written.await).await })
         } else {
-            Box::pin(self.array.write(offset, content, flags))
+            Box::pin(elsewhere(is_elsewhere, || array.write(offset, content, flags)))
         };
         Writing { ticket, fua, done }
     }
@@ -322,7 +331,7 @@ impl Client {
         let result = if self.rng.u8(..4) == 0 {
             told(&self.array, self.array.device().write_zeroes(offset, len, flags).await).await
         } else {
-            self.array.write_zeroes(offset, len, flags).await
+            elsewhere(self.is_elsewhere(), || self.array.write_zeroes(offset, len, flags)).await
         };
         self.end(ticket, result, false)
     }
@@ -387,7 +396,7 @@ impl Client {
         if self.rng.u8(..4) == 0 {
             told(&self.array, self.array.device().flush().await).await?;
         } else {
-            self.array.flush().await?;
+            elsewhere(self.is_elsewhere(), || self.array.flush()).await?;
         }
         self.desk.sectors.lock().end_flush(begun);
         Ok(())
@@ -396,7 +405,8 @@ impl Client {
     /// Reads from the array as a device, whose errors say less.
     async fn read_device(&mut self, offset: u64, len: usize) -> Result<IoBuf, ArrayError> {
         let parts = self.part_lens(len).into_iter().map(IoBuf::with_len).collect();
-        let ReadDone { result, bufs } = self.array.device().read(offset, parts).await;
+        let read = elsewhere(self.is_elsewhere(), || self.array.device().read(offset, parts));
+        let ReadDone { result, bufs } = read.await;
         match result {
             Ok(()) => {
                 Ok(IoBuf::copy_of(&bufs.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<u8>>()))
@@ -415,7 +425,7 @@ impl Client {
         let (offset, len) = ((first * SECTOR_BYTES) as u64, count * SECTOR_BYTES);
         // Both calls return the same bytes.
         let content = if (first / 8 + count).is_multiple_of(2) {
-            self.array.read(offset, IoBuf::with_len(len)).await?
+            elsewhere(self.is_elsewhere(), || self.array.read(offset, IoBuf::with_len(len))).await?
         } else {
             self.read_device(offset, len).await?
         };

@@ -1,6 +1,7 @@
 //! The world: executor, clock, randomness, and the members in it.
 
 use std::{
+    cell::Cell,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -262,6 +263,24 @@ impl Drop for World {
     }
 }
 
+thread_local! {
+    /// The thread is no worker of its world just now.
+    static ELSEWHERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls, perhaps as a thread that is no worker of the world: a request that is made in the call then becomes
+/// a task of the world's.
+pub(crate) fn elsewhere<T>(is_so: bool, call: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ELSEWHERE.set(self.0);
+        }
+    }
+    let _back = Back(ELSEWHERE.replace(is_so));
+    call()
+}
+
 struct SimEnv {
     executor: Arc<Executor>,
 }
@@ -283,9 +302,9 @@ impl Env for SimEnv {
         self.executor.spawn(task);
     }
 
-    /// The world has one thread, whose requests are its own.
+    /// The world has one thread, which is its worker but for what it does [`elsewhere`].
     fn is_here(&self) -> bool {
-        true
+        !ELSEWHERE.get()
     }
 
     /// The story catches the panic, and ends with it.

@@ -1,4 +1,4 @@
-//! `stripewise bench engine` as it is asked for on the command line; what it does is the laboratory's
+//! The command line of `stripewise bench engine`. The laboratory does the work
 //! ([`stripewise_lab::engine_bench`]).
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -27,9 +27,9 @@ use crate::{
 
 /// More would not make a median better.
 const TURNS_MAX: usize = 1000;
-/// More would be a load that no client makes of one thread.
+/// No client puts a larger load on one thread.
 const QUEUE_MAX: usize = 1024;
-/// From the smallest write on; each thread has as much, beside the members.
+/// From the size of the smallest write. Each thread holds this much, beside the members.
 const SOURCE_BYTES: RangeInclusive<u64> = 4 << 10..=256 << 20;
 
 /// What to measure.
@@ -137,12 +137,12 @@ fn or_default<T: Clone>(given: &[T], default: &[T]) -> Vec<T> {
     if given.is_empty() { default.to_vec() } else { given.to_vec() }
 }
 
-/// Runs the cases and returns their figures, calling `tell` as each is done; the report goes into the folder
-/// that was asked for.
+/// Runs the cases and returns their figures, calling `tell` as each is done. Writes a report if a folder for
+/// it was given.
 pub(crate) fn run_engine(bench: &EngineBench, tell: impl FnMut(&Figure)) -> anyhow::Result<Vec<Figure>> {
     let options = bench.options()?;
     if let Some(folder) = &bench.out {
-        // Better now than after all was measured.
+        // Fails now rather than after everything was measured.
         page::take(folder)?;
     }
     let figures = engine_bench::run(&options, tell)?;

@@ -47,7 +47,7 @@ pub(crate) enum BenchCommand {
     Run(LoadArgs),
 }
 
-/// Runs one of them.
+/// Runs one of the benchmarks.
 pub(crate) fn run(command: BenchCommand, json: bool) -> anyhow::Result<ExitCode> {
     match command {
         #[cfg(feature = "lab")]

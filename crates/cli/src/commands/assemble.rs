@@ -57,7 +57,7 @@ pub(crate) fn assemble(args: AssembleArgs, json: bool) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Roles of which the array lacks the member, each with what takes its place.
+/// A note on each role whose member is absent, with what takes its place, and on data in doubt.
 fn absent_roles(status: &ArrayStatus) -> Vec<String> {
     let absent = status.in_sync.iter().enumerate().filter(|(_, in_sync)| !**in_sync).map(|(role, _)| role);
     let filled =
@@ -73,8 +73,8 @@ fn absent_roles(status: &ArrayStatus) -> Vec<String> {
     told.chain(in_doubt(status)).collect()
 }
 
-/// What of an array that is read-only is not read, as a crash may have left it half written. `--force` reads
-/// it.
+/// A note on data that a read-only array does not read, as a crash may have left it half written. With
+/// `--force` the array reads it.
 fn in_doubt(status: &ArrayStatus) -> Option<String> {
     let lacks_member = status.in_sync.iter().any(|in_sync| !in_sync);
     let marked = status.bitmap.as_ref().map_or(0, |bitmap| bitmap.marked);

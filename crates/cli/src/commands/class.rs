@@ -47,7 +47,7 @@ pub(crate) fn class(args: &ClassArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// From where a member's class is known.
+/// Where a member's class comes from.
 fn source(member: &MemberStatus) -> &'static str {
     match member.class.as_str() {
         _ if member.class_given => "as said",

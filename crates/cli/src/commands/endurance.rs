@@ -1,4 +1,5 @@
-//! `stripewise endurance`: how much members may be written, were written, and when they will be worn out.
+//! `stripewise endurance`: how much may be written to members, how much was written, and when they will be
+//! worn out.
 
 use std::process::ExitCode;
 
@@ -21,9 +22,9 @@ use crate::{
 };
 
 const DAY_S: u64 = 86_400;
-/// Years of warranty that are believed.
+/// The longest warranty that is believed, in years.
 const YEARS_MAX: u64 = 100;
-/// As many, in days.
+/// The same, in days.
 const MARGIN_DAYS_MAX: u32 = 365 * YEARS_MAX as u32;
 
 #[derive(Debug, Clone, Args)]
@@ -80,7 +81,7 @@ pub(crate) fn endurance(args: &EnduranceArgs, json: bool) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is kept on a member from now on, of what was given.
+/// Says which of the given values a member keeps from now on.
 fn kept(device: &str, args: &EnduranceArgs) -> String {
     let rated = args.tbw.map(|rated| match rated {
         0 => "no rating".to_owned(),
@@ -95,7 +96,7 @@ fn kept(device: &str, args: &EnduranceArgs) -> String {
     format!("kept on {device}: {}", kept.join(", "))
 }
 
-/// What is to be said of a warranty whose last day is over.
+/// The warning about a warranty whose last day is over.
 fn past_warranty(end_s: u64) -> Option<String> {
     let is_past = end_s > 0 && end_s + DAY_S <= now_s();
     is_past.then(|| {
@@ -106,10 +107,10 @@ fn past_warranty(end_s: u64) -> Option<String> {
     })
 }
 
-/// What is to be said of a rating that allows no more than was written already.
+/// The warning about a rating that allows no more than was already written.
 fn spent_rating(name: &str, args: &EnduranceArgs) -> Option<String> {
     let rated = args.tbw.filter(|rated| *rated > 0)?;
-    // What was asked for is done: that this cannot be told is no error.
+    // The request was carried out: it is no error if this cannot be found out.
     let status = client::status(name).ok()?;
     let written = chosen(&status, args.device.as_deref()).ok()?.first()?.endurance.written_bytes;
     (written >= rated).then(|| {
@@ -151,7 +152,7 @@ fn row(endurance: &EnduranceStatus) -> String {
     )
 }
 
-/// A day, or that it is too far off to matter: over two centuries after 1970.
+/// A day, or `never` if it is too far off to matter: over two centuries after 1970.
 fn day(seconds: u64) -> String {
     if seconds / DAY_S / 365 > 2 * YEARS_MAX { "never".to_owned() } else { dates::day(seconds) }
 }
@@ -167,7 +168,7 @@ fn list_models(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What unsets it; 0 is kept for that.
+/// The word that unsets a value. It is kept as 0.
 const NONE: &str = "none";
 
 fn parse_tbw(text: &str) -> Result<u64, String> {
@@ -183,7 +184,7 @@ fn parse_tbw(text: &str) -> Result<u64, String> {
         ),
         NoSize::TooLarge => format!("'{text}' is too large: give at most 18446P"),
     })?;
-    // What is kept for a rating that is not known.
+    // An unknown rating is kept as 0.
     if rated == 0 {
         return Err(
             "with 0 it could not be written at all; give `none` if what it is rated for is not known"
@@ -197,7 +198,7 @@ fn parse_warranty(text: &str) -> Result<u64, String> {
     let end = match text.strip_suffix('y') {
         Some(years) => in_years(years),
         None if text == NONE => Some(0),
-        // The first day there is would be none.
+        // The first day of 1970 is second 0, which would mean none.
         None => parse_day(text).filter(|end| *end > 0),
     };
     end.ok_or_else(|| {
@@ -205,7 +206,7 @@ fn parse_warranty(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The day so many years from now.
+/// The day that many years from now.
 fn in_years(years: &str) -> Option<u64> {
     let years: u64 = years.parse().ok().filter(|years| (1..=YEARS_MAX).contains(years))?;
     Some(now_s() + years * 365 * DAY_S + years / 4 * DAY_S)

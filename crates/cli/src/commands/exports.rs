@@ -141,7 +141,7 @@ pub(crate) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the array is after a request.
+/// Sends a request, and returns where the array is exported.
 fn place(name: &str, request: &Request) -> anyhow::Result<String> {
     match client::ask(name, request)? {
         Reply::Export(place) => Ok(place),

@@ -80,7 +80,7 @@ pub(super) fn and_wait(
     let earlier = client::status(name)?.last_job.map(|job| job.started_ns);
     command()?;
     let last = progress::wait_for_jobs(name)?.last_job;
-    // One from before the command says nothing about it.
+    // A job from before the command says nothing about the command.
     let new = last.filter(|job| earlier.is_none_or(|earlier| job.started_ns > earlier));
     match new.and_then(|job| job.outcome).as_deref() {
         None | Some("done") => Ok(ExitCode::SUCCESS),
@@ -102,7 +102,7 @@ pub(crate) fn scrub(args: &ScrubArgs, json: bool) -> anyhow::Result<ExitCode> {
     scrub_status(&args.name, json)
 }
 
-/// What people are told of an order.
+/// What to tell people after an order.
 fn begun(name: &str, action: ScrubAction) -> String {
     let of_scrub =
         |what: &str| format!("the {what} has begun; `stripewise scrub {name} status` tells how it stands");
@@ -141,7 +141,7 @@ fn scrub_status(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if job.mismatch_count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sets limits, or prints them where none is given.
+/// Sets limits, or prints them if none is given.
 pub(crate) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
     if let (Some(min), Some(max @ 1..)) = (args.min, args.max)
         && min > max
@@ -152,11 +152,11 @@ pub(crate) fn speed(args: &SpeedArgs, json: bool) -> anyhow::Result<ExitCode> {
         return print_speed(&args.name, json);
     }
     let request = Request::Speed { min_bytes_per_s: args.min, max_bytes_per_s: args.max };
-    // Not as the status tells: that may not come, and the limits are set all the same.
+    // Does not ask for the status: it may not come, although the limits are set.
     said(&args.name, &request, json, &limits_set(args.min, args.max))
 }
 
-/// Which limits were set, of those given. A maximum of 0 is none.
+/// The limits that were given. A maximum of 0 means no limit.
 fn limits_set(min: Option<u64>, max: Option<u64>) -> String {
     let min = min.map(min_text);
     let max = max.map(|max| max_text((max > 0).then_some(max)));

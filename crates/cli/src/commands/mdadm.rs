@@ -1,11 +1,11 @@
-//! Beside mdadm: it takes the members that it finds at boot, unless it is told not to.
+//! Running beside mdadm, which takes the members that it finds at boot unless it is told not to.
 
 use std::path::PathBuf;
 
-/// Where programs of administrators lie that may not be in the path.
+/// Folders of administrators' programs that may not be in the path.
 const MORE_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// What keeps mdadm from an array, where it is installed.
+/// How to keep mdadm from an array. None if mdadm is not installed.
 pub(super) fn hint(uuid: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(MORE_FOLDERS.map(PathBuf::from));
@@ -19,7 +19,7 @@ pub(super) fn hint(uuid: &str) -> Option<String> {
     })
 }
 
-/// The line of mdadm.conf that has an array left alone.
+/// The line of mdadm.conf that makes mdadm leave an array alone.
 fn line(uuid: &str) -> String {
     let digits: Vec<char> = uuid.chars().filter(|digit| *digit != '-').collect();
     let words: Vec<String> = digits.chunks(8).map(|word| word.iter().collect()).collect();

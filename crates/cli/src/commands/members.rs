@@ -64,7 +64,7 @@ pub(crate) struct ReplaceArgs {
     wait: bool,
 }
 
-/// mdadm's word for every member that is faulty.
+/// mdadm's word for all faulty members.
 const FAILED: &str = "failed";
 
 pub(crate) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -102,7 +102,7 @@ pub(crate) fn remove(args: &MemberArgs, json: bool) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// All members that are faulty.
+/// All faulty members.
 fn faulty(name: &str) -> anyhow::Result<Vec<String>> {
     let members = client::status(name)?.members.into_iter().filter(|member| member.state == "faulty");
     let members: Vec<_> = members.map(|member| member.device).collect();

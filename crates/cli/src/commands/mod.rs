@@ -1,4 +1,4 @@
-//! The commands, each with its words on the command line. What several of them do is here.
+//! The commands, each with its arguments. What several commands share is in this module.
 
 pub(crate) mod assemble;
 pub(crate) mod class;
@@ -24,26 +24,26 @@ use stripewise_wire::{ArrayStatus, MemberStatus, Request};
 
 use crate::{client, given::is_same_device, printable::printable, said::say};
 
-/// A request whose answer is that it was done.
+/// Sends a request whose only answer is that it was done.
 fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
     client::command(name, request).map(|()| ExitCode::SUCCESS)
 }
 
-/// The same, and people are told.
+/// Does the same, and tells people.
 fn said(name: &str, request: &Request, json: bool, what: &str) -> anyhow::Result<ExitCode> {
     let code = done(name, request)?;
     tell(name, json, what);
     Ok(code)
 }
 
-/// Says what was done, to people.
+/// Tells people what was done. Says nothing with `--json`.
 fn tell(name: &str, json: bool, what: &str) {
     if !json {
         say!("{name}: {}", printable(what));
     }
 }
 
-/// All members, or the one that is named.
+/// All members, or only the named one.
 fn chosen<'a>(status: &'a ArrayStatus, device: Option<&str>) -> anyhow::Result<Vec<&'a MemberStatus>> {
     let Some(device) = device else { return Ok(status.members.iter().collect()) };
     let member = status.members.iter().find(|member| is_same_device(&member.device, device));

@@ -39,7 +39,7 @@ pub(crate) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
             Ok(status) => found.push(status),
             Err(error) => {
                 note!("stripewise: {}", errors::printable_line(&error));
-                // One that was listed and has been stopped since is no failure; one that cannot be asked is.
+                // An array that was stopped since it was listed is no failure. One that does not answer is.
                 failed |= !all || !error.is::<client::NotRunning>();
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn opened(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
 const UNUSABLE: u8 = 2;
 /// `detail --test`: degraded.
 const DEGRADED: u8 = 1;
-/// `detail --test`: how the array is cannot be told.
+/// `detail --test`: the array's state cannot be told.
 pub(crate) const CANNOT_TELL: u8 = 4;
 
 pub(crate) fn detail(args: &DetailArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -91,7 +91,7 @@ fn print_detail(status: &ArrayStatus, json: bool) -> anyhow::Result<()> {
     print_text(&text)
 }
 
-/// The exit code that tells how an array is.
+/// The exit code for an array's state.
 fn tested(status: &ArrayStatus) -> anyhow::Result<u8> {
     let name = &status.name;
     ensure!(status.is_known(), "{name}: its daemon does not say which of its members are in sync");

@@ -64,7 +64,7 @@ fn parse_stripes(text: &str) -> Result<(u64, u64), String> {
     ends.filter(|(from, to)| from < to).ok_or_else(|| format!("'{text}' is not FIRST..END, such as 0..100"))
 }
 
-/// Prints decisions until enough are there, time is over, or it is interrupted. Of JSON, one object a line.
+/// Prints decisions until there are enough, time is up, or a signal comes. JSON is one object per line.
 pub(crate) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let choice = TraceChoice {
         cycles: args.cycle.clone(),
@@ -76,13 +76,13 @@ pub(crate) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     let mut daemon = Connection::open(name)?;
     let interrupt = Interrupt::watch()?;
     daemon.command(&Request::Trace { choice })?;
-    // As tcpdump says that it listens: nothing is printed while nothing is written.
+    // Like tcpdump's message that it listens: without stripe writes, nothing else is printed.
     note!("stripewise: {name}: waiting for stripe writes; Ctrl-C ends the trace");
     let begun = Instant::now();
     let mut follow = Follow { args, json, begun, since: 0, printed: 0, lost: 0, from_ns: None };
     follow.run(&mut daemon, &interrupt)?;
     let Follow { printed, lost, .. } = follow;
-    // Before this command is over, so that the next trace finds it free.
+    // Ends the trace before this command ends, so that the next trace finds it free.
     daemon.command(&Request::TraceEnd)?;
     if lost > 0 {
         note!("stripewise: {name}: {lost} decisions were lost: they came faster than they were taken");
@@ -93,7 +93,7 @@ pub(crate) fn trace(args: &TraceArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A trace that is printed.
+/// A trace that is being printed.
 struct Follow<'a> {
     args: &'a TraceArgs,
     json: bool,
@@ -108,7 +108,7 @@ struct Follow<'a> {
 impl Follow<'_> {
     fn run(&mut self, daemon: &mut Connection, interrupt: &Interrupt) -> anyhow::Result<()> {
         loop {
-            // What came before is printed all the same.
+            // Decisions made before the end are printed all the same.
             let is_over =
                 self.args.seconds.is_some_and(|limit| self.begun.elapsed() >= limit) || interrupt.is_asked();
             let TracedStatus { decisions, lost, next } = self.ask(daemon)?;

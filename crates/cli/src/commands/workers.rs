@@ -1,4 +1,4 @@
-//! The workers of an array's daemon, as `create` and `assemble` are told of them.
+//! The options of `create` and `assemble` for the workers of an array's daemon.
 
 use std::{num::NonZero, thread, time::Duration};
 

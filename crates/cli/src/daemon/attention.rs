@@ -9,7 +9,8 @@ use std::sync::{
 #[derive(Default)]
 pub(super) struct Attention(Arc<AtomicBool>);
 
-/// A command's own: nobody else can end it, and when this is dropped the next command may have it.
+/// The daemon's attention, held by one command. No other command can end it. Dropping it frees it for the
+/// next command.
 pub(super) struct Held(Arc<AtomicBool>);
 
 impl Attention {

@@ -1,5 +1,6 @@
-//! What a daemon must not keep of the command that starts it: the caller's files, pipes and locks would stay
-//! open, and `stripewise create ... | cat`, or a script under flock(1), would never end.
+//! A daemon must not keep open what it inherits from the command that starts it. Otherwise the caller's
+//! files, pipes and locks would stay open, and `stripewise create ... | cat`, or a script under flock(1),
+//! would never end.
 
 #![allow(unsafe_code)]
 
@@ -8,7 +9,7 @@ use std::{fs::File, io};
 /// The first descriptor after standard input, output and error.
 const FIRST_OTHER: libc::c_uint = 3;
 
-/// Keeps every descriptor but the standard ones from the programs that this process starts.
+/// Keeps the programs that this process starts from inheriting any but the standard descriptors.
 pub(super) fn keep_descriptors() -> io::Result<()> {
     // SAFETY: no memory is passed, and no descriptor is closed: they are marked to be closed on exec, which
     // is what Rust does with all that it opens.
@@ -23,7 +24,7 @@ pub(super) fn keep_descriptors() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets go of the pipes to the command that has been answered.
+/// Closes the pipes to the command, which has its answer.
 pub(super) fn let_go() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;

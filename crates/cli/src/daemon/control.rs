@@ -1,5 +1,5 @@
-//! The control socket: one JSON request and one JSON answer a connection; more where something goes on for
-//! it.
+//! The control socket. A connection carries one JSON request and one JSON answer, and more while a trace or a
+//! load runs for it.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -26,17 +26,18 @@ use stripewise_wire::{Reply, Request, WireError};
 
 /// A request is one short line.
 pub(super) const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Connections served at the same time; more are told so.
+/// Connections served at the same time; further ones are turned away.
 const CONNECTIONS_MAX: usize = 16;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How long to wait when the system has no descriptors or memory for a connection: twice as long each time in
-/// a row.
+/// How long to wait when the system has no descriptors or memory for a connection. The wait doubles with each
+/// failure in a row.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may ask nothing while something goes on for it: one that hangs is to hold up nobody.
+/// How long a client may stay silent while a trace or a load runs for it: a client that hangs must not hold
+/// up others.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes the control socket. Linux gives the socket file the mode of the socket's own inode, so there is no
@@ -92,7 +93,7 @@ pub(super) fn listen(state: &Arc<DaemonState>, listener: UnixListener) -> anyhow
     Ok(())
 }
 
-/// One of the connections that are served at the same time. Its place is free again when this is dropped.
+/// A place among the connections served at the same time. Dropping it frees the place.
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
@@ -108,7 +109,8 @@ impl Drop for Slot {
     }
 }
 
-/// Says so to one connection too many, without a wait: there is room for a line in a new socket.
+/// Tells one connection too many that the daemon is busy. This does not wait: a new socket has room for a
+/// line.
 fn turn_away(stream: UnixStream) {
     let why = format!("busy: {CONNECTIONS_MAX} commands are being served; try again");
     let answered =
@@ -118,7 +120,7 @@ fn turn_away(stream: UnixStream) {
     }
 }
 
-/// What a command is told that this daemon does not know.
+/// The answer to a command that this daemon does not know.
 fn not_understood(error: &WireError) -> String {
     format!(
         "the daemon does not understand that command: {error}. It is of another release than the command, perhaps: stop the \
@@ -130,7 +132,7 @@ pub(super) fn answer(mut stream: &UnixStream, reply: &Reply) -> anyhow::Result<(
     Ok(stream.write_all(reply.line()?.as_bytes())?)
 }
 
-/// Serves a connection to its end. What goes on for it ends then.
+/// Serves a connection to its end. Its trace or load ends with it.
 fn serve_one(state: &Arc<DaemonState>, stream: &UnixStream) -> anyhow::Result<()> {
     let mut session = Session::default();
     let served = converse(state, stream, &mut session);
@@ -140,20 +142,19 @@ fn serve_one(state: &Arc<DaemonState>, stream: &UnixStream) -> anyhow::Result<()
     served
 }
 
-/// One request and its answer; more while something goes on.
+/// Answers one request, and further ones while a trace or a load runs.
 fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
-    // Figures of a load are an answer that is due as well: it may have been the array's end that cut it
-    // short.
+    // The figures of a load are due as an answer too: the array's end may be what cut the load short.
     let mut due = None;
     loop {
         let mut line = String::new();
         if reader.by_ref().take(REQUEST_BYTES_MAX).read_line(&mut line)? == 0 {
             return Ok(());
         }
-        // The daemon does not end before the answer is out, or nobody is there to take it.
+        // The daemon does not end before the answer is out, or the client is gone.
         let _unanswered = state.end.ask();
         let reply = match Request::read(&line) {
             Ok(request) => state.answer(request, session),

@@ -1,6 +1,6 @@
-//! The control socket while the array is being opened. Commands wait for a moment, as that seldom takes long.
-//! From then on each is told how it stands, so that one member that hangs keeps no command waiting, and `stop
-//! --force` ends the daemon.
+//! The control socket while the array is being opened. Opening seldom takes long, so commands wait for a
+//! moment. After that, each command is told that the array is being opened, so that one member that hangs
+//! keeps no command waiting. `stop --force` then ends the daemon.
 
 use std::{
     fs,
@@ -26,18 +26,18 @@ use crate::rundir::socket_path;
 
 /// How long commands wait for the array.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers until it is dropped, which takes no wait.
+/// Answers commands until it is dropped. Dropping it waits for no client.
 pub(super) struct Doorman {
-    /// The door's end comes when this is dropped.
+    /// Dropping this ends the door's thread.
     stays: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Doorman {
-    /// Answers on a socket of this array from now on.
+    /// Answers on this array's socket from now on.
     pub(super) fn begin(name: &str, listener: &UnixListener) -> anyhow::Result<Self> {
         Self::begin_after(QUIET, name, listener)
     }
@@ -65,28 +65,28 @@ impl Drop for Doorman {
     }
 }
 
-/// What comes first.
+/// The event that comes first.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     /// The array is open, or will not be.
     End,
-    /// Somebody is there, or has said something.
+    /// A client connects, or sends something.
     Client,
-    /// The time is over.
+    /// The time is up.
     Late,
 }
 
-/// Where the doorman stands.
+/// What the doorman's thread works with.
 struct Door {
     name: String,
     listener: UnixListener,
-    /// Can be read once it is over.
+    /// Becomes readable at the end.
     end: PipeReader,
     began: Instant,
 }
 
 impl Door {
-    /// Leaves clients alone for a moment, then turns each away, to the end.
+    /// Lets clients wait for a moment, then turns each away until the end.
     fn stand(&self, quiet: Duration) -> Result<(), Errno> {
         if self.wait(None, Some(self.began + quiet))? == Event::End {
             return Ok(());
@@ -137,7 +137,7 @@ impl Door {
         answer(stream, &Reply::Error(why))
     }
 
-    /// What a client wants, as far as it says so in time and before the end.
+    /// A client's request, as far as it arrives in time and before the end.
     fn hear(&self, mut stream: &UnixStream) -> anyhow::Result<String> {
         let until = Instant::now() + REQUEST_TIMEOUT;
         let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! The end of a daemon: once its array has stopped, and those who asked for something have an answer.
+//! The end of a daemon: it comes once the array has stopped and every client has its answer.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// The longest that a stopped daemon stays for answers that are still due.
+/// The longest a stopped daemon waits for answers that are still due.
 const ANSWERS_WAIT: Duration = Duration::from_secs(20);
 
 /// How often a signal has asked for the end.
@@ -16,12 +16,12 @@ const ANSWERS_WAIT: Duration = Duration::from_secs(20);
 pub(super) struct Asked(Arc<AtomicUsize>);
 
 impl Asked {
-    /// Counts one more; how many came before.
+    /// Counts one more, and returns how many came before.
     pub(super) fn again(&self) -> usize {
         self.0.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Whether a second signal has asked: then the block device is taken from its users.
+    /// Whether a second signal has come: then the daemon takes the block device from its users.
     pub(super) fn is_hurried(&self) -> bool {
         self.0.load(Ordering::Acquire) > 1
     }
@@ -53,13 +53,13 @@ impl End {
         Unanswered(self)
     }
 
-    /// The array has stopped.
+    /// Notes that the array has stopped.
     pub(super) fn stopped(&self) {
         self.state().stopped = true;
         self.changed.notify_all();
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until the array has stopped, then, for a limited time, until no answer is due.
     pub(super) fn wait(&self) {
         let running = self.changed.wait_while(self.state(), |state| !state.stopped);
         let state = running.unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! How an array leaves its daemon: as a block device, and over NBD.
+//! How a daemon exports its array: as a block device, and over NBD.
 //!
-//! One command at a time changes what is exported (`held`), and may take long: an unmount writes out what is
-//! cached. What there is can be read at any time (`told`). Nothing here knows the daemon's state, so that
-//! nothing asks it while a lock is held.
+//! One command at a time changes the exports (`held`). It may take long: an unmount writes out what is
+//! cached. A description of the exports can be read at any time (`told`). Nothing here knows the daemon's
+//! state, so nothing here asks for it while a lock is held.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,14 +34,14 @@ use super::{
 };
 use crate::rundir::run_dir;
 
-/// How long a server's last requests may take, beyond what its clients are given to take their replies.
+/// How long a server's last requests may take, beyond the time that its clients have to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);
-/// How long what is cached is written out before a device is taken from its users by force.
+/// How long cached data is written out before a device is taken from its users by force.
 const FORCED_WRITE_OUT: Duration = Duration::from_secs(30);
-/// How long nbd devices and FUSE mounts take to go at most, once nothing is to be written out.
+/// The longest that nbd devices and FUSE mounts take to go, once nothing is left to write out.
 const RELEASE_WAIT: Duration = Duration::from_secs(30);
 
-/// How long an array may take to answer the kernel's first reads at least, also if another command took the
+/// The least time that an array has to answer the kernel's first reads, even if another command used up the
 /// time.
 const ANSWER_WAIT_MIN: Duration = Duration::from_secs(5);
 
@@ -52,7 +52,7 @@ pub(crate) struct Exports {
     told: Mutex<Told>,
 }
 
-/// What is exported, and what serves it.
+/// The array to export, and what its exports need.
 struct Source {
     name: String,
     array: Array,
@@ -80,15 +80,15 @@ struct Held {
     closed: bool,
 }
 
-/// What there is, for commands that only ask.
+/// The exports, for commands that only ask.
 #[derive(Debug, Clone, Default)]
 struct Told {
-    /// Where the array is, and the block device itself.
+    /// The path to tell users, and the block device itself.
     attached: Option<(String, PathBuf)>,
     addresses: Vec<String>,
 }
 
-/// What to do about users of a block device that is to go.
+/// What to do about the users of a block device that is being taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Users {
     /// They keep it; the command fails.
@@ -111,7 +111,7 @@ impl Exports {
         Self { source, held: Mutex::default(), told: Mutex::default() }
     }
 
-    /// What is held, for a command that changes it. Another that does may take long.
+    /// Locks the exports for a command that changes them. Another such command may take long.
     fn held(&self, deadline: Deadline) -> anyhow::Result<MutexGuard<'_, Held>> {
         self.held.try_lock_until(deadline.instant()).ok_or_else(|| {
             anyhow!("another command (attach, detach, serve or stop) is still under way; try again when it is done")
@@ -122,7 +122,7 @@ impl Exports {
         self.told.lock()
     }
 
-    /// Carries out a change, and tells what there is afterwards, also if it failed half-way.
+    /// Carries out a change, then updates `told`, even if the change failed half-way.
     fn change<T>(
         &self,
         deadline: Deadline,
@@ -180,7 +180,8 @@ impl Exports {
         self.change(deadline, |held, source| held.end_all(source, users, deadline))
     }
 
-    /// Begins something that must have the array to itself, while nothing can come in between.
+    /// Begins something that must have the array to itself, under the lock, so that no export comes in
+    /// between.
     pub(super) fn while_unused<T>(
         &self,
         deadline: Deadline,
@@ -199,7 +200,7 @@ impl Exports {
         self.told().addresses.clone()
     }
 
-    /// Whether a device is this array's own block device: as its member it would wait for itself.
+    /// Whether a device is this array's own block device. As its own member, the array would wait for itself.
     pub(super) fn is_own(&self, device: &Path) -> bool {
         let Some((_, block)) = self.told().attached.clone() else { return false };
         // A partition's node begins with its disk's.
@@ -304,7 +305,7 @@ impl Held {
         if stopping.is_empty() {
             bail!("it is not served{}", if address.is_some() { " there" } else { "" });
         }
-        // All at once: what hangs in one is waited for no longer than in all.
+        // Stops all at once, so that several servers that hang are waited for no longer than one.
         let deadline = deadline.or_after(Limits::default().stop_grace + SERVER_END);
         let begin = |server: Server| {
             let uri = uri_of(&server, &source.name);
@@ -329,7 +330,7 @@ impl Held {
         Ok(notes)
     }
 
-    /// Refuses to overwrite what somebody uses, through the block device or over NBD.
+    /// Refuses to overwrite an array that is in use, through the block device or over NBD.
     fn check_unused(&self) -> anyhow::Result<()> {
         let clients: u64 = self.servers.iter().map(|server| server.stats().connections).sum();
         ensure!(clients == 0, "clients are connected to its NBD servers ({clients}); stop that first");
@@ -339,7 +340,7 @@ impl Held {
     }
 }
 
-/// Refuses what somebody uses, and what perhaps somebody does.
+/// Refuses a device that is in use, or that may be.
 fn check_nobody(path: &str, found: &[BlockUser], is_complete: bool) -> anyhow::Result<()> {
     let told: Vec<_> = found.iter().map(ToString::to_string).collect();
     ensure!(found.is_empty(), "{path} is in use: {}; stop that first", told.join(", "));
@@ -351,12 +352,12 @@ fn check_nobody(path: &str, found: &[BlockUser], is_complete: bool) -> anyhow::R
 }
 
 impl Attached {
-    /// The link's path where there is one, as it says what it is.
+    /// The link's path if there is a link, as it names the array.
     fn path(&self) -> String {
         self.link.as_deref().unwrap_or_else(|| self.attachment.block_path()).display().to_string()
     }
 
-    /// Takes the device away. What is cached is written out first, for a while.
+    /// Takes the device away. Cached data is written out first, for a while.
     fn let_go(&mut self, source: &Source, users: Users, deadline: Deadline) -> Result<(), AttachError> {
         let written = || source.array.stats().report().written_bytes;
         let is_hurried = || users == Users::Unmount && source.asked.is_hurried();
@@ -382,8 +383,7 @@ impl Attached {
     }
 }
 
-/// How long writing out may take: it leaves the time that the release after that may take, and is cut short
-/// by force.
+/// How long writing out may take. It leaves time for the release that follows. With force, it is cut short.
 fn write_out_limit(users: Users, left: Duration) -> Duration {
     let limit = left.saturating_sub(RELEASE_WAIT);
     if users == Users::Force { limit.min(FORCED_WRITE_OUT) } else { limit }

@@ -1,5 +1,5 @@
-//! What an operator lets clients of an NBD server take, checked: a limit is honoured or refused, never raised
-//! in silence.
+//! Checks the limits that an operator sets for the clients of an NBD server. A limit is honoured or refused,
+//! never raised silently.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use stripewise_wire::ServeLimits;
 
 use crate::sizes::format_size;
 
-/// The limits of a server. Where all may hold less than one does by default, one may hold as much as all. Of
-/// the memory that is `left`, if anything bounds that, clients are let hold half by default: what is done
-/// with their data takes some, too.
+/// The limits of a server. If all clients together may hold less than one client's default, one client may
+/// hold as much as all. If something bounds the process's memory, clients may by default hold half of what is
+/// left of it: the work on their data takes memory too.
 ///
 /// # Errors
-/// For what cannot be kept.
+/// If a limit cannot be kept.
 pub(super) fn limits_of(asked: &ServeLimits, left_bytes: Option<u64>) -> anyhow::Result<Limits> {
     let ServeLimits { connections, in_flight_bytes, connection_in_flight_bytes, idle_ms } = *asked;
     let limits = Limits::default();

@@ -1,5 +1,5 @@
-//! Load that a daemon puts on its own array, for one command at a time: what is measured has no socket,
-//! kernel or cache in between.
+//! Load that a daemon puts on its own array, for one command at a time. No socket, kernel or cache lies in
+//! between.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use stripewise_wire::{LoadFigures, LoadSpec, LoadStatus};
 use super::attention::{Attention, Held};
 use crate::load::{Spread, figures_of, load_on};
 
-/// Whether somebody loads the array, and with what.
+/// The load that a command runs on the array, if any.
 #[derive(Default)]
 pub(super) struct Loading {
     attention: Attention,
@@ -26,7 +26,7 @@ pub(super) struct Loading {
 pub(super) struct OwnLoad {
     running: Arc<Running>,
     work: Option<JoinHandle<()>>,
-    /// Let go of after the last request has ended.
+    /// Released after the last request has ended.
     _held: Held,
 }
 
@@ -34,7 +34,7 @@ struct Running {
     control: Arc<Control>,
     writes: bool,
     jobs: JobsSeen,
-    /// Once it is over.
+    /// Set once the load is over.
     figures: Mutex<Option<LoadFigures>>,
 }
 
@@ -79,12 +79,12 @@ impl Loading {
         Ok(OwnLoad { running, work: Some(work), _held: held })
     }
 
-    /// Whether one is under way that overwrites the array.
+    /// Whether a load that overwrites the array is under way.
     pub(super) fn is_writing(&self) -> bool {
         self.running().as_ref().is_some_and(|running| running.writes && running.figures().is_none())
     }
 
-    /// Ends it before its time.
+    /// Ends the load before its time.
     pub(super) fn cut_short(&self) {
         if let Some(running) = &*self.running() {
             running.control.end();
@@ -93,14 +93,14 @@ impl Loading {
 }
 
 impl OwnLoad {
-    /// How it stands; with its figures, it is over.
+    /// How the load stands. It is over once there are figures.
     pub(super) fn status(&self) -> LoadStatus {
         self.running.jobs.look();
         let figures = self.running.figures().clone();
         LoadStatus { done_bytes: self.running.control.done_bytes(), figures: figures.map(Box::new) }
     }
 
-    /// No more requests begin; its figures come when the last has ended.
+    /// Lets no more requests begin. The figures come when the last one has ended.
     pub(super) fn end(&self) {
         self.running.control.end();
     }
@@ -117,11 +117,11 @@ impl Drop for OwnLoad {
     }
 }
 
-/// The background jobs that were under way while a load was: what is measured then is both. One that begins
-/// and ends between two looks is seen by its end.
+/// The background jobs that ran during a load: its figures then measure both. A job that begins and ends
+/// between two looks is seen by its end.
 struct JobsSeen {
     array: Array,
-    /// When the job began that had ended last before.
+    /// The start of the job that was the last to end before the load.
     last_before: Option<Timestamp>,
     kinds: Mutex<BTreeSet<&'static str>>,
 }
@@ -134,11 +134,11 @@ impl JobsSeen {
         seen
     }
 
-    /// Looks again; all kinds seen so far.
+    /// Looks again, and returns all kinds seen so far.
     fn look(&self) -> Vec<String> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = self.array.last_job().filter(|job| Some(job.started) != self.last_before);
-        // Those that are paused disturb nobody.
+        // A paused job disturbs nothing.
         let current = self.array.job().filter(|job| !job.paused);
         kinds.extend(current.into_iter().chain(ended).map(|job| job.kind.name()));
         kinds.iter().map(|kind| (*kind).to_owned()).collect()

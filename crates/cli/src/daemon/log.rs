@@ -13,8 +13,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Sends messages and standard error there. To be called by the holder of the name, as the log goes with
-    /// the name.
+    /// Sends messages and standard error to the log. Only the holder of the name may call this, as the log
+    /// belongs to the name.
     pub(super) fn begin(name: &str) -> anyhow::Result<Self> {
         let path = log_path(name);
         let is_new = fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0;
@@ -22,8 +22,8 @@ impl Log {
         Ok(Self { path, is_new })
     }
 
-    /// Leaves no log of an array that did not start: its command is told why. What an earlier array of the
-    /// name left stays.
+    /// Removes the log of an array that did not start: its command is told why. A log that an earlier array
+    /// of this name left stays.
     pub(super) fn forget(&self) {
         if self.is_new {
             let _ = fs::remove_file(&self.path);

@@ -1,5 +1,5 @@
-//! Opening devices that are to become members, and looking at what is open: before anything is written to any
-//! of them.
+//! Opens devices that will become members, and checks what they hold, before anything is written to any of
+//! them.
 
 use std::{collections::BTreeMap, fs::File, os::fd::AsFd, path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ pub(crate) struct LookedAt {
 }
 
 impl LookedAt {
-    /// None for what cannot be a member.
+    /// None for a path that cannot be a member.
     ///
     /// # Errors
     /// When it cannot be opened or read.
@@ -36,21 +36,21 @@ impl LookedAt {
     }
 }
 
-/// What a device holds, as people read it.
+/// Says what a device holds.
 pub(crate) fn holding(path: &str, found: &[String]) -> String {
     format!("{path} holds {}", found.join(" and "))
 }
 
-/// How long a device is waited for that a killed process has not let go of.
+/// How long to wait for a device that a killed process has not released yet.
 const ENDING_WAIT: Duration = Duration::from_secs(30);
 
-/// Until when members are waited for that an array is being opened from.
+/// Until when to wait for the members of an array that is being opened.
 pub(super) fn opening_deadline() -> Deadline {
     Deadline::after(ENDING_WAIT)
 }
 
-/// Opens a device as a member. One whose holder was killed is waited for; the error of one in use names its
-/// holder.
+/// Opens a device as a member. Waits for a device whose holder was killed. For a device in use, the error
+/// names the holder.
 pub(super) fn open(host: &Host, path: &str, deadline: Deadline) -> anyhow::Result<FileDevice> {
     let deadline = deadline.or_after(ENDING_WAIT);
     let mut is_told = false;
@@ -66,14 +66,14 @@ pub(super) fn open(host: &Host, path: &str, deadline: Deadline) -> anyhow::Resul
                 None => error.into(),
             });
         }
-        // The next attempt waits a moment.
+        // The next attempt itself waits a moment.
         if !std::mem::replace(&mut is_told, true) {
             tracing::info!(path, "waiting for the kernel to let go of it: a process that was killed had it");
         }
     }
 }
 
-/// Refuses an open device whose bytes are in use by another way.
+/// Refuses an open device whose bytes are in use in another way.
 fn check_free(path: &str, device: FileDevice) -> anyhow::Result<FileDevice> {
     match holders::in_other_use(&file_of(&device)?) {
         Some(holders) => bail!("{path}: in use: {holders}"),
@@ -87,7 +87,8 @@ pub(super) fn is_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OpenError::Os { .. }))
 }
 
-/// Refuses an open device that holds something, unless it may be overwritten: it is told what is.
+/// Refuses an open device that holds something, unless it may be overwritten. Returns a note on what is
+/// overwritten.
 pub(super) fn check_contents(
     path: &str,
     device: &FileDevice,
@@ -103,8 +104,8 @@ pub(super) fn check_contents(
     Ok(vec![format!("overwritten: {}", holding(path, &found))])
 }
 
-/// Opens the devices of a new array, and checks that they are what was looked at, apart from each other, and
-/// hold nothing that may not be overwritten.
+/// Opens the devices of a new array. Checks that they are the ones that were looked at, that they share no
+/// bytes, and that they hold nothing that may not be overwritten.
 pub(super) fn open_all<'a>(
     host: &Host,
     paths: impl Iterator<Item = &'a String>,
@@ -129,13 +130,13 @@ pub(super) fn open_all<'a>(
     Ok((opened, notes))
 }
 
-/// Refuses an open device that stands on the same bytes as a member: the file under a loop device, say.
+/// Refuses an open device that stands on the same bytes as a member, such as the file under a loop device.
 pub(super) fn check_apart_from<'a>(
     path: &'a str,
     device: &FileDevice,
     members: impl Iterator<Item = &'a String>,
 ) -> anyhow::Result<()> {
-    // What cannot be looked at any more is told of by the array.
+    // The array itself reports members that can no longer be looked at.
     let of_member = |member: &'a String| {
         let file = open_to_look(Path::new(member)).ok()??;
         Some((member.as_str(), Ground::of(&file).ok()?))
@@ -145,7 +146,8 @@ pub(super) fn check_apart_from<'a>(
     check_apart(&grounds)
 }
 
-/// What was opened must be what its user was told of, also with `--force`: that was meant for another device.
+/// Refuses a device that is not the one its user was told of, even with `--force`: that was meant for the
+/// device that was looked at.
 fn check_same(path: &str, device: &FileDevice, looked_at: Option<&LookedAt>) -> anyhow::Result<()> {
     let identity = Identity::of(&file_of(device)?.metadata()?);
     ensure!(
@@ -156,7 +158,7 @@ fn check_same(path: &str, device: &FileDevice, looked_at: Option<&LookedAt>) -> 
     Ok(())
 }
 
-/// The open file itself, in another hand.
+/// The open file itself, through another descriptor.
 fn file_of(device: &FileDevice) -> std::io::Result<File> {
     Ok(File::from(device.as_fd().try_clone_to_owned()?))
 }

@@ -55,9 +55,9 @@ use crate::{
 
 /// Runs the daemon to its end: the body of the hidden `daemon` command.
 pub(crate) fn run() -> anyhow::Result<()> {
-    // Away from the terminal that started it.
+    // Leaves the terminal that started this process.
     let _ = rustix::process::setsid();
-    // Those that come while the array is opened are heeded once it is open.
+    // Signals that come while the array is being opened take effect once it is open.
     let signals = signals::catch()?;
     let spec: DaemonSpec =
         serde_json::from_reader(io::stdin()).context("the daemon is started by other commands")?;
@@ -72,17 +72,17 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
 }
 
-/// An array that is open, not yet served.
+/// An array that is open but not yet served.
 struct Started {
     state: Arc<DaemonState>,
     listener: UnixListener,
-    /// What is left of an earlier daemon.
+    /// Notes on what an earlier daemon left, and on the opening.
     notes: Notes,
     _name: NameLock,
 }
 
-/// What is told of an array that is open. One that does not answer just then may do so in a moment: that ends
-/// no daemon.
+/// What to tell about an array that is open. One that does not answer yet may answer in a moment, so the
+/// daemon goes on.
 fn first_word(name: &str, status: anyhow::Result<ArrayStatus>, mut notes: Notes) -> Reply {
     let status = status.unwrap_or_else(|error| {
         let why = errors::line(&error);
@@ -93,7 +93,7 @@ fn first_word(name: &str, status: anyhow::Result<ArrayStatus>, mut notes: Notes)
     Reply::Opened { status: Box::new(status), notes }
 }
 
-/// One line for the command that waits; it may have gone meanwhile.
+/// Sends one line to the command that waits. The command may be gone by now.
 fn answer(reply: &Reply) -> anyhow::Result<()> {
     let line = reply.line()?;
     let mut out = io::stdout();
@@ -104,10 +104,10 @@ fn answer(reply: &Reply) -> anyhow::Result<()> {
 fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     let name = NameLock::take(&make_run_dir()?, &spec.name)?;
     let log = Log::begin(&spec.name)?;
-    // The name says that no daemon lives behind what is found of it.
+    // This process holds the name, so no other daemon is behind anything found of it.
     let mut notes = remains::clear_under_lock(&spec.name);
     let socket = socket_path(&spec.name);
-    // A socket that cannot be is found out before anything is written to a device.
+    // If the socket cannot be made, that must show before anything is written to a device.
     let listener = control::bind(&socket).inspect_err(|_| log.forget())?;
     let doorman = Doorman::begin(&spec.name, &listener)?;
     let (state, told) = open::open(spec).inspect_err(|_| {

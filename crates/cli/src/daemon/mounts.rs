@@ -1,8 +1,8 @@
-//! File systems on an array's block device, mounted in this process's own mount namespace: unmounted, or
-//! written out. What is mounted elsewhere cannot be reached by its path, and is only named.
+//! Unmounts or writes out file systems on an array's block device, if they are mounted in this process's own
+//! mount namespace. File systems mounted elsewhere cannot be reached by path, and are only named.
 //!
-//! All by processes of their own: a thread of this one that waited for writes which this process serves could
-//! not be killed.
+//! Separate processes do this. A thread of this process that waited for writes which this process serves
+//! could not be killed.
 
 use std::{
     ffi::OsStr,
@@ -18,8 +18,8 @@ use super::patience::Patience;
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// Unmounts all that can be. What lay below another mount can be once that one has gone, so users are looked
-/// at again after each. After one that hangs no other is tried: it would hang as well.
+/// Unmounts all that can be unmounted. A mount below another one can go once the other has gone, so this
+/// looks at the users again after each. After one that hangs, it tries no other: that would hang as well.
 pub(super) fn unmount_all(users: impl Fn() -> Vec<BlockUser>, options: &[&str], patience: Patience<'_>) {
     loop {
         let found = users();
@@ -49,16 +49,16 @@ pub(super) fn unmount_all(users: impl Fn() -> Vec<BlockUser>, options: &[&str], 
 #[derive(Debug, PartialEq, Eq)]
 struct Hangs;
 
-/// Whether it has been.
+/// Unmounts one, and returns whether that worked.
 fn unmount(point: &Path, options: &[&str], patience: Patience<'_>) -> Result<bool, Hangs> {
     tracing::info!(point = %point.display(), "unmounting");
     let Ok(child) = Command::new("umount").args(options).arg(point).spawn() else { return Ok(false) };
     wait_for(child, patience)
 }
 
-/// Writes out what file systems on the device and its own cache hold, for as long as the patience lasts. File
-/// systems that no path of ours leads to are written out with all of the machine's. After one that hangs no
-/// other is tried: it would hang as well.
+/// Writes out what the file systems on the device and its own cache hold, for as long as the patience lasts.
+/// File systems that no path here leads to are written out together with all others of the machine. After one
+/// that hangs, it tries no other: that would hang as well.
 pub(super) fn write_out(node: &Path, users: &[BlockUser], patience: Patience<'_>) {
     let is_hidden =
         |user: &BlockUser| matches!(user, BlockUser::Mount { .. }) && user.mount_point().is_none();
@@ -89,7 +89,7 @@ fn sync(arguments: &[&OsStr], patience: Patience<'_>) -> Result<bool, Hangs> {
     }
 }
 
-/// Waits for a process that may hang. Whether it ended well.
+/// Waits for a process that may hang, and returns whether it succeeded.
 fn wait_for(mut child: Child, patience: Patience<'_>) -> Result<bool, Hangs> {
     let mut watch = patience.watch();
     loop {

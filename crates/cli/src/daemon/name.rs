@@ -14,12 +14,12 @@ use rustix::{
     io::Errno,
 };
 
-/// How long a name may stay locked before it counts as taken: a killed process lets go of its files a moment
+/// How long a name may stay locked before it counts as taken: a killed process closes its files a moment
 /// after it seems to be gone.
 const TAKEN_WAIT: Duration = Duration::from_secs(3);
 const TAKEN_POLL: Duration = Duration::from_millis(5);
 
-/// A name that is this process's. Its lock file goes with it.
+/// A name that this process holds. Its lock file goes with it.
 pub(crate) struct NameLock {
     /// Locked until it is closed.
     _file: File,
@@ -27,7 +27,7 @@ pub(crate) struct NameLock {
 }
 
 impl NameLock {
-    /// Takes the name of an array that nobody runs.
+    /// Takes the name of an array that no daemon runs.
     pub(crate) fn take(dir: &Path, name: &str) -> anyhow::Result<Self> {
         let path = dir.join(format!("{name}.lock"));
         let deadline = Instant::now() + TAKEN_WAIT;
@@ -35,8 +35,8 @@ impl NameLock {
             let file = File::options().create(true).write(true).truncate(false).mode(0o600).open(&path);
             let file = file.with_context(|| path.display().to_string())?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // Its last holder may have removed the file after we opened it: then others lock another
-                // file.
+                // The last holder may have removed the file after this process opened it. Then others lock
+                // another file.
                 Ok(()) if is_at(&file, &path) => return Ok(Self { _file: file, path }),
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(TAKEN_POLL),
@@ -54,13 +54,13 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 impl Drop for NameLock {
-    /// Removed while it is still locked, so that it cannot be another's.
+    /// Removes the file while it is still locked, so that it cannot be another process's.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// What to say about a name that somebody holds.
+/// What to say about a name that another daemon holds.
 pub(crate) fn taken(name: &str) -> String {
     format!("an array named '{name}' is running already; choose another name or stop that one")
 }

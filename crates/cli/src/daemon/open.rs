@@ -1,4 +1,4 @@
-//! Opening the array that a daemon is for.
+//! Opens a daemon's array.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{errors, reports::member_class};
 
-/// Opens members and array; what is to be told about that.
+/// Opens the members and the array. Returns notes for the command.
 pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
     let host = start_host(spec.workers.runtime_options())?;
     let (array, unopened, notes) = match &spec.opening {
@@ -37,8 +37,8 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
     Ok((DaemonState::new(spec.name.clone(), host, array, unopened), notes))
 }
 
-/// Opens an array from its members; with `--run` or `--force` without those that cannot be opened, which are
-/// returned with the reason.
+/// Opens an array from its members. With `--run` or `--force`, leaves out those that cannot be opened, and
+/// returns them with the reason.
 fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::Result<(Array, Vec<String>)> {
     let may_lack = options.run || options.force;
     let (mut devices, mut unopened) = (Vec::new(), Vec::new());
@@ -46,7 +46,8 @@ fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::
     for path in paths {
         match members::open(host, path, deadline) {
             Ok(device) => devices.push(Arc::new(device) as Arc<dyn Device>),
-            // Its holder may be writing to it: an array that lacks it on purpose would be a second one.
+            // A device in use is not left out: its holder may be writing to it, and an array that lacks it on
+            // purpose would be a second one.
             Err(error) if may_lack && members::is_absent(&error) => unopened.push(errors::line(&error)),
             Err(error) if members::is_absent(&error) => {
                 return Err(error.context("--run starts the array without a member that cannot be opened"));
@@ -78,7 +79,7 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, No
     Ok((host.block_on(async move { Array::create(env, options).await })?, notes))
 }
 
-/// What making an array would come to. Members are only read.
+/// What creating an array would come to. Only reads the members.
 pub(crate) fn preview(name: &str, spec: &CreateSpec) -> anyhow::Result<Preview> {
     let host = start_host(RuntimeOptions::default())?;
     let mut open = |path: &String| -> anyhow::Result<Arc<dyn Device>> {
@@ -123,7 +124,7 @@ fn create_options(
     Ok(options)
 }
 
-/// md's custom: `host:name`, or the bare name where both do not fit the superblock's 32 bytes.
+/// md's convention: `host:name`, or the bare name if both do not fit the superblock's 32 bytes.
 fn full_name(name: &str) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let full = format!("{host}:{name}");

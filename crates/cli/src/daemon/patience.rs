@@ -1,11 +1,11 @@
-//! How long a daemon waits: one deadline for all that a command waits for, and patience with a process that
-//! may hang.
+//! How long a daemon waits: one deadline for all waits of a command, and patience with a process that may
+//! hang.
 
 use std::time::{Duration, Instant};
 
 use stripewise_wire::ANSWER_TIMEOUT;
 
-/// The longest that a command may take, all its waits together: its answer must come while somebody waits for
+/// The longest a command may take, with all its waits: its answer must come while the client still waits for
 /// it.
 const COMMAND_MAX: Duration = Duration::from_secs(100);
 
@@ -25,7 +25,7 @@ impl Deadline {
         Self(Instant::now() + limit)
     }
 
-    /// This one, or so much from now on if that comes first.
+    /// This deadline, or `limit` from now if that comes first.
     pub(super) fn or_after(self, limit: Duration) -> Self {
         Self(self.0.min(Instant::now() + limit))
     }
@@ -42,20 +42,20 @@ impl Deadline {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// How long a part of the command may wait that may take so long by itself.
+    /// How long a part of the command may wait: `limit`, or the time left if that is less.
     pub(super) fn within(self, limit: Duration) -> Duration {
         self.left().min(limit)
     }
 }
 
-/// How long a process that writes to the array may go on without anything being written. What hangs is left
-/// to itself then.
+/// How long a process that writes to the array may run while nothing is written. After that, it is taken to
+/// hang and is left to itself.
 const STILL_MAX: Duration = Duration::from_secs(10);
 
-/// What tells whether to go on waiting for a process that may hang.
+/// Decides whether to go on waiting for a process that may hang.
 #[derive(Clone, Copy)]
 pub(super) struct Patience<'a> {
-    /// How much was written to the array so far: while that grows, something happens.
+    /// How much was written to the array so far: while it grows, something happens.
     pub(super) written: &'a dyn Fn() -> u64,
     /// Whether an operator will not wait any longer.
     pub(super) is_over: &'a dyn Fn() -> bool,
@@ -64,7 +64,7 @@ pub(super) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// As long as the array is written to, and until the deadline.
+    /// Waits while the array is written to, until the deadline.
     pub(super) fn while_written(written: &'a dyn Fn() -> u64, deadline: Deadline) -> Self {
         Self { written, is_over: &|| false, still_max: STILL_MAX, deadline }
     }
@@ -75,7 +75,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Patience with one process, from its beginning on.
+/// Patience with one process, from its start.
 pub(super) struct Watch<'a> {
     patience: Patience<'a>,
     before: u64,

@@ -1,9 +1,9 @@
-//! What is left of an array's block device once nothing stands behind it: a loop device on which every
-//! request fails, kept by a file system that is still mounted or by a process. A killed daemon leaves its
-//! socket, lock file and FUSE mount too.
+//! What is left of an array's block device once nothing stands behind it: a device on which every request
+//! fails, kept by a file system that is still mounted or by a process. A killed daemon also leaves its
+//! socket, lock file and FUSE mount.
 //!
-//! The kernel no longer tells whose such a device was, so a list is kept in the run directory until they are
-//! gone.
+//! The kernel no longer tells which array such a device belonged to, so the run directory keeps a list until
+//! the devices are gone.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::rundir::{make_run_dir, remains_path, run_dir, socket_path};
 
-/// How long a device may take to go after its last mount has.
+/// How long a device may take to go after its last mount has gone.
 const GONE_WAIT: Duration = Duration::from_secs(2);
 const GONE_POLL: Duration = Duration::from_millis(10);
 
@@ -31,12 +31,12 @@ const GONE_POLL: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DeadDevice {
     node: PathBuf,
-    /// The kernel's number for its contents: the node's next user has another.
+    /// The kernel's number for the device's contents: the node's next user has another.
     sequence: String,
 }
 
 impl DeadDevice {
-    /// The device as it is now. To be called while it is known whose it is.
+    /// The device as it is now. The caller must know whose it is.
     pub(super) fn at(node: &Path) -> Self {
         Self { node: node.to_owned(), sequence: attach::sequence_of(node) }
     }
@@ -45,7 +45,7 @@ impl DeadDevice {
         let is_nbd = self.node.as_os_str().as_encoded_bytes().starts_with(b"/dev/nbd");
         let folder = attach::sysfs(&self.node);
         let is_there = match is_nbd {
-            // Served again by somebody, it is not dead.
+            // A device that a process serves again is not dead.
             true => !folder.join("pid").exists() && !users_of(&self.node).is_nobody(),
             false => folder.join("loop/backing_file").exists(),
         };
@@ -57,7 +57,7 @@ impl DeadDevice {
         Some(Self { node: node.into(), sequence: sequence.to_owned() })
     }
 
-    /// Who keeps it, and what to do.
+    /// Says who keeps the device, and what to do.
     fn describe(&self) -> String {
         let users = users_of(&self.node).found;
         let told = users.iter().map(|user| match user.mount_point() {
@@ -69,7 +69,7 @@ impl DeadDevice {
         format!("{} fails every request now, and is kept: {who}", self.node.display())
     }
 
-    /// Lazily, as nothing can be written to it any more.
+    /// Unmounts lazily, as nothing can be written to the device any more.
     fn unmount(&self) {
         let patience = Patience::while_written(&|| 0, Deadline::of_command());
         unmount_all(|| users_of(&self.node).found, &["--lazy"], patience);
@@ -80,11 +80,11 @@ impl DeadDevice {
     }
 }
 
-/// Clears what is left of an array that no daemon runs, with `force` also file systems that are still
-/// mounted. Told is what somebody keeps.
+/// Clears what is left of an array that no daemon runs. With `force`, also unmounts file systems that are
+/// still mounted. Returns what is still kept, and by whom.
 ///
 /// # Errors
-/// If a daemon of the name lives.
+/// If a daemon of this name is alive.
 pub(crate) fn clear(name: &str, force: bool) -> anyhow::Result<Notes> {
     let _name = NameLock::take(&make_run_dir()?, name)?;
     clear_unused(name);
@@ -94,18 +94,18 @@ pub(crate) fn clear(name: &str, force: bool) -> anyhow::Result<Notes> {
     Ok(tell(name))
 }
 
-/// The same for the holder of the name.
+/// Does the same without force, for the holder of the name.
 pub(super) fn clear_under_lock(name: &str) -> Notes {
     clear_unused(name);
     tell(name)
 }
 
-/// Whether there is something to clear of an array that has no socket.
+/// Whether an array without a socket left something to clear.
 pub(crate) fn are_listed(name: &str) -> bool {
     remains_path(name).exists()
 }
 
-/// Takes note of a device that was taken from its users, and tells who keeps it.
+/// Takes note of a device that was taken from its users, and says who keeps it.
 pub(super) fn take_note(name: &str, device: DeadDevice) -> Notes {
     if device.is_left() {
         let told = vec![device.describe()];
@@ -117,7 +117,7 @@ pub(super) fn take_note(name: &str, device: DeadDevice) -> Notes {
 
 fn clear_unused(name: &str) {
     let _ = fs::remove_file(socket_path(name));
-    // A killed daemon's nbd device ends with it, but not what is mounted from it.
+    // A killed daemon's nbd device ends with the daemon, but file systems mounted from it do not.
     let linked = link::node(name).filter(|node| node.starts_with("/dev/nbd"));
     link::remove(name);
     let cleaned = attach::clean_stale_of(&AttachOptions::new(run_dir(), name)).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! An array as its daemon tells it to programs and people.
+//! An array's status, as its daemon reports it to programs and people.
 
 use anyhow::ensure;
 use stripewise::{
@@ -12,7 +12,7 @@ use crate::{
     reports::{job_status, map_name, member_statuses, state_name},
 };
 
-/// Stripes that are told of at once.
+/// The most stripes reported at once.
 const STRIPES_MAX: u64 = 1024;
 
 impl DaemonState {
@@ -68,7 +68,7 @@ impl DaemonState {
         })
     }
 
-    /// What writes to some stripes find.
+    /// The state in which writes find some stripes.
     pub(super) fn stripes(&self, from: u64, to: u64) -> anyhow::Result<Vec<StripeStatus>> {
         ensure!(to.saturating_sub(from) <= STRIPES_MAX, "at most {STRIPES_MAX} stripes are told of at once");
         let stripes = self.array.stripes(from..to).into_iter().map(|report| StripeStatus {
@@ -85,7 +85,7 @@ fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f6
     (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
 }
 
-/// A policy of a later version, and what is done about it.
+/// The warning about a policy of a later version, with what is used instead.
 fn unknown_policy(name: &str, report: &ArrayReport) -> Option<String> {
     let number = report.unknown_policy?;
     let instead = report.selection;
@@ -95,7 +95,7 @@ fn unknown_policy(name: &str, report: &ArrayReport) -> Option<String> {
     ))
 }
 
-/// What is worth saying about the members' kinds, by role.
+/// Advice about the members' kinds, by role.
 fn advice_on(report: &ArrayReport) -> Vec<String> {
     let class = |role: usize| {
         let holder = report.members.iter().find(|member| {
@@ -107,20 +107,20 @@ fn advice_on(report: &ArrayReport) -> Vec<String> {
     advice(report.geometry.level(), &classes)
 }
 
-/// Devices that took no part when the array was opened, and are no members since.
+/// Devices that were left out when the array was opened, and have not become members since.
 fn left_out(report: &ArrayReport) -> Vec<String> {
     let is_member = |device: &str| report.members.iter().any(|member| member.name == device);
     let out = report.excluded.iter().filter(|device| !is_member(&device.name));
     out.map(told).collect()
 }
 
-/// Members that are not current, without the advice that was for leaving them out.
+/// Members that are not current, without the advice, which was about leaving them out.
 fn forced(report: &ArrayReport) -> Vec<String> {
     let reason = |told: String| told.split("; ").next().unwrap_or_default().to_owned();
     report.forced.iter().map(|device| reason(told(device))).collect()
 }
 
-/// A device and what is to be said of it. Many a reason names the device itself.
+/// A device and the reason. Many reasons name the device themselves.
 fn told(device: &Excluded) -> String {
     let Excluded { name, reason } = device;
     if reason.starts_with(name.as_str()) { reason.clone() } else { format!("{name}: {reason}") }

@@ -1,6 +1,5 @@
-//! How much more memory this process may have: what a service manager or a shell has set. Where that is
-//! little, clients by default are let hold less than they are elsewhere: a daemon that is refused memory
-//! ends.
+//! How much more memory this process may take, under the limits that a service manager or a shell has set. If
+//! that is little, clients may by default hold less: a daemon that is refused memory ends.
 
 use std::fs;
 
@@ -9,7 +8,7 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// Bytes that this process may still take; none where nothing bounds it but the machine.
+/// Bytes that this process may still take. None if only the machine bounds them.
 pub(super) fn left_bytes() -> Option<u64> {
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = pages.split(' ').map(|count| count.parse::<u64>().unwrap_or(0) * page_size() as u64);
@@ -19,12 +18,12 @@ pub(super) fn left_bytes() -> Option<u64> {
     of_addresses.into_iter().chain(of_group).min()
 }
 
-/// The least limit of the control groups that this process is in.
+/// The lowest limit of the control groups that this process is in.
 fn group_limit_bytes() -> Option<u64> {
     limits_of_groups(&fs::read_to_string("/proc/self/cgroup").ok()?, |path| fs::read_to_string(path).ok())
 }
 
-/// From the lines of `/proc/self/cgroup`, and what files of the control groups say.
+/// The lowest limit, from the lines of `/proc/self/cgroup` and the files of the control groups.
 fn limits_of_groups(lines: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let files = lines.lines().flat_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -36,7 +35,7 @@ fn limits_of_groups(lines: &str, read: impl Fn(&str) -> Option<String>) -> Optio
             }
             _ => return Vec::new(),
         };
-        // Those above bound it, too.
+        // The groups above bound it, too.
         let ends = path.match_indices('/').map(|(end, _)| end).filter(|end| *end > 0).chain([path.len()]);
         let groups = ends.map(|end| path[..end].trim_end_matches('/'));
         groups.map(|group| format!("{root}{group}/{file}")).collect()

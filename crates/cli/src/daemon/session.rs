@@ -1,11 +1,11 @@
-//! What a daemon does for a command as long as that keeps its connection: it ends with the connection,
-//! however that ends, and nobody else can end it.
+//! What a daemon does for a command while the command keeps its connection. It ends with the connection,
+//! however that ends, and no other command can end it.
 
 use anyhow::Context;
 
 use super::{load::OwnLoad, trace::OwnTrace};
 
-/// What goes on for one connection.
+/// What the daemon does for one connection.
 #[derive(Default)]
 pub(super) struct Session {
     pub(super) trace: Option<OwnTrace>,
@@ -13,7 +13,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether nothing goes on.
+    /// Whether the daemon does nothing for the connection.
     pub(super) fn is_idle(&self) -> bool {
         self.trace.is_none() && self.load.is_none()
     }

@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: an orderly stop. File systems on the array are unmounted first. While somebody works
-//! on them the daemon goes on trying, and only a second signal takes the disk from under them.
+//! SIGTERM and SIGINT: an orderly stop. The daemon first unmounts file systems on the array. While they are
+//! in use it goes on trying, and only a second signal takes the disk from under them.
 
 use std::{
     sync::{
@@ -23,13 +23,13 @@ use super::{
 };
 use crate::errors;
 
-/// How often a stop that was asked for is tried again.
+/// How often a stop that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long an attempt may take in which file systems are unmounted: no command waits for it.
+/// How long an attempt that unmounts file systems may take: no command waits for it.
 const ATTEMPT_MAX: Duration = Duration::from_secs(600);
 
-/// Signals within this time of another are one request with it.
+/// Signals that come within this time of each other are one request.
 const TOGETHER: Duration = Duration::from_millis(50);
 
 /// Keeps signals from ending this process. SIGHUP is ignored: the terminal that started it may close.
@@ -37,20 +37,20 @@ pub(super) fn catch() -> anyhow::Result<Signals> {
     Signals::new([SIGTERM, SIGINT, SIGHUP]).context("watching for signals")
 }
 
-/// Stops the daemon on a signal, also on one that came before.
+/// Stops the daemon on a signal, even on one that came before.
 pub(super) fn watch(state: &Arc<DaemonState>, mut signals: Signals) -> anyhow::Result<()> {
     let (ask, asks) = mpsc::channel();
     let stopping = state.clone();
     thread::Builder::new().name("stripewise-stop".into()).spawn(move || stop_when_asked(&stopping, &asks))?;
     let state = state.clone();
-    // Apart: a signal is heeded also while an attempt to stop waits for something.
+    // On a separate thread, so that a signal takes effect even while an attempt to stop waits for something.
     thread::Builder::new().name("stripewise-signals".into()).spawn(move || {
         let stops = |signal: &i32| *signal != SIGHUP;
         loop {
             if signals.wait().filter(stops).count() == 0 {
                 continue;
             }
-            // However many came together: the first attempt is never by force.
+            // Signals that come together count once, so that the first attempt is never by force.
             thread::sleep(TOGETHER);
             let _ = signals.pending().count();
             match state.asked.again() {
@@ -65,7 +65,7 @@ pub(super) fn watch(state: &Arc<DaemonState>, mut signals: Signals) -> anyhow::R
     Ok(())
 }
 
-/// Once asked, tries until it has stopped.
+/// Once asked, tries to stop until it succeeds.
 fn stop_when_asked(state: &DaemonState, asks: &Receiver<()>) {
     if asks.recv().is_err() {
         return;
@@ -82,7 +82,7 @@ fn stop_when_asked(state: &DaemonState, asks: &Receiver<()>) {
     }
 }
 
-/// Stops, by force if it was asked for more than once.
+/// Stops, by force if a second signal has come.
 fn try_to_stop(state: &DaemonState, is_hurried: bool) -> anyhow::Result<()> {
     let (users, deadline) = match is_hurried {
         true => (Users::Force, Deadline::of_command()),

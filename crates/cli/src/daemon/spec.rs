@@ -1,4 +1,4 @@
-//! What a daemon is to open, and how it is started.
+//! What a daemon opens, and how a command starts it.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
     sigpipe,
 };
 
-/// Everything a daemon needs to begin.
+/// Everything a daemon needs to start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct DaemonSpec {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ pub(crate) struct DaemonSpec {
     pub(crate) opening: Opening,
 }
 
-/// Its workers.
+/// A daemon's workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct WorkerSpec {
     pub(crate) threads: usize,
@@ -43,14 +43,14 @@ impl WorkerSpec {
     }
 }
 
-/// How the array comes to be.
+/// How the daemon gets its array.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Opening {
     Create(CreateSpec),
     Assemble { devices: Vec<String>, run: bool, force: bool, read_only: bool },
 }
 
-/// A new array. A member that is `missing` is none.
+/// A new array. A member given as `missing` is None.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CreateSpec {
     pub(crate) level: i32,
@@ -60,24 +60,24 @@ pub(crate) struct CreateSpec {
     pub(crate) assume_clean: bool,
     pub(crate) member_bytes: Option<u64>,
     pub(crate) region_bytes: Option<u64>,
-    /// Whether regions are distributed; as the preset has it, if none.
+    /// Whether regions are distributed. None leaves that to the preset.
     pub(crate) distributed: Option<bool>,
-    /// The number of the preset of locks.
+    /// The number of the lock preset.
     pub(crate) preset: u8,
     pub(crate) uuid: Option<String>,
     /// The name on the members, if it is not the array's.
     #[serde(default)]
     pub(crate) kept_name: Option<String>,
-    /// The default, if none.
+    /// None for the default.
     pub(crate) policy: Option<String>,
-    /// What is not to be detected, by path.
+    /// The classes that were given, and are not detected, by path.
     pub(crate) classes: BTreeMap<String, ClassChoice>,
     pub(crate) measure: bool,
-    /// Level 4: whether the fastest member gets the last role; none for what suits.
+    /// Level 4: whether the fastest member gets the last role. None leaves that to the engine.
     pub(crate) parity_on_fastest: Option<bool>,
     /// Overwrite what is found.
     pub(crate) force: bool,
-    /// What the command saw on the devices, and its user has agreed to lose, by path.
+    /// What the command saw on the devices and its user agreed to lose, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) looked_at: BTreeMap<String, LookedAt>,
 }
@@ -89,7 +89,7 @@ impl CreateSpec {
     }
 }
 
-/// Starts a daemon in the background, waits until its array is open, and prints what it tells about that.
+/// Starts a daemon in the background, waits until its array is open, and prints the daemon's notes.
 pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     caller::keep_descriptors().context("keeping this command's files from the daemon")?;
     let mut command = Command::new(std::env::current_exe().context("finding this program's own path")?);
@@ -105,7 +105,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
         .spawn()
         .context("starting the daemon")?;
     let mut stdin = child.stdin.take().ok_or_else(|| anyhow!("the daemon has no standard input"))?;
-    // One that cannot be told anything has ended, and that is found out below.
+    // A daemon that cannot be written to has ended; the code below finds that out.
     let _ = sigpipe::survived(|| stdin.write_all(&serde_json::to_vec(spec)?));
     drop(stdin);
     let stdout = child.stdout.take().ok_or_else(|| anyhow!("the daemon has no standard output"))?;

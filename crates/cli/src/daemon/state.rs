@@ -1,4 +1,4 @@
-//! What a daemon holds, and its answers to requests.
+//! A daemon's state, and its answers to requests.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -22,25 +22,25 @@ use super::{
 };
 use crate::{errors, reports::member_class};
 
-/// How long a question and a command to the array may take. A command waits for members; one that hangs must
-/// not keep its user waiting for ever.
+/// How long a question and a command to the array may take. A command waits for members. A member that hangs
+/// must not keep the user waiting for ever.
 const QUESTION_WAIT: Duration = Duration::from_secs(10);
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
-/// How long an array may take to stop. By force it is waited for a moment only, as what is under way may
+/// How long an array may take to stop. A stop by force waits only a short time, as requests under way may
 /// never end.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 const FORCED_STOP_WAIT: Duration = Duration::from_secs(10);
 
-/// What is said of an array that does not answer.
+/// The error for an array that does not answer.
 const HANGS: &str =
     "the array does not answer: a request to one of its members does not end, so that member hangs";
-/// What is said when a repair begins.
+/// The note when a repair begins.
 const REPAIRS: &str = "where blocks disagree, data is taken for right and redundancy is written anew from it, at level 6 too: a \
                        data block that is wrong stays, and can be told no longer";
 const HANGS_UNCLEAN: &str = "a request to one of its members does not end; what was being written is resynced when the array is \
                              next assembled";
 
-/// A daemon's array and what is exported of it.
+/// A daemon's array and its exports.
 pub(crate) struct DaemonState {
     pub(crate) name: String,
     pub(super) host: Host,
@@ -52,7 +52,7 @@ pub(crate) struct DaemonState {
     pub(super) unopened: Vec<String>,
     tracing: Tracing,
     loading: Loading,
-    /// How far stopping has come. Held while the array is being stopped.
+    /// How far stopping has come. Locked while the array is being stopped.
     stopping: Mutex<Stopping>,
 }
 
@@ -96,8 +96,8 @@ impl DaemonState {
         })
     }
 
-    /// Ends exports and array. Who asks while that is under way waits for it, and gets the same answer. By
-    /// force, a daemon whose array does not stop ends without it.
+    /// Ends the exports and stops the array. A caller that asks while this is under way waits for it and gets
+    /// the same answer. By force, a daemon whose array does not stop ends without it.
     pub(super) fn stop(&self, users: Users, deadline: Deadline) -> anyhow::Result<Stopped> {
         let stopping = self.stopping.try_lock_until(deadline.instant());
         let mut stopping = stopping
@@ -238,7 +238,7 @@ impl DaemonState {
         Ok(Reply::Done(notes))
     }
 
-    /// Refuses to give the array to anybody while a load overwrites it.
+    /// Refuses to export the array while a load overwrites it.
     fn check_not_overwritten(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.loading.is_writing(), "`bench run` is overwriting it; wait for that or end it");
         Ok(())
@@ -252,7 +252,7 @@ impl DaemonState {
         Ok(Notes::new())
     }
 
-    /// What comes of a question or a command, in bounded time: a member may hang.
+    /// The result of a question or a command, in bounded time: a member may hang.
     fn wait_for<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -269,7 +269,7 @@ impl DaemonState {
         self.wait_for(async move { array.report().await }, QUESTION_WAIT)
     }
 
-    /// A member's full name, and what is known of its life.
+    /// A member's full name and its endurance record.
     fn endurance_of(&self, device: &str) -> anyhow::Result<(String, Endurance)> {
         let (name, report) = (member_name(device), self.report_of_array()?);
         let member = report.members.into_iter().find(|member| member.name == name);
@@ -316,7 +316,7 @@ impl DaemonState {
         let state = self.status()?.members.into_iter().find(|m| m.device == new).map(|m| m.state);
         let notes = match (state, class) {
             (None, class) => self.add(with, force, class, deadline)?,
-            // What is not a spare cannot replace anything, and is left as it is.
+            // A member that is not a spare cannot replace anything, and is left as it is.
             (Some(state), Some(class)) if state == MemberState::Spare.name() => {
                 self.set_class(with, class, deadline)?
             }
@@ -328,7 +328,7 @@ impl DaemonState {
     }
 
     fn scrub(&self, action: ScrubAction) -> anyhow::Result<Notes> {
-        // One that was asked for and has not begun counts too.
+        // A job that was asked for and has not begun counts too.
         let has_job = self.array.wait_for_jobs().now_or_never().is_none();
         match action {
             ScrubAction::Start => self.start_scrub(false)?,
@@ -345,8 +345,8 @@ impl DaemonState {
         Ok(Notes::new())
     }
 
-    /// A resync is not stopped: what it has not passed yet has no redundancy to count on, and nothing would
-    /// say so.
+    /// Stops the current job, unless it is a resync: what that has not passed yet has no redundancy to count
+    /// on, and nothing would say so.
     fn stop_job(&self) -> anyhow::Result<()> {
         let name = &self.name;
         if self.array.job().is_some_and(|job| job.kind == JobKind::Resync) {

@@ -7,17 +7,17 @@ use super::attention::{Attention, Held};
 use crate::reports::{trace_filter, traced_status};
 use stripewise_wire::{TraceChoice, TracedStatus};
 
-/// Decisions kept between two questions; some MiB at most.
+/// Decisions kept between two requests; some MiB at most.
 const CAPACITY: usize = 16 << 10;
 
-/// Whether somebody traces.
+/// Whether a command traces.
 #[derive(Default)]
 pub(super) struct Tracing(Attention);
 
 /// A command's trace. It ends when this is dropped.
 pub(super) struct OwnTrace {
     array: Array,
-    /// Let go of after tracing has stopped.
+    /// Released after tracing has stopped.
     _held: Held,
 }
 

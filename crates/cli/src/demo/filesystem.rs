@@ -15,7 +15,7 @@ use stripewise::{
 
 use super::{MOUNT_POINT, Store, story::Story, tree::Tree, worker::FileWorker};
 
-/// File systems to try, in order: the maker, and what `mount -t` calls it.
+/// File systems to try, in order: the name for mkfs and `mount -t`, and the options of mkfs.
 const KINDS: [(&str, &[&str]); 3] =
     [("ext4", &["-q", "-F"]), ("xfs", &["-q", "-f"]), ("btrfs", &["-q", "-f"])];
 
@@ -68,8 +68,8 @@ impl<'a> OnFileSystem<'a> {
         Ok(())
     }
 
-    /// Writes the file system's cache out, from a process of its own: a thread of this one that waited for
-    /// writes that this process serves could not be killed.
+    /// Writes out the file system's cache, from a separate process: a thread of this process that waited for
+    /// writes which this process serves could not be killed.
     fn sync_command(&self) -> Command {
         let mut command = Command::new("sync");
         command.arg("--file-system").arg(&self.mount_point).process_group(0);
@@ -93,8 +93,8 @@ fn is_installed(kind: &str) -> bool {
     probe.is_ok()
 }
 
-/// Runs a command; its output becomes the error. It is away from the terminal, whose Ctrl-C is for the demo:
-/// a `mount` that was interrupted would leave it unclear whether there is a mount.
+/// Runs a command; its output becomes the error. The command does not get the terminal's Ctrl-C, which is for
+/// the demo: after an interrupted `mount`, it would be unclear whether there is a mount.
 fn command(command: &mut Command) -> anyhow::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.process_group(0).output().with_context(|| program.clone())?;
@@ -120,7 +120,7 @@ impl Store for OnFileSystem<'_> {
             copied += file.bytes;
             if before_half && copied >= half {
                 before_half = false;
-                // Writes are under way when it happens: the cache is being written out.
+                // The member dies while writes are under way: the cache is being written out.
                 let mut flushing = self.sync_command().spawn().context("sync")?;
                 std::thread::sleep(std::time::Duration::from_millis(30));
                 at_half();

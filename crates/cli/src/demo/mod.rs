@@ -1,9 +1,9 @@
 //! `stripewise demo`: the main job, for real, in under a minute.
 //!
-//! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies while
-//! that is written; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is
-//! stopped. Without root or FUSE the tree goes over NBD instead, through the built-in client. However it
-//! ends, nothing of it is left.
+//! Five file members make an array; a real file system on it takes a copy of a real tree; a member dies
+//! during the copy; every byte is checked; a new member is rebuilt; a scrub finds nothing; the array is
+//! stopped. Without root or FUSE the tree goes over NBD instead, through the built-in client. However the
+//! demo ends, it leaves nothing behind.
 
 mod filesystem;
 mod place;
@@ -55,13 +55,13 @@ const MOUNT_POINT: &str = "mnt";
 
 /// A place on the array that takes a tree of files.
 trait Store {
-    /// What it is, for the story.
+    /// Describes the place, for the story.
     fn describe(&self) -> String;
     /// Copies every file in. `at_half` is called once in the middle, while the copy goes on.
     fn copy_in(&mut self, tree: &Tree, story: &Story, at_half: &mut dyn FnMut()) -> anyhow::Result<()>;
     /// Reads every file from the array (not from caches) and compares checksums.
     fn verify(&mut self, tree: &Tree, story: &Story) -> anyhow::Result<()>;
-    /// Lets go of the array.
+    /// Releases the array.
     fn close(&mut self) -> anyhow::Result<()>;
 }
 
@@ -109,7 +109,7 @@ impl Members {
 
 fn play(args: &DemoArgs, folder: &Path, worker: &mut FileWorker, story: &Story) -> anyhow::Result<()> {
     let tree = Tree::gather(Path::new("/usr"), args.data, folder, story)?;
-    // Room for the tree and a file system's own needs over four data members.
+    // Room on four data members for the tree and a file system's own needs.
     let bytes = (tree.bytes() * 2 / (MEMBERS as u64 - 1)).max(96 << 20).next_multiple_of(1 << 20);
     let mut members = Members { folder: folder.to_owned(), bytes, faults: Vec::new() };
     let host = Host::start(&HostOptions::default()).context("starting io_uring")?;
@@ -152,7 +152,7 @@ fn make_array(host: &Host, members: &mut Members, story: &Story) -> anyhow::Resu
     Ok(array)
 }
 
-/// A file system on a block device where that can be had, else the array over NBD.
+/// A file system on a block device if that can be had, else the array over NBD.
 fn open_store<'a>(
     host: &Host,
     array: &Array,
@@ -213,7 +213,7 @@ fn scrub(host: &Host, array: &Array, story: &Story) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for the jobs that are due, with a bar; the last one must be done.
+/// Waits for the jobs that are due, with a bar. The last job must have succeeded.
 fn wait_for_job(host: &Host, array: &Array, story: &Story) -> anyhow::Result<JobReport> {
     let bar = bytes_bar(0, "job");
     let done = Arc::new(AtomicBool::new(false));
@@ -239,7 +239,7 @@ fn wait_for_job(host: &Host, array: &Array, story: &Story) -> anyhow::Result<Job
     }
 }
 
-/// Shows that mdadm knows the members, where mdadm is installed.
+/// Shows that mdadm knows the members, if mdadm is installed.
 fn examine_with_mdadm(members: &Members, story: &Story) -> anyhow::Result<()> {
     let output = match Command::new("mdadm").arg("--examine").arg(members.path(0)).output() {
         Ok(output) if output.status.success() => output,

@@ -1,4 +1,4 @@
-//! The demo's folder, and how it is known again by who clears it away.
+//! The demo's folder, and how the process that clears it away recognises it.
 
 use std::{
     fs::{self, File},

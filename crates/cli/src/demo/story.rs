@@ -25,7 +25,7 @@ impl Story {
         Self { started: Instant::now(), interrupted, json }
     }
 
-    /// One line. Nobody may be listening any more: that is no reason to leave everything standing.
+    /// Prints one line. A closed output is no error: the demo must still take down what it set up.
     pub(super) fn tell(&self, what: impl Display) {
         let seconds = self.started.elapsed().as_secs_f64();
         let line = if self.json {
@@ -36,7 +36,7 @@ impl Story {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 
-    /// Ends the demo if somebody pressed Ctrl-C; what was set up is taken down on the way out.
+    /// Ends the demo if a signal such as Ctrl-C came; what was set up is taken down on the way out.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.interrupted.load(Ordering::Acquire) {
             bail!("interrupted");

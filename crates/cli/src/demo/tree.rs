@@ -11,11 +11,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::story::Story;
 
-/// Folders looked into at most: a bound for huge trees.
+/// The most folders to look into: a bound for huge trees.
 const FOLDERS_MAX: usize = 20_000;
-/// Files larger than this are passed over: many small ones say more.
+/// Files larger than this are skipped: many small ones say more.
 const FILE_BYTES_MAX: u64 = 8 << 20;
-/// Size of a made-up file where there are too few real ones.
+/// The size of the files that are made if there are too few real ones.
 const MADE_FILE_BYTES: u64 = 4 << 20;
 
 /// One file, with its checksum.
@@ -31,7 +31,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Gathers files of at least `bytes` in all. What the folder does not give is made in `scratch`.
+    /// Gathers files of at least `bytes` in all. If the folder has too few, makes the rest in `scratch`.
     pub(super) fn gather(root: &Path, bytes: u64, scratch: &Path, story: &Story) -> anyhow::Result<Self> {
         let mut tree = Self { files: Vec::new() };
         let mut folders = vec![root.to_owned()];

@@ -1,9 +1,9 @@
-//! A process of its own for the demo's work on files.
+//! A separate process for the demo's work on files.
 //!
-//! The demo's process serves the block device under its file system. A thread of it that waited for that file
-//! system when the process is killed could never end: the kernel would hold the FUSE connection open for it,
-//! and so never fail what it waits for. So another process waits. As that one outlives a killed demo, it also
-//! clears away what the demo leaves.
+//! The demo's process serves the block device under its file system. If that process were killed while one of
+//! its threads waits for the file system, the thread could never end: the kernel would hold the FUSE
+//! connection open for the thread, and so never fail what it waits for. So another process waits. It outlives
+//! a killed demo, so it also clears away what the demo leaves.
 
 use std::{
     ffi::OsStr,
@@ -21,17 +21,17 @@ use stripewise::export::attach;
 
 use super::{MOUNT_POINT, place::is_a_demos, tree::checksum_of};
 
-/// How long the kernel may take to let go of what a killed demo had.
+/// How long the kernel may take to release what a killed demo had.
 const CLEAR_WAIT: Duration = Duration::from_secs(20);
 const CLEAR_POLL: Duration = Duration::from_millis(50);
 
 /// The process, as the demo sees it. It ends when this is dropped.
 pub(super) struct FileWorker {
     child: Child,
-    /// None at the end. A request is two paths, each ended by NUL: what to read, and where to write it, or
-    /// nothing if its checksum is wanted.
+    /// None at the end. A request is two paths, each ended by NUL: the file to read and the file to write. An
+    /// empty second path asks for the checksum.
     requests: Option<ChildStdin>,
-    /// A line each.
+    /// One line for each request.
     answers: BufReader<ChildStdout>,
 }
 
@@ -84,10 +84,10 @@ impl Drop for FileWorker {
     }
 }
 
-/// The body of the hidden `demo-worker` command: works until the demo ends or lets go, then clears away what
-/// it left, which is nothing unless it was killed.
+/// The body of the hidden `demo-worker` command: works until the demo ends or closes its end, then clears
+/// away what the demo left, which is nothing unless it was killed.
 pub(crate) fn work(folder: &Path) -> anyhow::Result<()> {
-    // The command may be called with any folder. It clears away only a demo's own.
+    // A user may call the command with any folder. It clears away only a demo's own.
     ensure!(is_a_demos(folder), "{}: not the folder of a demo", folder.display());
     if let Err(error) = answer_all(io::stdin().lock(), io::stdout()) {
         tracing::debug!(%error, "the demo has gone");
@@ -100,7 +100,7 @@ fn answer_all(mut requests: impl BufRead, mut answers: impl Write) -> io::Result
         let (mut from, mut to) = (Vec::new(), Vec::new());
         requests.read_until(0, &mut from)?;
         requests.read_until(0, &mut to)?;
-        // The end may come in the middle of a request.
+        // The input may end in the middle of a request.
         if from.pop() != Some(0) || to.pop() != Some(0) {
             return Ok(());
         }
@@ -122,11 +122,11 @@ fn answer(from: &Path, to: &Path) -> io::Result<String> {
     fs::copy(from, to).map(|bytes| bytes.to_string())
 }
 
-/// Takes down what is mounted below the folder, and the folder itself.
+/// Unmounts what is mounted below the folder, and removes the folder.
 fn clear(folder: &Path) -> anyhow::Result<()> {
     let deadline = Instant::now() + CLEAR_WAIT;
     while folder.exists() {
-        // Lazily, as nothing can be written to it any more.
+        // Lazily, as nothing can be written to the file system any more.
         let mounted = folder.join(MOUNT_POINT);
         let _ =
             Command::new("umount").args(["--quiet", "--lazy"]).arg(mounted).stderr(Stdio::null()).status();

@@ -1,4 +1,4 @@
-//! The words of `stripewise explain`.
+//! The arguments of `stripewise explain`.
 
 use std::num::IntErrorKind;
 
@@ -53,7 +53,7 @@ pub(super) struct Shape {
     pub(super) redundant: usize,
 }
 
-/// Bytes of the array.
+/// A range of bytes of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteRange {
     pub(super) offset_bytes: u64,
@@ -76,7 +76,7 @@ fn parse_write(text: &str) -> Result<WriteRange, String> {
 fn parse_shape(text: &str) -> Result<Shape, String> {
     let wrong = || format!("'{text}' is not DATA+PARITY, such as 4+1");
     let (data, redundant) = text.split_once('+').unwrap_or((text, "0"));
-    // How many there may be, the level says.
+    // The level decides how many there may be.
     let number = |text: &str| match text.parse::<usize>() {
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Ok(usize::MAX),
         number => number.map_err(|_| wrong()),

@@ -15,7 +15,7 @@ pub(crate) use self::args::ExplainArgs;
 use self::{args::WriteRange, stripe::Explained, target::Target};
 use crate::said::{print_json, say};
 
-/// Stripes that one write may touch here: more are not read by anybody.
+/// The most stripes that a write may touch here: nobody reads more.
 const STRIPES_MAX: usize = 16;
 
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -123,7 +123,7 @@ mod tests {
         assert!(said.contains("estimated") && said.contains(" ms"), "{said}");
     }
 
-    /// One of three data blocks of a row: two reads either way. Half a stripe of flash: as dear either way.
+    /// One of three data blocks of a row: both cycles take two reads. On flash, both cost the same.
     #[test]
     fn the_rule_that_broke_a_tie_is_named() {
         let tied = |policy: &str| said(&format!("--geometry 3+1 --policy {policy} --write 0:64K"));

@@ -1,4 +1,4 @@
-//! One stripe's part of a write: counts, the chosen cycles, the rxw-matrix, and the I/O that comes of it.
+//! One stripe's part of a write: counts, the chosen cycles, the rxw-matrix, and the resulting I/O.
 
 use std::ops::Range;
 
@@ -21,10 +21,10 @@ use crate::reports::band_status;
 pub(super) struct Explained {
     pub(super) level: i32,
     pub(super) disks: usize,
-    /// None for level 1, whose copies know no chunks.
+    /// None for level 1, whose copies have no chunks.
     pub(super) chunk_bytes: Option<usize>,
     pub(super) policy: &'static str,
-    /// What is to be known beside.
+    /// Further things to know.
     pub(super) notes: Vec<String>,
     pub(super) stripes: Vec<ExplainedStripe>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Explained {
 #[derive(Debug, Serialize)]
 pub(super) struct ExplainedStripe {
     pub(super) stripe: u64,
-    /// Whether redundancy is known to agree with data: where not, nothing is computed from it.
+    /// Whether redundancy is known to agree with data. If not, nothing is computed from it.
     pub(super) synced: bool,
     /// In the array.
     pub(super) offset_bytes: u64,
@@ -40,7 +40,7 @@ pub(super) struct ExplainedStripe {
     /// By column: data, then P and Q.
     pub(super) columns: Vec<ExplainedColumn>,
     pub(super) bands: Vec<ExplainedBand>,
-    /// The rxw-matrix, rows that are alike in one.
+    /// The rxw-matrix, with rows that are alike in one.
     pub(super) matrix: Vec<MatrixRows>,
     pub(super) reads: Vec<MemberIo>,
     pub(super) writes: Vec<MemberIo>,
@@ -72,7 +72,7 @@ pub(super) struct Vote {
     pub(super) rcw: u32,
 }
 
-/// Rows of the matrix with the same cells.
+/// Neighbouring rows of the matrix with the same cells.
 #[derive(Debug, Serialize)]
 pub(super) struct MatrixRows {
     pub(super) first: usize,
@@ -180,7 +180,7 @@ impl Of<'_> {
         columns.flat_map(of_column).map(|(column, bytes)| self.io(column, &bytes)).collect()
     }
 
-    /// Whole blocks where parity is computed, else the very bytes of the request.
+    /// Whole blocks if parity is computed, else exactly the bytes of the request.
     fn writes(&self) -> Vec<MemberIo> {
         let direct = self.plan.bands.iter().all(|band| band.cycle == Cycle::Direct);
         let chunk = self.target.geometry.chunk_bytes();

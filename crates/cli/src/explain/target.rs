@@ -1,4 +1,4 @@
-//! What a write is explained for: a shape from options, or a running array.
+//! The array that a write is explained for: one that options describe, or a running one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,28 +23,29 @@ use crate::{
     reports::{member_class, member_cost},
 };
 
-/// The chunk where none is given.
+/// The chunk size if none is given.
 const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
-/// Sectors of the array that options describe.
+/// The sector size of an array that options describe.
 const BLOCK_BYTES: u32 = 512;
-/// Members on which a shape is tried: any of these is large enough.
+/// The member size with which a shape is tried: any shape fits.
 const SHAPE_BYTES: u64 = 1 << 30;
-/// Level 1 keeps copies alone; this much of it is described for a write, in whole blocks.
+/// Level 1 keeps only copies. Its described members are just large enough for the write, in whole blocks of
+/// this size.
 const MIRROR_GRAIN: u64 = 4096;
 
 /// An array, as far as plans depend on it.
 pub(super) struct Target {
     pub(super) geometry: Geometry,
     pub(super) policy: &'static Policy,
-    /// By role; of options, none.
+    /// By role. None without a member, as in an array that options describe.
     devices: Vec<Option<String>>,
     /// By role.
     costs: Vec<MemberCost>,
-    /// The running array.
+    /// The name of the running array, if it is one.
     running: Option<String>,
-    /// Of a running array, what was found of stripes.
+    /// What a running array reported about its stripes.
     stripes: BTreeMap<u64, StripeStatus>,
-    /// Columns that are said to be missing.
+    /// Columns that options declare missing.
     missing: BTreeSet<usize>,
     pub(super) notes: Vec<String>,
 }
@@ -64,7 +65,7 @@ impl Target {
         let shape = args.geometry.unwrap_or_else(|| usual_shape(level));
         let members = shape.data.saturating_add(shape.redundant);
         let chunk_bytes = args.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);
-        // What is wrong with the shape is told before what is wrong with the write.
+        // An error in the shape comes before an error in the write.
         Geometry::new(level, members, chunk_bytes, SHAPE_BYTES, BLOCK_BYTES)?;
         let member_bytes = member_bytes(args, level, shape, chunk_bytes).context("--write is too far out")?;
         let geometry = Geometry::new(level, members, chunk_bytes, member_bytes, BLOCK_BYTES)?;
@@ -131,7 +132,7 @@ impl Target {
         let in_state = |role: usize, state: &str| {
             status.members.iter().find(|member| member.role == Some(role) && member.state == state)
         };
-        // One that is being filled holds the stripes behind it.
+        // A member that is being filled holds the stripes that its job has passed.
         let holder = |role: usize| in_state(role, "in sync").or_else(|| in_state(role, "rebuilding"));
         let roles = 0..status.raid_devices;
         let device = |member: &MemberStatus| member.device.clone();
@@ -148,7 +149,7 @@ impl Target {
         })
     }
 
-    /// Refuses more lost columns than redundancy makes up for, by options alone.
+    /// Refuses options that alone declare more columns missing than redundancy makes up for.
     pub(super) fn check_missing(&self) -> anyhow::Result<()> {
         self.check_lost(self.missing.len(), "")
     }
@@ -164,7 +165,7 @@ impl Target {
         Ok(())
     }
 
-    /// Finds out what the running array, if it is one, has of these stripes.
+    /// Asks the running array, if it is one, about these stripes.
     pub(super) fn look_at(&mut self, stripes: Range<StripeIndex>) -> anyhow::Result<()> {
         let Some(name) = &self.running else { return Ok(()) };
         let request = Request::Stripes { from: stripes.start.0, to: stripes.end.0 };
@@ -226,13 +227,13 @@ fn usual_shape(level: Level) -> Shape {
     Shape { data: if level == Level::Raid1 { 1 } else { 4 }, redundant }
 }
 
-/// Members that are large enough for the write.
+/// A member size that is large enough for the write.
 fn member_bytes(args: &ExplainArgs, level: Level, shape: Shape, chunk_bytes: u32) -> Option<u64> {
     let end = args.write.offset_bytes + args.write.len_bytes;
     if level == Level::Raid1 {
         return end.checked_next_multiple_of(MIRROR_GRAIN);
     }
-    // A shape that is none is told by the geometry.
+    // The geometry reports an invalid shape.
     let stripe_bytes = u64::from(chunk_bytes).checked_mul(shape.data.max(1) as u64)?;
     end.checked_div(stripe_bytes)?.checked_add(1)?.checked_mul(u64::from(chunk_bytes))
 }

@@ -50,7 +50,7 @@ fn draw_band(text: &mut String, stripe: &ExplainedStripe, explained: &ExplainedB
     let band = &explained.band;
     let partial = if band.partial { ", some blocks only in part" } else { "" };
     let _ = writeln!(text, "\n  rows {}{partial}", rows_text(&band.rows));
-    // The paper's loop counts down. Where there is nothing to count, nobody is asked.
+    // The paper's loop counts down. Full and direct rows have nothing to count.
     let asked = if matches!(band.cycle.as_str(), "full" | "direct") { &[] } else { &explained.votes[..] };
     let mut votes: Vec<_> = asked.iter().zip(&stripe.columns).collect();
     votes.sort_by_key(|(vote, _)| std::cmp::Reverse(vote.disk));
@@ -93,7 +93,7 @@ fn chosen(explained: &ExplainedBand, policy: &str) -> String {
     format!("rmw={} rcw={}: {cycle}, {why}", band.rmw, band.rcw)
 }
 
-/// The rule that decided, where counts and estimates are equal or say otherwise.
+/// The rule that decided, if counts or estimates are equal or favour the other cycle.
 fn tie(band: &BandStatus, policy: &str) -> Option<String> {
     let Policy { name, summary, .. } = selection::policy(policy).ok().filter(|_| band.free)?;
     let weighs = band.rmw_ns.is_some();

@@ -1,4 +1,4 @@
-//! Locks on files, by which arrays hold members that are files, and the processes that hold them.
+//! The locks with which arrays hold members that are files, and the processes that hold them.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -8,7 +8,7 @@ pub(super) fn lock_holders(path: &Path) -> Vec<u32> {
     metadata.map_or_else(|_| Vec::new(), |metadata| lock_holders_of(metadata.dev(), metadata.ino()))
 }
 
-/// The same, of a file by its place.
+/// The same for a file given by its file system and inode.
 pub(super) fn lock_holders_of(file_system: u64, inode: u64) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let mut pids: Vec<u32> = locks.lines().filter_map(|line| lock_holder(line, file_system, inode)).collect();
@@ -17,12 +17,12 @@ pub(super) fn lock_holders_of(file_system: u64, inode: u64) -> Vec<u32> {
     pids
 }
 
-/// Whether a process has been killed, though threads of it may not be gone: its memory is.
+/// Whether a process has been killed: its memory is gone, though some of its threads may not be.
 pub(super) fn has_ended(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |line| line.is_empty())
 }
 
-/// The process of a line of /proc/locks, if the lock is on this file: `1: FLOCK ADVISORY WRITE 117 fe:00:4711
+/// The process in a line of /proc/locks, if the lock is on this file: `1: FLOCK ADVISORY WRITE 117 fe:00:4711
 /// 0 EOF`.
 fn lock_holder(line: &str, file_system: u64, inode: u64) -> Option<u32> {
     let words: Vec<_> = line.split_whitespace().collect();

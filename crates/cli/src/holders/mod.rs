@@ -19,12 +19,12 @@ pub(crate) use self::stacked::in_other_use;
 
 use crate::printable::printable;
 
-/// Holders that are told of.
+/// The most holders to name.
 const HOLDERS_MAX: usize = 4;
-/// How far up devices that stand on each other are followed.
+/// How many levels up to follow devices that stand on each other.
 const DEPTH_MAX: usize = 4;
 
-/// Its holders, each with the command that frees the device; none where that cannot be found out.
+/// The holders of a device, each with the command that frees it. None if they cannot be found.
 pub(crate) fn told(path: &Path) -> Option<String> {
     let node = fs::canonicalize(path).ok()?;
     let is_block = fs::metadata(&node).ok()?.file_type().is_block_device();
@@ -48,7 +48,7 @@ fn of_node(node: &Path, depth: usize) -> Vec<String> {
         users.filter(|user| !matches!(user, BlockUser::Process { pid, .. } if *pid == std::process::id()));
     let mut told: Vec<_> = others.map(|user| of_user(node, &user, depth)).collect();
     if !is_complete {
-        // Said also where nobody was found: that must not be taken for nobody.
+        // Said even if no user was found: the device must not be taken for unused.
         told.push("who else uses it cannot be told, as a process hangs".to_owned());
     }
     told
@@ -74,7 +74,8 @@ fn of_user(node: &Path, user: &BlockUser, depth: usize) -> String {
     }
 }
 
-/// A device that stands on it, by its kernel name, and what keeps that itself: it must go first.
+/// A device that stands on this one, by its kernel name, and what keeps that device in use: that must go
+/// first.
 fn of_holder(name: &str, depth: usize) -> String {
     let told = holder(name);
     let above =
@@ -106,7 +107,7 @@ fn of_md(name: &str, mdstat: &str) -> String {
     )
 }
 
-/// Device mapper, by the name and the UUID that it was given.
+/// A device of device mapper, by the name and the UUID that it was given.
 fn of_mapped(name: &str, mapped: &str, uuid: &str) -> String {
     if mapped.is_empty() {
         return format!("/dev/{} stands on it; stop that first", printable(name));
@@ -126,14 +127,13 @@ fn of_file(path: &Path) -> Vec<String> {
     lock_holders(path).into_iter().filter_map(of_process).collect()
 }
 
-/// Whether a device that is in use is held by nothing but processes that have been killed: the kernel lets go
-/// of a lock, and of a disk, once it has wound up the I/O of the process, which takes it seconds on a busy
-/// machine.
+/// Whether only processes that have been killed hold a device that is in use. The kernel releases a lock, or
+/// a disk, once it has wound up the process's I/O, which takes seconds on a busy machine.
 pub(crate) fn are_ending(path: &Path) -> bool {
     let is_block = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
     if is_block {
-        // Such a process has no descriptors that could be seen, so the holder is none that can be told.
-        // Waited for is only what was a member, as a few drivers hold disks without saying so.
+        // A killed process has no visible descriptors, so no holder can be named. Only a device that was a
+        // member is waited for, as a few drivers hold disks without saying so.
         return told(path).is_none() && !is_own(path) && has_superblock(path);
     }
     let holders = lock_holders(path);

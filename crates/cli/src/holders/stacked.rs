@@ -1,5 +1,5 @@
-//! Devices that are in use by another way: the kernel keeps nobody from a file or disk under a loop device,
-//! nor from a loop device over a file that an array has.
+//! Devices that are in use in another way. The kernel lets others use the file or disk under a loop device,
+//! and a loop device over a file that an array holds.
 
 use std::{
     fs::{self, File},
@@ -16,15 +16,15 @@ use stripewise::export::attach::loop_backing;
 use super::{is_own, locks::lock_holders_of, of_block, of_process};
 use crate::ground::{Ground, Identity, disk_of, node_of};
 
-/// How long it is looked for loop devices over the same bytes.
+/// How long to look for loop devices over the same bytes.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 const HANGS: &str = "a loop device of this machine hangs, so that nobody can tell whether one that is in use stands on it; \
                      `losetup -l` lists them";
 
-/// How far down loop devices that stand on each other are followed.
+/// How many levels down to follow loop devices that stand on each other.
 const DEPTH_MAX: usize = 8;
 
-/// Who else uses the bytes that an open device stands on, and what frees them. Not this process.
+/// Says what other than this process uses the bytes that an open device stands on, and what frees them.
 pub(crate) fn in_other_use(opened: &File) -> Option<String> {
     let layers = layers(opened);
     below(&layers).or_else(|| {
@@ -33,8 +33,8 @@ pub(crate) fn in_other_use(opened: &File) -> Option<String> {
     })
 }
 
-/// What a search finds that opens devices of others, each of which may hang. None if it does: then it is left
-/// to itself.
+/// Runs a search that opens other devices, any of which may hang. If it hangs, returns None and leaves the
+/// search to itself.
 fn in_time<T: Send + 'static>(limit: Duration, search: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
     let thread = thread::Builder::new().name("stripewise-loops".into());
@@ -42,8 +42,8 @@ fn in_time<T: Send + 'static>(limit: Duration, search: impl FnOnce() -> T + Send
     told.recv_timeout(limit).ok()
 }
 
-/// A device, and what it stands on if it is a loop device or the partition of one, and so on down. The disk
-/// of a partition is none of it: other partitions of that may be in use.
+/// A device, then what it stands on if it is a loop device or a partition of one, and so on down. The disk of
+/// a partition is left out, as its other partitions may be in use.
 fn layers(opened: &File) -> Vec<Identity> {
     let mut found: Vec<_> = opened.metadata().iter().map(Identity::of).collect();
     let mut backing = loop_backing(opened);
@@ -74,8 +74,8 @@ fn below(layers: &[Identity]) -> Option<String> {
     Some(format!("it stands on what is in use: {}", told.join("; ")))
 }
 
-/// The holders of a loop device over the same bytes. One that the device stands on itself has been asked for,
-/// or is a disk of which it has but a partition.
+/// The holders of a loop device over the same bytes. Leaves out a loop device that the device itself stands
+/// on: `below` has checked it, or the device uses only a partition of it.
 fn over(ground: &Ground, layers: &[Identity]) -> Option<String> {
     let passed_over = with_disks(layers, disk_of);
     let stands_there = |node: &PathBuf| {
@@ -97,7 +97,8 @@ fn with_disks(layers: &[Identity], disk_of: impl Fn(u64) -> Option<u64>) -> Vec<
     layers.iter().copied().chain(layers.iter().filter_map(disk)).collect()
 }
 
-/// Who has a block device for themselves; nobody where this process has, which is told of by another check.
+/// The holders that have a block device to themselves. Empty if this process has it: another check reports
+/// that.
 fn other_holders(node: &Path) -> Vec<String> {
     if !is_claimed(node) {
         return Vec::new();
@@ -116,7 +117,7 @@ fn bound_loops() -> impl Iterator<Item = PathBuf> {
     bound.map(|entry| Path::new("/dev").join(entry.file_name()))
 }
 
-/// Whether a process or the kernel has a block device for itself.
+/// Whether a process or the kernel has a block device to itself.
 fn is_claimed(node: &Path) -> bool {
     let claim = File::options().read(true).custom_flags(libc::O_EXCL).open(node);
     claim.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)

@@ -1,11 +1,11 @@
-//! What a load came to.
+//! The figures of a load.
 
 use std::time::Duration;
 
 use stripewise_load::{Control, LoadReport, OpReport};
 use stripewise_wire::{Ended, LoadFigures, LoadSpec, OpFigures};
 
-/// The figures of a load on any device. Who owns the control has not ended the load since it was over.
+/// The figures of a load on any device. The control's owner has not ended the load after it was over.
 pub(crate) fn figures_of(load: LoadSpec, report: &LoadReport, control: &Control) -> LoadFigures {
     let elapsed_s = report.elapsed.as_secs_f64();
     let failure = control.failure();
@@ -28,7 +28,7 @@ pub(crate) fn figures_of(load: LoadSpec, report: &LoadReport, control: &Control)
     }
 }
 
-/// Whether a load has done all that it was to do.
+/// Whether a load has done all that was asked of it.
 fn is_reached(load: &LoadSpec, report: &LoadReport) -> bool {
     match load.total_bytes() {
         Some(bytes) => report.reads.bytes + report.writes.bytes >= bytes,

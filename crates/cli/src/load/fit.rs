@@ -1,4 +1,4 @@
-//! What a load must be to fit a device.
+//! What makes a load fit a device.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stripewise_load::{Load, Offsets, Sizes, Stop};
 use stripewise_wire::{LoadSpec, Pattern};
 use thiserror::Error;
 
-/// The longest request: beyond what any stripe has.
+/// The longest request: longer than any stripe.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
 /// A week.
@@ -15,7 +15,7 @@ const MILLISECONDS_MAX: u64 = 7 * 24 * 3600 * 1000;
 /// Memory for requests under way.
 const UNDER_WAY_BYTES_MAX: u64 = 512 << 20;
 
-/// Why a load does not fit a device. What a daemon is asked for may be any number.
+/// Why a load does not fit a device. A request to a daemon may carry any number.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum LoadError {
     #[error("--bs {bytes}: give a multiple of {block}")]

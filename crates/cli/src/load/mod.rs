@@ -1,5 +1,5 @@
-//! Load on a device, as the daemon puts it on its array and `bench run` on any other: what a load must be to
-//! fit, where its clients run, and what came of it.
+//! Load on a device: a daemon puts it on its array, `bench run` on any other device. Here is what makes a
+//! load fit, where its clients run, and what its figures are.
 
 mod figures;
 mod fit;

@@ -1,5 +1,6 @@
-//! An environment that spreads tasks over all workers, as clients are: the runtime's own keeps a task where
-//! its parent runs. For clients, not for an array: its requests go on where they began.
+//! An environment that spreads tasks over all workers, as clients are spread. The runtime's own keeps a task
+//! where its parent runs. This one is for clients, not for an array: an array's requests stay where they
+//! began.
 
 use std::{
     sync::{

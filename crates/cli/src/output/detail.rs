@@ -88,7 +88,7 @@ fn stripes_line(status: &ArrayStatus) -> String {
     format!("{}, {} of them full", counter(status, "stripe_writes"), counter(status, "stripe_writes_full"))
 }
 
-/// What members were written for clients, and by background jobs.
+/// How much was written to members: for clients, as metadata, and by background jobs.
 fn members_wrote(status: &ArrayStatus) -> Option<String> {
     let for_clients = status.write_amplification.map(|times| format!("{times:.2} times that for clients"));
     let part = |bytes: u64, what: &str| (bytes > 0).then(|| format!("{} {what}", format_size(bytes)));

@@ -1,5 +1,5 @@
-//! An array's members as people read them: what they are, how fast, what was written to them, and how worn
-//! they are.
+//! An array's members as people read them: what they are, how fast they are, how much was written to them,
+//! and how worn they are.
 
 use std::{collections::BTreeMap, fmt::Write};
 use stripewise_wire::{
@@ -9,10 +9,10 @@ use stripewise_wire::{
 use super::parts::short;
 use crate::{dates, printable::printable, sizes::format_size, times::format_nanoseconds};
 
-/// Bytes of a block, which times of runs are given for.
+/// The size of a block. Times of runs are per block.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Members by class, if any is known, and which keeps parity if one does: a line of `status`.
+/// Members by class, and the one that keeps parity: a line of `status`. None if neither is known.
 pub(super) fn classes_line(status: &ArrayStatus) -> Option<String> {
     let classes = status.members.iter().map(|member| member.class.as_str());
     let is_told = classes.clone().any(|class| class != "unknown")
@@ -34,7 +34,7 @@ fn parity_mark(member: &MemberStatus) -> &'static str {
     if member.is_parity == Some(true) { " (parity)" } else { "" }
 }
 
-/// What a random read and a random write take on members that were measured: a line of `status`.
+/// How long a random read and a random write take on members that were measured: a line of `status`.
 pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
     let of_member = |member: &MemberStatus| {
         let [read, write, ..] = time_texts(member.times.as_ref()?);
@@ -44,18 +44,18 @@ pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
     (!times.is_empty()).then(|| format!("random read/write: {}", times.join(", ")))
 }
 
-/// Who will be worn out within so many days is warned of, whatever the warranty: time enough to have another
-/// one.
+/// A member that will be worn out within this many days gets a warning, whatever its warranty: enough time to
+/// get another.
 const NEAR_DAYS: u64 = 90;
 
-/// Members that will be worn out too early, or soon.
+/// Warnings about members that will be worn out too early, or soon.
 pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter_map(|member| {
         wear_warning(&member.endurance).map(|warning| format!("{} {warning}", short(&member.device)))
     })
 }
 
-/// Members some of whose blocks are not read.
+/// Warnings about members that have blocks which are not read.
 pub(super) fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter(|member| member.bad_block_bytes > 0).map(|member| {
         format!(
@@ -95,8 +95,7 @@ fn soon(forecast: &ForecastStatus) -> Option<String> {
     }
 }
 
-/// Why no day is known on which flash, or what is rated, will be worn out: a line for the members of each
-/// reason.
+/// Why it is not known when flash or rated members will be worn out: one line per reason, with its members.
 pub(crate) fn no_forecast_lines<'a>(
     array: &str,
     members: impl IntoIterator<Item = &'a MemberStatus>,
@@ -110,7 +109,7 @@ pub(crate) fn no_forecast_lines<'a>(
     why.into_iter().map(|(why, members)| format!("wear of {}: {why}", members.join(" ")))
 }
 
-/// Whether a member's wear is worth a word: writes wear out flash, and what has a rating for them.
+/// Whether a member's wear is worth a word: writes wear out flash, and members that have a rating for them.
 fn is_told_of(member: &MemberStatus) -> bool {
     let is_rated = member.endurance.rated_write_bytes.is_some();
     member.state != "faulty" && (member.class == "ssd" || is_rated)
@@ -196,8 +195,8 @@ fn times(status: &ArrayStatus) -> String {
     text
 }
 
-/// Random reads, random writes, rewrites, and the rates of runs of reads and of writes; a dash for what was
-/// not measured: members that were taken as they were have only been read.
+/// Random reads, random writes, rewrites, and the rates of runs of reads and of writes. A dash stands for
+/// what was not measured: members that were taken as they were have only been read.
 pub(crate) fn time_texts(times: &TimesStatus) -> [String; 5] {
     let or_dash = |ns: Option<u32>, text: &dyn Fn(u32) -> String| ns.map_or_else(|| "-".to_owned(), text);
     let time = |ns| or_dash(ns, &|ns| format_nanoseconds(u64::from(ns)));
@@ -213,7 +212,7 @@ pub(crate) fn time_texts(times: &TimesStatus) -> [String; 5] {
     ]
 }
 
-/// Bytes a second at so many nanoseconds a block, which are not none.
+/// Bytes per second at this many nanoseconds per block, which is not 0.
 fn rate(block_ns: u32) -> String {
     format_size(BLOCK_BYTES * 1_000_000_000 / u64::from(block_ns))
 }

@@ -66,8 +66,8 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     text
 }
 
-/// How file systems are made that suit an array's stripes, if it has some: a write of whole stripes reads
-/// nothing.
+/// The commands that make file systems which suit an array's stripes, if it has stripes: a write of whole
+/// stripes reads nothing.
 pub(crate) fn mkfs_lines(status: &ArrayStatus, device: &str) -> Vec<String> {
     const EXT4_BLOCK_BYTES: u64 = 4096;
     let columns = status.raid_devices.saturating_sub(status.parity_devices) as u64;

@@ -1,4 +1,4 @@
-//! Parts of what is told of an array: jobs, rows and times as text.
+//! Parts of the text about an array: jobs, rows and times.
 
 use std::fmt::Write;
 
@@ -9,17 +9,17 @@ use crate::sizes::format_size;
 /// Cells of the bar in `status`, as in /proc/mdstat.
 const BAR_CELLS: u64 = 20;
 
-/// Whether data is spread over members: the copies of level 1 know no chunks.
+/// Whether data is spread over members: the copies of level 1 have no chunks.
 pub(super) fn has_chunks(status: &ArrayStatus) -> bool {
     status.level != 1
 }
 
-/// A device without the folder that all are in.
+/// A device without its folder.
 pub(super) fn short(device: &str) -> &str {
     device.strip_prefix("/dev/").unwrap_or_else(|| device.rsplit('/').next().unwrap_or(device))
 }
 
-/// A job as a bar with percentage, rate and time to go, and what it found.
+/// A job as a bar with percentage, rate and time left, and what it found.
 pub(crate) fn job_line(job: &JobStatus) -> String {
     let mut line = progress_line(job);
     if job.mismatch_count > 0 {
@@ -28,7 +28,7 @@ pub(crate) fn job_line(job: &JobStatus) -> String {
     line
 }
 
-/// A job as a bar with percentage, rate and time to go.
+/// A job as a bar with percentage, rate and time left.
 pub(crate) fn progress_line(job: &JobStatus) -> String {
     let filled = (job.done_bytes * BAR_CELLS).checked_div(job.total_bytes).unwrap_or(BAR_CELLS);
     let bar: String = (0..BAR_CELLS).map(|cell| if cell < filled { '=' } else { '.' }).collect();
@@ -58,7 +58,7 @@ pub(crate) fn rows_text(runs: &[(usize, usize)]) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// A time to go, as /proc/mdstat has it.
+/// The time left, as /proc/mdstat shows it.
 pub(crate) fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),

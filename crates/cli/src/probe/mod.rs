@@ -1,9 +1,9 @@
 //! What already lies on a device that is about to become a member: file systems, partition tables, other
 //! arrays.
 //!
-//! The aim is to never overwrite something by mistake, so anything known is reported; what it is exactly does
-//! not matter. libblkid knows most ([`wipefs`]); our own list ([`signatures`]) knows what it passes over.
-//! Both look at a file that is open: what is found is on the very file that is written later, whatever has
+//! The aim is never to overwrite something by mistake, so anything known is reported; what exactly it is does
+//! not matter. libblkid knows most ([`wipefs`]); our own list ([`signatures`]) knows what libblkid misses.
+//! Both look at an open file, so what they find is on the very file that is written later, whatever has
 //! become of its path.
 
 mod signatures;
@@ -44,12 +44,12 @@ pub(crate) fn probe(file: &File) -> io::Result<Vec<String>> {
 /// # Errors
 /// As [`probe`].
 pub(crate) fn probe_opened(opened: impl AsFd) -> io::Result<Vec<String>> {
-    // The link leads to the open file itself, not to what its path says now.
+    // The link leads to the open file itself, not to what its path leads to now.
     probe(&File::open(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()))?)
 }
 
-/// Opens what could be a member, to be looked at. None for what cannot be one: opening it as a member tells
-/// that better, and opening a FIFO here would wait for ever.
+/// Opens what could be a member, to look at it. Returns None for what cannot be one: opening it as a member
+/// gives a better error, and opening a FIFO here would wait for ever.
 ///
 /// # Errors
 /// When it cannot be opened.

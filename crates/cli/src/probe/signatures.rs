@@ -1,8 +1,8 @@
-//! Our own list of magic numbers and their places: what stands where `wipefs` is absent, and what libblkid
-//! does not name although it is there.
+//! Our own list of magic numbers and their places. It stands alone where `wipefs` is absent, and it finds
+//! what libblkid does not name although it is there.
 //!
-//! libblkid checks whole superblocks, and passes over what is damaged or lies where it does not look.
-//! Overwriting that would be as final, so here a magic number is enough.
+//! libblkid checks whole superblocks, and misses what is damaged or lies where it does not look. Overwriting
+//! that would be as final, so here a magic number is enough.
 
 use std::{
     fs::File,
@@ -72,7 +72,7 @@ const SIGNATURES: [Signature; 66] = [
     at(0x410, &[0x78, 0x24], MINIX),
     at(0x418, &[0x5a, 0x4d], MINIX),
     at(0, b"LUKS\xba\xbe", LUKS),
-    // The second header of LUKS2, wherever the first may be large enough to end.
+    // The second header of LUKS2, at every place where the first may end.
     at(0x4000, b"SKUL\xba\xbe", LUKS),
     at(0x8000, b"SKUL\xba\xbe", LUKS),
     at(0x1_0000, b"SKUL\xba\xbe", LUKS),
@@ -95,7 +95,7 @@ const SIGNATURES: [Signature; 66] = [
     at(0x20000, &[0x0c, 0xb1, 0xba, 0], "a ZFS pool member"),
     at(0x400, b"\x1e\x0b\x90\xfe", "a vdo volume"),
     at(0, b"bluestore block device", "a Ceph BlueStore device"),
-    // Swap space ends its first page with its magic, whatever the size of pages where it was made.
+    // Swap space has its magic at the end of its first page, whose size depends on the machine that made it.
     at(0x1000 - 10, b"SWAPSPACE2", SWAP),
     at(0x1000 - 10, b"SWAP-SPACE", SWAP),
     at(0x2000 - 10, b"SWAPSPACE2", SWAP),
@@ -108,7 +108,7 @@ const SIGNATURES: [Signature; 66] = [
 /// The longest magic number.
 const MAGIC_BYTES_MAX: usize = 24;
 
-/// Where, from the end of a device, metadata of disk sets and backups of tables lie.
+/// Signatures by their distance from the end of a device: metadata of disk sets, and backups of tables.
 const ENDINGS: [(u64, &[u8], &str); 8] = [
     (512, b"EFI PART", GPT),
     (4096, b"EFI PART", GPT),
@@ -148,8 +148,8 @@ pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<&'static str>
     Ok(found)
 }
 
-/// Where md's superblocks at the end lie: 1.0 at 8 KiB before it, rounded down to 4 KiB; 0.90 in the last
-/// whole 64 KiB.
+/// Where md's superblocks at the end of a device lie: 1.0 at 8 KiB before the end, rounded down to 4 KiB;
+/// 0.90 in the last whole 64 KiB.
 fn md_ends(size_bytes: u64) -> impl Iterator<Item = (u64, &'static str)> {
     let v1 = size_bytes.checked_sub(8192).map(|offset| (offset & !4095, "an md array member (metadata 1.0)"));
     let v0 = (size_bytes & !0xffff).checked_sub(0x10000);
@@ -166,7 +166,7 @@ fn is_there(file: &File, size_bytes: u64, offset: u64, magic: &[u8]) -> io::Resu
     Ok(bytes == magic)
 }
 
-/// How much there is to look at.
+/// The size of a device or file.
 pub(super) fn size_of(file: &File) -> io::Result<u64> {
     let metadata = file.metadata()?;
     match metadata.file_type().is_block_device() {

@@ -1,8 +1,8 @@
 //! What libblkid finds, through `wipefs`.
 //!
-//! `wipefs` lists every signature where `blkid` gives up on two that contradict each other. It is a program
-//! of util-linux, as `mount` is, so it is there where arrays are used; nothing is linked or loaded, and the
-//! parsers of foreign superblocks run in a process of their own. It is given the open file itself, never a
+//! `wipefs` lists every signature, where `blkid` gives up on two that contradict each other. Like `mount`, it
+//! is a program of util-linux, so it is there where arrays are used. Nothing is linked or loaded, and the
+//! parsers of foreign superblocks run in a separate process. That process gets the open file itself, never a
 //! path that may lead elsewhere by then.
 
 use std::{
@@ -19,9 +19,9 @@ use serde::Deserialize;
 /// The child's standard input: a link to the open file.
 const OWN_INPUT: &str = "/proc/self/fd/0";
 
-/// How long it may take.
+/// How long `wipefs` may take.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// How long it may take to die, once killed.
+/// How long `wipefs` may take to die, once killed.
 const DEATH_WAIT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -36,8 +36,8 @@ struct Signature {
     kind: String,
 }
 
-/// What is found; nothing where there is no `wipefs`, or it does not know either. One that does not answer is
-/// told as contents of their own: what is there may be precious.
+/// What `wipefs` finds. Empty if there is no `wipefs`, or if it knows nothing of what is there. If it does
+/// not answer, that counts as contents: they may be precious.
 pub(super) fn find(file: &File) -> Vec<String> {
     found(list(file))
 }
@@ -53,7 +53,7 @@ fn found(listed: io::Result<Vec<String>>) -> Vec<String> {
     }
 }
 
-/// What may be there where `wipefs` does not answer.
+/// The contents reported if `wipefs` does not answer.
 const UNTOLD: &str = "what cannot be told (`wipefs` does not answer)";
 
 fn list(file: &File) -> io::Result<Vec<String>> {
@@ -67,7 +67,7 @@ fn list(file: &File) -> io::Result<Vec<String>> {
     if !output.status.success() {
         return Err(io::Error::other(output.status.to_string()));
     }
-    // Some versions print nothing at all where nothing is found.
+    // Some versions print nothing at all if nothing is found.
     if output.stdout.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
@@ -75,7 +75,7 @@ fn list(file: &File) -> io::Result<Vec<String>> {
     Ok(listed.signatures.into_iter().map(|signature| signature.kind).collect())
 }
 
-/// What a process prints, which may hang: on the device, or on a file of a server that hangs. It is killed
+/// The output of a process that may hang, on the device or on a file of a server that hangs. It is killed
 /// then, so that it does not keep the device open.
 fn output_within(mut child: Child, limit: Duration) -> io::Result<Output> {
     let deadline = Instant::now() + limit;
@@ -101,7 +101,7 @@ fn output_within(mut child: Child, limit: Duration) -> io::Result<Output> {
     }
 }
 
-/// How a process ends that has printed everything.
+/// The exit status of a process that has printed everything.
 fn status_until(child: &mut Child, deadline: Instant) -> io::Result<ExitStatus> {
     loop {
         match child.try_wait()? {
@@ -124,7 +124,7 @@ fn abandon(mut child: Child) {
     }
 }
 
-/// libblkid's name in our words, which are those of our own list where both know it.
+/// libblkid's name in our words, which are those of our own list if both know it.
 fn told(kind: &str) -> String {
     let known = match kind {
         "ext2" | "ext3" | "ext4" | "ext4dev" | "jbd" => "an ext2/3/4 file system",
@@ -168,7 +168,7 @@ fn told(kind: &str) -> String {
     known.to_owned()
 }
 
-/// Our own list tells the version.
+/// An md member without the version, which our own list tells.
 pub(super) const MD_MEMBER: &str = "an md array member";
 
 #[cfg(test)]

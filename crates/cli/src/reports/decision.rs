@@ -6,7 +6,7 @@ use stripewise::{
 };
 use stripewise_wire::{BandStatus, DecisionStatus, TraceChoice, TraceCycle, TracedStatus};
 
-/// Which decisions are asked for.
+/// The filter for the decisions asked for.
 pub(crate) fn trace_filter(choice: TraceChoice) -> TraceFilter {
     TraceFilter {
         cycles: choice.cycles.into_iter().map(cycle_of).collect(),

@@ -50,7 +50,7 @@ pub(crate) fn class_name(class: MemberClass) -> &'static str {
     }
 }
 
-/// A member's class as it was said.
+/// A member's class as an operator gave it.
 pub(crate) fn member_class(choice: ClassChoice) -> MemberClass {
     match choice {
         ClassChoice::Hdd => MemberClass::Hdd,
@@ -58,7 +58,7 @@ pub(crate) fn member_class(choice: ClassChoice) -> MemberClass {
     }
 }
 
-/// A member's life, as of a time in seconds since 1970.
+/// A member's endurance, as of a time in seconds since 1970.
 pub(crate) fn endurance_status(
     endurance: &Endurance,
     noted_written_bytes: u64,
@@ -95,7 +95,7 @@ fn no_forecast_status(why: NoForecast) -> NoForecastStatus {
     }
 }
 
-/// What was measured of a member; none if nothing was.
+/// The measured times of a member. None if nothing was measured.
 pub(crate) fn times_status(times: ServiceTimes) -> Option<TimesStatus> {
     let known = |ns: u32| (ns > 0).then_some(ns);
     times.is_known().then(|| TimesStatus {
@@ -117,7 +117,7 @@ fn cost_status(cost: MemberCost) -> CostStatus {
     }
 }
 
-/// What a member's I/O is taken to cost, as a daemon told it.
+/// The assumed cost of a member's I/O, as a daemon reported it.
 pub(crate) fn member_cost(cost: CostStatus) -> MemberCost {
     let time = |[fixed_ns, block_ns]: [f32; 2]| ServiceTime { fixed_ns, block_ns };
     MemberCost {

@@ -1,4 +1,5 @@
-//! What the engine reports, in the types of the control socket; and what is said there, in the engine's.
+//! Translates the engine's reports into the types of the control socket, and what comes from there into the
+//! engine's types.
 
 mod array;
 mod decision;

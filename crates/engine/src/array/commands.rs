@@ -23,7 +23,7 @@ impl Array {
         self.parts.life.run(async move { roster.fail_member(&name).await }).await
     }
 
-    /// Lets go of a failed or spare member; its device is closed.
+    /// Removes a failed or spare member and closes its device.
     ///
     /// # Errors
     /// [`ArrayError::Member`] if it is active.
@@ -32,15 +32,15 @@ impl Array {
         self.parts.life.run(async move { roster.remove_member(&name).await }).await
     }
 
-    /// Adds a device as a spare; if a role is vacant, it is rebuilt at once.
+    /// Adds a device as a spare. A vacant role is rebuilt at once.
     ///
     /// # Errors
-    /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if it is in the array already.
+    /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if the device is in the array already.
     pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
         self.add_as(device, None).await
     }
 
-    /// As [`Array::add`], of a device whose class is not to be detected, if one is given.
+    /// As [`Array::add`]. If a class is given, it is not detected.
     ///
     /// # Errors
     /// As [`Array::add`].
@@ -61,7 +61,7 @@ impl Array {
         self.parts.life.run(enroll).await
     }
 
-    /// Fills a spare to take the place of a living member, which leaves when that is done.
+    /// Fills a spare to replace a living member. The replaced member leaves once the spare is filled.
     ///
     /// # Errors
     /// [`ArrayError::Member`] if either is not in the right state.
@@ -79,9 +79,9 @@ impl Array {
     /// Starts a check or a repair of the whole array.
     ///
     /// # Errors
-    /// [`ArrayError::Busy`] if a job is under way or a scrub was asked for; [`ArrayError::Unsupported`] where
+    /// [`ArrayError::Busy`] if a job is under way or a scrub was requested; [`ArrayError::Unsupported`] where
     /// there is no redundancy to check: at level 0, or with as many members lost as the level tolerates;
-    /// [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], since also a check writes down where it stands.
+    /// [`ArrayError::Failed`]; [`ArrayError::ReadOnly`], because even a check records where it stands.
     pub fn start_scrub(&self, mend: bool) -> Result<(), ArrayError> {
         if self.geometry().tolerance() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
@@ -103,20 +103,19 @@ impl Array {
         self.parts.board.set_paused(true);
     }
 
-    /// Lets jobs go on.
+    /// Resumes jobs.
     pub fn resume_jobs(&self) {
         self.parts.board.set_paused(false);
     }
 
-    /// Ends the current job, and forgets a scrub that waits. A stopped rebuild keeps what it has; like a
-    /// stopped resync it goes on when the array is next opened, or when its members change after that. A
-    /// scrub that is asked for lets a resync go on, too.
+    /// Ends the current job and drops a waiting scrub. A stopped rebuild keeps its progress. Like a stopped
+    /// resync, it resumes when the array is next opened, or when members change after the stop. Requesting a
+    /// scrub also resumes a resync.
     pub fn stop_job(&self) {
         self.parts.board.stop();
     }
 
-    /// What happens to the array from now on. A listener that does not read misses events, and is told how
-    /// many.
+    /// The array's events from now on. A listener that does not read misses events and is told how many.
     pub fn events(&self) -> ArrayEvents {
         self.parts.board.listeners().listen()
     }
@@ -160,9 +159,9 @@ impl Array {
         }
     }
 
-    /// Stops the array: jobs end where they are, requests under way are finished, everything is flushed and
-    /// the superblocks say clean if they may. Then all members are closed. Later requests get
-    /// [`ArrayError::Closed`], and [`Array::report`] tells what was last. A read whose future is neither
+    /// Stops the array. Jobs end where they are, requests under way complete, everything is flushed, and the
+    /// superblocks say clean if they may. Then all members are closed. Later requests get
+    /// [`ArrayError::Closed`], and [`Array::report`] returns the last report. A read whose future is neither
     /// polled nor dropped is still under way: stopping waits for it.
     ///
     /// # Errors
@@ -172,21 +171,21 @@ impl Array {
         Detached::start(self.env(), async move { parts.stop().await }).await
     }
 
-    /// Notes how much a member may be written, and by when it is wanted to be well; kept on it. What was
-    /// written stays counted.
+    /// Sets how much may be written to a member and how long it must last. The member stores this. The count
+    /// of what was written stays.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
+    /// [`ArrayError::Member`] if no member has this name, or the member has no room to store this.
     pub async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.set_endurance(&name, wanted).await }).await
     }
 
-    /// Says what kind of device a member is, whatever was detected or said before; kept on it. Where level 4
-    /// has its parity, and the write selection policy, stay as they are.
+    /// Sets what kind of device a member is, whatever was detected or set before. The member stores this. The
+    /// place of level 4's parity and the write selection policy do not change.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or it has no room to keep that.
+    /// [`ArrayError::Member`] if no member has this name, or the member has no room to store this.
     pub async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.set_class(&name, class).await }).await
@@ -208,7 +207,7 @@ impl Parts {
         stopped
     }
 
-    /// Makes everything durable, and the superblocks say clean if they may.
+    /// Makes everything durable and marks the superblocks clean if they may be.
     async fn write_down_end(&self) -> Result<(), ArrayError> {
         let Self { stripes, roster, .. } = self;
         stripes.flush_and_unlist().await?;
@@ -216,7 +215,7 @@ impl Parts {
             intent.clear_all(&**stripes).await;
         }
         if stripes.intent().is_none_or(|intent| intent.marked_regions() > 0) {
-            // No last change of state has noted what was written.
+            // No final change of state has noted what was written.
             roster.note_written(1).await;
         }
         if roster.has_failed() { Err(ArrayError::Failed) } else { Ok(()) }

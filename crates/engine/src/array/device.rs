@@ -23,8 +23,8 @@ pub struct ArrayDevice {
 }
 
 impl Array {
-    /// The array as a device, for exports and stacking. Requests that change anything go to their end even if
-    /// their future is dropped. [`Array::stop`] waits until a read's future is polled to its end or dropped.
+    /// The array as a device, for exports and stacking. Requests that change anything complete even if their
+    /// future is dropped. [`Array::stop`] waits until a read's future is polled to completion or dropped.
     pub fn device(&self) -> ArrayDevice {
         let geometry = self.geometry();
         let info = DeviceInfo {
@@ -37,7 +37,7 @@ impl Array {
         ArrayDevice { array: self.clone(), info, always_discards: false }
     }
 
-    /// Rotating if any data member is.
+    /// Rotating if any member in sync is.
     fn media(&self) -> MediaKind {
         let topology = self.parts.roster.topology();
         let kinds: Vec<_> = topology.primaries().map(|member| member.device.info().media).collect();
@@ -52,7 +52,7 @@ impl Array {
 }
 
 impl ArrayDevice {
-    /// The same, where a discard is carried out even if members have to be written zeroes for it
+    /// The same device, but a discard is carried out even if zeroes must be written to members
     /// ([`Array::unmaps`]).
     #[must_use]
     pub fn always_discarding(self) -> Self {
@@ -138,7 +138,7 @@ impl Device for ArrayDevice {
     }
 }
 
-/// Reads into several buffers, one after another in the array but all at once on the members.
+/// Fills several buffers with consecutive bytes of the array, in one read.
 async fn read_all(array: &Array, offset_bytes: u64, mut into: ReadBufs) -> ReadDone {
     let whole = IoBuf::with_len(bufs_len(&into));
     let mut at = 0;

@@ -27,9 +27,9 @@ use crate::{
 
 /// An open array. Clones are handles to the same array.
 ///
-/// When the last handle is dropped, without [`Array::stop`], requests under way go to their end and
-/// background work ends; then the members are free. They are left as a crash leaves them: the next opening
-/// resyncs what the bitmap marks.
+/// If the last handle is dropped without [`Array::stop`], requests under way complete and background work
+/// ends; then the members are free. They are left as after a crash: the next opening resyncs what the bitmap
+/// marks.
 #[derive(Clone)]
 pub struct Array {
     parts: Arc<Parts>,
@@ -40,14 +40,14 @@ pub(crate) struct Parts {
     pub(crate) life: Arc<Life>,
     pub(crate) stripes: Arc<Stripes>,
     pub(crate) roster: Arc<Roster>,
-    /// Held here alone: without a handle there are no jobs.
+    /// The only lasting strong reference: without a handle there are no jobs.
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) board: Arc<JobBoard>,
     pub(crate) uuid: Uuid,
     pub(crate) name: ArrayName,
-    /// Devices that were given and take no part, for people.
+    /// Devices that were given but take no part, for display.
     pub(crate) excluded: Vec<Excluded>,
-    /// Members that were taken by force although they are not current, for people.
+    /// Members that were taken by force although they are not current, for display.
     pub(crate) forced: Vec<Excluded>,
     /// What the array looked like when it was stopped.
     pub(crate) last: OnceLock<ArrayReport>,
@@ -83,7 +83,7 @@ impl Array {
         self.parts.uuid
     }
 
-    /// The array's name as the superblocks have it, by custom `host:name`.
+    /// The array's name as in the superblocks, by convention `host:name`.
     pub fn name(&self) -> String {
         self.parts.name.to_string()
     }

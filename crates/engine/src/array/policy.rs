@@ -10,11 +10,11 @@ use crate::{
 };
 
 impl Array {
-    /// Changes how partly written rows are written, at once; kept on the members for later openings.
+    /// Changes how partly written rows are written, at once. The members store the policy for later openings.
     ///
     /// # Errors
     /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing; [`ArrayError::ReadOnly`],
-    /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if that could not be written down.
+    /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if the policy could not be recorded.
     pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
         let level = self.geometry().level();
         if !level.has_parity() {
@@ -41,22 +41,22 @@ impl Array {
         self.parts.life.run(set).await
     }
 
-    /// The policy by which partly written rows are written.
+    /// The policy for partly written rows.
     pub fn policy(&self) -> &'static Policy {
         self.parts.stripes.policy()
     }
 
-    /// Keeps the next decisions that the filter lets pass, up to a number; then the oldest are dropped.
+    /// Keeps the next decisions that pass the filter. Beyond `capacity` the oldest are dropped.
     pub fn trace_decisions(&self, filter: TraceFilter, capacity: usize) {
         self.parts.stripes.tracer().start(filter, capacity);
     }
 
-    /// The decisions kept from number `since` on; those before are dropped.
+    /// The kept decisions from number `since` on. Earlier ones are dropped.
     pub fn traced(&self, since: u64) -> Traced {
         self.parts.stripes.tracer().since(since)
     }
 
-    /// Keeps no more decisions.
+    /// Stops keeping decisions.
     pub fn stop_tracing(&self) {
         self.parts.stripes.tracer().stop();
     }

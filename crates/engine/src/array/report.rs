@@ -28,7 +28,7 @@ pub enum MemberState {
     Rebuilding,
     /// Being filled to take a living member's role.
     Replacing,
-    /// In waiting.
+    /// On standby.
     Spare,
     /// Failed; can be removed.
     Faulty,
@@ -57,7 +57,7 @@ pub struct MemberReport {
     pub dev_number: u32,
     /// Its identity.
     pub uuid: Uuid,
-    /// Its role; for a faulty member the one it had.
+    /// Its role; for a faulty member, the role it had.
     pub slot: Option<MemberIndex>,
     /// Its state.
     pub state: MemberState,
@@ -65,21 +65,21 @@ pub struct MemberReport {
     pub class: MemberClass,
     /// How long its I/O took when it became a member.
     pub times: ServiceTimes,
-    /// An operator said so; it was not detected.
+    /// An operator set the class; it was not detected.
     pub class_given: bool,
-    /// How much it may be written, and was.
+    /// How much may be written to it, and how much was.
     pub endurance: Endurance,
-    /// How much of what was written is noted on the member: all that is known of it after a crash.
+    /// How many written bytes are noted on the member. After a crash only this count is known.
     pub noted_written_bytes: u64,
-    /// Failed reads that count since the array was opened: of a chunk that waits to be healed, the first.
-    /// Halved every hour.
+    /// Failed reads counted since the array was opened. Of a chunk that waits to be healed, only the first
+    /// counts. Halved every hour.
     pub read_errors: u32,
-    /// Bytes of it that are not read, as its bad-block log lists them: their content was lost, or waits to be
+    /// Bytes that are not read because its bad-block log lists them. Their content was lost or waits to be
     /// written back.
     pub bad_block_bytes: u64,
     /// What was read and written since the member was attached.
     pub stats: MemberStatsReport,
-    /// What its I/O costs, as far as it is known; learned while a policy looks at it.
+    /// What its I/O costs, as far as known. Learned while a policy uses it.
     pub cost: MemberCost,
 }
 
@@ -95,7 +95,7 @@ pub struct ArrayReport {
     pub geometry: Geometry,
     /// All attached members, by device number.
     pub members: Vec<MemberReport>,
-    /// Roles whose member is in sync.
+    /// For each role, whether its member is in sync.
     pub in_sync: Vec<bool>,
     /// More members are lost than the level tolerates.
     pub failed: bool,
@@ -103,19 +103,19 @@ pub struct ArrayReport {
     pub dirty: bool,
     /// The array takes no writes.
     pub read_only: bool,
-    /// How RMW or RCW is chosen.
+    /// The policy that chooses RMW or RCW.
     pub selection: &'static str,
-    /// The number of the policy that the members keep, if it is not known here: the default one is used in
-    /// its place, and the number stays on them until another policy is chosen.
+    /// The number of the policy stored on the members, if it is not known here. The default policy is used
+    /// instead, and the number stays on the members until another policy is chosen.
     pub unknown_policy: Option<u8>,
     /// The superblocks' event count.
     pub events: u64,
-    /// Regions of the write-intent bitmap, and how many are marked. None: the level has none.
+    /// Regions of the write-intent bitmap, and how many are marked. None if the level has no bitmap.
     pub bitmap: Option<BitmapReport>,
-    /// Devices that were given when the array was opened and take no part.
+    /// Devices that were given when the array was opened but take no part.
     pub excluded: Vec<Excluded>,
-    /// Members that were taken by force although they are not current, and why they are not: what was written
-    /// since is lost where it lay on them.
+    /// Members that were taken by force although they are not current, and why they are not. Data written
+    /// after they fell behind is lost where it lay on them.
     pub forced: Vec<Excluded>,
     /// The job under way.
     pub job: Option<JobReport>,
@@ -125,7 +125,7 @@ pub struct ArrayReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BitmapReport {
-    /// What a region stands for.
+    /// What a region covers.
     pub shape: RegionShape,
     /// Regions.
     pub regions: usize,
@@ -137,11 +137,12 @@ pub struct BitmapReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StripeReport {
-    /// Which.
+    /// The stripe.
     pub stripe: StripeIndex,
-    /// Whether redundancy is known to agree with data; where a resync is due, nothing is computed from it.
+    /// Whether redundancy is known to agree with data. Where a resync is due, nothing is computed from
+    /// redundancy.
     pub synced: bool,
-    /// Roles of which no member holds the stripe.
+    /// Roles for which no member holds the stripe.
     pub missing: Vec<MemberIndex>,
 }
 
@@ -153,7 +154,7 @@ impl ArrayReport {
 }
 
 impl Array {
-    /// What the array looks like now; once it is stopped, what it looked like then.
+    /// What the array looks like now; after a stop, what it looked like when it was stopped.
     pub async fn report(&self) -> ArrayReport {
         match self.parts.last.get() {
             Some(last) => last.clone(),
@@ -161,7 +162,7 @@ impl Array {
         }
     }
 
-    /// What writes to these stripes find now, as far as the array has them.
+    /// What writes to these stripes find now. Stripes beyond the array's end are left out.
     pub fn stripes(&self, stripes: Range<u64>) -> Vec<StripeReport> {
         let topology = self.parts.roster.topology();
         let geometry = &topology.geometry;

@@ -1,4 +1,4 @@
-//! Requests of clients.
+//! Client requests.
 
 use stripewise_device::{IoBuf, SharedBuf, WriteBufs, WriteFlags, ZeroFlags};
 
@@ -6,13 +6,13 @@ use super::Array;
 use crate::{compute::Data, error::ArrayError, life::detached::Detached};
 
 impl Array {
-    /// Fills `buf` from `offset_bytes` and gives it back. Starts at once. Any thread may ask and await. A
-    /// caller that drops the future loses the buffer. [`Array::stop`] waits until the future is polled to its
-    /// end or dropped.
+    /// Fills `buf` from `offset_bytes` and returns it. Starts at once. Any thread may call and await. A
+    /// caller that drops the future loses the buffer. [`Array::stop`] waits until the future is polled to
+    /// completion or dropped.
     ///
     /// # Errors
-    /// [`ArrayError::Unreadable`] names where the first block of 4 KiB begins of which neither its member nor
-    /// redundancy could deliver all that was asked for.
+    /// [`ArrayError::Unreadable`] names the start of the first 4 KiB block that neither its member nor
+    /// redundancy could deliver as far as requested.
     pub fn read(
         &self,
         offset_bytes: u64,
@@ -21,11 +21,11 @@ impl Array {
         self.parts.stripes.start_read(offset_bytes, buf)
     }
 
-    /// Reads into memory of the caller's, by a copy: a member may go on writing into a buffer whose request
-    /// was given up, and so never gets memory that is only borrowed.
+    /// Reads into the caller's memory by copying. A member may still write into the buffer of an abandoned
+    /// request, so members never get borrowed memory.
     ///
     /// # Errors
-    /// As [`Array::read`]; then `into` is as it was.
+    /// As [`Array::read`]. On an error `into` is unchanged.
     pub fn read_into<'a>(
         &self,
         offset_bytes: u64,
@@ -38,8 +38,8 @@ impl Array {
         }
     }
 
-    /// Writes `data` at `offset_bytes`. Starts at once, and goes to its end even if the future is dropped.
-    /// Any thread may ask and await; of overlapping writes that are under way together any may be the last.
+    /// Writes `data` at `offset_bytes`. Starts at once and completes even if the future is dropped. Any
+    /// thread may call and await. If overlapping writes are under way together, any of them may be the last.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.
@@ -52,8 +52,8 @@ impl Array {
         self.parts.stripes.start_write(offset_bytes, Data::One(data), flags)
     }
 
-    /// As [`Array::write`], of data that lies in several buffers. Where all of them are whole blocks of 4
-    /// KiB, in memory and in the array, nothing is copied.
+    /// As [`Array::write`], with data in several buffers. Nothing is copied if all of them are whole blocks
+    /// of 4 KiB, in memory and in the array.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.
@@ -69,7 +69,7 @@ impl Array {
     /// Makes every write acknowledged before this call durable.
     ///
     /// # Errors
-    /// [`ArrayError::Failed`] when so many members cannot flush that data may be lost.
+    /// [`ArrayError::Failed`] if so many members cannot flush that data may be lost.
     pub fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let array = self.clone();
         Detached::start(self.env(), async move { array.parts.stripes.flush_request().await })
@@ -91,14 +91,15 @@ impl Array {
         })
     }
 
-    /// Whether a discard frees space on the members; else it does nothing. All members must free what is
-    /// zeroed: as was tried when they became members, or as the operating system says.
+    /// Whether a discard frees space on the members; otherwise it does nothing. All members must free zeroed
+    /// ranges, according to the trial when they became members or to the operating system.
     pub fn unmaps(&self) -> bool {
         self.parts.stripes.unmaps()
     }
 
-    /// Tells that the range's content is no longer needed. If all members unmap ([`Array::unmaps`]), whole
-    /// stripes in it are unmapped and read as zeroes; the rest is left as it is.
+    /// Tells the array that the range's content is no longer needed. If all members unmap
+    /// ([`Array::unmaps`]), whole stripes in the range are unmapped and read as zeroes; the rest is
+    /// unchanged.
     ///
     /// # Errors
     /// [`ArrayError`].

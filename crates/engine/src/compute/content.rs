@@ -1,5 +1,4 @@
-//! The new content of a write, wherever it lies: in one buffer, or in several. Nothing of it is copied to be
-//! written.
+//! The new content of a write, in one buffer or in several. Once it is a [`Data`], writing it copies nothing.
 
 use std::ops::Range;
 
@@ -16,13 +15,14 @@ use crate::{
 pub(crate) enum Data {
     /// In one buffer.
     One(SharedBuf),
-    /// In several, each of which is whole blocks of the array, in order and without a gap.
+    /// In several buffers, in order and without gaps. Each holds whole blocks of the array.
     Blocks(Box<[SharedBuf]>),
 }
 
 impl Data {
-    /// Of a write at `start` from these buffers. If they do not all hold whole blocks they are copied
-    /// together: members that are opened for direct I/O take no others, and no block is then in two of them.
+    /// The data of a write at `start` from these buffers. Unless they all hold whole blocks, they are copied
+    /// into one: members that are opened for direct I/O accept only whole blocks, and no block may lie in two
+    /// buffers.
     pub(crate) fn of(mut bufs: WriteBufs, start: u64) -> Self {
         if bufs.len() == 1 {
             return Self::One(bufs.pop().expect("there is one"));
@@ -48,7 +48,7 @@ impl Data {
     /// A part of it.
     ///
     /// # Panics
-    /// If the range is not within it.
+    /// If the range is not within the data.
     pub(crate) fn slice(&self, range: Range<usize>) -> Self {
         match self {
             Self::One(buf) => Self::One(buf.slice(range)),
@@ -72,7 +72,7 @@ impl Data {
     }
 }
 
-/// Copies buffers together.
+/// Copies buffers into one.
 fn joined(bufs: &[SharedBuf]) -> SharedBuf {
     let mut parts: SmallVec<[&[u8]; 4]> = bufs.iter().map(|buf| &**buf).collect();
     if lives(Mutant::PartsSwapped) {
@@ -87,18 +87,17 @@ fn joined(bufs: &[SharedBuf]) -> SharedBuf {
     whole.freeze()
 }
 
-/// What is written anew, byte by byte from the start of a stripe's write.
+/// New content, addressed in bytes from the start of a stripe's write.
 pub(crate) trait Content {
-    /// The bytes from the start of the range on, as far as they lie together: one at least, and no more than
-    /// the range.
+    /// Contiguous bytes from the start of the range: at least one, at most the whole range.
     fn run(&self, range: Range<usize>) -> &[u8];
 
-    /// All bytes of the range, to be written. What is taken last may give away the content's own hold on its
+    /// All bytes of the range, for a write. The last call may give away the content's own reference to its
     /// memory.
     fn take(&mut self, range: Range<usize>, is_last: bool) -> WriteBufs;
 }
 
-/// In one buffer, until all of it was taken.
+/// Content in one buffer. None once all of it was taken.
 pub(crate) struct OneBuf(pub(crate) Option<SharedBuf>);
 
 impl OneBuf {
@@ -115,7 +114,7 @@ impl Content for OneBuf {
 
     #[inline]
     fn take(&mut self, range: Range<usize>, is_last: bool) -> WriteBufs {
-        // The request's own reference costs nothing, if that is all of it.
+        // Passing on the request's own reference costs nothing. That works if this is the whole buffer.
         match self.0.take_if(|buf| is_last && range.len() == buf.len()) {
             Some(whole) => smallvec![whole],
             None => smallvec![self.buf().slice(range)],
@@ -123,7 +122,7 @@ impl Content for OneBuf {
     }
 }
 
-/// In several.
+/// Content in several buffers.
 impl Content for &[SharedBuf] {
     fn run(&self, range: Range<usize>) -> &[u8] {
         let mut start = range.start;
@@ -141,7 +140,7 @@ impl Content for &[SharedBuf] {
     }
 }
 
-/// The parts of buffers that a range of their bytes lies in.
+/// The parts of the buffers that a range of their bytes covers.
 fn bufs_in(bufs: &[SharedBuf], range: Range<usize>) -> WriteBufs {
     let mut parts = WriteBufs::new();
     let mut start = 0;

@@ -1,7 +1,7 @@
-//! From a recipe, the new data and the blocks read: the bytes to write. Pure functions; no I/O.
+//! Computes the bytes to write from a recipe, the new data and the blocks read. Pure functions; no I/O.
 //!
-//! Parity of whole rows is computed straight from the caller's buffer; the only copies made are of blocks
-//! that are partly overwritten, where old and new content must be joined.
+//! Parity of whole rows is computed straight from the caller's buffer. Only partly overwritten blocks are
+//! copied, to join old and new content.
 
 mod content;
 pub(crate) mod recovery;
@@ -32,7 +32,7 @@ struct NewData<C> {
 }
 
 impl<C: Content> NewData<C> {
-    /// Bytes of a column's chunk as far as they lie together, if all of them are new.
+    /// The first contiguous run of some bytes of a column's chunk, if all of them are new.
     #[inline]
     fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
         Some(self.content.run(self.in_write(column, bytes)?))
@@ -52,7 +52,7 @@ impl<C: Content> NewData<C> {
         (self.run(column, &new).expect("they are new"), new.start - block.start)
     }
 
-    /// Bytes of a column's chunk, all of them new, to be written.
+    /// Bytes of a column's chunk, all of them new, for a write.
     #[inline]
     fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> WriteBufs {
         let range = self.in_write(column, bytes).expect("what is written as new is new");
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Blocks that a recipe has read, disjoint, parity last.
+/// Blocks that a recipe has read: disjoint, parity last.
 pub(crate) type Fetched = SmallVec<[Run; 8]>;
 
 fn find(fetched: &[Run], column: usize, rows: Span) -> Option<&[u8]> {
@@ -87,7 +87,7 @@ fn find(fetched: &[Run], column: usize, rows: Span) -> Option<&[u8]> {
     Some(&run.buf[run.part(rows)])
 }
 
-/// Computes all that a recipe writes, and hands each write to `ask`. `fetched` has what the recipe reads.
+/// Computes all that a recipe writes, and hands each write to `ask`. `fetched` holds what the recipe reads.
 pub(crate) fn compute(
     recipe: &Recipe,
     geometry: &Geometry,
@@ -121,7 +121,7 @@ fn compute_from<C: Content>(
     }
 }
 
-/// As [`compute`], of any recipe.
+/// As [`compute`], for any recipe.
 fn compute_any<C: Content>(
     recipe: &Recipe,
     data_columns: usize,
@@ -189,7 +189,7 @@ fn join_blocks<C: Content>(joins: &[Cells], new: &NewData<C>, fetched: &[Run]) -
     joins.iter().map(join).collect()
 }
 
-/// A data column's bytes in which joined blocks and new data follow each other.
+/// A data column's bytes: joined blocks and new data, in order.
 fn joined_bufs<C: Content>(write: &Write, new: &mut NewData<C>, joined: &[Piece]) -> WriteBufs {
     let mut bufs = WriteBufs::new();
     let mut at = write.bytes().start;
@@ -217,8 +217,7 @@ struct Operands<'a, C> {
 }
 
 impl<'a, C: Content> Operands<'a, C> {
-    /// The content that a data column will have in these rows, from `at` bytes into them on, as far as it
-    /// lies together.
+    /// The content that a data column will have in these rows, from byte `at` on, as far as it is contiguous.
     #[inline]
     fn run(&self, column: usize, at: usize) -> &'a [u8] {
         let is_it = |piece: &&Piece| {
@@ -231,22 +230,22 @@ impl<'a, C: Content> Operands<'a, C> {
         self.new.run(column, &(bytes.start + at..bytes.end)).unwrap_or_else(|| &self.old(column)[at..])
     }
 
-    /// The content that a data column has in these rows.
+    /// The old content of a data column in these rows.
     fn old(&self, column: usize) -> &'a [u8] {
         find(self.fetched, column, self.rows).expect("a recipe reads the old content it needs")
     }
 
-    /// How long the rows are.
+    /// The length of the rows in bytes.
     fn len(&self) -> usize {
         self.rows.bytes().len()
     }
 }
 
-/// Computed parity. Each piece is written once, and given away.
+/// Computed parity. Each piece is written once and given away.
 struct Sums {
     /// Made anew.
     made: Pieces,
-    /// Old parity that was brought up to date, as far as no rows of it were made anew.
+    /// Old parity that was brought up to date. It counts where no rows were made anew.
     updated: Pieces,
 }
 
@@ -281,7 +280,7 @@ impl Sums {
         Self { made, updated }
     }
 
-    /// The bytes of a write of parity.
+    /// The bytes of a parity write.
     fn bufs(&mut self, write: &Write) -> WriteBufs {
         let mut bufs = WriteBufs::new();
         let mut at = write.bytes().start;
@@ -298,7 +297,7 @@ impl Sums {
         bufs
     }
 
-    /// Updated parity from a byte on, to where parity was made anew or the run or the write ends.
+    /// Updated parity from byte `at` on, up to where newly made parity begins, or the run or the write ends.
     fn updated_from(&mut self, write: &Write, at: usize) -> SharedBuf {
         let covers =
             |piece: &Piece| piece.cells.column == write.column && piece.cells.rows.bytes().contains(&at);
@@ -328,8 +327,8 @@ fn parity_of<'a>(sum: &Sum, data_columns: usize, old: &'a mut [Run]) -> SmallVec
     runs
 }
 
-/// Parity of a sum's rows, made anew from the content that all data columns will have: a run for each of its
-/// columns.
+/// Makes parity of a sum's rows anew from the content that all data columns will have: one run for each
+/// parity column.
 fn made<C: Content>(sum: &Sum, data_columns: usize, operands: &Operands<'_, C>) -> SmallVec<[Run; 2]> {
     let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
     sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(operands.len())));
@@ -351,7 +350,7 @@ fn made<C: Content>(sum: &Sum, data_columns: usize, operands: &Operands<'_, C>) 
     sum.parity.columns().zip(out).map(|(parity, buf)| Run { cells: cells(parity), buf }).collect()
 }
 
-/// Brings old parity up to date in place. `old` has the columns that the sum names, in order.
+/// Brings old parity up to date in place. `old` holds the columns that the sum names, in order.
 #[inline]
 fn update<C: Content>(sum: &Sum, columns: Span, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
     for column in columns.range() {
@@ -364,7 +363,7 @@ fn update<C: Content>(sum: &Sum, columns: Span, operands: &Operands<'_, C>, old:
     }
 }
 
-/// As [`update`], of one column whose new content lies in several buffers.
+/// As [`update`], for one column whose new content lies in several buffers.
 #[cold]
 fn update_by_runs<C: Content>(sum: &Sum, column: usize, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
     let before = operands.old(column);
@@ -394,7 +393,7 @@ mod tests {
         shape::geometry::{Geometry, Level, StripeIndex},
     };
 
-    /// No policy of ours always reconstructs; with it both cycles are tried everywhere.
+    /// Always reconstructs, which no real policy does. So both cycles are tried everywhere.
     #[derive(Debug)]
     struct AlwaysRcw;
 
@@ -408,7 +407,7 @@ mod tests {
         }
     }
 
-    /// Members of which no two cost the same.
+    /// Members that all cost differently.
     struct Uneven(u64);
 
     impl ColumnCosts for Uneven {
@@ -419,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Ours, and that one.
+    /// The engine's policies, and [`AlwaysRcw`].
     const SELECTIONS: usize = 6;
 
     #[derive(Debug, Clone)]
@@ -460,7 +459,7 @@ mod tests {
         })
     }
 
-    /// The chunks of one stripe by column, parity in agreement.
+    /// The chunks of one stripe by column, with parity in agreement.
     fn contents(geometry: &Geometry, seed: u64) -> Vec<Vec<u8>> {
         let chunk = geometry.chunk_bytes();
         let mut state = seed | 1;
@@ -485,7 +484,7 @@ mod tests {
         }
     }
 
-    /// A write's data, every other time in several buffers of a few blocks, if it can be.
+    /// A write's data: about half the time in one buffer, otherwise in several of a few blocks, if possible.
     fn in_bufs(request: &SharedBuf, start: usize, seed: u64) -> Data {
         let (mut rng, mut at, mut bufs) = (fastrand::Rng::with_seed(seed), 0, WriteBufs::new());
         while at < request.len() {
@@ -517,7 +516,8 @@ mod tests {
             let state = StripeState::for_write(&geometry, &span, trusted, presence);
             let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &PreferRmw, &AlwaysRcw];
             let Ok(plan) = build(&state, policies[selection], &Uneven(seed)) else {
-                // Only level 0 cannot plan around a lost column; the others stay within their tolerance here.
+                // Only level 0 cannot plan around a lost column; the other levels stay within their tolerance
+                // here.
                 prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
                 return Ok(());
             };
@@ -563,7 +563,7 @@ mod tests {
                 if presence(column) == Presence::Present {
                     prop_assert!(found == expected, "column {}", column);
                 } else if presence(column) == Presence::Unreadable {
-                    // Written rows are healed; the others stay as they were.
+                    // Written rows are healed; the other rows stay as they were.
                     for rows in (plan.columns[column].w & touched).runs() {
                         let bytes = Span::from(rows).bytes();
                         let exact = if geometry.has_parity() { bytes } else { dirty_mirror.clone() };

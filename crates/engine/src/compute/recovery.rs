@@ -1,4 +1,4 @@
-//! What the columns of a stripe hold, from those that were read. Pure functions.
+//! Computes what the columns of a stripe hold from the columns that were read. Pure functions.
 
 use smallvec::SmallVec;
 use stripewise_device::{
@@ -16,7 +16,8 @@ use crate::{
 /// What was read of each column of a stripe: the same bytes of every chunk.
 pub(crate) type Columns<'a> = SmallVec<[Option<&'a [u8]>; 8]>;
 
-/// The content of lost data columns, from the others and parity. None: they are more than the parity given.
+/// The content of lost data columns, from the other columns and parity. None if more columns are lost than
+/// there is parity.
 pub(crate) fn recover_data(
     data: &[Option<&[u8]>],
     p: Option<&[u8]>,
@@ -36,10 +37,10 @@ pub(crate) fn recover_data(
     Some(recovered)
 }
 
-/// Content that a [recipe](crate::plan::recover) gives back, from what it has read.
+/// The content that a [recipe](crate::plan::recover) gives back, from what was read.
 ///
 /// # Panics
-/// If something is missing of what the recipe reads.
+/// If something that the recipe reads is missing.
 pub(crate) fn content(
     recipe: &Recipe,
     from: Source,
@@ -59,7 +60,7 @@ pub(crate) fn content(
 /// The redundancy that a [repair](crate::plan::recover::repair) writes, in the order of its writes.
 ///
 /// # Panics
-/// If something is missing of what the recipe reads.
+/// If something that the recipe reads is missing.
 pub(crate) fn repaired(
     recipe: &Recipe,
     geometry: &Geometry,
@@ -78,7 +79,7 @@ pub(crate) fn repaired(
     }
 }
 
-/// What a column holds, which was read, or is a data column that is recovered.
+/// The content of a column that was read, or of a data column that must be recovered.
 fn old(column: usize, geometry: &Geometry, read: &Columns<'_>, out: &mut [u8]) {
     if let Some(bytes) = read[column] {
         return out.copy_from_slice(bytes);
@@ -89,14 +90,14 @@ fn old(column: usize, geometry: &Geometry, read: &Columns<'_>, out: &mut [u8]) {
             out.copy_from_slice(data[column].expect("all data is there"));
         });
     }
-    // Nothing else is lost: it is computed where it goes.
+    // Nothing else is lost: the content is computed straight into `out`.
     let _part = within(Part::Parity);
     let mut lost = [parity::Lost { column: parity::Column::Data(column), out }];
     let (p, q) = (parity[0], parity.get(1).copied().flatten());
     parity::reconstruct(data, p, q, &mut lost).expect("a recipe recovers only what its parity allows");
 }
 
-/// Calls with the content of all data columns, those that were not read recovered.
+/// Calls `call` with the content of all data columns. Columns that were not read are recovered first.
 fn with_all_data<T>(
     geometry: &Geometry,
     read: &Columns<'_>,
@@ -125,7 +126,7 @@ mod tests {
 
     const LEN: usize = 4096;
 
-    /// What the columns of a stripe hold, redundancy in agreement.
+    /// What the columns of a stripe hold, with redundancy in agreement.
     fn stripe(geometry: &Geometry) -> Vec<Vec<u8>> {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut random = || (0..LEN).map(|_| rng.u8(..)).collect::<Vec<u8>>();
@@ -141,13 +142,13 @@ mod tests {
         columns
     }
 
-    /// Those columns that a recipe reads.
+    /// The columns that a recipe reads.
     fn read<'a>(recipe: &Recipe, columns: &'a [Vec<u8>]) -> Columns<'a> {
         let is_read = |column| recipe.reads.iter().any(|cells| usize::from(cells.column) == column);
         columns.iter().enumerate().map(|(column, bytes)| is_read(column).then_some(&bytes[..])).collect()
     }
 
-    /// Every level, with every set of members lost that it tolerates.
+    /// Every level, with every loss of members that it tolerates.
     fn for_each_loss(mut check: impl FnMut(&Geometry, &[usize])) {
         for level in [Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6] {
             for members in level.members_min()..7 {

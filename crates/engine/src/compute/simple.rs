@@ -1,6 +1,6 @@
-//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Parity of the
-//! whole sum is in one buffer each, so nothing need be searched for. A property holds the result to that of
-//! `compute_any`.
+//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Each parity column
+//! of the sum lies in one buffer, so nothing needs to be searched for. A property test holds the result to
+//! that of `compute_any`.
 
 use smallvec::smallvec;
 use stripewise_device::{SharedBuf, WriteBufs};
@@ -8,7 +8,7 @@ use stripewise_device::{SharedBuf, WriteBufs};
 use super::{Content, Fetched, NewData, Operands, made};
 use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
 
-/// The one sum of a recipe that is computed here.
+/// The recipe's only sum, if the recipe is computed here.
 pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
     match &recipe.sums[..] {
         [sum] if recipe.joins.is_empty() && recipe.recovers.is_empty() => Some(sum),
@@ -16,7 +16,7 @@ pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
     }
 }
 
-/// As [`compute`](super::compute), of a recipe with this sum.
+/// As [`compute`](super::compute), for a recipe with only this sum.
 pub(super) fn compute<C: Content>(
     recipe: &Recipe,
     sum: &Sum,
@@ -29,7 +29,7 @@ pub(super) fn compute<C: Content>(
         How::Make => {
             let operands = Operands { new: &new, fetched, joined: &[], rows: sum.rows };
             let parity = made(sum, data_columns, &operands);
-            // Behind what was read, as if it had been.
+            // After the fetched runs, as if it had been read too.
             fetched.extend(parity);
         }
         How::Update(columns) => update(sum, columns, &new, fetched),
@@ -47,7 +47,7 @@ pub(super) fn compute<C: Content>(
     }
 }
 
-/// Gives away a parity column that was computed.
+/// Takes out a computed parity column.
 fn take_parity(fetched: &mut Fetched, column: u16) -> SharedBuf {
     let at = fetched.iter().rposition(|run| run.cells.column == column);
     fetched.swap_remove(at.expect("what is written was computed")).buf.freeze()

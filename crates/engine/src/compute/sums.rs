@@ -1,4 +1,4 @@
-//! P and Q: the one place that tells which parity is meant.
+//! P and Q: the only place that tells one parity from the other.
 
 use std::ops::DerefMut;
 
@@ -14,11 +14,11 @@ use crate::{
     plan::recipe::Parity,
 };
 
-/// Makes parity of all data columns; one that is None is zeroes. `out` has a buffer for each parity column
-/// that is meant.
+/// Makes parity of all data columns; a column that is None counts as zeroes. `out` has a buffer for each
+/// parity column that `which` names.
 ///
 /// # Panics
-/// If it has not.
+/// If `out` has neither one nor two buffers.
 pub(crate) fn make<B: DerefMut<Target = [u8]>>(which: Parity, data: &[Option<&[u8]>], out: &mut [B]) {
     let _part = within(Part::Parity);
     let is_q = which == Parity::Q && !lives(Mutant::QTakenForP);
@@ -33,7 +33,7 @@ pub(crate) fn make<B: DerefMut<Target = [u8]>>(which: Parity, data: &[Option<&[u
 /// Brings parity up to date with a data column's new content.
 ///
 /// # Panics
-/// If `old_parity` has not a buffer for each parity column that is meant.
+/// If `old_parity` has neither one nor two buffers.
 #[inline]
 pub(crate) fn update(which: Parity, column: usize, old: &[u8], new: &[u8], old_parity: &mut [&mut [u8]]) {
     if lives(Mutant::ParityNotUpdated) {
@@ -51,7 +51,7 @@ pub(crate) fn update(which: Parity, column: usize, old: &[u8], new: &[u8], old_p
     }
 }
 
-/// Parity columns of one row, made anew from all data.
+/// Parity columns, made anew from all data columns.
 pub(crate) fn made(which: Parity, data: &[Option<&[u8]>], len: usize) -> SmallVec<[IoBuf; 2]> {
     let mut out: SmallVec<[IoBuf; 2]> = which.columns().map(|_| IoBuf::with_len(len)).collect();
     make(which, data, &mut out);

@@ -1,8 +1,8 @@
-//! The counters of writes under way, one word for each region of the bitmap, and which may change together.
+//! The counters of writes under way, one word for each region of the bitmap, and the locks that guard them.
 //!
-//! Three kinds of lock, so that the ones of the ScalaRAID paper can be set beside ours: one lock around all
-//! counters (md's), a lock for each counter under a readers-writer lock for what changes the bitmap
-//! (ScalaRAID's), and atomic words without a lock. The words are atomic whatever guards them.
+//! There are three kinds of lock, so that those of the ScalaRAID paper can be compared with ours: one lock
+//! around all counters (md's), a lock for each counter under a readers-writer lock for changes of the bitmap
+//! (ScalaRAID's), and atomic words without a lock. The words are always atomic.
 
 use stripewise_device::sync::seam::{
     Mutex, RwLock,
@@ -10,19 +10,19 @@ use stripewise_device::sync::seam::{
     spin,
 };
 
-/// How the counters of the bitmap's regions are guarded. Who finds a lock taken spins, as in the kernel,
-/// before it sleeps.
+/// How the counters of the bitmap's regions are guarded. A thread that finds a lock taken spins before it
+/// sleeps, as in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CounterLocks {
     /// One lock for all of them, as md has.
     Global,
-    /// One for each, and a readers-writer lock around what changes the bitmap itself (ScalaRAID).
+    /// One for each counter, and a readers-writer lock around changes of the bitmap itself (ScalaRAID).
     PerCounter,
-    /// None: a write in a region that is marked already is two atomic additions.
+    /// No lock: a write in a marked region is two atomic additions.
     #[default]
     Atomic,
     /// Nothing is counted: the first write marks all regions, and they stay marked until the array is
-    /// stopped. As an array without a bitmap, and after a crash resynced as one.
+    /// stopped. The array behaves as one without a bitmap and is resynced as one after a crash.
     Uncounted,
 }
 
@@ -32,16 +32,16 @@ enum Guards {
     Atomic,
 }
 
-/// Words of a line of a processor's cache: as far apart no two of them are in the same one.
+/// Words in a cache line: words this far apart never share one.
 const LINE_WORDS: usize = if cfg!(feature = "loom") { 1 } else { 16 };
-/// So many words may lie there for all counters to be apart: a megabyte.
+/// The most words that spreading the counters may take: a megabyte.
 const WORDS_MAX: usize = 1 << 18;
 
-/// Words that many writers change, apart as far as there are few: two cores whose counters share a line wait
-/// for each other as if they shared a counter.
+/// Words that many writers change. The fewer they are, the further apart they lie: two cores whose counters
+/// share a line wait for each other as if they shared a counter.
 pub(crate) struct Words {
     words: Box<[AtomicU32]>,
-    /// Each counter is the first of so many words.
+    /// Each counter is the first of this many words.
     apart: usize,
     guards: Guards,
 }
@@ -72,7 +72,7 @@ impl Words {
         &self.words[index * self.apart]
     }
 
-    /// A word as it is.
+    /// A word's current value.
     #[inline]
     pub(crate) fn load(&self, index: usize) -> u32 {
         self.word(index).load(Ordering::Acquire)
@@ -96,7 +96,7 @@ impl Words {
         }
     }
 
-    /// As [`Words::as_writer`], for what changes the bitmap.
+    /// As [`Words::as_writer`], for a change of the bitmap.
     pub(crate) fn as_bitmap<T>(&self, index: usize, change: impl FnOnce(&AtomicU32) -> T) -> T {
         let word = self.word(index);
         match &self.guards {

@@ -1,5 +1,4 @@
-//! Which requests wait for which when an array is written: named settings of its locks and of its bitmap's
-//! map.
+//! Which writes of an array wait for which: named settings of its locks and of its bitmap's map.
 //!
 //! `orig`, `hemi` and `scala` are the systems that the ScalaRAID paper compares (section IV); `default` is
 //! ours.
@@ -11,19 +10,19 @@ pub use super::counters::CounterLocks;
 /// How many locks guard the table of active stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StripeLocks {
-    /// So many, by a hash of the stripe: md has 8, HemiRAID 128.
+    /// This many, chosen by a hash of the stripe: md has 8, HemiRAID 128.
     Few(u32),
-    /// One for each bucket of a table that is large enough that two writers seldom meet.
+    /// One for each bucket of a table so large that two writers seldom meet.
     #[default]
     PerBucket,
 }
 
-/// The locks of an array that is open; nothing of it is on disk.
+/// The locks of an open array; none of this is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Locking {
-    /// Of active stripes.
+    /// The locks of active stripes.
     pub stripe_locks: StripeLocks,
-    /// Of the bitmap's counters.
+    /// The locks of the bitmap's counters.
     pub counter_locks: CounterLocks,
 }
 
@@ -32,13 +31,13 @@ pub struct Locking {
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What is kept on disk; 0 is what arrays have that were made without a choice.
+    /// The number stored on disk. Arrays made without a choice have 0.
     pub number: u8,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
     /// Its locks.
     pub locking: Locking,
-    /// Its bitmap's map, for arrays made with it.
+    /// The map of the bitmap, for arrays made with this preset.
     pub map: MapKind,
 }
 
@@ -80,8 +79,8 @@ impl Preset {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The preset of that number; the default for one that this version does not know, since any serves any
-    /// array.
+    /// The preset of that number. A number that this version does not know gives the default, since any
+    /// preset serves any array.
     pub fn numbered(number: u8) -> &'static Self {
         PRESETS.iter().find(|preset| preset.number == number).unwrap_or(&PRESETS[0])
     }

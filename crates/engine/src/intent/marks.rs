@@ -1,4 +1,4 @@
-//! The marks of regions: which are durable, and the writes under way in each.
+//! The marks of regions: which are durable, and how many writes are under way in each region.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::{
 
 /// The region is marked on disk.
 const DURABLE: u32 = 1 << 31;
-/// The region may disagree since before the array was opened: a resync must pass before it can be cleared.
+/// The region may disagree since before the array was opened: it can be cleared only after a resync.
 const STALE: u32 = 1 << 30;
-/// Written to since the last look of the lazy clearing.
+/// The region was written to since lazy clearing last looked at it.
 const USED: u32 = 1 << 29;
 /// Writes in flight.
 const COUNT: u32 = USED - 1;
@@ -37,7 +37,7 @@ pub(crate) struct Intent {
     regions: Words,
     /// Writes are counted, so that regions can be cleared while the array is open.
     counts: bool,
-    /// Regions that tasks wait for, to be marked by the next page write.
+    /// Regions that tasks wait for. The next page write marks them.
     wanted: Mutex<Vec<usize>>,
     pub(crate) pages: AsyncMutex<Pages>,
 }
@@ -56,11 +56,11 @@ pub(crate) trait IntentDisk {
     async fn flush_members(&self) -> bool;
 }
 
-/// The array failed while intent was being recorded; the write must not go on.
+/// The array failed while intent was being recorded; the write must not continue.
 pub(crate) struct IntentFailed;
 
 impl Intent {
-    /// A bitmap whose marked pages are stale: a resync is due there.
+    /// A bitmap. Regions marked in its pages are stale: a resync is due there.
     pub(crate) fn new(map: RegionMap, pages: Pages, locks: CounterLocks) -> Self {
         let state = |region| if pages.is_marked(region) { DURABLE | STALE } else { 0 };
         let regions = Words::new((0..map.regions()).map(state), locks);
@@ -68,7 +68,7 @@ impl Intent {
         Self { map, regions, counts, wanted: Mutex::default(), pages: AsyncMutex::new(pages) }
     }
 
-    /// Announces a write to a stripe; the guard is held until the write is on the members.
+    /// Announces a write to a stripe. The caller holds the guard until the write is on the members.
     pub(crate) async fn begin(
         &self,
         disk: &impl IntentDisk,
@@ -87,7 +87,7 @@ impl Intent {
         self.try_enter(region).then(|| IntentGuard { intent: self, region })
     }
 
-    /// Goes on with a write that was [kept](IntentGuard::keep).
+    /// Continues a write that was [kept](IntentGuard::keep).
     pub(crate) fn resume(&self, kept: KeptIntent) -> IntentGuard<'_> {
         IntentGuard { intent: self, region: kept.0 }
     }
@@ -105,7 +105,7 @@ impl Intent {
             if before & DURABLE != 0 {
                 return true;
             }
-            // A count on a region that is not marked holds up nothing.
+            // A count on an unmarked region delays nothing.
             word.fetch_sub(1, Ordering::AcqRel);
             false
         })
@@ -119,9 +119,9 @@ impl Intent {
         }
         let _part = within(Part::CounterLock);
         self.regions.as_writer(region, |word| {
-            // Before it is counted out: a flush that ran while this write did must not count for it. Another
-            // task may take its own note away after this look. That does no harm: it clears no region by
-            // that.
+            // Set before the write is counted out: a flush that ran during this write must not count for it.
+            // Lazy clearing may take the flag away after this look. That does no harm: it does not clear the
+            // region in the same pass.
             if word.load(Ordering::Acquire) & USED == 0 {
                 word.fetch_or(USED, Ordering::AcqRel);
             }
@@ -130,7 +130,7 @@ impl Intent {
         });
     }
 
-    /// Marks a region, together with all others that are waited for.
+    /// Marks a region, together with all other regions that tasks wait for.
     async fn mark(&self, disk: &impl IntentDisk, region: usize) -> Result<(), IntentFailed> {
         self.wanted.lock().push(region);
         let mut pages = self.pages.lock().await;
@@ -169,19 +169,19 @@ impl Intent {
         Ok(())
     }
 
-    /// Clears regions that have been idle since the last call, and the dirty mark when none is left.
+    /// Clears regions that were idle since the last call, and the dirty mark once no region is marked.
     ///
-    /// A region is cleared only if no write touched it since *before* a flush of all members: what is
-    /// forgotten is durable.
+    /// A region is cleared only if no write touched it since *before* a flush of all members: what the bitmap
+    /// forgets is durable.
     pub(crate) async fn clear_idle(&self, disk: &impl IntentDisk) {
         if self.counts {
             self.clear(disk).await;
         }
     }
 
-    /// As [`Intent::clear_idle`], once no write comes any more.
+    /// As [`Intent::clear_idle`], when no more writes come.
     pub(crate) async fn clear_all(&self, disk: &impl IntentDisk) {
-        // Twice: the first look takes note that regions were used, the second finds them idle.
+        // Twice: the first pass takes the used flags away, the second finds the regions idle.
         self.clear(disk).await;
         self.clear(disk).await;
     }
@@ -208,7 +208,7 @@ impl Intent {
         }
     }
 
-    /// Whether the region is marked and idle; else takes note that it was used.
+    /// Whether the region is marked and idle. Takes the used flag away if no write is in flight.
     fn note_idle(&self, region: usize) -> bool {
         let state = self.regions.load(region);
         if lives(Mutant::ClearBusyRegion) {
@@ -242,7 +242,7 @@ impl Intent {
         !self.any_marked() && self.pages.try_lock().is_some_and(|pages| pages.marked_dirty)
     }
 
-    /// Whether parity agrees with data in this stripe, but for writes of this opening.
+    /// Whether parity agrees with data in this stripe, apart from writes of this opening.
     pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
         lives(Mutant::StaleParityTrusted) || !self.is_stale(self.map.region_of(stripe))
     }
@@ -257,12 +257,12 @@ impl Intent {
         (0..self.regions.len()).filter(|region| self.is_stale(*region))
     }
 
-    /// Notes that a region has been resynced; it is cleared on disk as any other.
+    /// Notes that a region was resynced. It is cleared on disk like any other region.
     pub(crate) fn resynced(&self, region: usize) {
         self.regions.as_bitmap(region, |word| word.fetch_and(!STALE, Ordering::AcqRel));
     }
 
-    /// Writes all pages to the present holders, after the set of members has grown.
+    /// Writes all pages to the current holders, after the set of members has grown.
     pub(crate) async fn rewrite(&self, disk: &impl IntentDisk) -> bool {
         let mut pages = self.pages.lock().await;
         let mut all = pages.all();
@@ -273,7 +273,7 @@ impl Intent {
         failed.is_empty() || disk.fail_members(failed).await
     }
 
-    /// How many regions are marked, for people.
+    /// How many regions are marked.
     pub(crate) fn marked_regions(&self) -> usize {
         (0..self.regions.len()).filter(|region| self.regions.load(*region) & DURABLE != 0).count()
     }
@@ -285,7 +285,7 @@ pub(crate) struct IntentGuard<'a> {
     region: usize,
 }
 
-/// A write in flight that another task continues. If it is lost, its region stays marked for ever.
+/// A write in flight that another task continues. If this is lost, the region stays marked forever.
 #[must_use = "the write stays in flight until it is resumed"]
 pub(crate) struct KeptIntent(usize);
 
@@ -296,7 +296,7 @@ impl IntentGuard<'_> {
         self.intent.regions.load(self.region) & DURABLE != 0
     }
 
-    /// Keeps the write in flight, to be resumed.
+    /// Keeps the write in flight, for [`Intent::resume`].
     pub(crate) fn keep(self) -> KeptIntent {
         let kept = KeptIntent(self.region);
         std::mem::forget(self);

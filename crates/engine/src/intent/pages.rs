@@ -1,4 +1,4 @@
-//! The bitmap's pages, as they lie on the members that hold copies.
+//! The bitmap's pages, as stored on the members that hold copies.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,11 +21,11 @@ pub(crate) struct Holder {
     pub(crate) bitmap_offset_bytes: u64,
 }
 
-/// More generations than the newest copy of a page can be ahead of those that can be read: pages written
-/// while a member holds none.
+/// More generations than the newest copy of a page can be ahead of the readable copies. It gets ahead by page
+/// writes while a member holds no copies.
 const UNREAD_GENERATIONS: u64 = 1 << 40;
 
-/// What is known of the pages on disk. It changes only under the lock around it.
+/// What is known of the pages on disk. It changes only under the surrounding lock.
 pub(crate) struct Pages {
     pages: Vec<Page>,
     /// Where each member's newest copy of each page lies, by device number.
@@ -45,7 +45,7 @@ impl Pages {
         self.pages.len()
     }
 
-    /// Takes over a page found on a member when the array was opened: the newest generation counts, as
+    /// Takes over a page found on a member when the array was opened. The newest generation counts, because
     /// members that no longer hold copies keep old ones.
     pub(crate) fn load(&mut self, dev_number: u32, page: &Page, slot: Slot) {
         let count = self.pages.len();
@@ -59,14 +59,14 @@ impl Pages {
         }
     }
 
-    /// A copy of a page could not be read: what is written next is newer than that, too.
+    /// A copy of a page could not be read: the next write must be newer than that copy, too.
     pub(crate) fn pass_over_unread(&mut self, page: usize) {
         let known = self.pages[page].generation();
         self.pages[page].follow(known.saturating_add(UNREAD_GENERATIONS));
     }
 
-    /// A page lies where a member's copy of another page goes: what is written next is newer, and leaves the
-    /// newest copy alone.
+    /// An old page lies where a member's copy of a page goes. The next write of the page is newer and goes to
+    /// the other slot.
     pub(crate) fn outdo(&mut self, dev_number: u32, old: &Page, slot: Slot) {
         let count = self.pages.len();
         let index = old.index() as usize;
@@ -79,7 +79,7 @@ impl Pages {
         self.pages.iter_mut().for_each(|page| page.bits_mut().fill(0));
     }
 
-    /// Marks everything: the pages tell nothing.
+    /// Marks everything, when the pages tell nothing.
     pub(crate) fn mark_all(&mut self) {
         (0..self.pages.len()).for_each(|page| self.mark_page(page));
     }
@@ -114,7 +114,7 @@ impl Pages {
                 let newest =
                     &mut self.newest.entry(holder.member.dev_number).or_insert_with(|| vec![Slot::B; count])
                         [index];
-                // Never over the newest copy: a torn write leaves that one readable.
+                // Never overwrite the newest copy: after a torn write it is still readable.
                 if !lives(Mutant::PageOverNewest) {
                     *newest = newest.other();
                 }

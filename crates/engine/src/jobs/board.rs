@@ -1,4 +1,4 @@
-//! What is asked of the background jobs, and how they stand.
+//! Requests to the background jobs, and the state of the jobs.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ impl Default for SpeedLimits {
     }
 }
 
-/// What an operator asked for and has not been started.
+/// A job that was requested and has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) kind: JobKind,
@@ -38,21 +38,21 @@ pub(crate) struct Request {
     pub(crate) found: Found,
 }
 
-/// What becomes of stripes that a resync is due in.
+/// What happens to stripes where a resync is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Resync {
-    /// They are resynced before anything else is done.
+    /// They are resynced before any other job runs.
     #[default]
     Tried,
-    /// The last resync could not read all: it is tried again after another job, or some time later, and keeps
-    /// no rebuild waiting.
+    /// The last resync could not read everything. It is tried again after another job or some time later, and
+    /// keeps no rebuild waiting.
     Failed,
-    /// An operator has stopped it: it is tried again when members change, or a scrub is asked for.
+    /// An operator has stopped the resync. It is tried again when members change or a scrub is requested.
     Stopped,
 }
 
 impl Resync {
-    /// What the end of a job makes of it.
+    /// The state after a job has ended.
     fn after(self, job: JobKind, outcome: &JobOutcome) -> Self {
         match (job, outcome) {
             (JobKind::Resync, JobOutcome::Done) => Self::Tried,
@@ -63,7 +63,7 @@ impl Resync {
         }
     }
 
-    /// What a change of members, or the wish for a scrub, makes of it.
+    /// The state after members have changed or a scrub was requested.
     fn after_wish(self) -> Self {
         if self == Self::Stopped { Self::Tried } else { self }
     }
@@ -73,23 +73,24 @@ impl Resync {
 struct State {
     current: Option<JobReport>,
     last: Option<JobReport>,
-    /// The last check or repair, kept apart: `scrub status` wants it after later rebuilds.
+    /// The last check or repair, kept separately: `scrub status` needs it even after later rebuilds.
     last_scrub: Option<JobReport>,
     requests: VecDeque<Request>,
-    /// Requests were dropped that may be written down on the members.
+    /// Requests were dropped that may still be recorded on the members.
     forgotten: bool,
     paused: bool,
     stop: bool,
     /// Grows with every change that a task may wait for.
     changes: u64,
-    /// Grows when there may be new work; a job's own end is none, or one that fails would be tried for ever.
+    /// Grows when there may be new work. The end of a job does not count, or a job that fails would be tried
+    /// forever.
     wishes: u64,
-    /// The wish up to which the runner has done what can be done.
+    /// The wish up to which the runner has done all that it can.
     idle_since: Option<u64>,
-    /// A job that was taken from the requests, and is not current yet.
+    /// A job that was taken from the requests but is not current yet.
     beginning: Option<JobKind>,
-    /// Members, by device number, whose filling has failed or was stopped: a scrub is no reason to try it
-    /// again, a change of members is.
+    /// Members, by device number, whose filling has failed or was stopped. A change of members is a reason to
+    /// try again; a scrub is not.
     unfilled: Vec<u32>,
     resync: Resync,
     /// Grows when members change.
@@ -98,7 +99,7 @@ struct State {
     waiting: WaitList,
 }
 
-/// The board on which jobs are asked for and reported.
+/// The board where jobs are requested and reported.
 #[derive(Default)]
 pub(crate) struct JobBoard {
     state: Mutex<State>,
@@ -132,7 +133,8 @@ impl JobBoard {
         self.state.lock().pokes
     }
 
-    /// Filling a member has failed or was stopped; it began when members had changed so often.
+    /// Gives up filling a member until members next change. Does nothing if they have changed since `pokes`
+    /// was read.
     pub(crate) fn leave_unfilled(&self, dev_number: u32, pokes: u64) {
         let mut state = self.state.lock();
         if state.pokes == pokes {
@@ -145,13 +147,13 @@ impl JobBoard {
         !self.state.lock().unfilled.contains(&dev_number)
     }
 
-    /// Whether a job runs, or would if the runner had looked already.
+    /// Whether a job runs, or might run once the runner has looked.
     pub(crate) fn is_due(&self) -> bool {
         let state = self.state.lock();
         state.current.is_some() || state.idle_since != Some(state.wishes)
     }
 
-    /// Waits for new work after the wish numbered `seen`, up to which nothing is left to be done.
+    /// Waits for new work after the wish numbered `seen`. Up to that wish nothing is left to do.
     pub(crate) async fn wished(&self, seen: u64) {
         self.change(|state| state.idle_since = Some(seen));
         std::future::poll_fn(|cx: &mut Context<'_>| {
@@ -169,7 +171,7 @@ impl JobBoard {
         self.state.lock().wishes
     }
 
-    /// Waits for any change after the one numbered `seen`; returns the number of the latest.
+    /// Waits for any change after the one numbered `seen`. Returns the number of the latest change.
     pub(crate) async fn changed(&self, seen: u64) -> u64 {
         std::future::poll_fn(|cx: &mut Context<'_>| {
             let mut state = self.state.lock();
@@ -193,7 +195,7 @@ impl JobBoard {
         });
     }
 
-    /// Asks for the rest of a job that gave way. False: an operator has stopped it meanwhile.
+    /// Requests the rest of a job that gave way. False if an operator has stopped the job meanwhile.
     pub(crate) fn request_rest(&self, request: Request) -> bool {
         self.change(|state| {
             if !state.stop {
@@ -209,7 +211,7 @@ impl JobBoard {
         self.state.lock().resync == Resync::Tried
     }
 
-    /// A resync that failed may be tried again.
+    /// Lets a failed resync be tried again.
     pub(crate) fn retry_resync(&self) {
         self.change(|state| {
             if state.resync == Resync::Failed && !lives(Mutant::ResyncGivenUp) {
@@ -219,12 +221,12 @@ impl JobBoard {
         });
     }
 
-    /// Whether requests were dropped since this was last asked.
+    /// Whether requests were dropped since the last call.
     pub(crate) fn take_forgotten(&self) -> bool {
         std::mem::take(&mut self.state.lock().forgotten)
     }
 
-    /// Asks for a job, unless one is under way or was asked for already: that one's kind.
+    /// Requests a job. If another job is under way or was requested already, the error is that job's kind.
     pub(crate) fn request_alone(&self, request: Request) -> Result<(), JobKind> {
         self.change(|state| {
             let current = state.current.as_ref().map(|job| job.kind);
@@ -239,7 +241,7 @@ impl JobBoard {
         })
     }
 
-    /// Takes the next job that was asked for. It counts as under way from now on.
+    /// Takes the next requested job. It counts as under way from now on.
     pub(crate) fn next_request(&self) -> Option<Request> {
         let mut state = self.state.lock();
         let request = state.requests.pop_front();
@@ -258,7 +260,7 @@ impl JobBoard {
         self.state.lock().paused
     }
 
-    /// Asks the current job to end, and forgets what was asked for.
+    /// Asks the current job to end and forgets all requests.
     pub(crate) fn stop(&self) {
         self.change(|state| {
             if !state.requests.is_empty() {
@@ -316,7 +318,7 @@ impl JobBoard {
         ended.iter().for_each(|event| self.listeners.tell(event));
     }
 
-    /// Those that hear what happens to the array.
+    /// The listeners to the array's events.
     pub(crate) fn listeners(&self) -> &Listeners {
         &self.listeners
     }

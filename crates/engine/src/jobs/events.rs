@@ -1,4 +1,4 @@
-//! What happens to an array, told as it happens to all that listen.
+//! The events of an array, delivered to all listeners as they happen.
 
 use std::{
     collections::VecDeque,
@@ -13,10 +13,10 @@ use stripewise_device::sync::{WaitList, wake_all};
 use super::report::{JobKind, JobOutcome};
 use crate::shape::geometry::MemberIndex;
 
-/// Events that a listener may leave unread; those that come then are counted, and not kept.
+/// How many events a listener may leave unread. Further events are counted but not kept.
 const UNREAD_MAX: usize = 256;
 
-/// What has happened to an array. The names in parentheses are those that `mdadm --monitor` has for it.
+/// An event of an array. The names in parentheses are those of `mdadm --monitor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArrayEvent {
@@ -41,27 +41,27 @@ pub enum ArrayEvent {
         /// Its role.
         role: MemberIndex,
     },
-    /// A failed member or a spare was let go of.
+    /// A failed member or a spare was removed.
     MemberRemoved {
         /// The device.
         member: String,
     },
-    /// A job has begun, or goes on (`RebuildStarted`).
+    /// A job has begun or resumed (`RebuildStarted`).
     JobStarted(JobKind),
     /// A job has ended (`RebuildFinished`).
     JobEnded {
-        /// Which.
+        /// The kind of job.
         kind: JobKind,
-        /// How.
+        /// How it ended.
         outcome: JobOutcome,
         /// Rows of 4 KiB of each member whose redundancy disagreed (`RebuildFinished mismatches found`).
         mismatched_rows: u64,
     },
-    /// So many events came while too many were unread.
+    /// This many events came while too many were unread.
     Missed(u64),
 }
 
-/// The events of an array from the time that it was asked for.
+/// The events of an array since this listener was created.
 pub struct ArrayEvents(Arc<Queue>);
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ struct Queue(Mutex<Unread>);
 #[derive(Default)]
 struct Unread {
     events: VecDeque<ArrayEvent>,
-    /// No more will come.
+    /// No more events will come.
     is_over: bool,
     waiting: WaitList,
 }
@@ -99,7 +99,7 @@ impl Queue {
 }
 
 impl ArrayEvents {
-    /// The next event; none once the array is stopped and all were read.
+    /// The next event; None once the array is stopped and all events were read.
     pub async fn next(&mut self) -> Option<ArrayEvent> {
         poll_fn(|cx| {
             let mut unread = self.0.0.lock();
@@ -116,12 +116,12 @@ impl ArrayEvents {
     }
 }
 
-/// All that listen.
+/// All listeners.
 #[derive(Default)]
 pub(crate) struct Listeners(Mutex<(Vec<Weak<Queue>>, bool)>);
 
 impl Listeners {
-    /// One more listener.
+    /// Adds a listener.
     pub(crate) fn listen(&self) -> ArrayEvents {
         let queue = Arc::new(Queue::default());
         let mut listeners = self.0.lock();
@@ -131,18 +131,18 @@ impl Listeners {
         ArrayEvents(queue)
     }
 
-    /// Tells all that listen.
+    /// Tells all listeners.
     pub(crate) fn tell(&self, event: &ArrayEvent) {
         self.for_each(|queue| queue.change(|unread| unread.add(event.clone())));
     }
 
-    /// No more will come.
+    /// No more events will come.
     pub(crate) fn end(&self) {
         self.0.lock().1 = true;
         self.for_each(|queue| queue.change(|unread| unread.is_over = true));
     }
 
-    /// Without the lock: what a waker runs, or drops, may come back here.
+    /// Calls `f` without the lock: code that a waker runs or drops may come back here.
     fn for_each(&self, f: impl Fn(&Queue)) {
         let listening: Vec<_> = self.0.lock().0.iter().filter_map(Weak::upgrade).collect();
         listening.iter().for_each(|queue| f(queue));

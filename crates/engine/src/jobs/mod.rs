@@ -1,8 +1,9 @@
-//! Background jobs: resync, rebuild, replace, check and repair, online beside the clients.
+//! Background jobs: resync, rebuild, replace, check and repair, while clients use the array.
 //!
-//! One task per array runs one job at a time: first what makes redundancy whole (resync, then rebuild), then
-//! what an operator asked for. Jobs walk the stripes in batches whose rows are locked meanwhile; they can be
-//! paused, stopped and limited in speed, and go on after a restart where they stood.
+//! One task per array runs one job at a time: first the jobs that make redundancy whole (resync, then
+//! rebuild), then those that an operator requested. Jobs walk the stripes in batches and lock the rows of
+//! each batch meanwhile. They can be paused, stopped and limited in speed. After a restart they continue
+//! where they stood.
 
 pub(crate) mod board;
 pub(crate) mod events;

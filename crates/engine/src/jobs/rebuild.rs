@@ -1,5 +1,5 @@
-//! Rebuild and replace: fills an incoming member, stripe by stripe, from the others or from the member it
-//! replaces.
+//! Rebuild and replace: fills an incoming member, stripe by stripe, from the other members or from the member
+//! it replaces.
 
 use std::{ops::Range, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     stripes::RowGuard,
 };
 
-/// A batch that is on the incoming member, with its rows still locked until the next in order may follow.
+/// A batch that the incoming member holds. Its rows stay locked until the rebuild has moved past it.
 pub(super) struct Filled<'a> {
     pub(super) stripes: Range<u64>,
     pub(super) _rows: Vec<RowGuard<'a>>,
@@ -64,8 +64,8 @@ impl Jobs {
         Ok(Filled { stripes, _rows: rows })
     }
 
-    /// Lists what could not be recovered as bad blocks of the member that is being filled, as md does: they
-    /// are lost, and the rest of the member is not. That is durable before more of the member counts as
+    /// Lists blocks that could not be recovered as bad blocks of the member being filled, as md does: they
+    /// are lost, and the rest of the member is not. The list is durable before more of the member counts as
     /// filled.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Jobs {
     fn list_lost(&self, member: &Member, slot: MemberIndex, lost: Vec<Range<u64>>) -> Result<(), ArrayError> {
         let Some(first) = lost.first().filter(|_| !lives(Mutant::LostNotListed)) else { return Ok(()) };
         if self.roster.topology().failed {
-            return Err(ArrayError::Failed); // a failed array recovers nothing, which says nothing of the blocks
+            return Err(ArrayError::Failed); // a failed array recovers nothing: the blocks may be fine
         }
         let stripe = StripeIndex(first.start / self.geometry().chunk_bytes() as u64);
         let column = self.geometry().column_of(stripe, slot);
@@ -90,7 +90,7 @@ impl Jobs {
         }
         self.board.update(|job| job.unreadable = job.unreadable.or(Some(offset_bytes)));
         for bytes in &lost {
-            // What could not be read for a while is written back once it can.
+            // Blocks that were unreadable only for a while are written back once they can be read.
             let bytes = on_member(bytes);
             let chunks = self.stripes.chunks_of(slot, member.data_offset_bytes, &bytes);
             chunks.for_each(|chunk| self.stripes.put_off_healing(chunk));
@@ -104,8 +104,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// The batch's content from one large read of each member that it takes. None if one of them failed, or
-    /// too many are missing.
+    /// The batch's content from one large read of each member needed. None if a read failed or too many
+    /// members are missing.
     async fn fill_at_once(
         &self,
         topology: &Topology,
@@ -121,7 +121,7 @@ impl Jobs {
                 .into_one()
                 .ok();
         }
-        // What gives the column that is filled, in each stripe.
+        // How to recover the column that is filled, for each stripe.
         let plan = |stripe: StripeIndex| {
             let is_there = |c| topology.slots[topology.geometry.member_of(stripe, c).0].primary.is_some();
             let (column, rows) =
@@ -131,7 +131,8 @@ impl Jobs {
             Some((recipe, from))
         };
         let recipes = stripes.clone().map(StripeIndex).map(plan).collect::<Option<Vec<_>>>()?;
-        // One that is left out is another one in each stripe, and disks stream better than they skip.
+        // The member that a recipe leaves out is a different one in each stripe, and disks stream better than
+        // they skip.
         let reads_on = topology.geometry.has_parity() && !is_flash(topology);
         let is_wanted = |stripe: StripeIndex, member| {
             let (recipe, _) = &recipes[(stripe.0 - stripes.start) as usize];
@@ -152,8 +153,8 @@ impl Jobs {
         Some(content)
     }
 
-    /// The batch's content stripe by stripe, around blocks that cannot be read; and which bytes of the
-    /// member's data are lost, where it has zeroes.
+    /// The batch's content stripe by stripe, around blocks that cannot be read. Also the bytes of the
+    /// member's data that are lost; the content has zeroes there.
     async fn fill_by_stripe(
         &self,
         topology: &Topology,
@@ -173,8 +174,8 @@ impl Jobs {
         Ok((content, lost))
     }
 
-    /// A chunk block by block, with zeroes for those that are lost; and which those are, in the member's
-    /// data.
+    /// Fills a chunk block by block, with zeroes for lost blocks. Returns where in the member's data the lost
+    /// blocks lie.
     async fn fill_blocks(
         &self,
         stripe: StripeIndex,
@@ -220,7 +221,7 @@ impl Jobs {
             .await
     }
 
-    /// Writes down how far the incoming member has come, after making that durable on it.
+    /// Records how far the incoming member is filled, after making that much durable on it.
     pub(super) async fn checkpoint(
         &self,
         slot: MemberIndex,
@@ -255,23 +256,24 @@ impl Jobs {
         }
     }
 
-    /// The incoming member is complete: it becomes the slot's member, durably, and a replaced one leaves.
+    /// The incoming member is complete: it becomes the slot's member, durably, and a replaced member leaves.
     ///
-    /// That it is complete is written down first, as a change of its own: a crash in the middle of the second
-    /// change then finds a whole member, whichever superblock counts.
+    /// First a separate change records that it is complete. So a crash in the middle of the second change
+    /// finds a whole member, whichever superblock counts.
     ///
-    /// A vacant slot counts as filled from the first superblock on: another member that fails to take its own
-    /// may be all that the level tolerates. With a living member in the slot, writes go to both until all
-    /// superblocks are written: if the new one fails just then, the old one is current and stays.
+    /// A vacant slot counts as filled from the first superblock on: another member may fail to take its
+    /// superblock, and that may be all that the level tolerates. With a living member in the slot, writes go
+    /// to both members until all superblocks are written. If the new member fails meanwhile, the old one is
+    /// current and stays.
     pub(super) async fn promote(
         &self,
         slot: MemberIndex,
         incoming: &Arc<Incoming>,
     ) -> Result<(), ArrayError> {
         self.checkpoint(slot, incoming).await?;
-        // The one that leaves may be the last that has the bitmap: all that have it afterwards must have it
-        // before, except perhaps the one that comes: it is not in its own place in the order yet, and what it
-        // lacks counts as marked until all is written.
+        // The leaving member may be the last that has the bitmap. So all members that hold it afterwards must
+        // hold it before. The incoming member may be an exception: it is not in its own place in the order
+        // yet, and what it lacks counts as marked until all is written.
         let replaced = self.roster.topology().slots[slot.0].primary.clone();
         let _handing_over = match (self.stripes.intent(), replaced.clone()) {
             (Some(intent), Some(replaced)) => {

@@ -1,4 +1,4 @@
-//! What a job is, and how it stands.
+//! What a job is and how far it has come.
 
 use stripewise_device::Timestamp;
 
@@ -42,7 +42,7 @@ pub struct Mismatch {
     pub rows: u32,
 }
 
-/// Mismatching stripes kept for people; the counts go on beyond.
+/// How many mismatching stripes are kept for display. The counts have no such limit.
 const MISMATCHES_KEPT_MAX: usize = 1000;
 
 /// How a job ended.
@@ -52,7 +52,7 @@ pub enum JobOutcome {
     Done,
     /// Stopped by request or with the array.
     Stopped,
-    /// Could not go on, for this reason.
+    /// Could not continue, for this reason.
     Failed(String),
 }
 
@@ -60,7 +60,7 @@ pub enum JobOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobReport {
-    /// Which.
+    /// The kind of job.
     pub kind: JobKind,
     /// The role that is being filled, for rebuild and replace.
     pub slot: Option<MemberIndex>,
@@ -72,16 +72,16 @@ pub struct JobReport {
     pub chunk_bytes: u64,
     /// Rows (4 KiB of each member) that disagreed.
     pub mismatched_rows: u64,
-    /// The first of the stripes that they were in.
+    /// The first stripes with such rows.
     pub mismatches: Vec<Mismatch>,
-    /// Where in the array something could not be read and was passed over: the block, or the stripe if it is
-    /// parity that is lost.
+    /// Where in the array something could not be read and was passed over: the block, or the stripe if parity
+    /// is lost.
     pub unreadable: Option<u64>,
     /// Whether an operator has paused it.
     pub paused: bool,
-    /// Recent speed in bytes of each member a second.
+    /// Recent speed in bytes of each member per second.
     pub bytes_per_s: u64,
-    /// When it was started (or went on).
+    /// When it started (or resumed).
     pub started: Timestamp,
     /// How it ended, if it has.
     pub outcome: Option<JobOutcome>,
@@ -116,8 +116,8 @@ impl JobReport {
         (self.mismatched_rows, self.mismatches, self.unreadable) = (mismatched_rows, mismatches, unreadable);
     }
 
-    /// Where a scrub continues if its record has no room for what could not be read: no later than there. And
-    /// what was found before that place.
+    /// Where a scrub continues, and what it found before that place. The scrub's record has no room for what
+    /// could not be read, so the scrub continues no later than there.
     pub(crate) fn before_unreadable(&self, stripe_bytes: u64) -> (u64, Found) {
         let mut found = self.found();
         let Some(offset_bytes) = found.unreadable.take() else { return (self.done_stripes, found) };

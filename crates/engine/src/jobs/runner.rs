@@ -1,4 +1,4 @@
-//! The tasks of an open array: one that runs jobs, one that keeps house.
+//! The tasks of an open array: one runs jobs, one does housekeeping.
 
 use std::{
     collections::BTreeSet,
@@ -32,12 +32,12 @@ use crate::{
     shape::geometry::{MemberIndex, StripeIndex},
 };
 
-/// Rounds of housekeeping, one a second unless tuned, after which also little that was written to members is
+/// Rounds of housekeeping (one a second unless tuned) after which even small amounts written to members are
 /// noted.
 const NOTE_ROUNDS: u64 = NOTE_INTERVAL_S;
 
-/// Rounds of housekeeping after which blocks that could not be healed are tried again, and a resync that
-/// could not read all: ten minutes.
+/// Rounds of housekeeping after which blocks that could not be healed, and a resync that could not read
+/// everything, are tried again: ten minutes.
 const HEAL_RETRY_ROUNDS: u64 = 600;
 
 /// Rounds of housekeeping after which the count of a member's failed reads is halved: an hour.
@@ -56,7 +56,7 @@ pub(crate) async fn run_housekeeping(jobs: Weak<Jobs>, life: Arc<Life>, interval
     }
 }
 
-/// Runs jobs until the array closes. While there is none it keeps no member open.
+/// Runs jobs until the array closes. While there is no job, it keeps no member open.
 pub(crate) async fn run_jobs(jobs: Weak<Jobs>) {
     while let Some(jobs) = jobs.upgrade() {
         let (seen, board) = (jobs.board.wishes(), jobs.board.clone());
@@ -88,8 +88,8 @@ impl From<ArrayError> for Ended {
     }
 }
 
-/// One walk over the stripes. It is never dropped with batches under way, whose writes would go on without
-/// their rows: it is halted, and drained.
+/// One walk over the stripes. It is never dropped with batches under way: their writes would continue without
+/// their rows locked. Instead it is halted and drained.
 struct Walk {
     halted: AtomicBool,
     yields: Yields,
@@ -99,10 +99,10 @@ struct Walk {
 #[derive(Clone, Copy)]
 enum Yields {
     Never,
-    /// A change of members, or one that is to be filled.
+    /// A change of members, or a member that waits to be filled.
     ToFilling,
-    /// The rebuild of a vacant role, other than this one: the walk fills a member that is to replace one
-    /// which serves.
+    /// The rebuild of a vacant role other than this one. The walk fills a member that will replace one that
+    /// still serves.
     ToRebuild(MemberIndex),
 }
 
@@ -111,17 +111,17 @@ impl Walk {
         Self { halted: AtomicBool::new(false), yields }
     }
 
-    /// No new batches; what is under way is waited for.
+    /// Starts no new batches. Batches under way are waited for.
     fn halt(&self, result: Result<(), Ended>) -> Result<(), Ended> {
         self.halted.store(true, Ordering::Release);
         result
     }
 }
 
-/// How a walk that verifies ended.
+/// How a verifying walk ended.
 struct Verified {
     result: Result<(), Ended>,
-    /// Batches with rows that could not be read, and that may be readable another time.
+    /// Batches with rows that could not be read but may be readable later.
     unverified: Vec<Range<u64>>,
 }
 
@@ -156,7 +156,7 @@ impl Jobs {
         }
     }
 
-    /// Runs the most urgent job. False if there was nothing to do, or the job ended before it was done.
+    /// Runs the most urgent job. False if there was nothing to do.
     async fn run_next_job(self: &Arc<Self>) -> bool {
         self.roster.forget_change();
         if self.board.take_forgotten() {
@@ -181,7 +181,7 @@ impl Jobs {
         }
     }
 
-    /// The member to be filled next.
+    /// The member to fill next.
     fn next_incoming(&self) -> Option<(MemberIndex, Arc<Incoming>)> {
         let topology = self.roster.topology();
         let filling = topology.slots.iter().enumerate().filter_map(|(index, slot)| {
@@ -252,12 +252,12 @@ impl Jobs {
             }
         }
         self.end_job(result);
-        // Bad blocks waited for it.
+        // The healing of bad blocks waited for the resync.
         self.stripes.retry_healing();
     }
 
-    /// As many members are lost as the level tolerates: what is left defines what the lost ones had, whatever
-    /// it is.
+    /// Whether as many members are lost as the level tolerates. Then what is left, whatever it is, defines
+    /// what the lost members held.
     fn has_nothing_to_compare(&self) -> bool {
         self.roster.unfailed().is_ok_and(|topology| {
             topology.spare() == 0 || lives(Mutant::DegradedResyncSkipped) && topology.degraded() > 0
@@ -277,8 +277,8 @@ impl Jobs {
         };
         let Some(job) = self.board.current() else { return };
         let rest = Request { kind, start_stripe: job.done_stripes, found: job.found() };
-        // The next opening resumes a scrub that the array's end interrupts, and one that gave way, unless an
-        // operator stopped it meanwhile.
+        // The next opening resumes a scrub that the array's closing interrupts. It also resumes one that gave
+        // way, unless an operator stopped it meanwhile.
         let unfinished = match result {
             Err(Ended::Stopped) => self.life.is_closing(),
             Err(Ended::Yielded) => self.board.request_rest(rest) || lives(Mutant::StoppedScrubNoted),
@@ -300,7 +300,7 @@ impl Jobs {
             && !lives(Mutant::RepairNotFlushed)
             && let Err(error) = self.stripes.flush().await
         {
-            // What was mended is for good only when it is on the medium.
+            // Mended rows count only once they are on the medium.
             result = result.and(Err(error.into()));
         }
         // Members may have failed meanwhile: from then on there was nothing to compare.
@@ -312,7 +312,7 @@ impl Jobs {
         }
     }
 
-    /// Writes down where a scrub stands, or that there is none.
+    /// Records where a scrub stands, or that there is none.
     async fn note_scrub(&self, position: Option<Request>) {
         let job = position.map_or(Job::default(), |request| Job {
             kind: if request.kind == JobKind::Repair { DiskJobKind::Repair } else { DiskJobKind::Check },
@@ -336,8 +336,8 @@ impl Jobs {
         Speed::new(self.life.env().now(), self.life.requests().served())
     }
 
-    /// Batches, each given out when the job may go on with it: not paused, not stopped, within the speed
-    /// limits. The waiting happens before a batch's rows are locked.
+    /// Batches, each handed out when the job may start it: not paused, not stopped, within the speed limits.
+    /// The wait comes before the batch's rows are locked.
     fn paced<'a>(
         &'a self,
         runs: impl Iterator<Item = Range<u64>> + 'a,
@@ -380,8 +380,8 @@ impl Jobs {
             if now >= rested || self.board.limits() != limits {
                 return Ok(());
             }
-            // Until the time is over, or something is asked of the job: a stop, a pause, another limit. What
-            // else changes ends no rest.
+            // Sleeps until the time is over, or until the job must stop, pause or take another limit. Other
+            // changes do not end the rest.
             select(self.life.env().sleep(rested.since(now)), pin!(self.board.changed(seen))).await;
         }
     }
@@ -390,7 +390,7 @@ impl Jobs {
         self.board.update(|job| job.done_stripes += batch.end - batch.start);
     }
 
-    /// Verifies runs of stripes, which are in order. What cannot be read does not end it.
+    /// Verifies runs of stripes, which are in order. Unreadable rows do not end the walk.
     async fn verify_runs(
         &self,
         runs: impl Iterator<Item = Range<u64>>,
@@ -434,8 +434,8 @@ impl Jobs {
         Verified { result, unverified }
     }
 
-    /// Whether something more urgent than a walk could start. It must not wait: the batches are not polled
-    /// while a checkpoint is written, and others would wait behind it for ever.
+    /// Whether something more urgent than a walk could start. This must not wait: batches are not polled
+    /// while a checkpoint is written, and other tasks would wait behind this one forever.
     fn gives_way(&self, walk: &Walk) -> bool {
         let have_changed = self.roster.has_changed();
         match walk.yields {
@@ -460,7 +460,7 @@ impl Jobs {
         let dev_number = incoming.member.dev_number;
         match &result {
             Ok(()) | Err(Ended::Yielded) => {}
-            // An operator knows of what has changed until then.
+            // The operator knew of all changes up to the stop.
             Err(Ended::Stopped) => self.board.leave_unfilled(dev_number, self.board.pokes()),
             Err(Ended::Failed(_)) => self.board.leave_unfilled(dev_number, pokes),
         }
@@ -490,7 +490,7 @@ impl Jobs {
             let mut work = pin!(batches.map(fill).buffered(batching.in_flight));
             while let Some(filled) = work.next().await {
                 match filled {
-                    // Behind a batch that failed, others do not count.
+                    // Batches after a failed one do not count.
                     Ok(_) if result.is_err() && !lives(Mutant::UnfilledBatchPassed) => continue,
                     Ok(filled) => {
                         incoming.advance(filled.stripes.end);

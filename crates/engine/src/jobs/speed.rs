@@ -1,4 +1,4 @@
-//! Keeps a job within its speed limits: the lower one while clients are busy, the upper one else.
+//! Keeps a job within its speed limits: the lower one while clients are busy, otherwise the upper one.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_millis(500);
 pub(crate) struct Speed {
     window_start: Timestamp,
     window_bytes: u64,
-    /// Of the last whole window.
+    /// The speed in the last whole window.
     pub(crate) bytes_per_s: u64,
     served: u64,
 }
@@ -23,7 +23,7 @@ impl Speed {
         Self { window_start: now, window_bytes: 0, bytes_per_s: 0, served }
     }
 
-    /// Counts a batch, and says how long to rest before the next one.
+    /// Counts a batch and returns how long to rest before the next one.
     pub(crate) fn after_batch(
         &mut self,
         now: Timestamp,

@@ -1,5 +1,5 @@
-//! Walking the stripes in batches: the rows of a batch are locked, its chunks read with one large read a
-//! member.
+//! Walks the stripes in batches. The rows of a batch are locked, and its chunks are read with one large read
+//! per member.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How stripes are cut into batches: at least three on their way, one being read while another is written.
+/// How stripes are cut into batches. At least three are in flight: one is read while another is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batching {
     /// Bytes of each member read at once.
@@ -27,13 +27,13 @@ pub(super) struct Batching {
 }
 
 impl Batching {
-    /// What suits these members.
+    /// The batching that suits these members.
     pub(super) fn of(tuning: &Tuning, topology: &Topology, chunk_bytes: usize) -> Self {
         let bytes = if is_flash(topology) { tuning.flash_batch_bytes } else { tuning.disk_batch_bytes };
         Self::new(tuning, bytes, chunk_bytes as u64)
     }
 
-    /// Batches of so many bytes of each member, or of a stripe if that is more.
+    /// Batches of this many bytes of each member, or of one stripe if that is more.
     fn new(tuning: &Tuning, bytes: u64, chunk_bytes: u64) -> Self {
         let member_bytes = bytes.max(chunk_bytes);
         Self { member_bytes, in_flight: (tuning.in_flight_bytes / member_bytes).max(3) as usize }
@@ -47,13 +47,12 @@ impl Batching {
     }
 }
 
-/// Whether all members, those that are being filled too, are known to be flash.
+/// Whether all members, including those being filled, are known to be flash.
 pub(super) fn is_flash(topology: &Topology) -> bool {
     topology.members().all(|member| member.class() == MemberClass::Ssd)
 }
 
-/// Chunks of some consecutive stripes, by member; members that are missing, not wanted, or could not be read
-/// have none.
+/// Chunks of consecutive stripes, by member. Members that are missing, not wanted or unreadable have none.
 pub(super) struct Chunks {
     chunk_bytes: usize,
     members: Vec<Option<Run>>,
@@ -86,7 +85,7 @@ impl Chunks {
 /// Blocks of one stripe that cannot be read, by row.
 #[derive(Debug, Default)]
 pub(super) struct UnreadRows {
-    /// Of each row that has such: how many of them a bad-block log lists, as lost.
+    /// For each row with such blocks: how many of them a bad-block log lists as lost.
     listed: BTreeMap<usize, usize>,
 }
 
@@ -100,8 +99,8 @@ impl UnreadRows {
         self.rows_in_which(|_| true)
     }
 
-    /// The rows in which more is listed than may be lost: whatever can be read another time, they cannot be
-    /// made to agree.
+    /// The rows in which more blocks are listed than may be lost. They cannot be made to agree, whatever can
+    /// be read later.
     pub(super) fn lost_for_good(&self, may_be_lost: usize) -> RowSet {
         self.rows_in_which(|listed| listed > may_be_lost)
     }
@@ -113,9 +112,9 @@ impl UnreadRows {
 }
 
 impl Jobs {
-    /// Reads chunks of some consecutive stripes, all at once: of each member from the first that is wanted to
-    /// the last, those between them too, so that no member has more than one read. Members that fail come
-    /// back as errors, by role.
+    /// Reads chunks of consecutive stripes, all at once. Each member gets one read, from its first wanted
+    /// chunk to its last, with the unwanted chunks between. Also returns the errors of members that failed,
+    /// by role.
     pub(super) async fn read_chunks(
         &self,
         topology: &Topology,
@@ -148,8 +147,8 @@ impl Jobs {
         (Chunks { chunk_bytes: topology.geometry.chunk_bytes(), members }, failed)
     }
 
-    /// Reads what members have of a stripe block by block, into its chunks. A block that cannot be read is
-    /// zeroes there, and told.
+    /// Reads the chunks of some members in a stripe block by block into `chunks`. An unreadable block is
+    /// zeroes there and is reported.
     pub(super) async fn read_blocks(
         &self,
         topology: &Topology,

@@ -18,19 +18,20 @@ use crate::{
     stripes::{Asks, RowGuard},
 };
 
-/// What came of verifying a batch of stripes.
+/// The result of verifying a batch of stripes.
 pub(super) struct Verdict {
     pub(super) mismatches: Vec<Mismatch>,
-    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: their rows alone were not
-    /// verified. Any other error ended it.
+    /// [`ArrayError::Unreadable`] when blocks can be neither read nor recovered: only their rows were not
+    /// verified. Any other error ended the verification.
     pub(super) result: Result<(), ArrayError>,
-    /// There is nothing left that another walk could make agree: of each row that was not verified, more is
-    /// listed as lost than the others make up for. A row that merely cannot be read just now is not such.
+    /// Whether nothing is left that another walk could make agree: in each row that was not verified, more
+    /// blocks are listed as lost than the other members make up for. False if a row merely cannot be read
+    /// just now.
     pub(super) leaves_nothing: bool,
 }
 
-/// The rows in which found and expected bytes differ, as maximal runs of bytes, but for some that are passed
-/// over.
+/// The rows in which found and expected bytes differ, as maximal runs of bytes. Rows in `passed_over` are
+/// left out.
 fn differing(found: &[u8], expected: &[u8], passed_over: RowSet) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     if found == expected {
@@ -72,7 +73,7 @@ impl Jobs {
         verdict
     }
 
-    /// Verifies one stripe of what was read, but for some rows.
+    /// Verifies one stripe from the chunks that were read, except for rows in `passed_over`.
     async fn verify_stripe(
         &self,
         held: &RowGuard<'_>,
@@ -110,8 +111,9 @@ impl Jobs {
         Ok((!rows.is_empty()).then(|| Mismatch { stripe: stripe.0, rows: rows.len() as u32 }))
     }
 
-    /// A batch could not be read: its stripes one by one, blocks that fail mended from the others first. Rows
-    /// of which more cannot be read than the others make up for are passed over, and told.
+    /// Verifies one stripe of a batch that could not be read. Blocks that fail are first mended from the
+    /// other members. Rows with more unreadable blocks than the other members make up for are passed over and
+    /// reported.
     async fn verify_around_bad_blocks(
         &self,
         held: &RowGuard<'_>,

@@ -1,9 +1,9 @@
-//! Requests that go to their end whatever their caller does.
+//! Requests that complete whatever their caller does.
 //!
-//! A request that was dropped half way would let go of its rows and its intent while its I/O is under way;
-//! one that is not polled would keep them while others wait. So everything that changes data or state starts
-//! at once, and what is not done by then goes on as a task of its own. A request that is made outside the
-//! workers of the array's environment is such a task from its beginning.
+//! A request dropped halfway would release its rows and its intent while its I/O is under way. A request that
+//! is not polled would keep them while other requests wait. So everything that changes data or state starts
+//! at once, and what is not done then continues as its own task. A request made outside the workers of the
+//! array's environment is its own task from the beginning.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use stripewise_device::{
 use super::step::step;
 use crate::error::ArrayError;
 
-/// What a request results in whose environment ended before it did.
+/// The result of a request whose environment ended before the request did.
 pub(crate) trait Ended {
     fn ended() -> Self;
 }
@@ -38,7 +38,7 @@ impl Ended for ReadDone {
     }
 }
 
-/// The outcome of a request that goes to its end by itself.
+/// The outcome of a request that completes on its own.
 pub(crate) struct Detached<T>(State<T>);
 
 enum State<T> {
@@ -48,7 +48,7 @@ enum State<T> {
     Running(Arc<Outcome<T>>),
 }
 
-/// What comes of a task, and the waker of the task that awaits it.
+/// The result of a task, and the waker of the task that awaits it.
 struct Outcome<T>(Mutex<(Option<T>, Option<Waker>)>);
 
 impl<T> Outcome<T> {
@@ -77,14 +77,14 @@ impl<T> Outcome<T> {
         Poll::Pending
     }
 
-    /// No task waits any more.
+    /// Drops the waker: no task waits any more.
     fn forget_waiter(&self) {
         let waker = self.0.lock().1.take();
         drop(waker);
     }
 }
 
-/// A change of an array that is itself a device. It is the only one that its task keeps.
+/// A change of an array that is itself a device. This keeper holds only one request.
 impl RequestKeeper<Result<(), IoError>> for Outcome<Result<(), ArrayError>> {
     fn poll_request(&self, _: u64, cx: &mut Context<'_>) -> Poll<Result<(), IoError>> {
         self.poll(cx).map(|result| result.map_err(IoError::from))
@@ -101,7 +101,7 @@ impl<T> Detached<T> {
         Self(State::Done(Some(value)))
     }
 
-    /// Done, with what its task left, which has ended.
+    /// Done, with the result of its task, which has ended.
     fn into_done(self) -> Self {
         match self.0 {
             State::Running(outcome) => Self(State::Done(outcome.0.lock().0.take())),
@@ -119,7 +119,7 @@ impl<T> Detached<T> {
 }
 
 impl Detached<Result<(), ArrayError>> {
-    /// As the I/O of a device.
+    /// Turns the request into a device's I/O.
     pub(crate) fn into_io(self) -> Completion {
         match self.0 {
             State::Done(result) => {
@@ -130,11 +130,12 @@ impl Detached<Result<(), ArrayError>> {
     }
 }
 
-/// Where another task puts the outcome of a request. Dropped without one, the request has [`Ended`].
+/// Where another task puts the outcome of a request. If this is dropped without an outcome, the request has
+/// [`Ended`].
 pub(crate) struct Promise<T: Ended>(Option<Arc<Outcome<T>>>);
 
 impl<T: Ended> Promise<T> {
-    /// For a request that another task does, and its outcome.
+    /// A promise for a request that another task serves, and the request's outcome.
     pub(crate) fn new() -> (Self, Detached<T>) {
         let outcome = Outcome::new();
         (Self(Some(outcome.clone())), Detached(State::Running(outcome)))
@@ -159,21 +160,21 @@ impl<T: Ended> Drop for Promise<T> {
 }
 
 impl<T: Ended + Send + Unpin + 'static> Detached<T> {
-    /// A request that has been begun as far as that goes, and waits.
+    /// Runs a request, or the rest of one, as a task of its own.
     pub(crate) fn go_on(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         let (promise, outcome) = Promise::new();
         env.spawn(Box::pin(request.map(|value| promise.keep(value))));
         outcome
     }
 
-    /// A request that has not begun.
+    /// Starts a request. If it is not done at once, it continues as a task of its own.
     pub(crate) fn start(env: &EnvHandle, request: impl Future<Output = T> + Send + 'static) -> Self {
         if !env.is_here() {
             return Self::go_on(env, request);
         }
         let (promise, outcome) = Promise::new();
         let mut task: BoxFuture<()> = Box::pin(request.map(|value| promise.keep(value)));
-        // The waker of this first step goes nowhere; the task polls again with its own.
+        // The waker of this first step does nothing; the task polls again with its own.
         if step(env, || task.as_mut().poll(&mut Context::from_waker(noop_waker_ref()))).is_ready() {
             return outcome.into_done();
         }
@@ -182,7 +183,7 @@ impl<T: Ended + Send + Unpin + 'static> Detached<T> {
     }
 }
 
-/// Runs a future on a worker of the environment: here, if the caller is one.
+/// Runs a future on a worker of the environment: on this one, if the caller is a worker.
 pub(crate) async fn on_worker<T: Ended + Send + Unpin + 'static>(
     env: &EnvHandle,
     future: impl Future<Output = T> + Send + 'static,

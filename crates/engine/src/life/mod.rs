@@ -16,10 +16,10 @@ use stripewise_device::{
 
 use crate::{error::ArrayError, life::detached::Detached};
 
-/// How often stopping looks whether the last request has ended.
+/// How often stopping checks whether the last request has ended.
 const QUIET_POLL: Duration = Duration::from_millis(1);
 
-/// What all parts of an array ask before they begin, and tell when they are through.
+/// What all parts of an array ask before they begin work and tell when they have ended it.
 pub(crate) struct Life {
     env: EnvHandle,
     read_only: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Life {
     /// Commands and background work that must not be cut off.
     working: Readers,
     closing: AtomicBool,
-    /// Set when the array closes: tasks that rest wake.
+    /// Set when the array closes. Wakes resting tasks.
     closed: Event<()>,
     /// Tasks that live as long as the array is open.
     tasks: AtomicUsize,
@@ -56,12 +56,12 @@ impl Life {
         &self.requests
     }
 
-    /// Counts in work of the array's own, which stopping waits for.
+    /// Counts in work of the array itself. Stopping waits for it.
     pub(crate) fn work(&self) -> Reader<'_> {
         self.working.enter()
     }
 
-    /// Nothing is written, not even metadata.
+    /// Whether nothing is written, not even metadata.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -70,7 +70,7 @@ impl Life {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// Takes no more requests. False if the array was closed before.
+    /// Accepts no more requests. False if the array was closed already.
     pub(crate) fn close(&self) -> bool {
         let is_first = !self.closing.swap(true, Ordering::SeqCst);
         self.closed.set(());
@@ -82,7 +82,7 @@ impl Life {
         self.closed.wait().await;
     }
 
-    /// Waits until no request is under way, and the array's own work and tasks have ended. The array is
+    /// Waits until no request is under way, and the array's own work and tasks have ended. The array must be
     /// closed.
     pub(crate) async fn quiet(&self) {
         let is_busy = || {

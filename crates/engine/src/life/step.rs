@@ -1,12 +1,12 @@
 //! Steps of the engine that run inside a caller's future, as part of its poll.
 //!
-//! A panic in the caller's own code is the caller's. One in such a step unwinds through guards that let go of
-//! rows and regions, while members may hold half of what is written: the environment is told, and ends the
-//! process.
+//! A panic in the caller's own code is the caller's concern. A panic in an engine step unwinds through guards
+//! that release rows and regions, while members may hold half of what is written. So the environment is told,
+//! and it ends the process.
 
 use stripewise_device::EnvHandle;
 
-/// Runs a step of the engine. On the way that does not panic this costs nothing.
+/// Runs a step of the engine. Without a panic this costs nothing.
 #[inline(always)]
 pub(crate) fn step<R>(env: &EnvHandle, f: impl FnOnce() -> R) -> R {
     let unwinds = Unwinds(env);

@@ -1,12 +1,14 @@
-//! Writes that lie one behind the other wait together for the one before them, and are then written as one:
-//! small sequential writes become whole stripes, which need no reads, without a cache.
+//! Writes that lie one behind the other wait together for the write before them and are then written as one.
+//! So small sequential writes become whole stripes, which need no reads, without a cache.
 //!
-//! A write alone does not wait: it is gathered only if it begins where one under way ends, and only where at
-//! least [`STREAM_PARTS`] requests are under way in that one's stripe and the ones before; or where several
-//! that were gathered have ended and nobody has been since, as their clients are about to send more. The
-//! write before may be in the same stripe or end the stripe before. A gather is due when that one has ended,
-//! or when it goes to the end of its stripe. It hangs on claims alone, and these never wait for a gather:
-//! none can wait for itself.
+//! A lone write does not wait. A write is gathered if it begins where a write under way ends, and at least
+//! [`STREAM_PARTS`] requests are under way in that write's stripe and the stripes before. It is also gathered
+//! if it begins where several gathered writes have ended and no write has followed yet: their clients are
+//! about to send more.
+//!
+//! The write before may be in the same stripe or end the stripe before. A gather is due when the write before
+//! has ended, or when the gather reaches the end of its stripe. A gather waits only for claims, and claims
+//! never wait for a gather. So no gather can wait for itself.
 
 use std::{
     future::Future,
@@ -19,25 +21,25 @@ use std::{
 use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
 
-/// Requests that a stream must have in flight before others wait behind it: with fewer, waiting would cost
-/// more than it brings, as there are no others to be gathered.
+/// Requests that a stream must have in flight before other writes wait behind it. With fewer, waiting would
+/// cost more than it gains, because there are no other writes to gather.
 const STREAM_PARTS: u32 = 4;
 
 /// Where a write to one stripe goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) stripe: StripeIndex,
-    /// In the stripe's data bytes.
+    /// Its range in the stripe's data bytes.
     pub(crate) bytes: Range<usize>,
-    /// It begins its request: what lies before it belongs to another.
+    /// It begins its request: bytes before it belong to another request.
     pub(crate) leads: bool,
 }
 
-/// Where a stream of gathered writes goes on, until a write is there.
+/// Where a stream of gathered writes continues. Kept until a write comes there.
 pub(super) struct Expected {
     stripe: StripeIndex,
     start: usize,
-    /// Requests that were gathered last.
+    /// How many requests were gathered last.
     parts: NonZeroU32,
 }
 
@@ -52,40 +54,40 @@ pub(super) enum Before {
     Nobody,
     /// A stream.
     Stream,
-    /// So many requests, which others in the stripes before may make a stream.
+    /// This many requests. Requests in the stripes before may make them a stream.
     Some(u32),
 }
 
-/// Writes of one stripe that wait (`W` is what is kept of each), without a gap between them.
+/// Writes of one stripe that wait, without gaps between them. `W` is what is kept of each.
 pub(super) struct Gather<W> {
     bytes: Range<usize>,
     parts: Vec<W>,
-    /// Requests that the write before is made of.
+    /// How many requests the write before consists of.
     parts_before: u32,
-    /// They go to the end of the stripe, and will have this ticket.
+    /// The writes' ticket, once they reach the end of the stripe.
     full: Option<u64>,
-    /// What they wait for has ended.
+    /// The write that they wait for has ended.
     is_due: bool,
-    /// Who is going to write them.
+    /// Wakes the task that will write them.
     waker: Option<Waker>,
 }
 
 /// What became of a write that was to be gathered.
 pub(crate) enum Gathered<W> {
-    /// It waits with others, which another task writes.
+    /// It waits with other writes, and another task writes them all.
     Joined,
-    /// It is the first: its task must wait until the gather is due, and write it.
+    /// It is the first: its task must wait until the gather is due and then write the gather.
     First,
-    /// What it lies behind has ended meanwhile.
+    /// The write before it has ended meanwhile.
     Alone(W),
 }
 
-/// What else comes of a write that joined a gather.
+/// What else follows when a write joins a gather.
 #[derive(Default)]
 struct Joined {
-    /// The gather goes to the end of its stripe now, with so many requests.
+    /// The gather now reaches the end of its stripe, with this many requests.
     closed: Option<u32>,
-    /// Who is to be woken.
+    /// The task to wake.
     waker: Option<Waker>,
 }
 
@@ -96,7 +98,7 @@ pub(crate) struct Due<'a, W> {
     pub(crate) rows: LockRows<'a, W>,
 }
 
-/// How a gather stands.
+/// The state of a gather.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// There is nothing more to wait for.
@@ -105,28 +107,29 @@ pub(crate) struct Standing {
     pub(crate) parts: u32,
 }
 
-/// What is waited for.
+/// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// What lies before has ended, or the end of the stripe is reached.
+    /// The write before has ended, or the gather reaches the end of its stripe.
     Due,
-    /// That, and it is as many requests as the write before, or the end of the stripe is reached.
+    /// The write before has ended and the gather has as many requests as that write, or the gather reaches
+    /// the end of its stripe.
     Complete,
 }
 
 impl<W> Gather<W> {
-    /// The requests in it, if it is complete.
+    /// The number of requests in it, if it reaches the end of its stripe; else 0.
     pub(super) fn closed_parts(&self) -> u32 {
         self.full.map_or(0, |_| self.parts.len() as u32)
     }
 
-    /// What they wait for has ended. Who is to be woken.
+    /// The write that they wait for has ended. Returns the task to wake.
     pub(super) fn make_due(&mut self) -> Option<Waker> {
         self.is_due = true;
         self.waker.take()
     }
 
-    /// Whether nothing more is to be waited for.
+    /// Whether there is nothing more to wait for.
     fn is_complete(&self) -> bool {
         self.full.is_some() || self.is_due && self.parts.len() as u32 >= self.parts_before
     }
@@ -141,7 +144,7 @@ impl<W> Bucket<W> {
         self.get(stripe)?.gather()
     }
 
-    /// Several gathered writes end here. One alone is no stream any more.
+    /// Several gathered writes end here. A single one is no longer a stream.
     fn expect(&mut self, stripe: StripeIndex, start: usize, parts: u32) {
         if let Some(parts) = NonZeroU32::new(parts).filter(|parts| parts.get() > 1) {
             self.expected = Some(Expected { stripe, start, parts });
@@ -166,14 +169,14 @@ impl<W> Bucket<W> {
 }
 
 impl<W> RowLocks<W> {
-    /// Whether a write may ever be gathered: whole stripes gain nothing by it.
+    /// Whether a write may ever be gathered: whole stripes gain nothing from it.
     #[inline]
     pub(super) fn may_gather(&self, place: &Place) -> bool {
         self.gathers.is_some_and(|stripe_bytes| place.bytes.len() < stripe_bytes)
     }
 
-    /// Whether so many requests under way, right before a write in its stripe, belong to a stream together
-    /// with those in the stripes before.
+    /// Whether `parts` requests under way right before a write in its stripe make a stream, together with
+    /// those in the stripes before.
     pub(super) fn is_stream(&self, place: &Place, mut parts: u32) -> bool {
         let mut stripe = place.stripe;
         let mut may_look = place.leads || place.bytes.start > 0;
@@ -185,13 +188,13 @@ impl<W> RowLocks<W> {
         true
     }
 
-    /// The requests under way in the stripe before, if one goes to its end.
+    /// The stripe before and the number of requests under way in it, if one of them reaches its end.
     fn parts_to_the_end_before(&self, stripe: StripeIndex) -> Option<(StripeIndex, u32)> {
         let look = |active: &mut ActiveStripe<W>, end| active.parts_before(end).map(|_| active.parts());
         Some((StripeIndex(stripe.0.checked_sub(1)?), self.with_previous(stripe, look)?))
     }
 
-    /// Looks at the stripe before, and where it ends.
+    /// Calls `look` with the stripe before and the place where it ends.
     fn with_previous<T>(
         &self,
         stripe: StripeIndex,
@@ -205,12 +208,12 @@ impl<W> RowLocks<W> {
     /// Gathers a write that lies behind one under way.
     pub(crate) fn gather(&self, place: &Place, part: W) -> Gathered<W> {
         let looks_back = place.leads && place.bytes.start == 0;
-        // The write that ends the stripe before must be told before this one decides to wait for it.
+        // The write that ends the stripe before must be told before this write decides to wait for it.
         let before =
             looks_back.then(|| self.with_previous(place.stripe, ActiveStripe::wait_in_next)).flatten();
         let (gathered, joined) = self.join(place, part, before);
         let will_be_due = || self.with_previous(place.stripe, |a, _| a.is_waited_for_in_next().then_some(()));
-        // It may have ended between the two looks, when no task was there to wake.
+        // That write may have ended between the two looks, while there was no task to wake.
         if before.is_some() && matches!(gathered, Gathered::First) && will_be_due().is_none() {
             self.make_due(place.stripe);
         }
@@ -222,8 +225,8 @@ impl<W> RowLocks<W> {
         gathered
     }
 
-    /// Joins a gather, or begins one behind the stripe before, a write of this one, or one that was expected
-    /// to go on.
+    /// Joins a gather or begins one: behind the stripe before, behind a write of this stripe, or where a
+    /// stream was expected to continue.
     fn join(&self, place: &Place, part: W, before: Option<u32>) -> (Gathered<W>, Joined) {
         let Place { stripe, bytes, .. } = place;
         let mut bucket = self.bucket(*stripe);
@@ -243,7 +246,7 @@ impl<W> RowLocks<W> {
                 (gather, Gathered::First)
             }
             (other, _) => {
-                // If the stripe before was told that a task waits, it wakes none, or one too early.
+                // If the stripe before was told that a task waits, it wakes no task, or wakes one too early.
                 other.into_iter().for_each(|gather| active.set_gather(gather));
                 bucket.forget_idle(*stripe);
                 return (Gathered::Alone(part), Joined::default());
@@ -256,18 +259,18 @@ impl<W> RowLocks<W> {
         (gathered, Joined { closed, waker })
     }
 
-    /// What the writes gathered in a stripe waited for has ended.
+    /// The write that a stripe's gather waited for has ended.
     pub(super) fn make_due(&self, stripe: StripeIndex) {
         let waker = self.bucket(stripe).gather(stripe).and_then(Gather::make_due);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits for the gather of a stripe. Only the task that was told to write it calls this.
+    /// Waits for the gather of a stripe. Only the task that must write the gather calls this.
     pub(crate) fn wait_for_gather(&self, stripe: StripeIndex, until: Until) -> WaitForGather<'_, W> {
         WaitForGather { locks: self, stripe, until }
     }
 
-    /// How the gather of a stripe stands; notes the waiting task if it is not there yet.
+    /// The state of a stripe's gather, and whether the wait is over. If not, notes the waiting task.
     fn look_at_gather(&self, stripe: StripeIndex, until: Until, waker: &Waker) -> (Standing, bool) {
         let mut bucket = self.bucket(stripe);
         let gather = bucket.gather(stripe).expect("a gather stays until it is taken");
@@ -276,7 +279,7 @@ impl<W> RowLocks<W> {
         (gather.standing(), is_there)
     }
 
-    /// How the gather of a stripe stands now.
+    /// The state of a stripe's gather now.
     pub(crate) fn gather_standing(&self, stripe: StripeIndex) -> Standing {
         self.bucket(stripe).gather(stripe).expect("a gather stays until it is taken").standing()
     }

@@ -1,10 +1,10 @@
 //! Row locks: writes to different rows of one stripe run together; waiting is a future, never a blocked
 //! thread.
 //!
-//! A table of buckets holds the active stripes; each has a bit set of locked rows and a queue. The queue is
-//! first come, first served where rows overlap, so that a rebuild that wants a whole stripe is not starved by
-//! small writes. No lock but the row bits is held across I/O. As it knows which writes are under way, it is
-//! also where those that lie behind one another are [gathered](gather).
+//! A table of buckets holds the active stripes. Each stripe has a bit set of locked rows and a queue. The
+//! queue is first come, first served where rows overlap, so small writes do not starve a rebuild that wants a
+//! whole stripe. No lock but the row bits is held across I/O. The table knows which writes are under way, so
+//! it also [gathers](gather) writes that lie behind one another.
 
 mod gather;
 mod stripe;
@@ -30,22 +30,22 @@ use crate::{
     shape::{geometry::StripeIndex, rows::RowSet},
 };
 
-/// Buckets of the table for each thread: enough that two of the requests in flight rarely share one, nor two
-/// streams of gathered writes, and no more, as a bucket that was not looked at for long is not in the cache.
+/// Buckets of the table for each thread: enough that two requests in flight, or two streams of gathered
+/// writes, rarely share a bucket. There are no more, because a bucket that is rarely used is not in the
+/// cache.
 const BUCKETS_PER_THREAD: usize = 256;
-/// The least, and the most.
+/// The fewest buckets and the most.
 const BUCKETS: RangeInclusive<usize> = 256..=1024;
 
-/// The table of locked rows. `W` is what is kept of a write that waits to be gathered with others.
+/// The table of locked rows. `W` is what the table keeps of a write that waits to be gathered.
 pub(crate) struct RowLocks<W> {
     buckets: Box<[Slot<W>]>,
-    /// The data bytes of a stripe where writes are gathered; none where they are not.
+    /// The data bytes of a stripe if writes are gathered, else None.
     gathers: Option<usize>,
 }
 
-/// A bucket with its lock. As large as two lines of a processor's cache and at their start, so that a writer
-/// has all of the stripe that it works on with the lock, and takes nothing from those that work in another
-/// bucket.
+/// A bucket with its lock. It fills exactly two cache lines. So a writer gets the state of its stripe
+/// together with the lock, and takes nothing from writers in other buckets.
 #[repr(align(128))]
 struct Slot<W>(Mutex<Bucket<W>>);
 
@@ -56,9 +56,9 @@ const _: () = assert!(size_of::<Slot<()>>() == 128);
 struct Bucket<W> {
     /// There is seldom more than one.
     first: Option<ActiveStripe<W>>,
-    /// Where there ever was more than one. Empty if there is not even a first.
+    /// Some if there ever was more than one. Empty if there is no first.
     others: Option<Box<Others<W>>>,
-    /// Where a stream of gathered writes goes on.
+    /// Where a stream of gathered writes continues.
     expected: Option<Expected>,
 }
 
@@ -92,7 +92,7 @@ impl<W> Bucket<W> {
         &mut others[index]
     }
 
-    /// Forgets a stripe without requests.
+    /// Forgets a stripe if it has no requests.
     #[inline]
     fn forget_idle(&mut self, stripe: StripeIndex) {
         let is_idle = |active: &ActiveStripe<W>| active.stripe == stripe && active.is_idle();
@@ -109,11 +109,11 @@ impl<W> Bucket<W> {
 struct Wanted {
     stripe: StripeIndex,
     rows: RowSet,
-    /// Requests of clients that want them.
+    /// How many client requests want them.
     parts: u32,
     /// Where a write ends in the stripe's data bytes.
     end: Option<usize>,
-    /// The ticket that it was given beforehand.
+    /// The ticket that the write was given beforehand.
     ticket: Option<u64>,
 }
 
@@ -124,7 +124,7 @@ impl Wanted {
     }
 }
 
-/// Rows that a request has, or is going to have.
+/// Rows that a request holds or will hold.
 #[derive(Clone, Copy)]
 struct Claim {
     stripe: StripeIndex,
@@ -134,13 +134,13 @@ struct Claim {
     parts: u32,
 }
 
-/// How a write gets at its rows.
+/// What a write gets when it asks for its rows.
 pub(crate) enum Entry<'a, W> {
-    /// It has them.
+    /// It holds them.
     Had(RowGuard<'a, W>),
-    /// Others have them, or wait for them.
+    /// Other requests hold them or wait for them.
     Busy,
-    /// It lies behind a write under way, to be gathered with others.
+    /// None yet: it lies behind a write under way and must be gathered.
     Behind,
 }
 
@@ -151,7 +151,7 @@ impl<W> Default for RowLocks<W> {
 }
 
 impl<W> RowLocks<W> {
-    /// A table for so many threads.
+    /// A table for this many threads.
     pub(crate) fn new(locks: StripeLocks, threads: usize, gathers: Option<usize>) -> Self {
         let buckets = match locks {
             StripeLocks::Few(count) => count as usize,
@@ -171,7 +171,7 @@ impl<W> RowLocks<W> {
         self.lock_wanted(Wanted { stripe, rows, parts: 0, end: None, ticket: None })
     }
 
-    /// Locks rows of a stripe, if no request has them or waits for them.
+    /// Locks rows of a stripe, if no request holds them or waits for them.
     pub(crate) fn try_lock(&self, stripe: StripeIndex, rows: RowSet) -> Option<RowGuard<'_, W>> {
         let _part = within(parts::Part::StripeLock);
         let stripe = StripeIndex(mutants::lock_key(stripe.0));
@@ -190,7 +190,7 @@ impl<W> RowLocks<W> {
         LockRows { locks: self, wanted: Wanted { stripe, ..wanted }, state: LockState::New }
     }
 
-    /// Locks rows for a write, if no request has them or waits for them and it is not to be gathered.
+    /// Locks rows for a write, if no request holds them or waits for them and the write need not be gathered.
     #[inline]
     pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_, W> {
         let _part = within(parts::Part::StripeLock);
@@ -219,12 +219,12 @@ impl<W> RowLocks<W> {
         }
     }
 
-    /// Goes on with rows that were [kept](RowGuard::keep).
+    /// Takes up rows that were [kept](RowGuard::keep).
     pub(crate) fn resume(&self, kept: KeptRows) -> RowGuard<'_, W> {
         RowGuard { locks: self, claim: kept.0 }
     }
 
-    /// Whether no request has rows, or waits.
+    /// Whether no request holds rows or waits.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.buckets.iter().all(|Slot(bucket)| bucket.lock().first.is_none())
@@ -237,7 +237,7 @@ impl<W> RowLocks<W> {
         spin(&self.buckets[hash as usize & (self.buckets.len() - 1)].0)
     }
 
-    /// Takes rows if they are free, else queues. The claim, and whether it must wait.
+    /// Takes rows if they are free, else queues. Returns the claim and whether it must wait.
     fn acquire(&self, wanted: &Wanted, waker: &Waker) -> (Claim, bool) {
         let _part = within(parts::Part::StripeLock);
         let mut bucket = self.bucket(wanted.stripe);
@@ -257,7 +257,7 @@ impl<W> RowLocks<W> {
         })
     }
 
-    /// Changes an active stripe as a claim ends, serves its queue and forgets it when nothing is left.
+    /// Changes an active stripe as a claim ends, serves the queue, and forgets the stripe if nothing is left.
     fn release(&self, claim: &Claim, change: impl FnOnce(&mut ActiveStripe<W>)) {
         let mut wakers = Vec::new();
         let is_next_due = {
@@ -283,7 +283,7 @@ impl<W> RowLocks<W> {
         });
     }
 
-    /// A waiter that gives up: if it was granted the rows meanwhile, it gives them back.
+    /// A waiter gives up. If it was granted the rows meanwhile, it gives them back.
     fn give_up(&self, claim: &Claim) {
         self.release(claim, |active| {
             let queue = active.queue();
@@ -341,16 +341,16 @@ pub(crate) struct RowGuard<'a, W> {
     claim: Claim,
 }
 
-/// Locked rows with which another task continues. If they are lost, the rows stay locked for ever.
+/// Locked rows with which another task continues. If this is lost, the rows stay locked forever.
 #[must_use = "the rows stay locked until they are resumed"]
 pub(crate) struct KeptRows(Claim);
 
 impl<W> RowGuard<'_, W> {
-    /// Checks that some consecutive rows of the stripe are locked, as what follows relies on it: the first
-    /// and the last always, those between where debug assertions are on.
+    /// Checks that consecutive rows of the stripe are locked, because what follows relies on it. The first
+    /// and the last row are always checked, those between only with debug assertions.
     ///
     /// # Panics
-    /// If one is not.
+    /// If a checked row is not locked.
     #[inline]
     pub(crate) fn assert_holds(&self, stripe: StripeIndex, rows: RangeInclusive<usize>) {
         let Claim { stripe: own, rows: held, .. } = &self.claim;
@@ -363,7 +363,7 @@ impl<W> RowGuard<'_, W> {
         debug_assert!(rows.clone().all(|row| is_held(&row)), "rows are written only while locked");
     }
 
-    /// Keeps the rows locked, to be resumed.
+    /// Keeps the rows locked, for [`RowLocks::resume`].
     pub(crate) fn keep(self) -> KeptRows {
         let kept = KeptRows(self.claim);
         std::mem::forget(self);

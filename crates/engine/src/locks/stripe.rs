@@ -1,4 +1,5 @@
-//! One active stripe: the claims on its rows, the tasks that wait, and which of its writes others lie behind.
+//! One active stripe: the claims on its rows, the tasks that wait, and the write that later writes lie
+//! behind.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -14,16 +15,16 @@ pub(super) struct ActiveStripe<W> {
     pub(super) held: RowSet,
     last_ticket: u64,
     tail: Option<Tail>,
-    /// Requests that the writes are made of which have rows here or wait for them.
+    /// How many client requests have rows here or wait for them.
     parts: u32,
-    /// None where no task ever waited: on most stripes.
+    /// None if no task ever waited, as on most stripes.
     waiting: Option<Box<Waiting<W>>>,
 }
 
-/// Who waits at a stripe.
+/// The tasks and writes that wait at a stripe.
 struct Waiting<W> {
     queue: VecDeque<Waiter>,
-    /// Writes that wait behind the tail, of this stripe or of the one before.
+    /// Writes that wait behind the tail of this stripe or of the one before.
     gather: Option<Gather<W>>,
 }
 
@@ -33,12 +34,13 @@ pub(super) struct Waiter {
     pub(super) waker: Waker,
 }
 
-/// A write, behind which the next one of a stream would lie: the newest, or the one that others wait for.
+/// The write behind which the next write of a stream would lie: the newest one, or one that other writes wait
+/// for.
 struct Tail {
     ticket: u64,
     /// Where it ends in the stripe's data bytes.
     end: usize,
-    /// Requests that it is made of.
+    /// How many requests it consists of.
     parts: u32,
     /// Writes gathered in the next stripe wait for it.
     next_waits: bool,
@@ -96,7 +98,7 @@ impl<W> ActiveStripe<W> {
         Some(self.claim(wanted))
     }
 
-    /// Takes rows if they are free, else queues. The claim, and whether it must wait.
+    /// Takes rows if they are free, else queues. Returns the claim and whether it must wait.
     pub(super) fn take_or_queue(&mut self, wanted: &Wanted, waker: &Waker) -> (Claim, bool) {
         if let Some(claim) = self.take(wanted) {
             return (claim, false);
@@ -111,7 +113,7 @@ impl<W> ActiveStripe<W> {
         self.last_ticket
     }
 
-    /// Notes a claim that has rows, or waits for them.
+    /// Notes a claim that holds rows or waits for them.
     fn claim(&mut self, wanted: &Wanted) -> Claim {
         let Wanted { stripe, rows, parts, end, ticket } = *wanted;
         self.parts += parts;
@@ -119,8 +121,8 @@ impl<W> ActiveStripe<W> {
             return Claim { stripe, rows, ticket, parts };
         }
         let ticket = self.next_ticket();
-        // Nobody takes the place of a tail that others wait for: they would wait for it too, and for the
-        // next.
+        // No write replaces a tail that other writes wait for: they would wait for the new tail too, and for
+        // the next.
         let is_waited_for = self.waiting().is_some_and(|waiting| waiting.gather.is_some())
             || self.tail.as_ref().is_some_and(|tail| tail.next_waits);
         if let Some(end) = end
@@ -131,18 +133,18 @@ impl<W> ActiveStripe<W> {
         Claim { stripe, rows, ticket, parts }
     }
 
-    /// The gather goes to the end of the stripe: it is what the next stripe's writes lie behind from now on.
-    /// The ticket that its claim will have.
+    /// The gather reaches the end of the stripe. From now on the next stripe's writes lie behind it. Returns
+    /// the ticket that its claim will have.
     pub(super) fn close(&mut self, end: usize, parts: u32) -> u64 {
         let ticket = self.next_ticket();
-        // Who waits in the next stripe for the tail before waits for this one from now on.
+        // Writes in the next stripe that waited for the old tail wait for this one from now on.
         let next_waits = self.is_waited_for_in_next();
         self.tail = Some(Tail { ticket, end, parts, next_waits });
         ticket
     }
 
-    /// A claim ends. Wakes the tasks that wait behind it in this stripe, and tells whether one does in the
-    /// next.
+    /// A claim ends. Adds the wakers of the tasks that wait behind it in this stripe. Returns whether a task
+    /// waits in the next stripe.
     pub(super) fn end(&mut self, claim: &Claim, wakers: &mut Vec<Waker>) -> bool {
         self.parts -= claim.parts;
         let Some(tail) = self.tail.take_if(|tail| tail.ticket == claim.ticket) else { return false };
@@ -150,18 +152,18 @@ impl<W> ActiveStripe<W> {
         tail.next_waits
     }
 
-    /// The requests of the write under way that ends there.
+    /// How many requests the write under way that ends at `end` consists of.
     pub(super) fn parts_before(&self, end: usize) -> Option<u32> {
         self.tail.as_ref().filter(|tail| tail.end == end).map(|tail| tail.parts)
     }
 
-    /// All requests that are under way here.
+    /// How many requests are under way here.
     pub(super) fn parts(&self) -> u32 {
         let gather = self.waiting().and_then(|waiting| waiting.gather.as_ref());
         self.parts + gather.map_or(0, Gather::closed_parts)
     }
 
-    /// As [`ActiveStripe::parts_before`], for a task in the next stripe that is going to wait for it.
+    /// As [`ActiveStripe::parts_before`], for a task in the next stripe that will wait for that write.
     pub(super) fn wait_in_next(&mut self, end: usize) -> Option<u32> {
         let parts = self.parts_before(end)?;
         self.tail.as_mut()?.next_waits = true;
@@ -173,7 +175,7 @@ impl<W> ActiveStripe<W> {
         self.tail.as_ref().is_some_and(|tail| tail.next_waits)
     }
 
-    /// Gives rows to waiters, oldest first, none past an older one that it overlaps.
+    /// Gives rows to waiters, oldest first. No waiter passes an older one whose rows overlap its own.
     pub(super) fn grant(&mut self, wakers: &mut Vec<Waker>) {
         let Some(waiting) = &mut self.waiting else { return };
         let mut blocked = self.held;
@@ -202,8 +204,8 @@ mod tests {
         Wanted { stripe: STRIPE, rows: RowSet::range(rows), parts: 1, end: Some(end), ticket }
     }
 
-    /// Two streams over the same stripe: one had ended it, and the next stripe waited for that, when the
-    /// other closed it, and no task was woken.
+    /// Two streams over the same stripe. One had reached its end, and the next stripe waited for that. Then
+    /// the other stream closed the stripe, and no task was woken.
     #[test]
     fn who_waits_in_the_next_stripe_is_woken_whoever_closes_this_one() {
         let mut stripe = ActiveStripe::<()>::new(STRIPE);

@@ -1,10 +1,10 @@
 //! Sectors of one member that do not hold what they should: md's bad-block log, while the member is open.
 //!
-//! A listed sector is not read: its content is reconstructed from the other members, and where that is
-//! possible it is written back. It may be read again as soon as it was written. The log on the member lists
-//! it until a flush has covered that write: else a crash could bring the old content back as good. A sector
-//! that a rebuild could not recover is listed before the member counts as filled there (`on-disk-format.md`,
-//! "The bad-block log").
+//! A listed sector is not read: its content is reconstructed from the other members and, where possible,
+//! written back. Once it was written, it may be read again. The log on the member lists it until a flush has
+//! covered that write: otherwise a crash could bring the old content back as good. A sector that a rebuild
+//! could not recover is listed before the member counts as filled there (`on-disk-format.md`, "The bad-block
+//! log").
 
 use std::{
     ops::Range,
@@ -27,9 +27,9 @@ use crate::mutants::{Mutant, lives};
 /// The listed sectors of one member.
 #[derive(Debug, Default)]
 pub(crate) struct BadBlocks {
-    /// Whether any sector must not be read: all that most requests look at.
+    /// Whether any sector must not be read. Most requests look at nothing else.
     any: AtomicBool,
-    /// Whether the log lists any sector: all that a flush looks at of most members.
+    /// Whether the log lists any sector. For most members a flush looks at nothing else.
     any_logged: AtomicBool,
     listed: Mutex<Listed>,
 }
@@ -39,19 +39,19 @@ pub(crate) struct BadBlocks {
 struct Listed {
     /// Must not be read.
     unreadable: RangeSet<u64>,
-    /// Must be in the log: all that are unreadable, and those that no flush has covered since they were
+    /// Must be in the log: all unreadable sectors, and those that no flush has covered since they were
     /// written.
     logged: RangeSet<u64>,
-    /// Were listed since a flush was last asked for: it covers no later write of them.
+    /// Were listed since a flush was last requested. That flush covers no later write of them.
     listed_since: RangeSet<u64>,
-    /// Some were settled, and the log on the member may list them still.
+    /// Some were settled, but the log on the member may still list them.
     is_leaving: bool,
     /// Entries that the log on the member has room for.
     room: usize,
 }
 
 impl BadBlocks {
-    /// What a member's log lists. Without a log there are none, and none can be listed.
+    /// The sectors that a member's log lists. Without a log none are listed, and none can be.
     pub(crate) fn of_log(log: Option<&BadBlockLog>) -> Self {
         let extents = log.into_iter().flat_map(BadBlockLog::extents).map(sectors_of);
         let unreadable: RangeSet<u64> = extents.filter(|sectors| !sectors.is_empty()).collect();
@@ -115,8 +115,8 @@ impl BadBlocks {
         self.any_logged.load(Ordering::Acquire) && is_behind(&self.listed.lock())
     }
 
-    /// Sectors that are in the log and were written since: a flush that begins now makes them good. One flush
-    /// at a time.
+    /// Sectors that are in the log and were written since: a flush that begins now makes them good. Only one
+    /// flush may be under way at a time.
     pub(crate) fn written_since(&self) -> RangeSet<u64> {
         let mut listed = self.listed.lock();
         listed.listed_since.clear();
@@ -168,8 +168,8 @@ fn extent_of(sectors: &Range<u64>) -> SectorExtent {
     SectorExtent { start_sector: sectors.start, length_sectors: sectors.end - sectors.start }
 }
 
-/// The bad-block log of a device that becomes a member. None where its superblock has no room for one that
-/// can be written.
+/// The bad-block log of a device that becomes a member. None if its superblock has no room for one that can
+/// be written.
 pub(crate) fn empty_log(superblock: &Superblock, device: &Arc<dyn Device>) -> Option<BadBlockLog> {
     superblock.bad_block_place(device.info().logical_block_bytes)?;
     BadBlockLog::empty(&superblock.bad_blocks)
@@ -212,12 +212,12 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a model of each sector: what must not be read, and what is not on the medium yet.
+        /// Compares with a model of each sector: what must not be read, and what is not on the medium yet.
         #[test]
         fn the_log_keeps_a_sector_until_a_flush_covers_its_write(steps in prop::collection::vec(step(), 0..60)) {
             let bad = empty();
             let (mut unreadable, mut unflushed) = (BTreeSet::new(), BTreeSet::new());
-            // What a flush under way covers, by us and by the model.
+            // What a flush under way covers, by the log and by the model.
             let mut flushing: Option<(RangeSet<u64>, BTreeSet<u64>)> = None;
             for step in steps {
                 match step {

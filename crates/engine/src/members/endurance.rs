@@ -4,52 +4,52 @@ use stripewise_format::extension::Endurance;
 
 const DAY_S: u64 = 86_400;
 
-/// So much that was written to a member and is not noted on it is noted within the second or two that
-/// housekeeping takes to see it. A note is two copies of a header, 8 KiB: a 65,536th of this. A hard disk
-/// that streams 200 MB/s spends about a hundredth of its time on notes.
+/// If this many bytes were written to a member and are not noted on it, they are noted within the second or
+/// two that housekeeping takes to see them. A note is two copies of a header, 8 KiB: a 65,536th of this
+/// amount. A hard disk that streams 200 MB/s spends about a hundredth of its time on notes.
 pub const NOTE_BYTES_MAX: u64 = 512 << 20;
-/// As often as this, less is noted as well,
+/// At this interval, smaller amounts are noted as well.
 pub const NOTE_INTERVAL_S: u64 = 60;
-/// but no less than this: of so little, a note is a 128th, and an idle array writes none.
+/// The least amount that is noted every [`NOTE_INTERVAL_S`]. A note is a 128th of it, and an idle array
+/// writes none.
 pub const NOTE_BYTES_MIN: u64 = 1 << 20;
 
-/// Before a day was counted, the first rebuild or copy says little of what is to come, unless so much is used
-/// already.
+/// Before a day has been counted, the first rebuild or copy says little about the future, unless this part of
+/// the rated life is used already.
 const USED_THAT_TELLS: f64 = 0.01;
 
-/// What is to be expected of a member with a rated life.
+/// What to expect of a member with a rated life.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
-    /// Bytes a second that were written to it since counting began.
+    /// Bytes per second written to it since counting began.
     pub bytes_per_s: f64,
-    /// The part of its rated life that is used up; above 1 if it is beyond it.
+    /// The part of its rated life that is used up; above 1 if the member is beyond its rated life.
     pub used: f64,
-    /// When it will have been written as much as it is rated for, in seconds since 1970-01-01 UTC; none at a
-    /// rate that leads nowhere, where it is too early to tell, or where it has been written that much
-    /// already.
+    /// When its writes will reach its rating, in seconds since 1970-01-01 UTC. None if the rate is too low,
+    /// if it is too early to tell, or if its writes have reached the rating already.
     pub worn_out_s: Option<u64>,
     /// Whole days until then.
     pub left_days: Option<u64>,
-    /// By how many days that is too early: before the warranty's end and the margin behind it.
+    /// By how many days that is too early: before the end of the warranty and the margin after it.
     pub short_days: Option<u64>,
 }
 
-/// Why it is not said when a member will be worn out.
+/// Why there is no forecast of when a member will be worn out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoForecast {
-    /// What it is rated for is not known.
+    /// Its rating is not known.
     Unrated,
-    /// Too little was seen of how it is written; from this time on, in seconds since 1970-01-01 UTC, it is
-    /// enough.
+    /// Too little was seen of how fast it is written. From a later time on it is enough.
     Early {
-        /// Then.
+        /// That time, in seconds since 1970-01-01 UTC.
         from_s: u64,
     },
-    /// At the rate at which it has been written, it lasts longer than the forecast counts.
+    /// At the rate of its writes so far, it lasts longer than the forecast covers.
     Idle,
 }
 
-/// Why there is no day on which a member will be worn out; none if there is one, or it is worn out.
+/// Why there is no day on which a member will be worn out. None if there is such a day, or if the member is
+/// worn out.
 pub fn no_forecast(endurance: &Endurance, now_s: u64) -> Option<NoForecast> {
     let Some(forecast) = forecast(endurance, now_s) else { return Some(NoForecast::Unrated) };
     if forecast.worn_out_s.is_some() || forecast.used >= 1.0 {
@@ -59,7 +59,7 @@ pub fn no_forecast(endurance: &Endurance, now_s: u64) -> Option<NoForecast> {
     Some(if from_s > now_s { NoForecast::Early { from_s } } else { NoForecast::Idle })
 }
 
-/// How long it takes to write so much at this rate, in seconds.
+/// How long it takes to write this much at this rate, in seconds.
 pub fn lifetime_s(rated_write_bytes: u64, bytes_per_s: f64) -> f64 {
     rated_write_bytes as f64 / bytes_per_s
 }

@@ -1,5 +1,5 @@
-//! What kind of member a device is, and how long its I/O takes: a measurement of about a second on a hard
-//! disk, which leaves everything on the device as it was.
+//! Measures what kind of member a device is and how long its I/O takes. This takes about a second on a hard
+//! disk and leaves everything on the device as it was.
 
 use smallvec::smallvec;
 use stripewise_device::{Device, Env, IoBuf, IoError, MediaKind, SharedBuf, Timestamp, WriteFlags};
@@ -10,28 +10,29 @@ use crate::{
     shape::rows::BLOCK_BYTES,
 };
 
-/// Places looked at for each class of I/O.
+/// Places tried for each class of I/O.
 const PLACES: u64 = 24;
 /// Requests of a sequential run, and their length.
 const RUN_REQUESTS: u64 = 8;
 const RUN_REQUEST_BYTES: u64 = 64 << 10;
-/// A device that is slower than this to read a block somewhere rotates.
+/// A device that takes longer than this to read a block at a random place rotates.
 const HDD_READ_NS: u32 = 1_000_000;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// How long I/O takes on a member, in nanoseconds; 0 where it is not known. As the extension header keeps it.
+/// How long I/O takes on a member, in nanoseconds; 0 where it is not known. The extension header stores the
+/// same values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServiceTimes {
-    /// Reading a block somewhere else.
+    /// Reading a block at a random place.
     pub random_read_ns: u32,
-    /// Writing a block somewhere else, with a part in the flush that makes it durable.
+    /// Writing a block at a random place, with its share of the flush that makes it durable.
     pub random_write_ns: u32,
-    /// Writing a block where it was just read, likewise.
+    /// Writing a block where it was just read, with its share of the flush.
     pub rewrite_ns: u32,
     /// Reading one more block of a sequential run.
     pub sequential_read_ns: u32,
-    /// Writing one more.
+    /// Writing one more block of a sequential run.
     pub sequential_write_ns: u32,
 }
 
@@ -41,7 +42,7 @@ impl ServiceTimes {
         self.random_read_ns > 0
     }
 
-    /// As an extension header keeps them.
+    /// From an extension header.
     pub fn from_header(ns: [u32; SERVICE_TIMES]) -> Self {
         let [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, ..] = ns;
         Self { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns }
@@ -53,14 +54,14 @@ impl ServiceTimes {
         [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, 0, 0, 0]
     }
 
-    /// How long a block somewhere else takes to be read, as far as that is known; else longer than any.
+    /// How long it takes to read a block at a random place; `u64::MAX` if that is not known.
     pub(crate) fn block_read_ns(&self) -> u64 {
         if self.is_known() { self.random_read_ns.into() } else { u64::MAX }
     }
 
     /// What a member with these times costs before anything is learned of it.
     pub fn cost(&self) -> MemberCost {
-        // Where writes were not measured, they are taken to be as reads are.
+        // Writes that were not measured are assumed to cost as much as reads.
         let or_read = |ns: u32, read_ns: u32| if ns > 0 { ns } else { read_ns };
         let time = |random_ns: u32, block_ns: u32| ServiceTime {
             fixed_ns: random_ns.saturating_sub(block_ns) as f32,
@@ -76,7 +77,7 @@ impl ServiceTimes {
     }
 }
 
-/// The class of a device: what the operating system says, else what its times say.
+/// The class of a device: what the operating system says, otherwise what its times suggest.
 pub(crate) fn class_of(media: MediaKind, times: &ServiceTimes) -> MemberClass {
     match media {
         MediaKind::Hdd => MemberClass::Hdd,
@@ -87,19 +88,19 @@ pub(crate) fn class_of(media: MediaKind, times: &ServiceTimes) -> MemberClass {
     }
 }
 
-/// Whether a measurement may write.
+/// What a measurement may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// What it has just read, so that a crash costs nothing.
     WriteBack,
-    /// Nothing: how long writes take is not known then.
+    /// Nothing. Then it is not known how long writes take.
     ReadOnly,
 }
 
-/// Measures a device. Nothing else may use it meanwhile. A device too small to tell has no times.
+/// Measures a device. Nothing else may use it meanwhile. A device too small to measure has no times.
 ///
 /// # Errors
-/// Of the device.
+/// Errors of the device.
 pub async fn measure(env: &dyn Env, device: &dyn Device, touch: Touch) -> Result<ServiceTimes, IoError> {
     let run_bytes = RUN_REQUESTS * RUN_REQUEST_BYTES;
     if device.info().size_bytes < 2 * run_bytes {
@@ -128,9 +129,9 @@ pub async fn measure(env: &dyn Env, device: &dyn Device, touch: Touch) -> Result
     Ok(times)
 }
 
-/// How long it takes to write blocks where they were just read: all that it takes without the reads. What
-/// writes between them add to reads is the writes'; what a cache takes off them, since they were read before,
-/// is not.
+/// How long it takes to write a block where it was just read, without the read itself. Time that writes add
+/// to the reads between them counts as write time. Time that a cache saves on reads, because the blocks were
+/// read before, does not.
 async fn rewrite_ns(
     stopwatch: &mut Stopwatch<'_>,
     device: &dyn Device,
@@ -150,13 +151,13 @@ async fn rewrite_ns(
     Ok(u32::try_from((writes_ns + added_ns) / PLACES).unwrap_or(u32::MAX).max(1))
 }
 
-/// Blocks anywhere on a device.
+/// Random blocks of a device.
 fn places(env: &dyn Env, device: &dyn Device) -> Vec<u64> {
     let blocks = device.info().size_bytes / BLOCK;
     (0..PLACES).map(|_| env.random_u64() % blocks * BLOCK).collect()
 }
 
-/// One after the other.
+/// Reads one place after the other.
 async fn read_all(device: &dyn Device, places: &[u64], len_bytes: u64) -> Result<Vec<SharedBuf>, IoError> {
     let mut contents = Vec::with_capacity(places.len());
     for place in places {
@@ -165,7 +166,7 @@ async fn read_all(device: &dyn Device, places: &[u64], len_bytes: u64) -> Result
     Ok(contents)
 }
 
-/// One after the other, and made durable.
+/// Writes one place after the other, and makes the writes durable.
 async fn write_all(device: &dyn Device, places: &[u64], contents: &[SharedBuf]) -> Result<(), IoError> {
     for (place, content) in places.iter().zip(contents) {
         write(device, *place, content).await?;
@@ -188,7 +189,7 @@ struct Stopwatch<'a> {
 }
 
 impl Stopwatch<'_> {
-    /// Nanoseconds since the last lap, for each of so many; at least 1.
+    /// Nanoseconds since the last lap, divided by `count`; at least 1.
     fn lap(&mut self, count: u64) -> u32 {
         let now = self.env.now();
         let each = now.since(self.begun).as_nanos() / u128::from(count);
@@ -197,8 +198,8 @@ impl Stopwatch<'_> {
     }
 }
 
-/// As [`measure`], of a device that is to be a member: one that cannot be measured is so for a reason that
-/// shows when it is written, or that a rebuild mends.
+/// As [`measure`], for a device that will be a member. An error is no reason to refuse the device: its cause
+/// shows when the device is written, or a rebuild mends it.
 pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, touch: Touch) -> ServiceTimes {
     measure(env, device, touch).await.unwrap_or_else(|error| {
         tracing::warn!(member = device.info().name, %error, "its service times could not be measured");
@@ -242,7 +243,7 @@ mod tests {
         assert!(hdd.sequential_read_ns * 100 < hdd.random_read_ns, "{hdd:?}");
     }
 
-    /// A device that gives a block again faster than at first, as page caches do.
+    /// A device that reads a block faster the second time, as page caches do.
     struct Cached {
         memory: Arc<MemoryDevice>,
         env: EnvHandle,
@@ -282,8 +283,8 @@ mod tests {
         }
     }
 
-    /// Once the time of the first reads was taken off that of reading again and writing, and nothing was
-    /// left.
+    /// A former bug: the time of the first reads was subtracted from the time of rereading and writing, and
+    /// nothing was left.
     #[test]
     fn a_cache_that_speeds_up_reads_takes_nothing_off_writes() {
         let world = World::new(3);

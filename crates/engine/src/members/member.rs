@@ -31,14 +31,15 @@ pub(crate) struct Member {
     pub(crate) data_offset_bytes: u64,
     pub(crate) dev_number: u32,
     pub(crate) uuid: Uuid,
-    /// Zeroing a range of it frees the range, at a small part of what writing costs.
+    /// Zeroing a range of it frees the range, at a fraction of the cost of writing.
     pub(crate) unmaps: bool,
     class: RwLock<MemberClass>,
     /// As measured when it became a member.
     pub(crate) times: ServiceTimes,
     /// Bytes written to it before it was opened.
     pub(crate) written_before: u64,
-    /// Failed reads that count since the member was opened: of a chunk that waits to be healed, the first.
+    /// Failed reads counted since the member was opened. Of a chunk that waits to be healed, only the first
+    /// counts.
     pub(crate) read_errors: AtomicU32,
     pub(crate) bad_blocks: Arc<BadBlocks>,
     pub(crate) stats: MemberStats,
@@ -80,8 +81,8 @@ impl Member {
         *self.class.read()
     }
 
-    /// An operator says what kind it is. Where its times were not measured, its costs are taken to be that
-    /// kind's.
+    /// An operator says what kind it is. If its times were not measured, its costs are assumed to be those of
+    /// that kind.
     pub(crate) fn set_class(&self, class: MemberClass) {
         *self.class.write() = class;
         self.meter.set_class(class);
@@ -94,7 +95,7 @@ impl Member {
         &self.device.info().name
     }
 
-    /// Bytes written to it since they are counted.
+    /// Bytes written to it since counting began.
     pub(crate) fn written_bytes(&self) -> u64 {
         let before = if lives(Mutant::WrittenForgotten) { 0 } else { self.written_before };
         before.saturating_add(self.stats.report().wearing_bytes())
@@ -111,7 +112,7 @@ impl Member {
         self.read_as(IoClass::Read, offset_bytes, into)
     }
 
-    /// As [`Member::read`], and says what for.
+    /// As [`Member::read`], for I/O of a given class.
     pub(crate) fn read_as(&self, class: IoClass, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
         let _part = within(Part::Submit);
         let bytes = bufs_len(&into);
@@ -122,7 +123,7 @@ impl Member {
         }
         self.stats.count_read(bytes as u64);
         if !self.meter.is_on() {
-            // What comes is made where it goes, and not moved.
+            // The future is built in place and not moved.
             return self.device.read(at, into);
         }
         self.meter.watch(class, bytes, self.device.read(at, into), |done: &ReadDone| done.result.is_ok())
@@ -133,8 +134,8 @@ impl Member {
         self.write_as(IoClass::Write, Cause::Client, offset_bytes, from, flags)
     }
 
-    /// As [`Member::write`], and says what for. A rewrite goes to what has just been read, so through the
-    /// processor's caches, if members are memory; all else goes past them.
+    /// As [`Member::write`], for a given class and cause. If members are memory, a rewrite goes through the
+    /// processor's caches, because its target was just read. All other writes bypass the caches.
     pub(crate) fn write_as(
         &self,
         class: IoClass,
@@ -156,7 +157,7 @@ impl Member {
         self.make_good(at..at + bytes as u64, asked)
     }
 
-    /// Once a write of listed sectors is done they hold what they should.
+    /// Once a write of listed sectors is done, they hold what they should.
     fn make_good(&self, bytes: Range<u64>, write: Completion) -> Completion {
         if !self.bad_blocks.touch(bytes.clone()) {
             return write;
@@ -177,7 +178,7 @@ impl Member {
         self.make_good(at..at + len_bytes, self.device.write_zeroes(at, len_bytes, flags))
     }
 
-    /// Counts zeroes that it has taken: as written, unless it has unmapped them.
+    /// Counts zeroes that it has taken as written, unless it has unmapped them.
     pub(crate) fn count_zeroed(&self, len_bytes: u64, flags: ZeroFlags) {
         if !(self.unmaps && flags.may_unmap) {
             self.stats.count_write(Cause::Client, len_bytes);
@@ -185,8 +186,8 @@ impl Member {
     }
 }
 
-/// Whether zeroing unmaps, by what was tried when the device became a member and what the operating system
-/// says now.
+/// Whether zeroing unmaps, according to the trial when the device became a member and to what the operating
+/// system says now.
 fn unmaps(tried: Zeroing, told: Option<bool>) -> bool {
     match tried {
         Zeroing::NotTried => told == Some(true),

@@ -1,10 +1,9 @@
 //! What I/O costs on a member, learned while it runs, for policies that weigh it.
 //!
-//! A member is seen as one server: a request occupies it from when it was asked for, or from the end of the
-//! request before, until the task that asked sees its end. Under a queue this is the time that a request
-//! takes of the member's throughput: what reordering, dies in parallel and caches make of it, and what a
-//! member that has slowed down takes now. Of each class, a fixed part and a part by length are learned from
-//! recent requests.
+//! A member is treated as one server: a request occupies it from its submission, or from the end of the
+//! request before, until the task that asked sees its end. Under a queue this is the request's share of the
+//! member's throughput. It includes the effect of reordering, parallel dies and caches, and of a member that
+//! has slowed down. For each class, a fixed part and a part by length are learned from recent requests.
 
 use std::{
     future::Future,
@@ -25,46 +24,47 @@ use crate::{
     shape::rows::BLOCK_BYTES,
 };
 
-/// What is asked of a member.
+/// What a request asks of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IoClass {
     Read,
     Write,
     /// A write where the same plan has just read.
     Rewrite,
-    /// What says nothing of small writes: the long runs of background jobs. It takes the member's time all
-    /// the same.
+    /// I/O that says nothing about small writes: the long runs of background jobs. It still takes the
+    /// member's time.
     Other,
 }
 
-/// Weight of the newest request among those that count, once there are enough: a member that changes is
-/// believed after some dozens of requests.
+/// Weight of the newest request among those that count, once there are enough. A change of the member shows
+/// after some dozens of requests.
 const WEIGHT: f32 = 1.0 / 64.0;
 
-/// Weight of the newest look at the queue of a disk. A drive's write cache takes some hundred writes at once,
-/// so that nobody waits while it has room and many do when it has none: a shorter average would follow that
-/// to and fro, and the choice with it.
+/// Weight of the newest look at the queue of a disk. A drive's write cache takes some hundred writes at once.
+/// So no request waits while it has room, and many wait when it has none. A shorter average would swing with
+/// that, and the choice with it.
 const DISK_QUEUE_WEIGHT: f32 = 1.0 / 64.0;
 
-/// The same of flash, whose queue changes within dozens of requests while it collects garbage: a longer
-/// average would be of what is over.
+/// The same for flash. Its queue changes within dozens of requests while it collects garbage; a longer
+/// average would describe the past.
 const FLASH_QUEUE_WEIGHT: f32 = 1.0 / 16.0;
 
-/// Requests of other classes after which what was learned of one counts no more.
+/// Requests of other classes after which what was learned of a class no longer counts.
 const UNSEEN_MAX: u32 = 64;
 
-/// The least spread of lengths, in blocks squared, from which the part by length is told.
+/// The least spread of lengths, in blocks squared, that shows the part by length.
 const SPREAD_MIN: f32 = 4.0;
 
-/// One member's meter. Off, it costs a look at a flag.
+/// One member's meter. While it is off, it costs a look at a flag.
 #[derive(Debug)]
 pub(crate) struct Meter {
     on: AtomicBool,
     clock: OnceLock<Clock>,
     under_way: AtomicU32,
-    /// Requests found under way by a new one, on average: an `f32`'s bits, as all that is learned.
+    /// How many requests a new one finds under way, on average. The bits of an `f32`, like all that is
+    /// learned.
     queue: AtomicU32,
-    /// Of the newest look at the queue.
+    /// The weight of the newest look at the queue.
     queue_weight: AtomicU32,
     /// When the last request ended.
     last_end_ns: AtomicU64,
@@ -90,7 +90,8 @@ struct Class {
     moments: Mutex<Moments>,
 }
 
-/// A service time that one task sets and many read: halves of different moments do no harm.
+/// A service time that one task sets and many read: a reader may see halves of different moments, which does
+/// no harm.
 #[derive(Debug, Default)]
 struct SharedTime {
     fixed_ns: AtomicU32,
@@ -129,7 +130,7 @@ impl Moments {
         step(&mut self.blocks_ns, blocks * ns);
     }
 
-    /// The line through what was seen; its slope is the one given while lengths are too much alike to tell.
+    /// The line through what was seen. Its slope is `slope_ns` while lengths are too similar to show one.
     fn line(&self, slope_ns: f32) -> ServiceTime {
         let spread = self.blocks_squared - self.blocks * self.blocks;
         let common = self.blocks_ns - self.blocks * self.ns;
@@ -149,7 +150,7 @@ impl Class {
         self.now.get()
     }
 
-    /// Takes note of a request, unless another thread is at it: one more or less does not matter.
+    /// Takes note of a request, unless another thread is doing the same: one more or less does not matter.
     fn learn(&self, blocks: f32, ns: f32) {
         let Some(mut moments) = self.moments.try_lock() else { return };
         moments.add(blocks, ns);
@@ -157,8 +158,8 @@ impl Class {
         self.unseen.store(0, Relaxed);
     }
 
-    /// Another class was seen in its place. Whether that is so for so long that what was learned counts no
-    /// more.
+    /// Another class was seen in its place. Returns whether this has lasted so long that what was learned no
+    /// longer counts.
     fn is_old(&self) -> bool {
         let unseen = self.unseen.load(Relaxed).saturating_add(1);
         self.unseen.store(unseen, Relaxed);
@@ -170,9 +171,9 @@ impl Class {
         unseen > UNSEEN_MAX
     }
 
-    /// A class of its kind was seen in its place: a class that is not asked for is as much faster or slower
-    /// as that is, since both were measured. A drive's write cache makes all writes fast, and a policy that
-    /// never saw the one kind would not try it.
+    /// A class of its kind was seen in its place. An unused class is taken to have become faster or slower by
+    /// as much as its sibling has since both were measured. A drive's write cache makes all writes fast, and
+    /// a policy that never saw one kind would not try it.
     fn follow(&self, sibling: &Self) {
         if self.is_old() {
             let (now, first, own) = (sibling.get(), sibling.first.get(), self.first.get());
@@ -184,8 +185,8 @@ impl Class {
         }
     }
 
-    /// Something else was asked of the member: what was learned fades to what was believed at first, so that
-    /// a member that was slow once is tried again.
+    /// The member got requests of another kind: what was learned fades to what was believed at first. So a
+    /// member that was slow once is tried again.
     fn fade(&self) {
         if self.is_old() {
             let (now, first) = (self.get(), self.first.get());
@@ -207,7 +208,7 @@ fn store(bits: &AtomicU32, value: f32) {
 }
 
 impl Meter {
-    /// A meter of such a member, which is off and believes this.
+    /// A meter of a member of this class. It is off and believes this cost.
     pub(crate) fn new(class: MemberClass, cost: MemberCost) -> Arc<Self> {
         let meter = Self {
             on: AtomicBool::new(false),
@@ -223,13 +224,13 @@ impl Meter {
         Arc::new(meter)
     }
 
-    /// What kind of member it is.
+    /// Sets what kind of member it is.
     pub(crate) fn set_class(&self, class: MemberClass) {
         let is_flash = class == MemberClass::Ssd;
         store(&self.queue_weight, if is_flash { FLASH_QUEUE_WEIGHT } else { DISK_QUEUE_WEIGHT });
     }
 
-    /// Forgets what was learned.
+    /// Forgets what was learned and believes this cost.
     pub(crate) fn believe(&self, cost: MemberCost) {
         for (class, time) in self.classes.iter().zip([cost.read, cost.write, cost.rewrite]) {
             *class.moments.lock() = Moments::default();
@@ -254,7 +255,7 @@ impl Meter {
         MemberCost { read: read.get(), write: write.get(), rewrite: rewrite.get(), queue: load(&self.queue) }
     }
 
-    /// Watches a request that was just asked for.
+    /// Watches a request that was just submitted.
     pub(crate) fn watch<T>(
         self: &Arc<Self>,
         class: IoClass,
@@ -346,8 +347,8 @@ mod tests {
 
     use super::*;
 
-    /// Watches rounds of requests; each begins `at_a_time` together, of one block and of eight in turns, and
-    /// takes `fixed` and 10 us a block.
+    /// Watches rounds of requests. Each round begins `at_a_time` requests together, of one block and of eight
+    /// in turns. A request takes `fixed` plus 10 us a block.
     fn learn(world: &World, meter: &Arc<Meter>, rounds: usize, at_a_time: usize, fixed: Duration) {
         let (env, meter) = (world.env(), meter.clone());
         meter.switch(true, &env);
@@ -389,7 +390,7 @@ mod tests {
         assert_near(cost.queue, 1.5);
     }
 
-    /// Half of the requests find no other and half find 3.5, 64 of each in turns.
+    /// Half of the requests find no other request, and half find 3.5 on average, 64 of each in turns.
     #[test]
     fn a_queue_that_comes_and_goes_is_seen_as_its_average() {
         let (world, meter) = (World::new(1), Meter::new(MemberClass::Hdd, MemberCost::HDD));
@@ -417,7 +418,7 @@ mod tests {
         assert_near(meter.cost().read.fixed_ns, 5_000_000.0);
     }
 
-    /// Fixed parts alone; the lines have no slope where all is of one length.
+    /// Requests of one length, which teach only the fixed part.
     fn ask(world: &World, meter: &Arc<Meter>, class: IoClass, rounds: usize, took: Duration) {
         let (env, meter) = (world.env(), meter.clone());
         meter.switch(true, &env);

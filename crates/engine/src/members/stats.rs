@@ -1,4 +1,4 @@
-//! What an array has done since it was opened: requests of clients, plans by cycle, I/O of each member.
+//! What an array has done since it was opened: client requests, plans by cycle, I/O of each member.
 
 use stripewise_device::counters;
 
@@ -21,13 +21,13 @@ counters! {
     writes,
     /// Bytes that clients wrote.
     written_bytes,
-    /// How many of them waited behind another one and were written together.
+    /// Client writes that waited behind another write and were written together.
     gathered_writes,
     /// Flushes of clients.
     flushes,
     /// Stripe writes: one for each stripe of each write.
     stripe_writes,
-    /// Stripe writes of which every row was written with all its data new.
+    /// Stripe writes in which every row was written with all its data new.
     stripe_writes_full,
     /// Rows written with all their data new.
     rows_full,
@@ -59,7 +59,8 @@ counters! {
     writes,
     /// Bytes written there.
     written_bytes,
-    /// How many of them background jobs and the healing of unreadable blocks wrote: the rest is clients'.
+    /// How many of those bytes background jobs and the healing of unreadable blocks wrote. Clients wrote the
+    /// rest.
     job_written_bytes,
     /// Bytes of superblocks, extension headers and bitmap pages written.
     metadata_bytes,
@@ -73,7 +74,7 @@ counters! {
     blocks_rcw,
 }
 
-/// What a member is written for.
+/// Why a member is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     Client,

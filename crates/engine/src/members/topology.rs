@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use smallvec::SmallVec;
 use stripewise_device::sync::{
     Event,
     seam::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,10 +16,11 @@ use crate::{
     shape::geometry::{Geometry, MemberIndex, StripeIndex},
 };
 
-/// A member that is being filled, to become the one of its slot.
+/// A member that is being filled to become the member of its slot.
 pub(crate) struct Incoming {
     pub(crate) member: Arc<Member>,
-    /// Stripes below are complete on it. Moves only while the rows that it passes are locked.
+    /// Stripes below this one are complete on the member. It moves only while the rows that it passes are
+    /// locked.
     done_stripes: AtomicU64,
 }
 
@@ -51,7 +53,7 @@ pub(crate) struct SlotState {
 }
 
 /// Whether the superblocks already say what a topology says. A write that passes over a failed member is
-/// acknowledged only after they do: else that member could come back as current after a crash.
+/// acknowledged only after they do. Otherwise that member could come back as current after a crash.
 #[derive(Clone)]
 pub(crate) struct Recorded {
     done: Arc<AtomicBool>,
@@ -78,9 +80,9 @@ impl Recorded {
         self.done.load(Ordering::Acquire)
     }
 
-    /// What a request that relied on this is told, once it may be: first all is written down, and only then
-    /// is looked whether the array has failed. It may have failed while that was being written down; then
-    /// nothing was.
+    /// The acknowledgement of a request that relied on this; None while not all is written down. Whether the
+    /// array has failed is checked only after that: it may have failed while the change was being written
+    /// down, and then nothing was written.
     pub(crate) fn acknowledgement(
         &self,
         has_failed: impl FnOnce() -> bool,
@@ -106,7 +108,7 @@ pub(crate) struct Topology {
     pub(crate) recorded: Recorded,
 }
 
-/// Where a member stands.
+/// The place of a member in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Primary(MemberIndex),
@@ -114,7 +116,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The role that it is a place of.
+    /// The role that this place belongs to.
     pub(crate) fn role(self) -> MemberIndex {
         let (Self::Primary(role) | Self::Incoming(role)) = self;
         role
@@ -122,7 +124,7 @@ impl Place {
 }
 
 impl Topology {
-    /// Who holds a column of a stripe.
+    /// The slot that holds a column of a stripe.
     fn slot(&self, stripe: StripeIndex, column: usize) -> &SlotState {
         &self.slots[self.geometry.member_of(stripe, column).0]
     }
@@ -134,8 +136,8 @@ impl Topology {
         slot.primary.as_ref().or_else(|| incoming().map(|incoming| &incoming.member))
     }
 
-    /// The members to write a column of a stripe to: the one in sync, and one being filled that is past the
-    /// stripe.
+    /// The members to write a column of a stripe to: the one in sync, and the one being filled if it is past
+    /// the stripe.
     pub(crate) fn writers(
         &self,
         stripe: StripeIndex,
@@ -158,8 +160,8 @@ impl Topology {
         (slot.primary.as_ref(), incoming.map(|incoming| &incoming.member))
     }
 
-    /// The members to write whole chunks of a role to, for some consecutive stripes, and for which of them:
-    /// the one in sync, and one being filled as far as it is past them.
+    /// The members to write whole chunks of a role to, for consecutive stripes. The member in sync gets all
+    /// the stripes, a member being filled only those that it is past.
     pub(crate) fn writers_of_run(
         &self,
         slot: usize,
@@ -177,6 +179,15 @@ impl Topology {
     /// Whether every slot has a member in sync, so that every column of every stripe can be used.
     pub(crate) fn has_all(&self) -> bool {
         self.slots.iter().all(|slot| slot.primary.is_some())
+    }
+
+    /// The columns of a stripe that cannot be used.
+    pub(crate) fn missing(&self, stripe: StripeIndex) -> SmallVec<[usize; 2]> {
+        let covers =
+            |slot: &SlotState| slot.incoming.as_ref().is_some_and(|incoming| incoming.covers(stripe));
+        let is_missing = |slot: &SlotState| slot.primary.is_none() && !covers(slot);
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| is_missing(slot));
+        slots.map(|(slot, _)| self.geometry.column_of(stripe, MemberIndex(slot))).collect()
     }
 
     /// Whether a column of a stripe can be used.
@@ -205,7 +216,7 @@ impl Topology {
         self.slots[member.0].primary.is_none()
     }
 
-    /// Whether the data is all there.
+    /// Whether all data is there.
     pub(crate) fn survives(&self) -> bool {
         self.geometry.survives(|member| self.is_lost(member))
     }
@@ -226,7 +237,7 @@ impl Topology {
         })
     }
 
-    /// Takes the member at `place` out.
+    /// Takes out the member at `place`.
     pub(crate) fn remove(&mut self, place: Place) {
         match place {
             Place::Primary(slot) => self.slots[slot.0].primary = None,
@@ -234,7 +245,7 @@ impl Topology {
         }
     }
 
-    /// With another member in sync for a slot, and none being filled.
+    /// This topology with another member in sync for a slot, and none being filled there.
     pub(crate) fn with_primary(&self, slot: MemberIndex, member: &Arc<Member>) -> Self {
         let mut next = self.clone();
         next.slots[slot.0] = SlotState { primary: Some(member.clone()), incoming: None };

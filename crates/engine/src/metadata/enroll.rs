@@ -33,9 +33,9 @@ use crate::{
 
 /// Smallest region of the bitmap: one page flush should cover many writes.
 const REGION_BYTES_MIN: u64 = 1 << 20;
-/// Largest region, and md's default: what a resync after a crash must read at least.
+/// Largest region, and md's default: a resync after a crash reads at least one region.
 const REGION_BYTES_MAX: u64 = 64 << 20;
-/// How many regions a small array's members are cut into.
+/// How many regions the members of a small array are cut into.
 const REGIONS_AIM: u64 = 1024;
 /// Bytes blanked by one write.
 const BLANK_BYTES_MAX: u64 = 1 << 20;
@@ -47,7 +47,7 @@ pub(crate) struct Enrolled {
     pub(crate) bitmap_offset_bytes: Option<u64>,
 }
 
-/// The regions of an array that nothing was chosen for.
+/// The regions of an array for which none were chosen.
 pub(crate) fn regions_for(geometry: &Geometry) -> RegionShape {
     RegionShape { bytes: region_bytes_for(geometry), kind: MapKind::Linear }
 }
@@ -80,28 +80,28 @@ pub(crate) fn bitmap_for(
     })
 }
 
-/// What a device is by itself: what kind, how fast, and how worn.
+/// The properties of a device itself: its kind, its speed and its wear.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traits {
     pub(crate) class: MemberClass,
-    /// An operator said so.
+    /// An operator gave the class.
     pub(crate) given: bool,
     pub(crate) times: ServiceTimes,
     pub(crate) endurance: Endurance,
-    /// As it was tried.
+    /// What trying it showed.
     pub(crate) zeroing: Zeroing,
 }
 
 impl Traits {
-    /// What kind an operator says that it is, else as far as the operating system and a measurement tell.
+    /// Takes the class that an operator gave, else what the operating system and a measurement tell.
     pub(crate) fn of(device: &Arc<dyn Device>, times: ServiceTimes, given: Option<MemberClass>) -> Self {
         let class = given.unwrap_or_else(|| class_of(device.info().media, &times));
         let (endurance, zeroing) = (Endurance::default(), Zeroing::NotTried);
         Self { class, given: given.is_some(), times, endurance, zeroing }
     }
 
-    /// With what the device may be written and was, as an earlier array noted it there: it wears, whosever
-    /// member it is.
+    /// With the endurance that an earlier array noted on the device: a device wears, whichever array it
+    /// belongs to.
     pub(crate) async fn with_kept_endurance(self, device: &Arc<dyn Device>) -> Self {
         let found = examine(device.clone()).await.ok().and_then(|found| found.extension.ok());
         Self { endurance: found.map_or(self.endurance, |(header, _)| header.endurance), ..self }
@@ -126,7 +126,7 @@ pub(crate) fn header_for(
     Some(header)
 }
 
-/// The regions in use, from whatever header has some.
+/// The regions in use, from the first header that describes any.
 pub(crate) fn kept_regions<'a>(
     headers: impl Iterator<Item = &'a Header>,
     geometry: &Geometry,
@@ -147,7 +147,7 @@ pub(crate) fn new_uuid(env: &dyn Env) -> Uuid {
     uuid::Builder::from_random_bytes(random.to_ne_bytes()).into_uuid()
 }
 
-/// What a device must have and how it is cut, for a new member of an array.
+/// How a device is laid out as a new member of an array.
 pub(crate) fn new_member(
     device: &Arc<dyn Device>,
     chunk_sectors: u32,
@@ -159,9 +159,10 @@ pub(crate) fn new_member(
     NewMember { dev_number, device_uuid, member_sectors, data_offset_sectors }
 }
 
-/// Where the data of a device begins that is to hold as much as the other members: where mdadm would put it
-/// today, or, on a device no larger than they are, as far back as fits. Whole MiB are preferred, as mdadm
-/// does. None if even the least offset leaves too little room: 512 KiB, or what another member has.
+/// Where the data begins on a device that must hold as much as the other members. The first choice is where
+/// mdadm would put it today. On a device no larger than the other members, it is as far back as fits, at
+/// whole MiB if possible, as with mdadm. None if even the least offset leaves too little room. The least
+/// offset is 512 KiB, or what another member has.
 fn data_offset_sectors(
     member_sectors: u64,
     data_sectors: u64,
@@ -211,7 +212,7 @@ pub(crate) fn spare(
         return Err(ArrayError::Member { member: info.name.clone(), problem });
     }
     superblock.features = superblock.features.without(Features::BAD_BLOCKS);
-    // Write-mostly and failfast are of one device.
+    // Write-mostly and failfast belong to a single device.
     superblock.device_flags = DeviceFlags::default();
     superblock.dev_number = new.dev_number;
     superblock.device_uuid = new.device_uuid;
@@ -246,10 +247,10 @@ pub(crate) fn spare(
 }
 
 /// Blanks what an earlier use of the device may have left around the superblock: signatures of file systems
-/// and partition tables, which others would still find, and bitmap pages, which must never be taken for ours.
-/// A page that was never written since counts as "everything may disagree".
+/// and partition tables, which other programs would still find, and bitmap pages, which must never be taken
+/// for ours. A blank page counts as "everything may disagree".
 ///
-/// Tries on the way what zeroing does, where the extension header will lie.
+/// Also tries what zeroing does, at the place where the extension header will lie.
 pub(crate) async fn blank(entry: &Entry) -> Result<Zeroing, ArrayError> {
     let io = |error| ArrayError::Io { member: entry.member.name().to_owned(), error };
     let superblock_start = entry.superblock.super_offset_sectors * SECTOR_BYTES;
@@ -282,7 +283,7 @@ async fn try_zeroing(member: &Member) -> Result<Zeroing, IoError> {
     let flags = ZeroFlags { may_unmap: true, fast_only: true };
     match member.device.write_zeroes(AREA_START_BYTES, BLOCK_BYTES, flags).await {
         Err(error) if is_member_gone(&error) => return Err(error),
-        // Some bridges answer with any error; it is asked for nothing but to find out.
+        // Some bridges answer with an arbitrary error. The request serves only to find out.
         Err(_) => return Ok(Zeroing::Writes),
         Ok(()) => {}
     }
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(begins(64, 64), Some(64), "an equal disk of members with still less");
         assert_eq!(data_offset_sectors(5, 6, 1, 1), None);
     }
-    /// No member need have an extension header any more: what the array's headers said is known all the same.
+    /// What the array's headers said stays known, even if no member has an extension header any more.
     #[test]
     fn a_member_gets_the_array_s_options_though_no_other_has_a_header() {
         let world = World::new(1);

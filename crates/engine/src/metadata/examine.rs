@@ -19,11 +19,10 @@ use crate::{
     mutants::{Mutant, lives},
 };
 
-/// What stands for a block that cannot be read, and of which there are two: a damaged one.
+/// Stands for an unreadable copy of a block that has two copies. It counts as damaged.
 pub(crate) const UNREAD: [u8; BLOCK_LEN] = [0xff; BLOCK_LEN];
 
-/// How long a device may take to tell what lies on it: a disk that has to spin up first takes ten seconds or
-/// so.
+/// How long reading a device's metadata may take. A disk that has to spin up first takes ten seconds or so.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Why a device has no usable superblock.
@@ -35,7 +34,7 @@ pub enum ExamineError {
     Io {
         /// The device.
         name: String,
-        /// What it said.
+        /// The device's error.
         error: IoError,
     },
     /// It did not answer.
@@ -46,7 +45,7 @@ pub enum ExamineError {
     Silent {
         /// The device.
         name: String,
-        /// How long it was waited for, in seconds.
+        /// How long the wait lasted, in seconds.
         waited_s: u64,
     },
     /// There is none, or it is damaged.
@@ -89,12 +88,12 @@ pub struct Examination {
     pub device: Arc<dyn Device>,
     /// Its md superblock.
     pub superblock: Superblock,
-    /// The extension header, and how its copies are.
+    /// The extension header, and the state of its copies.
     pub extension: Result<(Header, CopyState), ExtensionError>,
     /// md's bad-block log, empty unless the superblock says that it is in use. None where the member has no
     /// room for one.
     pub bad_blocks: Option<BadBlockLog>,
-    /// Whether Stripewise wrote the superblock last. Foreign where there is no header to tell.
+    /// Whether Stripewise wrote the superblock last. Foreign if there is no header to tell.
     pub origin: SuperblockOrigin,
 }
 
@@ -109,8 +108,8 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
     let superblock = match Superblock::decode(&block, SUPERBLOCK_SECTOR) {
         Ok(superblock) => superblock,
         Err(error) => {
-            // A damaged superblock is this version's all the same; what is elsewhere then is left from an
-            // older array.
+            // A damaged superblock is still of this version. Anything at another version's place is left from
+            // an older array.
             let other = match error {
                 SuperblockError::NoMagic { .. } => other_version(&device).await,
                 _ => None,
@@ -133,10 +132,10 @@ pub async fn examine(device: Arc<dyn Device>) -> Result<Examination, ExamineErro
     Ok(Examination { device, superblock, extension, bad_blocks, origin })
 }
 
-/// As [`examine`], of a device that may hang: an array is not to wait for it for ever.
+/// As [`examine`], for a device that may hang: an array must not wait for it forever.
 ///
 /// # Errors
-/// As [`examine`]; [`ExamineError::Silent`] if it has not answered after a while.
+/// As [`examine`]; [`ExamineError::Silent`] if the device does not answer in time.
 pub(crate) async fn examine_in_time(
     env: &EnvHandle,
     device: Arc<dyn Device>,
@@ -162,7 +161,7 @@ async fn read_bad_blocks(
     Ok(BadBlockLog::decode(&log, &superblock.bad_blocks))
 }
 
-/// The metadata version of a device without superblock at 4 KiB, if it has one elsewhere.
+/// The metadata version of a device that has no superblock at 4 KiB, if it has one elsewhere.
 async fn other_version(device: &Arc<dyn Device>) -> Option<OtherVersion> {
     for version in OtherVersion::ALL {
         let Some(at) = version.superblock_offset_bytes(device.info().size_bytes) else { continue };
@@ -190,14 +189,14 @@ async fn read_header(
         (a, b) if lives(Mutant::BothHeadersNeeded) => (a?, b?),
         (Err(error), Err(_)) => return Err(error),
         (Err(error), _) | (_, Err(error)) if is_member_gone(&error) => return Err(error),
-        // Even an older copy will do: the superblock that it does not name is written after both.
+        // Even an older copy will do: a superblock that it does not name is written only after both copies.
         (a, b) => {
             tracing::warn!(member = device.info().name, "a copy of its extension header cannot be read");
             (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD))
         }
     };
     let found = choose(&a, &b);
-    // A header of another array or member was left by an earlier use of the device.
+    // A header of another array or member is left over from an earlier use of the device.
     Ok(found.and_then(|(header, state)| {
         let ours = header.array_uuid == superblock.array_uuid && header.device_uuid == superblock.device_uuid;
         if ours && layout.check(&header).is_ok() { Ok((header, state)) } else { Err(ExtensionError::Absent) }

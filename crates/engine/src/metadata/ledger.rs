@@ -1,9 +1,9 @@
 //! The superblocks and extension headers of all attached members: what the array is on disk, and how it
 //! changes.
 //!
-//! Every change of state raises the event count and is written to all members that belong, at once. On each
-//! member the extension header goes first, naming the superblock that follows: whatever a crash leaves, it is
-//! known whether Stripewise wrote the superblock last (`docs/on-disk-format.md`, "The order of updates").
+//! Every change of state raises the event count and is written to all members that belong, at once. Each
+//! member gets the extension header first. The header names the superblock that follows, so after any crash
+//! it tells whether Stripewise wrote the superblock last (`docs/on-disk-format.md`, "The order of updates").
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     shape::{geometry::MemberIndex, regions::RegionShape},
 };
 
-/// The longest that mdadm makes its bitmap; the extension area begins behind it.
+/// The largest bitmap that mdadm makes. The extension area begins after it.
 const MD_BITMAP_BYTES_MAX: usize = 128 << 10;
 
 /// What an attached member is to the array.
@@ -45,13 +45,14 @@ pub(crate) struct Entry {
     pub(crate) standing: Standing,
     pub(crate) superblock: Superblock,
     pub(crate) header: Option<Header>,
-    /// md's own bitmap, where the array was made with one. We do not use it, but must not let it mislead.
+    /// md's own bitmap, if the array was made with one. We do not use it, but must not let it mislead the
+    /// kernel.
     pub(crate) md_bitmap: Option<BitmapSuperblock>,
-    /// Whether that bitmap is on the member, or is to be written with the next superblock.
+    /// Whether that bitmap is on the member. If not, it is written with the next superblock.
     pub(crate) has_md_bitmap: bool,
     /// md's bad-block log as it lies on the member. None where there is no room for one.
     pub(crate) bad_block_log: Option<BadBlockLog>,
-    /// The slot that the member had when it failed, for people.
+    /// The slot that the member had when it failed, for display.
     pub(crate) last_slot: Option<MemberIndex>,
 }
 
@@ -67,8 +68,8 @@ pub(crate) struct Ledger {
     pub(crate) events: u64,
     /// Whether members agree everywhere and nothing is being written.
     pub(crate) clean: bool,
-    /// What the array's headers have in common. A member that comes gets it from here: none that is left may
-    /// have a header.
+    /// What the array's headers have in common. A new member takes it from here, because perhaps no remaining
+    /// member has a header.
     pub(crate) common: Common,
 }
 
@@ -101,27 +102,27 @@ impl Ledger {
         self.set_role(dev_number, role_of(standing));
     }
 
-    /// Everybody's table of roles.
+    /// Every member's table of roles.
     pub(crate) fn roles(&self) -> Roles {
         self.entries.first().map(|entry| entry.superblock.roles.clone()).unwrap_or_default()
     }
 
-    /// Lets go of a member.
+    /// Drops a member.
     pub(crate) fn forget(&mut self, member: &Arc<Member>) {
         self.entries.retain(|entry| !Arc::ptr_eq(&entry.member, member));
         // Its number stays marked: the device may come back with the superblock it has now.
         self.set_role(member.dev_number, Role::Faulty);
     }
 
-    /// Enters in every member's table what a device number does.
+    /// Sets the role of a device number in every member's table.
     pub(crate) fn set_role(&mut self, dev_number: u32, role: Role) {
         for entry in &mut self.entries {
-            // Device numbers come from the same table, which a block holds by construction.
+            // Device numbers come from this same table, which fits in a block by construction.
             let _ = entry.superblock.roles.set(dev_number, role);
         }
     }
 
-    /// Writes down on every member how partly written rows are written. False: no member has room for it.
+    /// Records on every member how partly written rows are written. False if no member has room for it.
     pub(crate) fn set_policy(&mut self, policy: &Policy) -> bool {
         if self.entries.iter().all(|entry| entry.header.is_none()) {
             return false;
@@ -137,14 +138,15 @@ impl Ledger {
         headers.for_each(|header| header.options = options);
     }
 
-    /// Notes the named setting of locks that the array was made with.
+    /// Records the locking preset that the array was made with.
     pub(crate) fn set_preset(&mut self, preset: &Preset) {
         self.common.options.locking_policy = preset.number;
         self.spread_options();
     }
 
-    /// A device number for a new member: one that no member has, present or absent, as long as the table has
-    /// such; then one of a lost member, which its event count keeps out should it come back.
+    /// A device number for a new member. The first choice is a number that no member has, present or absent.
+    /// If the table has none left, a lost member's number is taken: should that member come back, its event
+    /// count keeps it out.
     pub(crate) fn free_dev_number(&self) -> u32 {
         let roles = self.roles();
         let attached = |number: u32| self.entries.iter().any(|entry| entry.member.dev_number == number);
@@ -163,8 +165,8 @@ impl Ledger {
     pub(crate) async fn write_all(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         self.events += u64::from(!lives(Mutant::EventsNotRaised));
         let events = self.events;
-        // A member that an earlier round passed over, and that is back, goes first and alone: were power to
-        // fail with others written, it would be two behind.
+        // Members that missed an earlier round and are back go first, apart from the others. If power failed
+        // after the others were written, they would be two events behind.
         let lags = |entry: &Entry| {
             matches!(entry.standing, Standing::Active(_) | Standing::Incoming { .. })
                 && entry.superblock.events.saturating_add(1) < events
@@ -180,9 +182,9 @@ impl Ledger {
         failed
     }
 
-    /// Writes the metadata of members that a crash left an event behind, as the newest have it, and returns
-    /// those that could not take it. Those that are further behind, or that were taken although the newest
-    /// say that they failed, come with the next event.
+    /// Writes the newest metadata to members that a crash left one event behind, and returns the members that
+    /// could not take it. Members that are further behind, or that were taken although the newest say that
+    /// they failed, are written with the next event.
     pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
         let events = self.events;
         let belongs = |entry: &Entry| entry.superblock.role() != Role::Faulty;
@@ -193,8 +195,8 @@ impl Ledger {
         .await
     }
 
-    /// Notes what was written to members, on those of them that are wanted: in their headers alone, so that
-    /// no event is spent. Returns those that could not take it.
+    /// Notes on the wanted members how much was written to them. Only their headers are written, so no event
+    /// is spent. Returns the members that could not take it.
     pub(crate) async fn note_written(
         &mut self,
         wanted: impl Fn(&Entry) -> bool,
@@ -249,8 +251,8 @@ impl Entry {
         let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
         let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
         let first_md_bitmap = self.first_md_bitmap();
-        // Only behind a clean superblock: with equal events the kernel believes its bitmap, whatever else is
-        // said.
+        // Only after a clean superblock: if the events are equal, the kernel believes its bitmap, regardless
+        // of anything else.
         let md_bitmap = if clean { self.settled_md_bitmap(events) } else { None };
         async move {
             if lives(Mutant::SuperblockBeforeHeader)
@@ -260,13 +262,13 @@ impl Entry {
                 return Some((member, error));
             }
             let mut result = write_headers(&member, headers).await;
-            // Before the superblock that says that there is one: without, the kernel does not start the
-            // array.
+            // Before the superblock that says that there is a bitmap: without the bitmap, the kernel does not
+            // start the array.
             if let (Ok(()), Some((offset, bitmap))) = (result, first_md_bitmap) {
                 result = write_durably(&member, offset, &bitmap).await;
             }
-            // Before the superblock that counts on it: one that says that there are bad blocks, or that more
-            // of the member is filled.
+            // Before the superblock that relies on the log: it may say that there are bad blocks, or that
+            // more of the member is filled.
             for (offset, log) in bad_block_logs {
                 if result.is_ok() {
                     result = write_durably(&member, offset, &log).await;
@@ -282,8 +284,8 @@ impl Entry {
         }
     }
 
-    /// Writes the header alone, with what was written to the member by now. The superblock that it names
-    /// stays.
+    /// Writes the header alone, with the amount written to the member so far. It still names the same
+    /// superblock.
     fn note_written(&mut self, wall_clock_us: u64) -> impl Future<Output = Option<FailedMember>> + use<> {
         let header = self.renew_header(wall_clock_us).map(|header| header.encode());
         let headers = self.layout().zip(header);
@@ -291,8 +293,8 @@ impl Entry {
         async move { write_headers(&member, headers).await.err().map(|error| (member, error)) }
     }
 
-    /// What the member's bad-block log is to say, in writes of which each must be durable before the next.
-    /// The superblock says whether there is anything in it.
+    /// The writes that bring the member's bad-block log up to date. Each must be durable before the next.
+    /// Also sets in the superblock whether the log lists anything.
     fn bring_bad_blocks_up_to_date(&mut self) -> Vec<(u64, Vec<u8>)> {
         let superblock = &mut self.superblock;
         let place = superblock.bad_block_place(self.member.device.info().logical_block_bytes);
@@ -302,13 +304,13 @@ impl Entry {
             true => superblock.features.without(Features::BAD_BLOCKS),
             false => superblock.features.with(Features::BAD_BLOCKS),
         };
-        // Another md may have written longer entries than we do. A log that has no room for ours stays as it
-        // is: nothing can have been added to it.
+        // Another md may have written longer entries than ours. A log without room for our entries stays as
+        // it is: nothing can have been added to it.
         let images = log.change_to(listed.into_iter()).unwrap_or_default();
         images.into_iter().map(|image| (place.start, image)).collect()
     }
 
-    /// The header as it is to be written next, with what was written to the member by now.
+    /// The header for the next write, with the amount written to the member so far.
     fn renew_header(&mut self, wall_clock_us: u64) -> Option<&mut Header> {
         let header = self.header.as_mut()?;
         header.generation += 1;
@@ -319,14 +321,14 @@ impl Entry {
         Some(header)
     }
 
-    /// md's bitmap for a member that has none yet, behind any superblock, so that the kernel takes it for
-    /// stale. Where, and what.
+    /// md's bitmap for a member that has none yet: offset and bytes. Its events are behind any superblock's,
+    /// so the kernel takes it for stale.
     fn first_md_bitmap(&mut self) -> Option<(u64, Vec<u8>)> {
         let has_one = std::mem::replace(&mut self.has_md_bitmap, true) || lives(Mutant::KernelBitmapMissing);
         if has_one { None } else { self.settled_md_bitmap(0) }
     }
 
-    /// md's bitmap as a clean stop leaves it: as many events as the superblock, no bit set. Where, and what.
+    /// md's bitmap as a clean stop leaves it, with these events and no bit set: offset and bytes.
     fn settled_md_bitmap(&self, events: u64) -> Option<(u64, Vec<u8>)> {
         let offset = self.superblock.bitmap_sector()?.checked_mul(SECTOR_BYTES)?;
         let bitmap = self.md_bitmap?.settle(events);
@@ -355,8 +357,8 @@ impl Entry {
         };
     }
 
-    /// Whether the member is being filled for a role that another member has. The table of roles that goes to
-    /// disk with it decides: the other member may be absent, and the table may still name it.
+    /// Whether the member is being filled for a role that another member has. The table of roles in its
+    /// superblock decides: the other member may be absent while the table still names it.
     pub(crate) fn is_replacing(&self) -> bool {
         let Standing::Incoming { slot, .. } = self.standing else { return false };
         let roles = &self.superblock.roles;
@@ -365,15 +367,15 @@ impl Entry {
     }
 }
 
-/// Only the sectors that the superblock fills are written: one sector of 512 bytes is all or nothing, and
-/// with up to 128 roles the superblock is no longer than that.
+/// Only the sectors that the superblock fills are written. A sector of 512 bytes is written entirely or not
+/// at all, and a superblock with up to 128 roles fits in one.
 fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
     let used = 256 + 2 * superblock.roles.max_dev() as usize;
     let block_bytes = if lives(Mutant::ShortSuperblockWrite) { 512 } else { logical_block_bytes as usize };
     used.next_multiple_of(block_bytes)
 }
 
-/// Writes both copies of a header, one after the other; of a member without extension area, none.
+/// Writes both copies of a header, one after the other. A member without an extension area gets none.
 async fn write_headers(member: &Member, headers: Option<(ExtensionLayout, Block)>) -> Result<(), IoError> {
     let Some((layout, header)) = headers else { return Ok(()) };
     for copy in [HeaderCopy::A, HeaderCopy::B] {
@@ -389,7 +391,7 @@ pub(crate) async fn write_durably(member: &Member, offset_bytes: u64, bytes: &[u
     member.device.write(offset_bytes, smallvec![buf], WriteFlags { fua: true }).await
 }
 
-/// The CRC-bearing form of a block read from disk.
+/// A block of metadata that was read from disk, as a [`Block`].
 pub(crate) fn as_block(bytes: &[u8]) -> &Block {
     bytes.try_into().expect("metadata is read in blocks")
 }

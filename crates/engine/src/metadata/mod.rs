@@ -1,4 +1,5 @@
-//! What the members say of the array: read from a device, kept in memory, written to all of them.
+//! What the members' metadata says about the array: read from devices, kept in memory, written to all
+//! members.
 
 pub(crate) mod enroll;
 pub(crate) mod examine;

@@ -1,5 +1,5 @@
-//! Changes of the members, beside writes: what may be acknowledged while a failure is being written down, and
-//! what a member that is being filled has in the end.
+//! Changes of the members during writes: what may be acknowledged while a failure is being written down, and
+//! what a filled member holds in the end.
 
 use std::sync::Arc as Fixed;
 
@@ -50,7 +50,7 @@ fn whole() -> Topology {
 struct Array {
     readers: Fixed<Readers>,
     topology: Replaced<Topology>,
-    /// The superblocks of those that are left call the second member faulty.
+    /// The superblocks of the remaining members call the second member faulty.
     is_written_down: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ impl Array {
         recorded.set();
     }
 
-    /// A write; it is done at once, or it waits until what it relied on is written down.
+    /// A write. It is done at once, or it waits until what it relied on is written down.
     fn write(&self, at_once: bool) {
         let request = self.readers.enter();
         let seen = self.topology.get(&request);
@@ -116,8 +116,7 @@ fn a_write_that_passes_over_a_member_is_acknowledged_when_that_is_written_down()
     }
 }
 
-/// What the array's last change was to write down is never written: a write that waits for it must be told
-/// so.
+/// The array's last change is never written down: a write that waits for it must be told so.
 #[test]
 fn a_write_that_waits_is_told_that_the_array_has_given_up() {
     model(|| {
@@ -147,21 +146,21 @@ fn a_write_that_waits_is_told_that_the_array_has_given_up() {
     });
 }
 
-/// What a stripe holds on the member in sync, and on the one that is being filled.
+/// What a stripe holds on the member in sync and on the member being filled.
 #[derive(Default)]
 struct Stripe {
     primary: AtomicU64,
     incoming: AtomicU64,
 }
 
-/// When the rebuild says how far it is.
+/// When the rebuild says how far it has come: while it holds the rows, or after.
 #[derive(Clone, Copy, PartialEq)]
 enum Advances {
     WithRows,
     WithoutRows,
 }
 
-/// A stripe is filled while it is written to. Who of the two is first has its rows.
+/// A stripe is filled during a write to it. The task that comes first has its rows.
 fn fill_beside_a_write(advances: Advances) {
     model(move || {
         let geometry = Fixed::new(geometry());
@@ -196,7 +195,7 @@ fn fill_beside_a_write(advances: Advances) {
         writer.join().unwrap();
         let on = |content: &AtomicU64| content.load(Ordering::Relaxed);
         assert_eq!(on(&stripe.incoming), on(&stripe.primary), "the filled member lacks a write");
-        // It takes over: from now on it is the only one that is read.
+        // The filled member takes over: from now on it is the only one that is read.
         let filled = topology.load().with_primary(geometry.member_of(STRIPE, 0), &incoming.member);
         topology.store(Fixed::new(filled));
         let now = topology.load();
@@ -209,16 +208,16 @@ fn a_filled_stripe_has_what_is_written_meanwhile() {
     fill_beside_a_write(Advances::WithRows);
 }
 
-/// Were rows let go of before the rebuild says that it has passed them, a write between would be lost: loom
-/// finds that.
+/// If rows were released before the rebuild says that it has passed them, a write in between would be lost.
+/// Loom finds that.
 #[test]
 #[should_panic(expected = "lacks a write")]
 fn a_stripe_whose_rows_are_let_go_of_too_early_lacks_a_write() {
     fill_beside_a_write(Advances::WithoutRows);
 }
 
-/// A member takes over while writers that hold rows look at the members: they go to the old one or to the new
-/// one, and what they look at stays.
+/// A member takes over while writers that hold rows look at the topology. They go to the old member or to the
+/// new one, and the topology that they look at stays.
 #[test]
 fn a_topology_is_swapped_beside_writers_that_hold_rows() {
     model(|| {
@@ -239,7 +238,7 @@ fn a_topology_is_swapped_beside_writers_that_hold_rows() {
         let next = array.topology.load().with_primary(crate::shape::geometry::MemberIndex(0), &member(7));
         array.topology.store(Fixed::new(next));
         array.topology.reclaim();
-        // A task that has the rows after the swap sees the new member.
+        // A task that gets the rows after the swap sees the new member.
         let rows = block_on(locks.lock(STRIPE, RowSet::range(0..1)));
         assert_eq!(array.topology.load().slots[0].primary.as_ref().unwrap().dev_number, 7);
         drop(rows);

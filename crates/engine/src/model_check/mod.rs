@@ -1,10 +1,10 @@
-//! Every order of steps of the row locks and the intent bitmap, as far as two or three threads go, and in
-//! [`members`] of what changes the members. Run with `cargo test --release -p stripewise-engine --features
-//! loom --lib model_check`.
+//! Checks every order of steps of the row locks and the intent bitmap with two or three threads, and in
+//! [`members`] of changes of the members. Run with `cargo test --release -p stripewise-engine --features loom
+//! --lib model_check`.
 //!
-//! Not looked into: a third thread at the bitmap, which takes minutes for each kind of lock; members that
-//! fail while a page is written, and more than one page, which the simulator has; more buckets or locks of
-//! stripes than one, as two of them share nothing.
+//! Not checked: a third thread at the bitmap, which takes minutes for each kind of lock; members that fail
+//! while a page is written, and more than one page, which the simulator has; more than one bucket or stripe
+//! lock, since two of them share nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,13 +37,12 @@ use crate::{
     },
 };
 
-/// Of what waits to be gathered nothing is kept here.
+/// Here nothing is kept of writes that wait to be gathered.
 type RowLocks = crate::locks::RowLocks<()>;
 
 const STRIPE: StripeIndex = StripeIndex(0);
 
-/// Tries all orders with up to four switches between threads that nothing forces: bugs that need more are
-/// rare.
+/// Tries all orders with up to four unforced switches between threads: bugs that need more are rare.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
@@ -98,7 +97,7 @@ fn a_waiter_that_goes_away_takes_nothing_with_it() {
     });
 }
 
-/// Four writes of 512 bytes that end where the next begins, at the end of stripe 0 or in stripe 1.
+/// Four writes of 512 bytes at the start of a stripe, each beginning where the one before ends.
 fn stream(locks: &RowLocks, stripe: StripeIndex) -> Vec<RowGuard<'_, ()>> {
     (0..4)
         .map(|index| {
@@ -139,7 +138,7 @@ fn writes_behind_one_that_ends_are_written_all_the_same() {
     }
 }
 
-/// A disk of the bitmap's that counts, for each of two regions: what was written, and what a flush has made
+/// A disk for the bitmap that counts for each of two regions what was written, and what a flush has made
 /// durable.
 #[derive(Default)]
 struct Counting {
@@ -177,7 +176,7 @@ impl IntentDisk for Counting {
     }
 
     async fn flush_members(&self) -> bool {
-        // A flush covers what was written before it was asked for.
+        // A flush covers what was written before it was requested.
         let covered = self.written();
         thread::yield_now();
         self.durable.iter().zip(covered).for_each(|(durable, covered)| {
@@ -187,8 +186,8 @@ impl IntentDisk for Counting {
     }
 }
 
-/// Regions of the bitmaps here, of two stripes each. Linear ones have neighbours in one region, distributed
-/// ones in two.
+/// Regions of the bitmaps here, of two stripes each. Linear maps have neighbours in one region, distributed
+/// maps in two.
 const REGIONS: usize = 2;
 
 /// Where two writers write: in stripes that are neighbours.
@@ -221,13 +220,13 @@ fn write_aside(
     thread::spawn(move || write(&intent, &disk, stripe))
 }
 
-/// The first look takes note, the second clears what was idle meanwhile.
+/// The first look takes the used flags away, the second clears regions that were idle meanwhile.
 fn look_twice(intent: &Intent, disk: &Counting) {
     block_on(intent.clear_idle(disk));
     block_on(intent.clear_idle(disk));
 }
 
-/// Clears a region while its neighbour, the same or another one, is written to.
+/// Clears a region during a write to the neighbouring stripe, in the same region or in another one.
 fn regions_are_cleared_when_they_are_durable(kind: MapKind, locks: CounterLocks) {
     model(move || {
         let (intent, disk) = (Fixed::new(intent(kind, locks)), Fixed::new(Counting::default()));
@@ -243,7 +242,7 @@ fn regions_are_cleared_when_they_are_durable(kind: MapKind, locks: CounterLocks)
     });
 }
 
-/// Marks neighbours at once, and no writer is left counted in.
+/// Marks neighbours at the same time, and no writer stays counted in.
 fn writers_share_a_mark(kind: MapKind, locks: CounterLocks) {
     model(move || {
         let (intent, disk) = (Fixed::new(intent(kind, locks)), Fixed::new(Counting::default()));
@@ -255,7 +254,7 @@ fn writers_share_a_mark(kind: MapKind, locks: CounterLocks) {
     });
 }
 
-/// Those that count.
+/// The kinds of lock that count writes.
 const LOCKS: [CounterLocks; 3] = [CounterLocks::Atomic, CounterLocks::Global, CounterLocks::PerCounter];
 
 #[test]

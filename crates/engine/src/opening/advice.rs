@@ -30,7 +30,7 @@ pub fn advice(level: Level, classes: &[MemberClass]) -> Vec<String> {
     }
 }
 
-/// Level 4 over hard disks with flash where its data lies: there it gains little.
+/// Warns about level 4 with flash among its data members, where flash gains little.
 fn flash_in_data(classes: &[MemberClass]) -> Option<String> {
     let (parity, data) = classes.split_last()?;
     let flash = data.iter().filter(|class| **class == MemberClass::Ssd).count();

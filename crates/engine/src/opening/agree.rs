@@ -1,9 +1,9 @@
-//! Which superblock speaks for the array where members disagree: a pure function of what lies on them.
+//! Which superblock speaks for the array if members disagree: a pure function of what lies on them.
 //!
 //! Members of one array share its identity and its time of creation. A device with the same identity and
-//! another time is a member of another array, made with a UUID that was in use. Of members with equally many
-//! events, which are equally current, the shape that most of them describe counts. Where no side has more, no
-//! device decides: the order in which devices were given must not.
+//! another time is a member of another array, made with a UUID that was already in use. Members with equally
+//! many events are equally current. Among them, the shape that most of them describe counts. If no side has
+//! more members, no device decides: the order in which devices were given must not matter.
 
 use stripewise_format::md::Superblock;
 
@@ -16,10 +16,10 @@ use crate::{
     mutants::{Mutant, lives},
 };
 
-/// The member whose superblock is the newest of those that agree; of equals, the one that was given first.
+/// The member whose superblock is the newest of those that agree; of equals, the one given first.
 ///
 /// # Errors
-/// [`AssembleError::Disagree`] if equally many members are for either of two arrays.
+/// [`AssembleError::Disagree`] if equally many members speak for each of two arrays.
 pub(super) fn freshest(examined: &[Examination]) -> Result<usize, AssembleError> {
     let created = |index: usize| examined[index].superblock.created.seconds();
     let of_one_array = majority(examined, (0..examined.len()).collect(), |a, b| created(a) == created(b))?;

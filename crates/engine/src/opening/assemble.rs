@@ -29,18 +29,18 @@ use crate::{
     stripes::{RowLocks, StripeOptions, Stripes},
 };
 
-/// Opens an array from devices, in any order. Any thread may ask. Devices without superblock are an error
-/// only if too few are left.
+/// Opens an array from devices, in any order. Any thread may call this. Devices without a superblock are an
+/// error only if too few others are left.
 ///
 /// # Errors
-/// [`AssembleError`]; nothing has been written then, except that a member failed while it was.
+/// [`AssembleError`]; nothing has been written, unless a member failed while it was being written.
 pub async fn assemble(
     env: EnvHandle,
     devices: Vec<Arc<dyn Device>>,
     options: &AssembleOptions,
 ) -> Result<Array, AssembleError> {
     let (at, options) = (env.clone(), *options);
-    // In a box: what opens an array is large.
+    // In a box: the future that opens an array is large.
     Box::pin(on_worker(&at, async move { assemble_here(env, devices, &options).await })).await
 }
 
@@ -74,7 +74,7 @@ async fn open(
     let locking = options.locking.unwrap_or_else(|| kept_locking(examined, &chosen));
     let loaded = load::load(examined, &chosen, options, locking).await?;
     let scrub = interrupted_scrub(examined, &chosen);
-    // As the first of the members has it that can tell.
+    // From the first member that can tell.
     let kept = load::kept_options(examined, &chosen).selection_policy;
     let known = policy_numbered(kept);
     if known.is_none() {
@@ -115,15 +115,15 @@ async fn open(
     Ok(Array::of(parts))
 }
 
-/// Writes down that the array is open here, and starts its tasks.
+/// Records that the array is open here, and starts its tasks.
 async fn begin_serving(
     parts: &Parts,
     scrub: Option<Request>,
     interval: Duration,
 ) -> Result<(), AssembleError> {
     let Parts { life, stripes, roster, .. } = parts;
-    // Pages first: once a superblock is ours, the pages count. Then members that are an event behind; then
-    // which are left out, and that we are here, before anything is served.
+    // Pages first: once a superblock is ours, the pages count. Next come members that are one event behind.
+    // Then we record which members are left out, and that we are here, before anything is served.
     if lives(Mutant::SuperblocksBeforePages) {
         roster.catch_up().await?;
     }
@@ -133,8 +133,8 @@ async fn begin_serving(
         return Err(ArrayError::Failed.into());
     }
     roster.catch_up().await?;
-    // Twice: a member that is absent may be an event ahead of all that are here, and is to be behind when it
-    // comes back.
+    // Twice: an absent member may be one event ahead of all present members, and must be behind when it comes
+    // back.
     let geometry = stripes.geometry();
     roster.record(|ledger| load::enter_roles(ledger, &geometry)).await?;
     roster.record(|_| ()).await?;
@@ -153,7 +153,7 @@ fn kept_locking(examined: &[Examination], chosen: &Chosen) -> Locking {
     Preset::numbered(load::kept_options(examined, chosen).locking_policy).locking
 }
 
-/// A check or repair that the array's end interrupted.
+/// A check or repair that was interrupted when the array last went down.
 fn interrupted_scrub(examined: &[Examination], chosen: &Chosen) -> Option<Request> {
     let header = load::speaking_header(examined, chosen)?;
     let kind = match header.job.kind {

@@ -1,4 +1,4 @@
-//! Devices that are looked at for an array, and what was chosen of them.
+//! Devices that are examined for an array, and the members chosen from them.
 
 use stripewise_format::{
     md::{Features, Superblock},
@@ -10,7 +10,7 @@ use crate::{
     shape::geometry::{Geometry, MemberIndex},
 };
 
-/// A device that was given and does not take part.
+/// A device that was given but does not take part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
     /// The device.
@@ -39,7 +39,7 @@ impl Part {
 pub struct Chosen {
     /// The array's shape.
     pub geometry: Geometry,
-    /// Whose superblock is the newest.
+    /// The member whose superblock is the newest.
     pub(crate) freshest: usize,
     pub(super) parts: Vec<Part>,
     /// Devices left out, with the reason.
@@ -57,7 +57,7 @@ impl Chosen {
         })
     }
 
-    /// Whether those are enough for all the data to be there.
+    /// Whether the active members are enough for all the data to be there.
     pub(super) fn has_enough(&self) -> bool {
         self.geometry.survives(|slot| self.active(slot.0).is_none())
     }
@@ -73,7 +73,7 @@ pub(super) fn name(examination: &Examination) -> String {
     examination.device.info().name.clone()
 }
 
-/// What differs between two superblocks that must agree on it, whichever is newer.
+/// A field in which two superblocks differ but must agree, whichever is newer.
 pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'static str> {
     let differences = [
         (a.created.seconds() != b.created.seconds(), "time of creation"),
@@ -86,7 +86,7 @@ pub(super) fn shape_difference(a: &Superblock, b: &Superblock) -> Option<&'stati
     differences.iter().find(|(differs, _)| *differs).map(|(_, field)| *field)
 }
 
-/// A member whose device has become too short is not trusted with anything.
+/// Refuses a member whose device has become too short: it is not trusted with anything.
 pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Result<(), String> {
     let have = examination.device.info().size_bytes;
     let start = examination.superblock.data_offset_sectors.checked_mul(SECTOR_BYTES);
@@ -99,7 +99,7 @@ pub(super) fn check_size(examination: &Examination, geometry: &Geometry) -> Resu
     }
 }
 
-/// A member whose bad blocks cannot be told from good ones is not read.
+/// Refuses a member whose bad blocks cannot be told from good ones.
 pub(super) fn check_bad_blocks(examination: &Examination) -> Result<(), String> {
     if examination.superblock.features.contains(Features::BAD_BLOCKS) && examination.bad_blocks.is_none() {
         return Err("its superblock says that it has bad blocks, and its log of them is nowhere that md would look; add \

@@ -21,8 +21,8 @@ use crate::{
     shape::geometry::{Geometry, GeometryError, Level, MemberIndex},
 };
 
-/// The most events that an array can have: far more than there is time for, and far from the end of the
-/// numbers.
+/// The most events that an array can have: far more than it will ever reach, and far below the largest
+/// number.
 const EVENTS_MAX: u64 = u64::MAX >> 1;
 
 /// Chooses the members.
@@ -45,8 +45,8 @@ pub fn choose(
         let reason = "its event count is so high that it cannot be raised; it is damaged".to_owned();
         return Err(AssembleError::Unsupported { member: name(&examined[freshest]), reason });
     }
-    // What was made at another time has no say in it. A member that is stale has: its blocks are to fit when
-    // it is added again.
+    // A member that describes another shape has no say in the geometry. A stale member has: its blocks must
+    // fit when it is added again.
     let is_alike = |index: usize| shape_difference(superblock, &examined[index].superblock).is_none();
     let geometry = geometry(examined, freshest, is_alike)?;
     let mut chosen =
@@ -70,7 +70,7 @@ pub fn choose(
     Ok(chosen)
 }
 
-/// One array, every member once.
+/// Checks that all members are of one array, and that each is given once.
 fn check_identities(examined: &[Examination]) -> Result<(), AssembleError> {
     for (index, b) in examined.iter().enumerate() {
         for a in &examined[..index] {
@@ -128,7 +128,8 @@ fn geometry(
     })
 }
 
-/// Level 0 stripes over all that its members have: equal, or md makes zones that we do not know.
+/// Level 0 stripes over all the room that its members have. The room must be equal: otherwise md makes zones
+/// that we do not know.
 fn striped_sectors(counted: &[&Examination], freshest: &Examination) -> Result<u64, AssembleError> {
     let chunk = u64::from(freshest.superblock.chunk_sectors.max(1));
     let whole = |e: &Examination| e.superblock.data_size_sectors / chunk;
@@ -204,8 +205,8 @@ fn active_part(own: &Superblock, index: usize, slot: MemberIndex, geometry: &Geo
     Part::Incoming { slot, index, done_sectors }
 }
 
-/// Device numbers are what roles are looked up by: of two members with one number, which only a spare that
-/// was removed or absent can come to have, the one with more events counts.
+/// Keeps one member of each device number, because roles are looked up by number. Two members can have one
+/// number only if a spare was removed or absent. The member with more events counts.
 fn without_repeated_numbers(chosen: &mut Chosen, examined: &[Examination]) {
     let superblock = |part: &Part| &examined[part.index()].superblock;
     let parts = std::mem::take(&mut chosen.parts);
@@ -222,7 +223,7 @@ fn without_repeated_numbers(chosen: &mut Chosen, examined: &[Examination]) {
     }
 }
 
-/// One member for a role. Of two that are being filled the first counts.
+/// Adds a member, one for each role. Of two members that are being filled for a role, the first counts.
 fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result<(), AssembleError> {
     if let Part::Active { slot, index } = part
         && let Some(other) = chosen.active(slot.0)
@@ -244,8 +245,8 @@ fn add_part(chosen: &mut Chosen, examined: &[Examination], part: Part) -> Result
     Ok(())
 }
 
-/// A filled member whose role no other member holds is the role's member: a crash fell between its last
-/// checkpoint and the change that says so.
+/// Makes a filled member active if no other member holds its role: a crash fell between its last checkpoint
+/// and the change that would have said so.
 fn promote_complete(chosen: &mut Chosen) {
     let all_sectors = chosen.geometry.member_bytes() / SECTOR_BYTES;
     let held: Vec<bool> = (0..chosen.geometry.members()).map(|slot| chosen.active(slot).is_some()).collect();
@@ -259,8 +260,8 @@ fn promote_complete(chosen: &mut Chosen) {
     }
 }
 
-/// Two sides of an array that both went on. Where two halves cannot both have enough members there is no
-/// split: what a member knows that was left out is from before the chosen ones joined.
+/// Refuses an array of which two sides went on separately. If two halves cannot both have enough members,
+/// there is no split: what a left-out member knows is from before the chosen members joined.
 fn check_split(
     examined: &[Examination],
     chosen: &Chosen,
@@ -286,16 +287,16 @@ fn check_split(
     }
 }
 
-/// Whether a member that was left out is of a side that went on without the chosen ones: it is left out by
-/// them, and counts none of them in the place that they have, nor a witness that shows that its side did not
-/// go on.
+/// Whether a left-out member is of a side that went on without the chosen members. In that case, they leave
+/// it out, it counts none of them in their roles, and no witness shows that its side did not go on.
 ///
-/// Such a witness, which the member counts in the role that it has, leaves out none of the chosen. Either it
-/// went on with them and without the member: then the member was only about to write down a failure when it
-/// was cut off, for had its side gone on, it would have left out all that were not there; and so would
-/// theirs. Or the witness counts the member and is one event behind it: then what the member was about to
-/// write down had not come to the witness, and their side never went on. A member that both sides count need
-/// not be there now. Numbers alone prove nothing: both sides give the next new member the same one.
+/// The member counts such a witness in the role that the witness has, and the witness leaves out none of the
+/// chosen members. There are two cases. Either the witness went on with the chosen members and without the
+/// member. Then the member was cut off while it was only about to record a failure: had its side gone on, it
+/// would have left out all members that were not there, and so would the other side. Or the witness counts
+/// the member and is one event behind it. Then the member's last record had not reached the witness, and
+/// their side never went on. A member that both sides count need not be there now. Device numbers alone prove
+/// nothing: both sides give the next new member the same number.
 fn is_other_side(
     own: &Superblock,
     fresh: &Superblock,
@@ -317,8 +318,8 @@ fn is_other_side(
         && !witnesses.iter().any(shows_that_it_did_not)
 }
 
-/// Whether a superblock counts none of the members that another one counts, and says that some of them are
-/// lost.
+/// Whether a superblock counts none of the members that another superblock counts, and says that some of them
+/// are lost.
 fn went_on_without(own: &Superblock, theirs: &Superblock) -> bool {
     let of_both = || theirs.roles.as_slice().iter().zip(own.roles.as_slice());
     let shares_a_member =
@@ -330,8 +331,8 @@ fn went_on_without(own: &Superblock, theirs: &Superblock) -> bool {
 
 /// Whether a superblock says that a member is lost.
 ///
-/// We write "faulty" for a member that is absent. The kernel's md writes what it writes for a number that was
-/// never given: with that, only a vacant role that no faulty member explains tells of a loss.
+/// We write "faulty" for an absent member. The kernel's md writes the same as for a number that was never
+/// given. In that case, only a vacant role that no faulty member explains shows a loss.
 fn leaves_out(who: &Superblock, number: u32) -> bool {
     match who.roles.of(number) {
         Some(Role::Active(_)) => false,
@@ -383,7 +384,7 @@ mod tests {
     const A0: Role = Role::Active(0);
     const A1: Role = Role::Active(1);
 
-    /// A superblock of a mirror by what decides: number, events and the roles of all numbers.
+    /// A mirror's superblock, by what decides: its number, its events and the roles of all numbers.
     fn superblock(dev_number: u32, events: u64, roles: &[Role]) -> Superblock {
         let mirror = NewArray {
             array_uuid: Uuid::nil(),
@@ -413,22 +414,23 @@ mod tests {
 
     #[test]
     fn a_side_that_served_is_no_leftover_though_a_spare_of_it_is_behind() {
-        // m1 left; m0 went on alone, and took the spare up when power failed; m1 was started alone then.
+        // m1 left. m0 went on alone, and was taking up the spare when power failed. Then m1 was started
+        // alone.
         let own = superblock(0, 12, &[A0, F, A1]);
         let spare = superblock(2, 11, &[A0, F, S]);
         let fresh = superblock(1, 15, &[F, A1, S]);
         assert!(is_split(&own, &fresh, &[&spare]));
-        // An old device whose number was given to a new one since.
+        // An old device whose number has since been given to a new device.
         let old = superblock(2, 5, &[A0, A1, S]);
         assert!(is_split(&own, &fresh, &[&old]));
-        // Both sides have a new member of one number, and only that of the others is there.
+        // Both sides have a new member with the same number, and only the other side's is there.
         let theirs = superblock(2, 15, &[F, A1, A0]);
         assert!(is_split(&own, &superblock(1, 15, &[F, A1, A0]), &[&theirs]));
     }
 
     #[test]
     fn a_member_cut_off_in_a_change_is_no_side() {
-        // m0 wrote down that the new one has m1's role, and no other member had noted it.
+        // m0 recorded that the new member has m1's role, and no other member had recorded it yet.
         let own = superblock(0, 12, &[A0, F, A1]);
         let new = superblock(2, 11, &[A0, A1, A1]);
         let fresh = superblock(1, 15, &[F, A1, F]);

@@ -53,7 +53,7 @@ pub struct CreateOptions {
     pub chunk_bytes: u32,
     /// By role; `None` for a member that is `missing`.
     pub members: Vec<Option<Arc<dyn Device>>>,
-    /// Members in waiting.
+    /// Devices that wait as spares.
     pub spares: Vec<Arc<dyn Device>>,
     /// The members agree already (all zeroes, or an array made anew over its old self): no resync.
     pub assume_clean: bool,
@@ -67,15 +67,15 @@ pub struct CreateOptions {
     pub map: Option<MapKind>,
     /// Which requests wait for which when the array is written.
     pub preset: &'static Preset,
-    /// How partly written rows are written; if none is chosen, what suits the members.
+    /// How partly written rows are written. If no policy is given, one is chosen that suits the members.
     pub policy: Option<&'static Policy>,
-    /// What kind of device a member is, by its name, where that is not to be detected.
+    /// The kind of device that a member is, by its name, if it is not to be detected.
     pub classes: BTreeMap<String, MemberClass>,
     /// Measure how long the members' I/O takes; about a second.
     pub measure: bool,
     /// Where level 4 keeps its parity.
     pub parity: ParityPlace,
-    /// The steps of background work while it is open.
+    /// The steps of background work while the array is open.
     pub tuning: Tuning,
 }
 
@@ -83,16 +83,16 @@ pub struct CreateOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ParityPlace {
     /// As [`ParityPlace::Fastest`]; with `assume_clean` as [`ParityPlace::Last`], since what is on the
-    /// members tells which is which.
+    /// members decides which of them holds parity.
     #[default]
     Auto,
-    /// On the fastest member, if one is faster than the others: RAID4S. It is given the last role.
+    /// On the fastest member, if one is faster than the others: RAID4S. That member gets the last role.
     Fastest,
     /// On the last member, as given.
     Last,
 }
 
-/// How much faster than the last member one must be to take its place.
+/// How many times faster than the last member another must be to take its place.
 const FASTER: u32 = 2;
 
 impl CreateOptions {
@@ -144,7 +144,7 @@ pub enum CreateError {
         /// The level's number.
         level: i32,
     },
-    /// Spares of a level that nothing can be rebuilt at.
+    /// Spares for a level at which nothing can be rebuilt.
     #[error("level 0 has no redundancy to rebuild a member from, so that a spare is of no use; leave it out")]
     SparesWithoutRedundancy,
     /// No member at all.
@@ -199,7 +199,7 @@ pub enum CreateError {
 }
 
 impl Array {
-    /// Makes a new array and opens it. Any thread may ask. Everything that the members held is lost.
+    /// Makes a new array and opens it. Any thread may call this. Everything that the members held is lost.
     ///
     /// # Errors
     /// [`CreateError`]; members may have been written to by then.
@@ -244,7 +244,7 @@ pub(crate) fn moves_parity(options: &CreateOptions) -> bool {
     options.level == Level::Raid4 && moves
 }
 
-/// What the members are, by name.
+/// The members' traits, by name.
 pub(crate) type AllTraits = BTreeMap<String, Traits>;
 
 async fn traits_of(env: &EnvHandle, options: &CreateOptions, touch: Touch) -> AllTraits {
@@ -264,7 +264,8 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions, touch: Touch) -> Al
 
 /// Gives the last role, level 4's parity, to a member that is faster than the one that has it.
 fn place_parity(members: &mut Vec<Option<Arc<dyn Device>>>, traits: &AllTraits) {
-    // Flash first; then the member that does a small write's part, a read and a write, in the least time.
+    // Flash first. Then the member that takes the least time for its part of a small write: a read and a
+    // write.
     let rank = |traits: &Traits| {
         let ns = traits.times.random_read_ns.saturating_add(traits.times.rewrite_ns);
         (traits.class != MemberClass::Ssd, ns)
@@ -287,7 +288,7 @@ async fn write_metadata(
     traits: &AllTraits,
 ) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
-    // Without redundancy to spare there is nothing to compute: what is there is the truth.
+    // Without redundancy to spare there is nothing to compute: what the members hold is right.
     let is_settled = geometry.spare(is_missing(options)) == 0;
     let in_sync = options.assume_clean || is_settled || missing(options) > 0 && lives(Mutant::MissingInSync);
     let mut ledger = new_ledger(env, options, &geometry, in_sync, traits)?;
@@ -295,8 +296,8 @@ async fn write_metadata(
         let zeroing = enroll::blank(entry).await?;
         entry.header.iter_mut().for_each(|header| header.zeroing = zeroing);
     }
-    // With no valid page but a dirty superblock, opening takes every region for stale: that is the first
-    // resync.
+    // Since no page is valid and the superblock is dirty, opening takes every region for stale. That causes
+    // the first resync.
     let failed = ledger.write_all(env.wall_clock_us()).await;
     match failed.into_iter().next() {
         None => Ok(()),
@@ -304,7 +305,7 @@ async fn write_metadata(
     }
 }
 
-/// Whether the role of a member is to be vacant.
+/// Whether a member's role stays vacant.
 fn is_missing(options: &CreateOptions) -> impl Fn(MemberIndex) -> bool {
     |member| options.members[member.0].is_none()
 }
@@ -313,7 +314,7 @@ fn missing(options: &CreateOptions) -> usize {
     options.members.iter().filter(|member| member.is_none()).count()
 }
 
-/// What can be refused before anything is touched.
+/// Refuses what can be refused before anything is touched.
 fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
     let geometry = geometry_of(options)?;
     if let Some(policy) = options.policy.filter(|_| !geometry.has_parity()) {
@@ -367,7 +368,8 @@ fn geometry_of(options: &CreateOptions) -> Result<Geometry, CreateError> {
     Ok(Geometry::new(options.level, options.members.len(), options.chunk_bytes, wanted, block)?)
 }
 
-/// Regions that always fit: 90 pages in two slots each are 720 KiB, between the headers of the smallest area.
+/// The number of regions that always fits: 90 pages in two slots each are 720 KiB, between the headers of the
+/// smallest area.
 const REGIONS_MAX: u64 = 90 * stripewise_format::bitmap::REGIONS_PER_PAGE as u64;
 
 /// The largest region: a resync after a crash reads at least one.
@@ -428,7 +430,8 @@ fn new_ledger(
         let member = enroll::new_member(device, new.chunk_sectors, dev_number, enroll::new_uuid(&**env));
         let mut superblock = new.superblock(&member)?;
         if uses_all {
-            // md stripes over all that level 0 members have; ours have equal room by cutting the larger ones.
+            // md stripes over all the room that level 0 members have. We cut the larger members, so that all
+            // have equal room.
             superblock.data_size_sectors = geometry.member_bytes() / SECTOR_BYTES;
         }
         let header = enroll::header_for(&superblock, geometry, regions, &traits[&device.info().name]);

@@ -5,8 +5,8 @@ use stripewise_format::md::{Features, Role};
 use super::candidates::{Chosen, Excluded, Part, check_bad_blocks, check_size, name, shape_difference};
 use crate::{metadata::examine::Examination, shape::geometry::MemberIndex};
 
-/// Fills vacant roles with the least stale of the members left out, as `mdadm --assemble --force` does, until
-/// the array can be started and no further: what was written since they left is missing on them.
+/// Fills vacant roles with the least stale of the members left out, as `mdadm --assemble --force` does. It
+/// stops as soon as the array can be started, since these members lack what was written after they left.
 pub(super) fn take_stale(chosen: &mut Chosen, examined: &[Examination]) {
     while !chosen.has_enough() {
         let candidates =
@@ -27,8 +27,8 @@ pub(super) fn take_stale(chosen: &mut Chosen, examined: &[Examination]) {
     }
 }
 
-/// A member that was being filled for a role cannot be filled from one that is not current: what is on it
-/// already is of another time.
+/// A member that was being filled for a role cannot be filled further from a member that is not current: what
+/// it holds already is of another time.
 fn leave_out_filling(chosen: &mut Chosen, examined: &[Examination], role: MemberIndex) {
     let fills = |part: &Part| matches!(part, Part::Incoming { slot, .. } if *slot == role);
     let Some(at) = chosen.parts.iter().position(fills) else { return };
@@ -37,7 +37,7 @@ fn leave_out_filling(chosen: &mut Chosen, examined: &[Examination], role: Member
     chosen.excluded.push(Excluded { name: name(&examined[filling.index()]), reason });
 }
 
-/// The vacant role that a member left out had, complete, when it was last part of the array.
+/// The vacant role that a left-out member held, fully filled, when it was last part of the array.
 fn role_left(chosen: &Chosen, examined: &[Examination], index: usize) -> Option<MemberIndex> {
     let (fresh, own) = (&examined[chosen.freshest].superblock, &examined[index].superblock);
     let Role::Active(slot) = own.role() else { return None };

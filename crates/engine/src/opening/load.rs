@@ -1,4 +1,4 @@
-//! From the members chosen to the state of an open array: topology, ledger, bitmap.
+//! From the chosen members to the state of an open array: topology, ledger, bitmap.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,7 +42,7 @@ pub(super) struct Loaded {
     pub(super) bitmap_offsets: BTreeMap<u32, u64>,
 }
 
-/// Refuses what could not be kept whole by writing: unknown features, a log.
+/// Refuses what writing could not keep intact: unknown features, a log.
 pub(super) fn check_writable(
     examined: &[Examination],
     chosen: &Chosen,
@@ -61,13 +61,13 @@ pub(super) fn check_writable(
     Ok(())
 }
 
-/// What was chosen for the array.
+/// The options that were chosen for the array.
 pub(super) fn kept_options(examined: &[Examination], chosen: &Chosen) -> ArrayOptions {
     speaking_header(examined, chosen).map(|header| header.options).unwrap_or_default()
 }
 
-/// The header that speaks for the array: of the freshest member, or of the first of the others whose
-/// extension area is whole.
+/// The header that speaks for the array: that of the freshest member, else that of the first other member
+/// whose extension area is intact.
 pub(super) fn speaking_header<'a>(examined: &'a [Examination], chosen: &Chosen) -> Option<&'a Header> {
     let parts = chosen.parts.iter().map(Part::index);
     let mut headers =
@@ -138,8 +138,8 @@ pub(super) async fn load(
     Ok(Loaded { topology, ledger, intent, bitmap_offsets })
 }
 
-/// Members that are being filled may differ from the others where a resync is due: they are filled again from
-/// there.
+/// Where a resync is due, members that are being filled may differ from the others: they are filled again
+/// from there.
 fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, first_stale_stripe: u64) {
     let limit = first_stale_stripe * chosen.geometry.chunk_bytes() as u64 / SECTOR_BYTES;
     for (index, slot) in topology.slots.iter_mut().enumerate() {
@@ -173,19 +173,20 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     };
     let Examination { device, superblock, extension, bad_blocks: bad_block_log, .. } = &examined[index];
     let mut superblock = superblock.clone();
-    // Until the count is raised, what is written is what the newest have.
+    // Until the event count is raised, members are written with the roles that the newest have.
     superblock.roles = examined[chosen.freshest].superblock.roles.clone();
     if matches!(part, Part::Spare { .. }) && bad_block_log.is_none() {
-        // It holds nothing of the array's yet, and must not say that it has bad blocks in a log that is
-        // nowhere.
+        // A spare holds none of the array's data yet. It must not claim bad blocks in a log that does not
+        // exist.
         superblock.features = superblock.features.without(Features::BAD_BLOCKS);
     }
     if superblock.role() != Role::Faulty {
-        // One that the newest were just taking up is a spare still: it must not say that it has the role.
+        // A member that the newest were just taking up is still a spare: it must not say that it has the
+        // role.
         let _ = superblock.roles.set(superblock.dev_number, role_of(standing));
     }
-    // A crash while they were being changed leaves members with other options: from the next write on all say
-    // the same.
+    // A crash while options were being changed leaves members with different options. From the next write on,
+    // all have the same.
     let options = kept_options(examined, chosen);
     let header = match extension {
         Ok((header, _)) => {
@@ -194,7 +195,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
                 header.options = options;
             }
             if !regions.describes(&header.bitmap, &chosen.geometry) && header.bitmap.page_count > 0 {
-                // Its pages tell nothing; what is written from now on is written where it fits.
+                // Its pages tell nothing. New pages are written where they fit.
                 tracing::warn!(
                     member = device.info().name,
                     "its bitmap is not of this array's size: made anew"
@@ -203,11 +204,12 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
                 let bitmap = layout.and_then(|layout| enroll::bitmap_for(layout, &chosen.geometry, regions));
                 header.bitmap = bitmap.unwrap_or_default();
             }
-            // What is on disk is what the next write must name as the one before.
+            // The next write must name the superblock on disk as the previous one.
             header.expect_superblock(&examined[index].superblock.encode());
             Some(header)
         }
-        // A plain md member, or one whose area is damaged: it gets a new one with the next change of state.
+        // A plain md member, or one whose extension area is damaged: it gets a new header with the next
+        // change of state.
         Err(_) => {
             let traits = Traits::of(device, ServiceTimes::default(), None);
             let header = enroll::header_for(&superblock, &chosen.geometry, regions, &traits);
@@ -233,21 +235,21 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
     }
 }
 
-/// A member whose own md bitmap cannot be read gets one as the others have it.
+/// Gives a member whose own md bitmap cannot be read the bitmap that the others have.
 fn share_md_bitmap(entries: &mut [Entry]) {
     let Some(pattern) = entries.iter().find_map(|entry| entry.md_bitmap) else { return };
     entries.iter_mut().for_each(|entry| entry.md_bitmap = entry.md_bitmap.or(Some(pattern)));
 }
 
-/// md's own bitmap's superblock, if the array was made with one.
+/// The superblock of md's own bitmap, if the array was made with one.
 async fn load_md_bitmap(entry: &Entry) -> Option<BitmapSuperblock> {
     let offset = entry.superblock.bitmap_sector()?.checked_mul(SECTOR_BYTES)?;
     let block = read_block(&entry.member.device, offset).await.ok()?;
     BitmapSuperblock::decode(&block).ok()
 }
 
-/// Enters what the members are from now on into the table of each, and members that are absent as failed:
-/// they may come back.
+/// Enters the present members' roles into every member's table, and absent members as failed, since they may
+/// come back.
 pub(super) fn enter_roles(ledger: &mut Ledger, geometry: &Geometry) {
     let standings: Vec<_> =
         ledger.entries.iter().map(|entry| (entry.member.clone(), entry.standing)).collect();
@@ -296,7 +298,8 @@ async fn load_intent(
     Ok(Some(Intent::new(map, pages, locking.counter_locks)))
 }
 
-/// Loads every page from all members that hold it, and names the pages that none does.
+/// Loads every page from all members that hold it. Returns the pages that no member holds, or of which a copy
+/// could not be read.
 async fn load_pages(
     examined: &[Examination],
     chosen: &Chosen,
@@ -312,7 +315,7 @@ async fn load_pages(
                 continue;
             }
             let [a, b] = read_slots(&examination.device, header, index).await;
-            // A copy that cannot be read may have been the only current one, and newer than all that can be.
+            // A copy that cannot be read may have been the only current one, newer than all readable copies.
             let unread = match (&a, &b) {
                 (Err(_), _) => Some(Slot::A),
                 (_, Err(_)) => Some(Slot::B),
@@ -325,7 +328,8 @@ async fn load_pages(
             let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
             let page: Result<_, NoPage> = newest(&a, &b, header.array_uuid, index as u32);
             if let Ok(page) = page {
-                // Nor is it written over first: were that write torn, the older copy would count.
+                // Nor is the unread copy overwritten first: if that write were torn, the older copy would
+                // count.
                 pages.load(examination.superblock.dev_number, &page.page, unread.unwrap_or(page.slot));
                 found = true;
             }
@@ -340,9 +344,9 @@ async fn load_pages(
     missing
 }
 
-/// Where a member's bitmap is made anew, as it was of another shape, old pages may lie where the new ones go:
-/// those must be newer, or the next opening would take the old ones for the bitmap. So on members that are no
-/// holders yet, spares too.
+/// A member's bitmap of another shape is made anew, and old pages may lie where the new pages go. The new
+/// pages must be newer, or the next opening would take the old pages for the bitmap. This also holds for
+/// members that are not holders yet, spares included.
 async fn outdo_old_pages(
     examined: &[Examination],
     chosen: &Chosen,

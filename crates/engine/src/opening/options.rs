@@ -13,10 +13,10 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct AssembleOptions {
-    /// Start although members are absent that were there when the array was last used.
+    /// Start even if members are absent that were there when the array was last used.
     pub run: bool,
-    /// Start although data may be lost: a dirty array without full redundancy, the newer half of a split one,
-    /// or with members that are not current where too few others are left.
+    /// Start even if data may be lost: a dirty array without full redundancy, the newer half of a split
+    /// array, or an array with too few current members, completed by members that are not current.
     pub force: bool,
     /// Write nothing, not even metadata.
     pub read_only: bool,
@@ -121,7 +121,7 @@ pub enum AssembleError {
     Unsupported {
         /// The member whose superblock says so.
         member: String,
-        /// What it is.
+        /// What is unsupported.
         reason: String,
     },
     /// The shape is impossible.
@@ -135,7 +135,7 @@ pub enum AssembleError {
     SplitBrain {
         /// A member of the newer (or first) half.
         newer: String,
-        /// A member of the other.
+        /// A member of the other half.
         older: String,
     },
     /// Too few members.
@@ -147,10 +147,10 @@ pub enum AssembleError {
         of: usize,
         /// What the level needs.
         need: usize,
-        /// Those that are not usable, and why.
+        /// The members that are not usable, and why.
         excluded: Vec<Excluded>,
     },
-    /// Members are absent that were there at last.
+    /// Members are absent that were there when the array was last used.
     #[error(
         "{} when the array was last used{}; bring what is missing, or start degraded",
         absent_text(.roles, .given), excluded_text(.excluded)
@@ -182,7 +182,7 @@ fn problems(errors: &[ExamineError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Which roles, and the members of the others: that tells which disk it is.
+/// Names the absent roles, and the members of the other roles: together they tell which disk is absent.
 fn absent_text(roles: &[usize], given: &[(usize, String)]) -> String {
     let numbers: Vec<_> = roles.iter().map(usize::to_string).collect();
     let given: Vec<_> = given.iter().map(|(role, name)| format!("{role} on {name}")).collect();

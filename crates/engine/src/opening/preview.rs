@@ -1,4 +1,4 @@
-//! What a new array would be, found as its creation finds it, with nothing written.
+//! What a new array would be. It is found in the same way as at creation, but nothing is written.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ pub struct Preview {
     pub members: Vec<Option<String>>,
     /// What is worth saying about its shape; see [`advice()`](crate::advice()).
     pub advice: Vec<String>,
-    /// Whether which member gets parity rests on how long reads took just now: it is measured again when the
-    /// array is made, with writes, and members that are alike may come out otherwise.
+    /// Whether the choice of the parity member rests on how long reads took just now. Making the array
+    /// measures again, with writes, and may then choose another of several similar members.
     pub is_measured: bool,
 }
 
-/// What [`Array::create`](crate::Array::create) would make of these options. Any thread may ask. Nothing is
-/// written; members are read if they are to be measured.
+/// What [`Array::create`](crate::Array::create) would make of these options. Any thread may call this.
+/// Nothing is written. Members are read if they are to be measured.
 ///
 /// # Errors
 /// Those of [`CreateError`] that are found before anything is written.
@@ -50,7 +50,7 @@ async fn preview_here(env: EnvHandle, mut options: CreateOptions) -> Result<Prev
     })
 }
 
-/// Whether the fastest member is known without a measurement: the only flash among hard disks.
+/// Whether the fastest member is known without a measurement: it is the only flash among hard disks.
 fn classes_decide(options: &CreateOptions) -> bool {
     let class = |device: &Arc<dyn Device>| {
         let given = options.classes.get(&device.info().name).copied();

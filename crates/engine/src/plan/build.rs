@@ -11,8 +11,8 @@ use crate::{
     shape::rows::RowSet,
 };
 
-/// Makes the basic matrix: a cycle for every dirty row, and its operations. `costs` says what members cost,
-/// to policies that ask.
+/// Makes the basic matrix: a cycle for every dirty row, and its operations. `costs` tells policies that ask
+/// what the members cost.
 ///
 /// # Errors
 /// [`PlanError`] when a row's lost blocks are more than its parity can recover.
@@ -26,7 +26,7 @@ pub fn build(
     Ok(plan)
 }
 
-/// As [`build`], where an empty plan lies already: plans are large.
+/// As [`build`], but fills an empty plan in place: plans are large.
 pub(crate) fn build_into(
     plan: &mut Plan,
     state: &StripeState,
@@ -52,8 +52,8 @@ pub(crate) fn build_into(
     Ok(())
 }
 
-/// The rows of `left` that are in the same state as `row` in every column, with their cycle if there is but
-/// one.
+/// The rows of `left` that are in the same state as `row` in every column, with their cycle if only one is
+/// possible.
 fn band_of(state: &StripeState, left: RowSet, row: usize) -> Result<Band, PlanError> {
     let mut rows = left;
     for column in &state.columns {

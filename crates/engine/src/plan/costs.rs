@@ -12,8 +12,8 @@ pub struct ServiceTime {
 }
 
 impl ServiceTime {
-    /// Nanoseconds of a visit to a chunk for these rows: one request for each run, and between two the member
-    /// waits for the gap to pass, or goes there anew.
+    /// Nanoseconds of a visit to a chunk for these rows: one request for each run of rows. Between two runs,
+    /// the member lets the gap pass or seeks again, whichever is faster.
     #[inline]
     pub fn of(&self, visit: &Visit) -> f32 {
         let gaps = || visit.gaps().map(|rows| self.fixed_ns.min(rows as f32 * self.block_ns)).sum::<f32>();
@@ -59,26 +59,25 @@ impl Visit {
 pub struct MemberCost {
     /// Reads.
     pub read: ServiceTime,
-    /// Writes to where nothing was just read.
+    /// Writes to a place that was not just read.
     pub write: ServiceTime,
-    /// Writes where a read has just been: on an HDD a rotation and no seek, as long as the head has not been
-    /// called away.
+    /// Writes to a place that was just read: on an HDD a rotation and no seek, unless the head has moved away
+    /// since.
     pub rewrite: ServiceTime,
     /// Requests that wait or are served at the member, on average.
     pub queue: f32,
 }
 
 impl MemberCost {
-    /// A hard disk of 7200 rpm of which nothing is measured: a third of a stroke, half a revolution, 150
-    /// MB/s.
+    /// A hard disk of 7200 rpm that was not measured: a third of a stroke, half a revolution, 150 MB/s.
     pub const HDD: Self = {
         let random = ServiceTime { fixed_ns: 12_500_000.0, block_ns: 27_000.0 };
         let rewrite = ServiceTime { fixed_ns: 8_300_000.0, block_ns: 27_000.0 };
         Self { read: random, write: random, rewrite, queue: 0.0 }
     };
 
-    /// A solid-state drive on SATA of which nothing is measured: 100 us, 500 MB/s. Also what is assumed of
-    /// members of unknown kind: that all I/O is alike, by its length.
+    /// A solid-state drive on SATA that was not measured: 100 us, 500 MB/s. Also assumed for members of
+    /// unknown kind: all their I/O costs the same, by its length.
     pub const SSD: Self = {
         let any = ServiceTime { fixed_ns: 100_000.0, block_ns: 8_000.0 };
         Self { read: any, write: any, rewrite: any, queue: 0.0 }
@@ -90,13 +89,14 @@ pub trait ColumnCosts {
     /// What the member of a column costs.
     fn of(&self, column: usize) -> MemberCost;
 
-    /// Which member has the stripe's parity: stripes that have it on the same one meet the same members.
+    /// The member that has the stripe's parity. Stripes with parity on the same member have the same member
+    /// for each column.
     fn parity_member(&self) -> usize {
         0
     }
 }
 
-/// No member is known: they are as solid-state drives are.
+/// Nothing is known of the members: all cost what a solid-state drive costs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCosts;
 

@@ -18,7 +18,8 @@ pub(super) fn counts(state: &StripeState, row: usize) -> Counts {
         .fold(Counts::default(), |all, one| Counts { rmw: all.rmw + one.rmw, rcw: all.rcw + one.rcw })
 }
 
-/// What a block that cannot be read counts for: twice the members, so that a cycle without it is taken.
+/// What a block that cannot be read counts for: twice the members, so that a cycle that does not need it is
+/// taken.
 pub(super) const fn unreadable_price(members: usize) -> u32 {
     2 * members as u32
 }
@@ -61,8 +62,8 @@ mod tests {
     }
 
     impl MdBlock {
-        /// Every block that can be: parity is never to be written, and `R5_OVERWRITE` is only where something
-        /// is.
+        /// Every possible block: parity never has `towrite` set, and `R5_OVERWRITE` is set only with
+        /// `towrite`.
         fn all(is_parity: bool) -> Vec<Self> {
             let writes: &[_] =
                 if is_parity { &[(false, false)] } else { &[(false, false), (true, false), (true, true)] };
@@ -84,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The loops of `handle_stripe_dirtying`, written down as they are there.
+    /// The loops of `handle_stripe_dirtying`, as they are there.
     fn as_md_counts(blocks: &[MdBlock], data: usize) -> (u32, u32) {
         let disks = blocks.len() as u32;
         let (mut rmw, mut rcw) = (0, 0);

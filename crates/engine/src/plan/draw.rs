@@ -1,4 +1,4 @@
-//! The rxw-matrix as text, a row a line, in the mnemonics of msc-ct Table I.
+//! The rxw-matrix as text, one row a line, in the mnemonics of msc-ct Table I.
 
 use super::{ColumnOps, Plan};
 

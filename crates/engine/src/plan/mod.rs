@@ -1,4 +1,4 @@
-//! The plan: what a stripe's write is to do, by rows (MSC-CT's rxw-matrix, msc-ct III-B). It is lowered to a
+//! The plan: what a stripe's write does, by rows (MSC-CT's rxw-matrix, msc-ct III-B). It is lowered to a
 //! [`recipe`], which is executed.
 //!
 //! A plan is made for one stripe, by pure functions: [`StripeState`] says what is in hand, a
@@ -62,7 +62,7 @@ pub enum Cycle {
     Rmw,
     /// Reconstruct-write: parity from the new data and all other data.
     Rcw,
-    /// Old content that cannot be read is first recovered from parity, then as reconstruct-write.
+    /// Old content that cannot be read is first recovered from parity. The rest is as with reconstruct-write.
     Recover,
 }
 
@@ -81,13 +81,12 @@ pub struct Band {
     pub rcw: u32,
     /// Both cycles are possible: the selection policy has chosen.
     pub free: bool,
-    /// What the policy thought that the whole stripe's write costs with either cycle here, if it estimates
-    /// that.
+    /// The policy's estimate of the whole stripe's write with either cycle for this band, if it makes one.
     pub estimate: Option<Estimate>,
 }
 
-/// The price of a stripe's write with a band by one cycle or by the other: when it would be done, and what it
-/// takes from others, in nanoseconds.
+/// The price of a stripe's write with either cycle for one band, in nanoseconds: the time until the write
+/// would be done, plus the time that it takes from other requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// With read-modify-write.

@@ -1,11 +1,11 @@
 //! The recipes of the commonest writes, without a plan: a whole stripe, whole blocks of one column, and
 //! zeroes.
 //!
-//! Drawing up a plan takes most of the engine's own work on such a write. What these planners give is what
-//! the [plan](super::build) would give once it is [lowered](super::lower): a property holds them to that.
+//! Making a plan takes most of the engine's own work on such a write. These planners give the same recipes as
+//! the [plan](super::build) once it is [lowered](super::lower). A property test checks that.
 
 use super::{
-    Band, Counts, Cycle, Presence, Recipe, WriteSelection,
+    Band, Counts, Cycle, Recipe, WriteSelection,
     costs::ColumnCosts,
     counts::unreadable_price,
     recipe::{Cells, CycleRows, How, Parity, Source, Span, Sum, Write},
@@ -20,18 +20,16 @@ use crate::{
 };
 
 /// The columns of a stripe that a write may use. Each is missing, or can be read and written.
-pub(crate) struct Columns<'a, P> {
+pub(crate) struct Columns<'a> {
     pub(crate) geometry: &'a Geometry,
-    /// Whether all of them can be read and written.
-    pub(crate) are_whole: bool,
-    /// How each can be used, where not all can.
-    pub(crate) presence: P,
+    /// The few that are missing.
+    pub(crate) missing: &'a [usize],
 }
 
-impl<P: Fn(usize) -> Presence> Columns<'_, P> {
+impl Columns<'_> {
     /// Whether a column can be read and written.
     fn is_there(&self, column: usize) -> bool {
-        self.are_whole || (self.presence)(column) == Presence::Present
+        self.missing.is_empty() || !self.missing.contains(&column)
     }
 
     /// The blocks of a row that RMW and RCW of one column would read, as
@@ -39,27 +37,48 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
     #[inline(always)]
     fn counts(&self, write: &OneColumn) -> Counts {
         let (data_columns, parity_columns) = (write.data_columns, write.parity_columns);
-        if self.are_whole {
-            return Counts { rmw: 1 + parity_columns as u32, rcw: data_columns as u32 - 1 };
+        let mut counts = Counts { rmw: 1 + parity_columns as u32, rcw: data_columns as u32 - 1 };
+        if self.missing.is_empty() {
+            return counts;
         }
-        let columns = data_columns + parity_columns;
-        let price = |column| if self.is_there(column) { 1 } else { unreadable_price(columns) };
-        let changes = |column: &usize| *column == write.column || *column >= data_columns;
-        Counts {
-            rmw: (0..columns).filter(changes).map(price).sum(),
-            rcw: (0..columns).filter(|column| !changes(column)).map(price).sum(),
+        let price = unreadable_price(data_columns + parity_columns) - 1;
+        for column in self.missing {
+            match *column == write.column || *column >= data_columns {
+                true => counts.rmw += price,
+                false => counts.rcw += price,
+            }
         }
+        counts
     }
 
     /// The parity that is there.
     #[inline(always)]
     fn parity(&self) -> Option<Parity> {
-        let first = self.geometry.data_columns();
-        Parity::of(self.is_there(first), self.geometry.parity_columns() > 1 && self.is_there(first + 1))
+        let (first, has_q) = (self.geometry.data_columns(), self.geometry.parity_columns() > 1);
+        if self.missing.is_empty() {
+            return Some(if has_q { Parity::PAndQ } else { Parity::P });
+        }
+        Parity::of(self.is_there(first), has_q && self.is_there(first + 1))
     }
 
-    /// The cycle by which rows of one column are written; none if it takes more than that. With parity, which
-    /// is there.
+    /// The cycle of a write to one column before a policy is asked, and whether one is. None: it takes more
+    /// than one of the two cycles.
+    #[inline(always)]
+    fn possible(&self, write: &OneColumn) -> Option<(Cycle, bool)> {
+        if self.missing.is_empty() {
+            return Some((Cycle::Rcw, true));
+        }
+        let is_other = |column: &usize| *column < write.data_columns && *column != write.column;
+        match (self.is_there(write.column), !self.missing.iter().any(is_other)) {
+            (true, true) => Some((Cycle::Rcw, true)),
+            (true, false) => Some((Cycle::Rmw, false)),
+            (false, true) => Some((Cycle::Rcw, false)),
+            (false, false) => None,
+        }
+    }
+
+    /// The cycle by which rows of one column are written, where parity is there. None if the write takes more
+    /// than that.
     #[inline(always)]
     fn cycle_of(
         &self,
@@ -69,14 +88,7 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
         tell: impl FnOnce(&Band),
     ) -> Option<Cycle> {
         let Counts { rmw, rcw } = self.counts(&write);
-        let mut others = (0..write.data_columns).filter(|other| *other != write.column);
-        let can_rcw = self.are_whole || others.all(|other| self.is_there(other));
-        let (cycle, free) = match (self.is_there(write.column), can_rcw) {
-            (true, true) => (Cycle::Rcw, true),
-            (true, false) => (Cycle::Rmw, false),
-            (false, true) => (Cycle::Rcw, false),
-            (false, false) => return None,
-        };
+        let (cycle, free) = self.possible(&write)?;
         let rows = RowSet::range(rows.range());
         let mut band = Band { rows, cycle, partial: false, rmw, rcw, free, estimate: None };
         if free {
@@ -87,16 +99,18 @@ impl<P: Fn(usize) -> Presence> Columns<'_, P> {
     }
 }
 
-/// A whole stripe of a level with parity all of whose columns are there: nothing is read, parity is made of
-/// what is new. Fills an empty recipe, and tells its band. False, where the plan does something else.
-pub(crate) fn whole<P: Fn(usize) -> Presence>(
-    columns: &Columns<'_, P>,
+/// A whole stripe of a level with parity, if all of its columns are there: nothing is read, and parity is
+/// computed from the new data. Fills an empty recipe, and tells its band. False if the plan does something
+/// else.
+#[inline(always)]
+pub(crate) fn whole(
+    columns: &Columns<'_>,
     span: &StripeSpan,
     recipe: &mut Recipe,
     tell: impl FnOnce(&Band),
 ) -> bool {
     let geometry = columns.geometry;
-    if span.len as u64 != geometry.stripe_bytes() || !geometry.has_parity() || !columns.are_whole {
+    if span.len as u64 != geometry.stripe_bytes() || !geometry.has_parity() || !columns.missing.is_empty() {
         return false;
     }
     let chunk = 0..geometry.chunk_bytes();
@@ -125,11 +139,11 @@ pub(crate) fn zeroes(geometry: &Geometry) -> Recipe {
 
 /// Whole blocks of one column, of a level with parity that agrees with its data. A read-modify-write reads
 /// the old blocks and their parity; a reconstruct-write reads the other columns. Both write the column and
-/// parity, as far as they are there. Fills an empty recipe, and tells its band. False, where the plan does
+/// parity, as far as they are there. Fills an empty recipe, and tells its band. False if the plan does
 /// something else.
-#[inline]
-pub(crate) fn one_column<P: Fn(usize) -> Presence>(
-    columns: &Columns<'_, P>,
+#[inline(always)]
+pub(crate) fn one_column(
+    columns: &Columns<'_>,
     span: &StripeSpan,
     policy: (&dyn WriteSelection, &dyn ColumnCosts),
     recipe: &mut Recipe,
@@ -151,9 +165,9 @@ pub(crate) fn one_column<P: Fn(usize) -> Presence>(
     true
 }
 
-/// One column where no parity is there: it is written, if it is.
-fn without_parity<P: Fn(usize) -> Presence>(
-    columns: &Columns<'_, P>,
+/// One column where no parity is there: the column is written, if it is there.
+fn without_parity(
+    columns: &Columns<'_>,
     column: usize,
     rows: Span,
     recipe: &mut Recipe,
@@ -207,7 +221,7 @@ mod tests {
     use super::*;
     use crate::{
         plan::{
-            StripeState, build,
+            Presence, StripeState, build,
             costs::{ColumnCosts, MemberCost},
             lower,
             selection::{POLICIES, Policy},
@@ -230,8 +244,6 @@ mod tests {
         span: StripeSpan,
         missing: Vec<usize>,
         policy: &'static Policy,
-        /// Where no column is missing: whether that is known beforehand.
-        is_known_whole: bool,
     }
 
     fn cases() -> impl Strategy<Value = Case> {
@@ -242,43 +254,40 @@ mod tests {
             Just(Level::Raid5),
             Just(Level::Raid6)
         ];
-        (levels, 2usize..9, 0u32..4, any::<bool>()).prop_flat_map(
-            |(level, members, chunk_shift, is_known_whole)| {
-                let members = members.max(level.members_min());
-                let geometry = Geometry::new(level, members, 4096 << chunk_shift, 1 << 20, 512).unwrap();
-                let (stripe_blocks, chunk) =
-                    (geometry.stripe_bytes() as usize / 4096, geometry.chunk_bytes());
-                // Blocks of one chunk, whole stripes, and sectors anywhere.
-                let blocks = (0..stripe_blocks, 1..=chunk / 4096).prop_map(move |(first, count)| {
-                    let start = first * 4096;
-                    (start, (count * 4096).min(chunk - start % chunk))
-                });
-                let stripe = Just((0, stripe_blocks * 4096));
-                let sectors = (0..stripe_blocks * 8, 1usize..40).prop_map(move |(first, count)| {
-                    (first * 512, count.min(stripe_blocks * 8 - first) * 512)
-                });
-                let losses = if geometry.has_parity() { geometry.parity_columns() } else { 0 };
-                let missing = prop::collection::vec(0..members, 0..=losses);
-                let policy = (0..POLICIES.len()).prop_map(|index| POLICIES[index]);
-                (prop_oneof![6 => blocks, 1 => stripe, 2 => sectors], missing, policy).prop_map(
-                    move |((start, len), missing, policy)| {
-                        let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
-                        Case { geometry, span, missing, policy, is_known_whole }
-                    },
-                )
-            },
-        )
+        (levels, 2usize..9, 0u32..4).prop_flat_map(|(level, members, chunk_shift)| {
+            let members = members.max(level.members_min());
+            let geometry = Geometry::new(level, members, 4096 << chunk_shift, 1 << 20, 512).unwrap();
+            let (stripe_blocks, chunk) = (geometry.stripe_bytes() as usize / 4096, geometry.chunk_bytes());
+            // Blocks of one chunk, whole stripes, and sectors anywhere.
+            let blocks = (0..stripe_blocks, 1..=chunk / 4096).prop_map(move |(first, count)| {
+                let start = first * 4096;
+                (start, (count * 4096).min(chunk - start % chunk))
+            });
+            let stripe = Just((0, stripe_blocks * 4096));
+            let sectors = (0..stripe_blocks * 8, 1usize..40)
+                .prop_map(move |(first, count)| (first * 512, count.min(stripe_blocks * 8 - first) * 512));
+            let losses = if geometry.has_parity() { geometry.parity_columns() } else { 0 };
+            let missing = prop::collection::btree_set(0..members, 0..=losses)
+                .prop_map(|missing| missing.into_iter().collect::<Vec<_>>());
+            let policy = (0..POLICIES.len()).prop_map(|index| POLICIES[index]);
+            (prop_oneof![6 => blocks, 1 => stripe, 2 => sectors], missing, policy).prop_map(
+                move |((start, len), missing, policy)| {
+                    let span = StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+                    Case { geometry, span, missing, policy }
+                },
+            )
+        })
     }
 
-    /// Whether a write has a quick recipe, which then must be that of its plan.
+    /// Whether a write has a quick recipe. If so, it must be that of its plan.
     fn is_quick(case: &Case) -> bool {
-        let Case { geometry, span, missing, policy, is_known_whole } = case;
+        let Case { geometry, span, missing, policy } = case;
         let presence = |column: usize| match missing.contains(&column) {
             true => Presence::Missing,
             false => Presence::Present,
         };
         let selection = (policy.make)();
-        let columns = Columns { geometry, are_whole: missing.is_empty() && *is_known_whole, presence };
+        let columns = Columns { geometry, missing };
         let mut quick = Recipe::default();
         let mut bands = Vec::new();
         if !whole(&columns, span, &mut quick, |band| bands.push(*band))
@@ -312,7 +321,6 @@ mod tests {
             span: StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 },
             missing: missing.to_vec(),
             policy: POLICIES[0],
-            is_known_whole: true,
         };
         assert!(is_quick(&case(4096, 8192, &[])) && is_quick(&case(0, 65536, &[])));
         assert!(is_quick(&case(4096, 8192, &[0])) && is_quick(&case(4096, 8192, &[4])));

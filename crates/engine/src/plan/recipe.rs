@@ -1,10 +1,10 @@
 //! The recipe: what is read, computed and written in one stripe. It is the only thing that is executed.
 //!
-//! A plan says in sets of rows what a write does, which is what choosing and passes need, and takes a
-//! kilobyte and a half. A recipe says it in runs of rows and in bytes, in the order in which it is done, and
-//! takes a third of that. [`lower`] makes one from a plan; quick planners make the commonest ones without a
-//! plan, and a property holds them to what `lower` makes. Reads around lost columns, healing, repair, rebuild
-//! and zeroes need no plan: their recipes are made directly.
+//! A plan says in sets of rows what a write does. Selection and passes need that form, which takes a kilobyte
+//! and a half. A recipe says the same in runs of rows and in bytes, in the order of execution, and takes a
+//! third of that. [`lower`] makes a recipe from a plan. Quick planners make the commonest recipes without a
+//! plan, and a property test compares them with those of `lower`. Reads around lost columns, healing, repair,
+//! rebuild and zeroes need no plan: their recipes are made directly.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 use super::{Band, Cycle, Plan, Redundancy, StripeState};
 use crate::shape::rows::{BLOCK_BYTES, ROWS_MAX, RowSet};
 
-/// Consecutive numbers, of rows or of columns: a range that can be copied, in four bytes.
+/// Consecutive numbers of rows or columns: a range in four bytes that can be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// The first.
     pub start: u16,
-    /// The first behind them.
+    /// The first after them.
     pub end: u16,
 }
 
@@ -33,7 +33,7 @@ impl Span {
         usize::from(self.end - self.start)
     }
 
-    /// How many of them are in another span, too.
+    /// How many of them are also in another span.
     pub fn overlap(self, other: Self) -> usize {
         usize::from(self.end.min(other.end).saturating_sub(self.start.max(other.start)))
     }
@@ -79,7 +79,7 @@ pub enum Parity {
 }
 
 impl Parity {
-    /// The parity that two columns hold, as far as they are wanted.
+    /// The parity of P and Q, as far as they are wanted.
     pub(crate) fn of(p: bool, q: bool) -> Option<Self> {
         match (p, q) {
             (true, true) => Some(Self::PAndQ),
@@ -89,7 +89,7 @@ impl Parity {
         }
     }
 
-    /// Its columns, as they are counted behind the data columns.
+    /// Its columns, counted from the first column after the data columns.
     pub(crate) fn columns(self) -> Range<usize> {
         match self {
             Self::P => 0..1,
@@ -113,9 +113,9 @@ pub enum How {
 pub struct Sum {
     /// The rows: in all of them the same columns are new, and the same are joined.
     pub rows: Span,
-    /// What is computed of them.
+    /// Which parity is computed.
     pub parity: Parity,
-    /// And how.
+    /// How it is computed.
     pub how: How,
 }
 
@@ -126,7 +126,7 @@ pub enum Source {
     New(u16),
     /// New data, and in the recipe's [joined](Recipe::joins) blocks old data too.
     Joined,
-    /// They are what this column holds: it was read or recovered. Of mirrors one holds what all do.
+    /// They are what this column holds: it was read or recovered. Any mirror holds the same as the others.
     Old(u16),
     /// They are parity that was computed.
     Sum,
@@ -141,7 +141,7 @@ pub struct Write {
     pub column: u16,
     /// Where they start in its chunk.
     pub start: u32,
-    /// How many they are.
+    /// How many there are.
     pub len: u32,
     /// Where they come from.
     pub from: Source,
@@ -177,9 +177,9 @@ pub struct CycleRows {
 pub struct Recipe {
     /// What is read.
     pub reads: SmallVec<[Cells; 8]>,
-    /// Rows whose data columns that were not read are recovered from what was.
+    /// Rows in which the data columns that were not read are recovered from the columns that were.
     pub recovers: SmallVec<[Span; 2]>,
-    /// Blocks of data columns in which old content, which was read or recovered, and new content are joined.
+    /// Blocks of data columns in which new content is joined with old content, which was read or recovered.
     pub joins: SmallVec<[Cells; 2]>,
     /// Parity that is computed.
     pub sums: SmallVec<[Sum; 4]>,
@@ -224,7 +224,7 @@ fn add_sums(recipe: &mut Recipe, plan: &Plan, state: &StripeState, band: &Band) 
     let has =
         |parity: usize| plan.columns.get(state.data_columns + parity).is_some_and(|c| !c.dest.is_empty());
     let Some(parity) = Parity::of(has(0), has(1)) else { return };
-    // Rows at a time that are alike in what is joined.
+    // All rows of a sum must have the same columns joined.
     let height = if band.partial { 1 } else { ROWS_MAX };
     for run in band.rows.runs() {
         for start in run.clone().step_by(height) {

@@ -1,5 +1,5 @@
-//! Recipes that give back what cannot be read: of one column, of a read around lost columns, and of
-//! redundancy that is checked.
+//! Recipes without new data: to recover one column, to read around lost columns, and to check and repair
+//! redundancy.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ fn cells(column: usize, rows: Span) -> Cells {
     Cells { column: column as u16, rows }
 }
 
-/// What one column holds in some rows, from the others: fills an empty recipe, and tells where its reads and
-/// sums leave the content. None: too many columns are lost; the recipe is as it was.
+/// Recovers some rows of one column from the other columns. Fills an empty recipe, and returns where its
+/// reads and sums leave the content. None if too many columns are lost: the recipe then stays as it was.
 pub(crate) fn recover(
     geometry: &Geometry,
     column: usize,
@@ -49,8 +49,8 @@ pub(crate) fn recover(
     Some(Source::Sum)
 }
 
-/// A read of some bytes of some data columns' chunks: what is there is read once, and what is lost is
-/// recovered from that and from what else it takes. None: nothing is lost, or too much.
+/// A read of some bytes of some data columns' chunks. Columns that are there are read once. Lost columns are
+/// recovered from them and from whatever else that takes. None if nothing is lost, or too much.
 pub(crate) fn read_around<'p>(
     geometry: &Geometry,
     pieces: impl Iterator<Item = (usize, &'p Range<usize>)> + Clone,
@@ -73,15 +73,15 @@ pub(crate) fn read_around<'p>(
     Some(recipe)
 }
 
-/// The repair of a stripe of chunks of so many bytes: it writes all redundancy that can be told from the
-/// columns that can be read. Lost columns are recovered from the first parities; those that are left are
-/// written.
+/// The repair of a stripe with chunks of this length: it writes all redundancy that can be computed from the
+/// readable columns. Lost columns are recovered from the first parity columns. The remaining parity columns
+/// are written.
 pub(crate) fn repair(geometry: &Geometry, chunk_len: usize, is_readable: impl Fn(usize) -> bool) -> Recipe {
     let mut recipe = Recipe::default();
     let (chunk, is_readable) = (0..chunk_len, |column: &usize| is_readable(*column));
     let rows = Span::touching(&chunk);
     if !geometry.has_parity() {
-        // Mirrors should hold what the first of them that can be read holds.
+        // All mirrors should hold what the first readable mirror holds.
         let mut copies = geometry.copies_of(0).filter(is_readable);
         if let Some(first) = copies.next() {
             recipe.reads.push(cells(first, rows));
@@ -151,11 +151,11 @@ mod tests {
             let of = |read: &Cells| (read.column, read.rows.range());
             Some(recipe.reads.iter().map(of).collect::<Vec<_>>())
         };
-        // A whole stripe but for the half of its first chunk: the lost chunk is wanted whole, so the others
+        // A whole stripe except for half of its first chunk. The lost chunk is wanted whole, so the others
         // are, too.
         let pieces = [(0, &half), (1, &whole), (2, &whole), (3, &whole)];
         assert_eq!(around(&pieces, 1), Some(vec![(0, 0..4), (2, 0..4), (3, 0..4), (4, 0..4)]));
-        // The lost half takes half of the others; one that is wanted whole is read whole.
+        // The lost half takes half of the other columns. A column that is wanted whole is read whole.
         assert_eq!(around(&pieces, 0), Some(vec![(1, 0..4), (2, 0..4), (3, 0..4), (4, 2..4)]));
         assert_eq!(around(&pieces[..2], 0), Some(vec![(1, 0..4), (2, 2..4), (3, 2..4), (4, 2..4)]));
         assert_eq!(around(&pieces, 4), None, "nothing is lost that is read");

@@ -71,7 +71,7 @@ pub struct StripeState {
     pub columns: SmallVec<[ColumnState; 8]>,
     /// How many of them are data.
     pub data_columns: usize,
-    /// What the rest is.
+    /// What the redundant columns hold.
     pub redundancy: Redundancy,
 }
 
@@ -88,7 +88,7 @@ impl StripeState {
         state
     }
 
-    /// As [`StripeState::for_write`], where an empty state lies already: states are large.
+    /// As [`StripeState::for_write`], but fills an empty state in place: states are large.
     pub(crate) fn set_for_write(
         &mut self,
         geometry: &Geometry,

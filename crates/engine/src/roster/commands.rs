@@ -25,8 +25,8 @@ use crate::{
     mutants::{Mutant, lives},
 };
 
-/// How often it is looked whether the last request has ended that may look at a member that was removed, and
-/// how many times.
+/// How often, and how many times, to check whether the last request that may look at a removed member has
+/// ended.
 const LET_GO_POLL: Duration = Duration::from_millis(1);
 const LET_GO_POLLS: usize = 1000;
 
@@ -79,7 +79,7 @@ impl Roster {
         Ok(())
     }
 
-    /// Closes all members as the array is stopped, even if its handles are still in use.
+    /// Closes all members when the array is stopped, even if its handles are still in use.
     pub(crate) async fn let_all_go(&self) {
         self.ledger.lock().await.entries.clear();
         let now = self.topology.load();
@@ -89,8 +89,8 @@ impl Roster {
         self.let_go().await;
     }
 
-    /// Waits a while for requests that may still look at members that have left, so that their devices are
-    /// closed. Housekeeping goes on with those of requests that take longer.
+    /// Waits a while for requests that may still look at members that have left, so that the members' devices
+    /// are closed. If a request takes longer, housekeeping closes them later.
     async fn let_go(&self) {
         for _ in 0..LET_GO_POLLS {
             if self.topology.reclaim() {
@@ -100,7 +100,7 @@ impl Roster {
         }
     }
 
-    /// The times of a device that is to be added, if those of the other members were measured.
+    /// The service times of a device that is to be added, if those of other members were measured.
     async fn measure_as_others(&self, device: &Arc<dyn Device>) -> ServiceTimes {
         let measured = {
             let ledger = self.ledger.lock().await;
@@ -121,9 +121,9 @@ impl Roster {
         if self.life.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
-        // Until it is attached, no other command may measure, blank or write it.
+        // Until the device is attached, no other command may measure, blank or write it.
         let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
-        // The device may be what is left of a member that an opening by force needs.
+        // The device may be a former member that an opening by force needs.
         if self.has_failed() && !lives(Mutant::FailedBlanks) {
             return Err(ArrayError::Failed);
         }
@@ -163,8 +163,8 @@ impl Roster {
         Ok(())
     }
 
-    /// Notes where the member with this number has room for bitmap pages. Without room, what the number's
-    /// last member had is forgotten: the new member has data there.
+    /// Notes where the member with this number has room for bitmap pages. Without room, the place of the
+    /// number's previous member is forgotten: the new member has data there.
     fn note_bitmap_offset(&self, dev_number: u32, offset_bytes: Option<u64>) {
         let mut offsets = self.bitmap_offsets.write();
         match offset_bytes {

@@ -1,5 +1,5 @@
-//! Members that fail: dropped from the array at once, recorded on the survivors before anything is
-//! acknowledged.
+//! Members that fail. They are dropped from the array at once, and that is recorded on the survivors before
+//! anything is acknowledged.
 
 use super::Roster;
 use crate::{
@@ -10,19 +10,19 @@ use crate::{
     mutants::{Mutant, lives},
 };
 
-/// What to do when the array cannot do without the members that are to be dropped.
+/// What to do when the array cannot do without the members that should be dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// They are lost: the array stops writing.
+    /// The members are lost: the array stops writing.
     GiveUp,
-    /// They still serve: they stay.
+    /// The members still serve: they stay.
     Refuse,
     /// As [`Limit::Refuse`]; an operator wants it, and no member has failed by itself.
     Ordered,
 }
 
 impl Roster {
-    /// Drops members from the array, all the way through even if the caller goes away.
+    /// Drops members from the array. This completes even if the caller goes away.
     ///
     /// # Errors
     /// [`ArrayError::Failed`] when the level does not tolerate it: then nothing is recorded, so that an
@@ -62,7 +62,7 @@ impl Roster {
         result
     }
 
-    /// Whether failures are written down.
+    /// Whether failures are recorded.
     fn records(&self) -> bool {
         !self.life.is_read_only() || lives(Mutant::ReadOnlyRecords)
     }

@@ -9,9 +9,10 @@ use super::Roster;
 use crate::{intent::Holder, members::member::Member, shape::geometry::Geometry};
 
 impl Roster {
-    /// Which of these members hold the bitmap: flash first, where a page write costs no seek, and then those
-    /// no slower than the fastest by half, as reads were measured, since writes may not have been; one more
-    /// copy than members that may be lost, at least two.
+    /// Which of these members hold the bitmap. Flash comes first, where a page write costs no seek. Of each
+    /// kind, members that are slower than the fastest by at most half come first. Measured reads decide,
+    /// since writes may not have been measured. There is one more copy than members that may be lost, and at
+    /// least two.
     fn holders_among<'a>(
         &self,
         geometry: &Geometry,
@@ -30,7 +31,7 @@ impl Roster {
         for (kind, ns) in holders.iter().map(speed) {
             fastest_ns[kind] = fastest_ns[kind].min(ns);
         }
-        // Each is looked at once: an operator may say meanwhile that it is of the other kind.
+        // Each member is looked at once: an operator may say meanwhile that it is of the other kind.
         holders.sort_by_cached_key(|holder| {
             let (kind, ns) = speed(holder);
             (kind, ns > fastest_ns[kind].saturating_mul(3) / 2)
@@ -54,14 +55,14 @@ impl Roster {
         holders
     }
 
-    /// Has bitmap pages written to a leaving member and to the one that comes, until that is dropped.
+    /// Has bitmap pages written to the holders before and after a handover, until the result is dropped.
     pub(crate) fn hand_over(&self, leaves: Arc<Member>, comes: &Arc<Member>) -> HandingOver<'_> {
         *self.handing_over.lock() = Some((leaves, comes.clone()));
         HandingOver(&self.handing_over)
     }
 }
 
-/// While it lives, bitmap pages go to a leaving member and to the one that comes too.
+/// While it lives, bitmap pages go to the holders before and after a handover.
 pub(crate) struct HandingOver<'a>(&'a Mutex<Option<(Arc<Member>, Arc<Member>)>>);
 
 impl Drop for HandingOver<'_> {

@@ -1,5 +1,5 @@
-//! What is kept on members apart from the array's state: what an operator says of one, and what was written
-//! to it.
+//! What is kept on members besides the array's state: what an operator says about a member, and how much was
+//! written to it.
 
 use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 
@@ -13,8 +13,8 @@ use crate::{
     metadata::ledger::{Entry, Ledger, Standing},
 };
 
-/// The longest wait for a member to note what was written to it. It may not answer, and the command that
-/// fails it waits meanwhile.
+/// The longest wait for a note on a member of how much was written to it. The member may not answer, and the
+/// command that declares it failed waits meanwhile.
 const NOTE_WAIT: Duration = Duration::from_secs(2);
 
 /// The header of a member on which something can be kept.
@@ -33,7 +33,8 @@ fn unnoted_bytes(entry: &Entry) -> u64 {
 }
 
 impl Roster {
-    /// Changes what a member keeps, and writes it down. What was written to it stays counted.
+    /// Changes the endurance that a member keeps, and records it. The count of bytes written to the member
+    /// stays.
     pub(crate) async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
         self.set_kept(name, |_, header| {
             let Endurance { written_bytes, written_since_s, .. } = header.endurance;
@@ -66,8 +67,8 @@ impl Roster {
         .await
     }
 
-    /// Notes on members what was written to them, where that is so much more than what is noted: else a
-    /// daemon that is killed forgets it. Nothing waits for this but changes of the array's state.
+    /// Notes on members how much was written to them, if `unnoted_max` bytes or more are not noted yet.
+    /// Otherwise a daemon that is killed would forget it. Only changes of the array's state wait for this.
     pub(crate) async fn note_written(&self, unnoted_max: u64) {
         if self.life.is_read_only() {
             return;
@@ -94,8 +95,8 @@ impl Roster {
         }
     }
 
-    /// Notes what was written to a member that has left the array and works, as far as is known. One that
-    /// does not answer keeps what was noted before.
+    /// Notes how much was written to a member that has left the array and, as far as is known, works. A
+    /// member that does not answer keeps what was noted before.
     pub(crate) async fn note_written_to(&self, member: &Arc<Member>) {
         let mut ledger = self.ledger.lock().await;
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.member, member);

@@ -7,7 +7,7 @@ use stripewise_device::sync::{Reader, Seen};
 use super::{Limit, Roster};
 use crate::{error::ArrayError, intent::Holder, members::topology::Topology, metadata::ledger::FailedMember};
 
-/// Who is a member now, and that one has failed.
+/// Shows requests which members there are now, and lets them report failed members.
 pub(crate) struct Membership(Arc<Roster>);
 
 impl Membership {
@@ -21,23 +21,23 @@ impl Membership {
         self.0.topology.get(request)
     }
 
-    /// The members now, to be kept.
+    /// The members now, for a caller that keeps them.
     pub(crate) fn load(&self) -> Arc<Topology> {
         self.0.topology.load()
     }
 
-    /// A look at the members that are there now.
+    /// Looks at the members that are there now.
     pub(crate) fn look<T>(&self, at: impl FnOnce(&Topology) -> T) -> T {
         self.0.topology.look(at)
     }
 
-    /// What members' I/O costs is learned.
+    /// Whether the cost of members' I/O is measured.
     #[inline]
     pub(crate) fn is_metered(&self) -> bool {
         self.0.metered.load(Ordering::Relaxed)
     }
 
-    /// Drops members from the array, all the way through even if the caller goes away.
+    /// Drops members from the array. This completes even if the caller goes away.
     ///
     /// # Errors
     /// [`ArrayError::Failed`] when the level does not tolerate it.
@@ -50,7 +50,7 @@ impl Membership {
         let _ = self.0.fail_within(failed, Limit::Refuse).await;
     }
 
-    /// Writes down that members may disagree, or that they do not.
+    /// Records that members may disagree, or that they do not.
     pub(crate) async fn record_clean(&self, clean: bool) -> Result<(), ArrayError> {
         self.0.record(|ledger| ledger.clean = clean).await
     }

@@ -1,6 +1,7 @@
 //! The roster: which devices belong to the array, and the one way by which that changes.
 //!
-//! Requests see of it what [`Membership`] shows: the members now. And they tell it that one has failed.
+//! Requests use the roster through [`Membership`]: it shows them the members now, and they report failed
+//! members to it.
 
 mod commands;
 mod failure;
@@ -36,23 +37,24 @@ use crate::{
 
 /// The members of an open array, in memory and on disk.
 pub(crate) struct Roster {
-    /// Itself, for what outlives its caller.
+    /// Itself, for work that outlives its caller.
     me: Weak<Roster>,
     life: Arc<Life>,
     topology: Replaced<Topology>,
     ledger: AsyncMutex<Ledger>,
-    /// Where each member keeps its bitmap, by device number; members without extension area are not listed.
+    /// Where each member keeps its bitmap, by device number; members without an extension area are not
+    /// listed.
     bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
     /// Names of devices on their way into the array.
     enrolling: Mutex<BTreeSet<String>>,
-    /// The outgoing and the incoming member, while that is being written down: meanwhile bitmap pages go to
-    /// the holders of both.
+    /// The outgoing and the incoming member, while the handover is being recorded. Meanwhile bitmap pages go
+    /// to the holders before and after it.
     handing_over: Mutex<Option<(Arc<Member>, Arc<Member>)>>,
-    /// A member that may have held bitmap pages was dropped: they are due to be written to others.
+    /// The holders of bitmap pages may have changed: the pages are due to be written to the new holders.
     holders_changed: AtomicBool,
     /// A member was dropped, or a spare came, since the last job began: a rebuild may be due.
     members_changed: AtomicBool,
-    /// What members' I/O costs is learned, as the selection policy looks at it.
+    /// The cost of members' I/O is measured, because the selection policy looks at it.
     metered: AtomicBool,
     /// Told when members change.
     board: Arc<JobBoard>,
@@ -81,7 +83,7 @@ impl Roster {
         })
     }
 
-    /// Tells those that listen what has happened to a member.
+    /// Tells listeners what has happened to a member.
     pub(crate) fn tell(&self, event: &ArrayEvent) {
         self.board.listeners().tell(event);
     }
@@ -91,21 +93,21 @@ impl Roster {
         self.topology.load()
     }
 
-    /// More members are lost than the level tolerates.
+    /// Whether more members are lost than the level tolerates.
     pub(crate) fn has_failed(&self) -> bool {
         self.topology.look(|topology| topology.failed)
     }
 
     /// The members, unless the array has failed. For a job whose rows are locked: a batch that waited while
-    /// the array failed may have half-written rows now, so that nothing is made from them, and nothing is
+    /// the array failed may have half-written rows now, so nothing may be made from them, and nothing
     /// written.
     pub(crate) fn unfailed(&self) -> Result<Arc<Topology>, ArrayError> {
         let topology = self.topology.load();
         if topology.failed && !lives(Mutant::FailedJobsGoOn) { Err(ArrayError::Failed) } else { Ok(topology) }
     }
 
-    /// Drops topologies that no request looks at any more, and with them members that have left. True if none
-    /// is left.
+    /// Drops topologies that no request looks at any more, and with them members that have left. True if no
+    /// such topology is left.
     pub(crate) fn reclaim(&self) -> bool {
         self.topology.reclaim()
     }
@@ -119,7 +121,7 @@ impl Roster {
             .ok_or_else(|| problem(name, "it is not a member of this array"))
     }
 
-    /// A look at what is kept of the members, while nothing of it changes.
+    /// Looks at ledger and topology while neither changes.
     pub(crate) async fn look<T>(&self, at: impl FnOnce(&Ledger, &Topology) -> T) -> T {
         let ledger = self.ledger.lock().await;
         at(&ledger, &self.topology.load())
@@ -139,7 +141,7 @@ impl Roster {
         Err(ArrayError::Unsupported(what.to_owned()))
     }
 
-    /// A spare came: a rebuild may be due.
+    /// Notes that a spare came: a rebuild may be due.
     pub(crate) fn note_change(&self) {
         self.members_changed.store(!lives(Mutant::SpareComesUnseen), Ordering::Release);
         self.board.poke();
@@ -150,12 +152,12 @@ impl Roster {
         self.members_changed.load(Ordering::Acquire)
     }
 
-    /// A job begins that sees the members as they are now.
+    /// Forgets changes of members: a job begins that sees the members as they are now.
     pub(crate) fn forget_change(&self) {
         self.members_changed.store(false, Ordering::Release);
     }
 
-    /// Meters run where the selection policy looks at them.
+    /// Switches the members' meters: they run if the selection policy looks at them.
     pub(crate) fn switch_meters(&self, on: bool, ledger: &Ledger) {
         self.metered.store(on, Ordering::Relaxed);
         for entry in &ledger.entries {

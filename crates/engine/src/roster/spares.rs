@@ -1,4 +1,4 @@
-//! Spares that take a role: a vacant one, or that of a member which they replace.
+//! Spares that take a role: a vacant one, or that of a member that they replace.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::{
 };
 
 impl Roster {
-    /// Begins to fill a spare that is to replace a living member.
+    /// Begins to fill a spare that will replace a living member.
     pub(crate) async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {
-        // Nothing would say where a crash has left the new member different from the old one.
+        // Nothing would tell where a crash left the new member different from the old one.
         if self.topology().geometry.level() == Level::Raid0 {
             let what =
                 "a member of level 0 is not replaced while the array runs: stop it, and copy the member";
@@ -34,7 +34,8 @@ impl Roster {
         self.begin_filling(slot, &new, Some(&old)).await
     }
 
-    /// Makes a spare the incoming member of a slot, to replace the member that is to be there if one is.
+    /// Makes a spare the incoming member of a slot. If `replaced` is given, that member must still be in the
+    /// slot.
     async fn begin_filling(
         &self,
         slot: MemberIndex,
@@ -42,7 +43,7 @@ impl Roster {
         replaced: Option<&Arc<Member>>,
     ) -> Result<(), ArrayError> {
         self.change_state(|ledger, topology| {
-            // Another may have taken its place while this change waited for its turn.
+            // Another member may have taken its place while this change waited for its turn.
             let has_left = |old: &&Arc<Member>| topology.place_of(old) != Some(Place::Primary(slot));
             if let Some(old) = replaced.filter(has_left) {
                 return Err(problem(old.name(), "it is not an active member"));
@@ -73,7 +74,7 @@ impl Roster {
         }
     }
 
-    /// Whether a spare can take a vacant role. Not told while the state changes: then another look follows.
+    /// Whether a spare can take a vacant role. False while the state is changing: another look follows then.
     pub(crate) fn has_spare_for_role(&self) -> bool {
         self.ledger.try_lock().is_some_and(|ledger| self.next_spare(&ledger).is_some())
     }

@@ -12,9 +12,10 @@ use crate::{
 };
 
 impl Roster {
-    /// The one way by which the array's state changes: `change` alters ledger and topology under the ledger's
-    /// lock, the result is written to all members, those that cannot take it are dropped, and only then does
-    /// any request acknowledge what relies on it. Nothing is changed or written once the array has failed.
+    /// The one way by which the array's state changes. `change` alters ledger and topology under the ledger's
+    /// lock. The result is written to all members, and members that cannot take it are dropped. Only then
+    /// does a request acknowledge anything that relies on the change. Once the array has failed, nothing is
+    /// changed or written.
     pub(crate) async fn change_state(
         &self,
         change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
@@ -22,8 +23,9 @@ impl Roster {
         self.change_state_then(change, |_| None).await
     }
 
-    /// As [`Roster::change_state`], with a topology that counts only once the change is on all members that
-    /// remain: `then` makes it from the one of that moment, in which a member may have failed meanwhile.
+    /// As [`Roster::change_state`], with a second topology that counts only once the change is on all
+    /// remaining members. `then` makes it from the topology of that moment, in which a member may have failed
+    /// meanwhile.
     pub(crate) async fn change_state_then(
         &self,
         change: impl FnOnce(&mut Ledger, &Topology) -> Result<Option<Topology>, ArrayError>,
@@ -52,10 +54,10 @@ impl Roster {
         result
     }
 
-    /// The members are these from now on.
+    /// Makes this the current topology.
     ///
     /// # Panics
-    /// If the data is not all there, and the array does not count as failed.
+    /// If data is missing although the array does not count as failed.
     fn put(&self, next: Topology) {
         assert!(
             next.failed || next.survives(),
@@ -64,7 +66,7 @@ impl Roster {
         self.topology.store(Arc::new(next));
     }
 
-    /// Changes the ledger alone, and writes it down.
+    /// Changes the ledger alone, and writes it to all members.
     pub(crate) async fn record(&self, change: impl FnOnce(&mut Ledger)) -> Result<(), ArrayError> {
         self.change_state(|ledger, _| {
             change(ledger);
@@ -73,8 +75,8 @@ impl Roster {
         .await
     }
 
-    /// Brings members level that a crash left an event behind, before the count is raised: with two crashes
-    /// in a row they would be two behind, and stale.
+    /// Brings members that a crash left one event behind level with the others, before the event count is
+    /// raised. Otherwise two crashes in a row would leave them two events behind, and stale.
     pub(crate) async fn catch_up(&self) -> Result<(), ArrayError> {
         if lives(Mutant::NoCatchUp) {
             return Ok(());
@@ -84,7 +86,7 @@ impl Roster {
         self.drop_unwritable(&mut ledger, failed).await
     }
 
-    /// Drops members that could not take their metadata, and writes that down on the others.
+    /// Drops members that could not take their metadata, and records that on the others.
     pub(super) async fn drop_unwritable(
         &self,
         ledger: &mut Ledger,
@@ -102,7 +104,8 @@ impl Roster {
         result
     }
 
-    /// Writes the ledger to all members, dropping those that cannot take it, until all that remain have.
+    /// Writes the ledger to all members and drops those that cannot take it, until all remaining members have
+    /// it.
     pub(super) async fn write_down(
         &self,
         ledger: &mut Ledger,
@@ -117,8 +120,8 @@ impl Roster {
         }
     }
 
-    /// Takes members out of topology and ledger, all of them or, beyond the tolerance, none. False: there was
-    /// nothing to do.
+    /// Takes members out of topology and ledger: all of them or, beyond the tolerance, none. False if there
+    /// was nothing to do.
     pub(super) fn drop_members(
         &self,
         ledger: &mut Ledger,
@@ -155,7 +158,7 @@ impl Roster {
         let mut events = Vec::with_capacity(dropped.len());
         for (member, place, error) in dropped {
             match limit {
-                // An operator's word, and no error of the member's.
+                // An operator's order, and no error of the member.
                 Limit::Ordered => tracing::info!(member = member.name(), "member declared failed"),
                 Limit::Refuse | Limit::GiveUp => {
                     tracing::warn!(member = member.name(), %error, "member failed")
@@ -175,7 +178,7 @@ impl Roster {
         Ok(true)
     }
 
-    /// The array has failed: it stays as it is on disk, and takes no more writes.
+    /// Marks the array as failed: it stays as it is on disk, and takes no more writes.
     fn give_up(&self, recorded: &Recorded) {
         tracing::error!("the array has lost more members than it tolerates: it stops writing");
         let mut next = (*self.topology.load()).clone();
@@ -186,7 +189,8 @@ impl Roster {
     }
 }
 
-/// A member that left changes what the other of its slot is: one whose replacement failed stays.
+/// Makes the primary of a slot active after another member has left the slot: a member whose replacement
+/// failed stays.
 fn settle_slot(ledger: &mut Ledger, topology: &Topology, left: Place) {
     let index = left.role();
     let slot = &topology.slots[index.0];

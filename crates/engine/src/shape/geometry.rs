@@ -29,10 +29,10 @@ pub const CHUNK_BYTES_MAX: u32 = 1 << 20;
 pub const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 /// Level 1 has no chunk; locks and plans cut its members into stripes of this size.
 pub const MIRROR_STRIPE_BYTES: u32 = 64 << 10;
-/// What an md v1 superblock's role table can name: (4096 - 256) / 2.
+/// The most members that an md v1 superblock's role table can name: (4096 - 256) / 2.
 pub const MEMBERS_MAX: usize = 1920;
-/// Data members of levels with parity: GF(2^8) has 255 distinct non-zero coefficients, and no array should
-/// have one parity for more.
+/// The most data members of levels with parity: GF(2^8) has 255 distinct non-zero coefficients, and no array
+/// should have one parity for more.
 pub const DATA_COLUMNS_MAX: usize = stripewise_parity::DATA_COLUMNS_MAX;
 
 const _: () = assert!(CHUNK_BYTES_MAX as usize / BLOCK_BYTES == ROWS_MAX);
@@ -84,7 +84,7 @@ pub struct Geometry {
     chunk_bytes: u32,
     member_bytes: u64,
     logical_block_bytes: u32,
-    /// What the level's row of the table says, at hand: every request asks.
+    /// From the level's row of the table, kept at hand because every request asks.
     data_columns: usize,
     rotates: bool,
 }
@@ -180,12 +180,12 @@ impl Geometry {
         self.level.has_parity()
     }
 
-    /// Whether the data is all there while some members are lost.
+    /// Whether all data is there although some members are lost.
     pub fn survives(&self, is_lost: impl Fn(MemberIndex) -> bool) -> bool {
         self.level.spare(self.members, |member| is_lost(MemberIndex(member))).is_some()
     }
 
-    /// How many more members may be lost, whichever they are, while some are lost.
+    /// How many more members may be lost, whichever they are, if some are lost already.
     pub fn spare(&self, is_lost: impl Fn(MemberIndex) -> bool) -> usize {
         self.level.spare(self.members, |member| is_lost(MemberIndex(member))).unwrap_or(0)
     }
@@ -195,7 +195,7 @@ impl Geometry {
         self.spare(|_| false)
     }
 
-    /// Whether the members can be parted in two so that the data is all there on both sides.
+    /// Whether the members can be split into two sides that both have all the data.
     pub fn may_split(&self) -> bool {
         self.level.may_split(self.members)
     }
@@ -225,7 +225,7 @@ impl Geometry {
         stripe.0 * u64::from(self.chunk_bytes)
     }
 
-    /// The bytes of a stripe's chunk that exist: a whole chunk, but for the tail of level 1.
+    /// The bytes of a stripe's chunk that exist: a whole chunk, except at the tail of level 1.
     pub fn chunk_len(&self, stripe: StripeIndex) -> usize {
         (self.member_bytes - self.chunk_start(stripe)).min(u64::from(self.chunk_bytes)) as usize
     }
@@ -241,7 +241,7 @@ impl Geometry {
         self.chunk_start(stripe).min(self.member_bytes) / 512
     }
 
-    /// Where in the array a byte of a column lies; for parity, where its stripe does.
+    /// Where in the array a byte of a column lies; for parity, where its stripe starts.
     pub fn array_offset(&self, stripe: StripeIndex, column: usize, in_chunk: usize) -> u64 {
         let in_stripe = match column {
             column if column < self.data_columns() => column * self.chunk_bytes() + in_chunk,
@@ -251,7 +251,7 @@ impl Geometry {
         stripe.0 * self.stripe_bytes() + in_stripe as u64
     }
 
-    /// How many stripes lie wholly in so many bytes of a member's data.
+    /// How many stripes lie wholly in the first `bytes` bytes of a member's data.
     pub fn stripes_in(&self, bytes: u64) -> u64 {
         // The last one of level 1 may be short.
         if bytes >= self.member_bytes { self.stripes() } else { bytes / u64::from(self.chunk_bytes) }
@@ -265,7 +265,7 @@ impl Geometry {
             return MemberIndex(column);
         }
         let first_data = self.p_member(stripe) + self.parity_columns();
-        // The columns follow one another around the members: data, and then P (and Q) again.
+        // The columns follow one another around the members: data, then P (and Q).
         let place = first_data + column;
         let place = if place >= n { place - n } else { place };
         MemberIndex(if place >= n { place - n } else { place })
@@ -345,7 +345,7 @@ mod tests {
         Geometry::new(level, members, 64 << 10, 16 << 20, 512).unwrap()
     }
 
-    /// A mirror that is filled to its end is filled with its short last stripe, too.
+    /// A mirror that is filled to its end has its short last stripe, too.
     #[test]
     fn a_short_last_stripe_is_in_all_of_the_bytes() {
         let mirror = Geometry::new(Level::Raid1, 2, 0, (128 << 10) + 4096, 512).unwrap();

@@ -22,7 +22,7 @@ pub enum Level {
 enum Redundancy {
     /// Every member has the same bytes.
     Copies,
-    /// So many columns of each stripe are computed from its data columns.
+    /// This many columns of each stripe are computed from its data columns.
     Parity(usize),
 }
 
@@ -85,7 +85,7 @@ impl Level {
         LEVELS.iter().find(|traits| traits.number == number).map(|traits| traits.level)
     }
 
-    /// Whether it keeps parity, so that partly written rows can be written in more than one way.
+    /// Whether the level keeps parity, so that partly written rows can be written in more than one way.
     #[inline]
     pub fn has_parity(self) -> bool {
         matches!(self.traits().redundancy, Redundancy::Parity(1..))
@@ -111,7 +111,7 @@ impl Level {
         self.traits().rotates
     }
 
-    /// Data columns of a stripe over so many members.
+    /// Data columns of a stripe over this many members.
     #[inline]
     pub(super) fn data_columns(self, members: usize) -> usize {
         match self.traits().redundancy {
@@ -120,8 +120,8 @@ impl Level {
         }
     }
 
-    /// How many more of the members may be lost, whichever they are, where some are lost already. None: too
-    /// many are.
+    /// How many more members may be lost, whichever they are, if some are lost already. None if too many are
+    /// lost.
     pub(super) fn spare(self, members: usize, is_lost: impl Fn(usize) -> bool) -> Option<usize> {
         let may_be_lost = match self.traits().redundancy {
             Redundancy::Copies => members - 1,
@@ -130,7 +130,7 @@ impl Level {
         may_be_lost.checked_sub((0..members).filter(|member| is_lost(*member)).count())
     }
 
-    /// Whether the members can be parted in two so that the data is all there on both sides.
+    /// Whether the members can be split into two sides that both have all the data.
     pub(super) fn may_split(self, members: usize) -> bool {
         match self.traits().redundancy {
             Redundancy::Copies => members > 1,

@@ -1,4 +1,4 @@
-//! The array's shape, by pure functions: where a byte lies, which rows and regions that is.
+//! The array's shape, by pure functions: where a byte lies, and in which rows and regions.
 
 pub mod geometry;
 mod level;

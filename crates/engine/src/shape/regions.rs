@@ -14,11 +14,11 @@ use stripewise_format::{
 
 use super::geometry::{Geometry, StripeIndex};
 
-/// What a region stands for: bytes of each member, and which.
+/// What a region stands for: how many bytes of each member, and which stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionShape {
-    /// Bytes of each member that one region covers: of distributed ones this at least, and less than twice as
-    /// much, where a member has as many.
+    /// Bytes of each member that one region covers. A distributed region covers at least this, and less than
+    /// twice as much, if a member has that much.
     pub bytes: u64,
     /// Which stripes they are.
     pub kind: MapKind,
@@ -42,7 +42,7 @@ impl RegionShape {
             && u64::from(bitmap.page_count) == pages_for_regions(count)
     }
 
-    /// The stripes of a linear region.
+    /// How many stripes a linear region has.
     fn stripes(&self, geometry: &Geometry) -> u64 {
         (self.bytes / geometry.chunk_bytes() as u64).max(1)
     }
@@ -52,7 +52,7 @@ impl RegionShape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RegionMap {
     shape: RegionShape,
-    /// Of a linear region.
+    /// Stripes of a linear region.
     region_stripes: u64,
     regions: u64,
     stripes: u64,
@@ -60,7 +60,8 @@ pub(crate) struct RegionMap {
     group: usize,
 }
 
-/// What a resync of distributed regions reads of a member without a gap, unless an opening says otherwise.
+/// Bytes of a member that a resync of distributed regions reads without a gap, unless an opening says
+/// otherwise.
 pub(crate) const GROUP_BYTES: u64 = 4 << 20;
 
 fn group_of(geometry: &Geometry, group_bytes: u64) -> usize {
@@ -78,7 +79,7 @@ impl RegionMap {
         }
     }
 
-    /// As it is, with walks over distributed regions that read so many bytes of a member without a gap.
+    /// The same map, with walks over distributed regions that read this many bytes of a member without a gap.
     pub(crate) fn walked_in(self, geometry: &Geometry, group_bytes: u64) -> Self {
         Self { group: group_of(geometry, group_bytes), ..self }
     }
@@ -115,8 +116,8 @@ impl RegionMap {
         }
     }
 
-    /// Regions, which are in order, in the groups that a walk is done with at the same time: linear ones one
-    /// by one, of distributed ones as many neighbours as make long runs.
+    /// Cuts ordered regions into groups that a walk finishes together: linear regions one by one, and
+    /// distributed regions in groups of neighbours that make long runs.
     pub(crate) fn groups<'a>(&self, regions: &'a [usize]) -> impl Iterator<Item = &'a [usize]> + use<'a> {
         let size = match self.shape.kind {
             MapKind::Linear => 1,
@@ -125,12 +126,12 @@ impl RegionMap {
         regions.chunk_by(move |a, b| a / size == b / size)
     }
 
-    /// The stripes of some regions, which are in order, as runs in the order of stripes: so that a member is
-    /// read from its start to its end, whatever the map.
+    /// The stripes of some ordered regions, as runs in the order of stripes, so that a member is read from
+    /// its start to its end, whatever the map.
     pub(crate) fn runs<'a>(&'a self, regions: &'a [usize]) -> impl Iterator<Item = Range<u64>> + 'a {
         let distributed = self.shape.kind == MapKind::Distributed;
-        // Distributed regions take turns, lap after lap; neighbours make one run. Linear ones are long as
-        // they are.
+        // Distributed regions take turns, lap after lap, and neighbours make one run. Linear regions are long
+        // as they are.
         let (laps, step) =
             if distributed { (self.stripes.div_ceil(self.regions), 1) } else { (1, self.region_stripes) };
         let lap_runs = move |lap: u64| {
@@ -161,8 +162,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every stripe is in one region; a region's stripes are those that map to it, in order, and it has
-        /// that many.
+        /// Every stripe is in one region; a region's stripes are those that map to it, in order, and their
+        /// number is right.
         #[test]
         fn regions_part_the_stripes(map in maps(), picked in any::<u64>()) {
             let regions: Vec<usize> = (0..map.regions()).filter(|r| picked >> (r % 64) & 1 == 1).collect();

@@ -1,5 +1,5 @@
-//! Reads of several pieces of a stripe of which a member is missing: what is left of the stripe is read once,
-//! and what is lost is computed from it.
+//! Reads of several pieces of a stripe with a missing member: what is left of the stripe is read once, and
+//! what is lost is computed from it.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::{
 /// Pieces of a read by their indices, with the buffers that they go to.
 pub(super) type Pieces = Vec<(usize, IoBuf)>;
 
-/// Bytes of a column's chunk that are read: a piece, or for those that are lost.
+/// Bytes of a column's chunk that are read: a piece, or what lost pieces are computed from.
 struct Asked {
     piece: Option<usize>,
     column: usize,
@@ -43,13 +43,13 @@ impl Found {
 
 impl Stripes {
     /// Reads pieces of one stripe, some of which are lost. Gives all of them back unread if a read fails, if
-    /// a resync is due, or if no piece is lost any more: the caller then reads each alone.
+    /// a resync is due, or if no piece is lost any more: the caller then reads each piece alone.
     pub(super) async fn read_around(&self, all: &[Piece], pieces: Pieces) -> Result<Pieces, Pieces> {
         let of = |index: usize| &all[index];
         let stripe = of(pieces[0].0).stripe;
         let rows = pieces.iter().map(|(index, _)| RowSet::touching(of(*index).bytes.clone()));
         let _rows = self.locks.lock(stripe, rows.fold(RowSet::EMPTY, |all, rows| all | rows)).await;
-        // Only now that no task writes these rows: a member that left before lacks their latest writes.
+        // Taken only now that no task writes these rows: a member that left before lacks their latest writes.
         let topology = self.members.load();
         if topology.failed || !self.is_trusted(stripe) {
             return Err(pieces);
@@ -64,7 +64,7 @@ impl Stripes {
             pieces.into_iter().map(|(index, buf)| (index, Some(buf))).collect();
         let part = |cells: &Cells| {
             let (column, bytes) = (usize::from(cells.column), cells.rows.bytes());
-            // A piece that is all that is read of its column is read where it goes.
+            // A piece that is all that is read of its column is read straight into its buffer.
             let is_all = |index: usize| of(index).column == column && of(index).bytes == bytes;
             let own = left.iter_mut().find(|(index, _)| is_all(*index));
             let (piece, buf) = own.map_or((None, None), |(index, buf)| (Some(*index), buf.take()));
@@ -88,7 +88,7 @@ impl Stripes {
     }
 }
 
-/// A piece that was not read where it goes: from what was found.
+/// Fills a piece that was not read straight into its buffer, from what was found.
 fn give_back(recipe: &Recipe, geometry: &Geometry, piece: &Piece, found: &[Found], into: &mut [u8]) {
     let of = |column| found.iter().find_map(|found| found.part(column, &piece.bytes));
     let columns: Columns<'_> = (0..geometry.members()).map(of).collect();

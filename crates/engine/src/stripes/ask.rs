@@ -24,13 +24,13 @@ struct How<'a> {
     stripe: StripeIndex,
     recipe: &'a Recipe,
     flags: WriteFlags,
-    /// A job's writes count for themselves, not as a client's by their cycles.
+    /// A job's writes are counted on their own, not by their cycles as a client's are.
     cause: Cause,
 }
 
 impl Stripes {
-    /// Asks for what a recipe reads, all at once. `part` gives the bytes that are read of some rows, and the
-    /// buffer for them.
+    /// Asks for what a recipe reads, all at once. `part` gives the start of the bytes that are read of some
+    /// rows, and the buffer for them.
     #[inline]
     pub(super) fn ask_reads(
         &self,
@@ -86,7 +86,7 @@ impl Stripes {
         let (primary, incoming) = how.topology.writers_by_place(how.stripe, write.column.into());
         let passes_by = lives(Mutant::RepairPassesIncoming) && how.cause == Cause::Job;
         let incoming = incoming.filter(|_| !passes_by);
-        // What was read was read from the first that is there.
+        // The recipe's reads came from the first member that is there.
         let class = if write.is_rewrite { IoClass::Rewrite } else { IoClass::Write };
         match (primary, incoming) {
             (Some(member), None) | (None, Some(member)) => {
@@ -100,9 +100,9 @@ impl Stripes {
         }
     }
 
-    /// Writes what a job has mended, where it has just read: all of the recipe's writes at once, of which
-    /// `content` has the bytes. Members that could not take theirs fail. Waits until what the writes relied
-    /// on is recorded.
+    /// Writes what a job has mended, where it has just read: all of the recipe's writes at once. `content`
+    /// gives the bytes of each write. Members that could not take theirs fail. Waits until what the writes
+    /// relied on is recorded.
     pub(crate) async fn write_mended(
         &self,
         rows: &RowGuard<'_>,
@@ -120,7 +120,7 @@ impl Stripes {
         self.end_writes(topology, stripe, recipe, &mut requested).await
     }
 
-    /// Waits for a recipe's writes, and settles what came of them.
+    /// Waits for a recipe's writes, and settles their outcome.
     pub(super) async fn end_writes(
         &self,
         topology: &Topology,

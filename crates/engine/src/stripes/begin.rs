@@ -30,8 +30,8 @@ impl Stripes {
         }
     }
 
-    /// Writes a stripe, as far as that goes without waiting: the steps of [`Stripes::finish_stripe`], which
-    /// goes on where this stops. `leads` tells whether the stripe is the first of its request.
+    /// Writes a stripe, as far as possible without waiting. [`Stripes::finish_stripe`] continues where this
+    /// stops. `leads` tells whether the stripe is the first of its request.
     pub(super) fn start_stripe(
         &self,
         request: &Reader<'_>,
@@ -55,7 +55,7 @@ impl Stripes {
         self.begin_held(request, write, (rows, intent))
     }
 
-    /// Goes on with a stripe's write to its end.
+    /// Continues a stripe's write to its end.
     pub(super) async fn finish_stripe(&self, rest: Rest) -> Result<(), ArrayError> {
         let (held, begun) = match rest {
             Rest::Begun(held, begun) => (held, begun),
@@ -69,8 +69,8 @@ impl Stripes {
         self.finish_begun(held, begun).await
     }
 
-    /// Goes on with a write that has its rows and its region. What not every write comes to is in boxes: the
-    /// task of a write is as large as the rest.
+    /// Continues a write that has its rows and its region. Steps that not every write takes are in boxes, so
+    /// that the task of a write is only as large as the rest.
     pub(super) async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
         let guards = self.resume(held);
         match begun {
@@ -79,7 +79,7 @@ impl Stripes {
         }
     }
 
-    /// Waits for rows, or for the region to be marked, and begins then.
+    /// Waits for rows, or for the region to be marked, and then begins.
     async fn begin_later(&self, rest: Rest) -> Result<Progress, ArrayError> {
         let (write, rows) = match rest {
             Rest::Rows(write) => {

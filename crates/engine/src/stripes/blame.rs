@@ -1,4 +1,4 @@
-//! What a failed read comes to: a block that is healed later, or a member that is dropped.
+//! What a failed read leads to: a block that is healed later, or a member that is dropped.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -12,9 +12,9 @@ use crate::{
     shape::geometry::StripeIndex,
 };
 
-/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20): of a chunk that
-/// waits to be healed, the first, and each block that cannot be read back when it was rewritten. The count is
-/// halved every hour.
+/// Failed reads that a member may have before it is dropped, as md's `max_read_errors` (20). Of a chunk that
+/// waits to be healed, only the first failed read counts. Each block that cannot be read back after a rewrite
+/// counts, too. The count is halved every hour.
 const READ_ERRORS_MAX: u32 = 20;
 
 /// What a member is read for.
@@ -22,14 +22,14 @@ const READ_ERRORS_MAX: u32 = 20;
 pub(crate) enum Asks {
     /// A request, or a job: a failure counts against the member.
     Client,
-    /// The healing of another member's block, which no client may ever read: a failure is noted, and does not
-    /// count.
+    /// The healing of another member's block. Perhaps no client ever reads what failed, so the failure is
+    /// noted, but does not count.
     Healing,
 }
 
 impl Stripes {
-    /// A read that failed: the member is dropped if it is gone or has failed too often, else its block is
-    /// healed later from the others.
+    /// Handles a failed read: the member is dropped if it is gone or has failed too often. Otherwise its
+    /// block is healed later from the others.
     pub(crate) async fn note_read_error(
         &self,
         member: &Arc<Member>,
@@ -54,7 +54,7 @@ impl Stripes {
             return; // our request was wrong, not the member
         }
         if !is_member_gone(&error) {
-            // A chunk that waits to be healed counts once, however many want it meanwhile.
+            // A chunk that waits to be healed counts once, however many requests want it meanwhile.
             if !note() || asks == Asks::Healing || !is_one_too_many(member) {
                 return;
             }
@@ -63,8 +63,8 @@ impl Stripes {
         self.drop_if_possible(member, error).await;
     }
 
-    /// A block that was rewritten and still cannot be read: the member does not keep what it takes, and is
-    /// dropped once that has happened too often.
+    /// Handles a block that was rewritten and still cannot be read: the member does not keep what it takes,
+    /// and is dropped once that has happened too often.
     pub(crate) async fn note_unhealed(&self, member: &Arc<Member>, stripe: StripeIndex, error: IoError) {
         tracing::warn!(member = member.name(), stripe = stripe.0, "a block was rewritten and cannot be read");
         if !lives(Mutant::UnkeptUncounted) && is_one_too_many(member) {
@@ -72,14 +72,14 @@ impl Stripes {
         }
     }
 
-    /// Drops a member that reads badly. On the level's last legs it stays: what it can still read is all
-    /// there is.
+    /// Drops a member that reads badly. If the array cannot do without the member, it stays: what it can
+    /// still read is all there is.
     async fn drop_if_possible(&self, member: &Arc<Member>, error: IoError) {
         self.members.fail_if_possible(vec![(member.clone(), error)]).await;
     }
 }
 
-/// Counts a failed read. True if the member has had as many as it may have before.
+/// Counts a failed read. True if the member had already had as many as it may have.
 fn is_one_too_many(member: &Member) -> bool {
     member.read_errors.fetch_add(1, Ordering::Relaxed) >= READ_ERRORS_MAX
         && !lives(Mutant::ReadErrorsUncounted)

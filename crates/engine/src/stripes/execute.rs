@@ -1,9 +1,9 @@
-//! The one place that executes: what a recipe reads, computes and writes, and what comes of it.
+//! The one place that executes recipes: what a recipe reads, computes and writes, and what comes of it.
 //!
 //! The steps of a stripe's write are these: its rows are locked, its region is marked, what its [`Recipe`]
-//! reads is read, parity is computed, what it writes is written, and members that failed are dropped before
-//! it is acknowledged. A write goes through them without waiting as far as that goes; [`Work`] keeps what it
-//! needs to go on.
+//! reads is read, parity is computed, what the recipe writes is written, and members that failed are dropped
+//! before the write is acknowledged. A write goes through as many steps as it can without waiting. [`Work`]
+//! keeps what it needs to continue.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ use crate::{
     shape::geometry::{StripeIndex, StripeSpan},
 };
 
-/// What a recipe has read, of which some could not be.
+/// What a recipe has read, and what it could not read.
 struct Lost {
     fetched: Fetched,
     failed: Vec<(Cells, IoError)>,
 }
 
 impl Stripes {
-    /// Writes a stripe whose rows and region are held, as far as that goes without waiting.
+    /// Writes a stripe whose rows and region are held, as far as possible without waiting.
     pub(super) fn begin_held(
         &self,
         request: &Reader<'_>,
@@ -63,7 +63,7 @@ impl Stripes {
         self.end_at_once(request, topology, (stripe, &mut recipe), guards, &mut writes)
     }
 
-    /// Ends a stripe's write whose writes are asked for, if they are done.
+    /// Ends a stripe's write whose member writes are asked for, if those are done.
     fn end_at_once(
         &self,
         request: &Reader<'_>,
@@ -84,7 +84,7 @@ impl Stripes {
         waits(guards, Begun::Work(Box::new(work)))
     }
 
-    /// Goes on with a write that has its recipe, to its end.
+    /// Continues a write that has its recipe, to its end.
     pub(super) async fn finish_work(
         &self,
         guards: &Guards<'_>,
@@ -92,7 +92,7 @@ impl Stripes {
     ) -> Result<(), ArrayError> {
         match self.run(guards, &mut work).await {
             Ok(result) => result,
-            // In a box: rarely wanted, and large.
+            // In a box: rarely needed, and large.
             Err((write, lost)) => {
                 Box::pin(async {
                     let mut unreadable = Unreadable::new();
@@ -106,7 +106,8 @@ impl Stripes {
         }
     }
 
-    /// Does the steps that are left of a write. Where some of what it reads is lost, gives back what it had.
+    /// Does the remaining steps of a write. If some of what it reads is lost, returns the write and what it
+    /// has read.
     async fn run(
         &self,
         guards: &Guards<'_>,
@@ -124,7 +125,7 @@ impl Stripes {
         Ok(self.end_work(work).await)
     }
 
-    /// Once all is read: asks for what is written.
+    /// Asks for what is written, once all is read.
     fn write_computed(&self, guards: &Guards<'_>, work: &mut Work, write: StripeWrite, mut fetched: Fetched) {
         let mut writes = Requested::new();
         self.ask_writes(&work.topology, &work.recipe, write, &mut fetched, &mut writes, guards);
@@ -143,7 +144,7 @@ impl Stripes {
         mut write: StripeWrite,
         mut unreadable: Unreadable,
     ) -> Result<(), ArrayError> {
-        // Which block could not be mended, once that was tried.
+        // The outcome of mending, once that was tried. An error names a block that could not be mended.
         let mut healed: Option<Result<(), ArrayError>> = None;
         loop {
             if self.is_in_doubt(write.span.stripe) {
@@ -178,8 +179,9 @@ impl Stripes {
         }
     }
 
-    /// Bad blocks of several members in different rows: mended block by block, so that the write can be tried
-    /// once more. One that cannot be mended, which the result tells, may be none that the write needs.
+    /// Mends bad blocks of several members in different rows, block by block, so that the write can be tried
+    /// once more. The inner result names a block that could not be mended. Perhaps the write does not need
+    /// that block.
     async fn mend(
         &self,
         held: &RowGuard<'_>,
@@ -193,8 +195,8 @@ impl Stripes {
         }
     }
 
-    /// Goes on with a write of which some reads failed. Gives the write back if it must be planned anew,
-    /// around columns that could not be read.
+    /// Continues a write of which some reads failed. Returns the write if it must be planned anew, around
+    /// columns that could not be read.
     async fn go_on_without(
         &self,
         guards: &Guards<'_>,
@@ -215,13 +217,13 @@ impl Stripes {
         self.end_work(work).await.map(|()| None)
     }
 
-    /// Whether parity may be of another time than data.
+    /// Whether parity may be of another time than the data.
     fn is_in_doubt(&self, stripe: StripeIndex) -> bool {
         !self.is_trusted(stripe) && !lives(Mutant::DoubtfulPlannedAround)
     }
 
-    /// Fetches what could not be read at once of a stripe where a resync is due: only blocks that their own
-    /// members cannot read are recovered from the others, not whole columns.
+    /// Fetches what could not be read in one piece from a stripe where a resync is due. Only blocks that
+    /// their own members cannot read are recovered from the others, not whole columns.
     async fn fetch_finely(
         &self,
         stripe: StripeIndex,
@@ -243,7 +245,8 @@ impl Stripes {
         ArrayError::Unreadable { offset_bytes: stripe.0 * self.geometry().stripe_bytes() }
     }
 
-    /// Columns that could not be read: the member fails if it is gone, else its blocks here count as lost.
+    /// Notes columns that could not be read: the member fails if it is gone, else its blocks here count as
+    /// lost.
     async fn note_unreadable(
         &self,
         topology: &Topology,
@@ -269,7 +272,7 @@ fn whole_rows(cells: &Cells) -> (usize, IoBuf) {
     (bytes.start, IoBuf::with_len(bytes.len()))
 }
 
-/// Takes what a recipe has read, once all is done, and returns what could not be.
+/// Takes what a recipe has read, once all reads are done, and returns the reads that failed.
 fn take_fetched(
     recipe: &Recipe,
     requested: &mut [IoFuture<ReadDone>],

@@ -1,5 +1,4 @@
-//! Which parts of the array hold nothing, from what the members say: so that copies of a sparse array stay
-//! sparse.
+//! Which parts of the array hold nothing, as the members tell, so that copies of a sparse array stay sparse.
 
 use std::ops::Range;
 
@@ -82,7 +81,7 @@ async fn holes_of(member: &Member, range: Range<u64>) -> Result<Holes, IoError> 
     Ok(without_listed(holes, member.bad_blocks.unreadable(), member.data_offset_bytes))
 }
 
-/// The holes apart from the sectors that the member's log lists: what it has there is not what the array
+/// The holes without the sectors that the member's log lists: what the member has there is not what the array
 /// holds.
 fn without_listed(mut holes: RangeSet<u64>, listed: Vec<Range<u64>>, data_offset_bytes: u64) -> Holes {
     let in_data = |at: u64| at.saturating_sub(data_offset_bytes);

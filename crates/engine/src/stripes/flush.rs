@@ -1,8 +1,8 @@
 //! Flush: everything acknowledged before becomes durable, and can be read after a crash.
 //!
-//! What a member's bad-block log lists is not read at the next opening. So a flush, and a write with FUA,
-//! also takes off the logs the sectors that were written since they were listed: before it is acknowledged,
-//! not with the next round of housekeeping.
+//! Sectors that a member's bad-block log lists are not read at the next opening. So a flush or a write with
+//! FUA also takes off the logs the sectors that were written since they were listed. It does so before it is
+//! acknowledged, not with the next round of housekeeping.
 
 use smallvec::SmallVec;
 use stripewise_device::WriteFlags;
@@ -25,7 +25,7 @@ impl Stripes {
         self.flush().await
     }
 
-    /// Flushes all members; one that cannot is dropped.
+    /// Flushes all members. A member that cannot flush is dropped.
     pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
         let topology = self.members.load();
         if topology.failed {
@@ -42,12 +42,12 @@ impl Stripes {
         self.settle(&topology, failed).await
     }
 
-    /// Whether a member's log may list sectors that were written since.
+    /// Whether a member's log may list sectors that were written since they were listed.
     pub(crate) fn logs_are_behind(&self) -> bool {
         self.members.look(|topology| topology.members().any(|member| member.bad_blocks.are_behind()))
     }
 
-    /// Flushes all members, and takes the sectors off their logs that were written before.
+    /// Flushes all members, and takes off their logs the sectors that were written before the flush.
     pub(crate) async fn flush_and_unlist(&self) -> Result<(), ArrayError> {
         let _one_at_a_time = self.unlisting.lock().await;
         let topology = self.members.load();
@@ -68,13 +68,14 @@ impl Stripes {
         Ok(())
     }
 
-    /// Whether a write must not be acknowledged as it is: it is to be durable, and a log may list what it has
-    /// written.
+    /// Whether a write must not be acknowledged yet: it must be durable, and a log may list sectors that it
+    /// has written.
     pub(super) fn must_unlist(&self, flags: WriteFlags) -> bool {
         flags.fua && self.logs_are_behind() && !lives(Mutant::ListedAfterFua)
     }
 
-    /// The outcome of a write, once what it has written can be read after a crash, if it is to be durable.
+    /// The outcome of a write. If the write must be durable, this first waits until its data can be read
+    /// after a crash.
     pub(super) async fn as_durable(
         &self,
         flags: WriteFlags,

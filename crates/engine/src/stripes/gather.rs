@@ -1,4 +1,4 @@
-//! Writes that lie behind one under way: they wait for it together, and are written as one.
+//! Writes that lie behind a write under way: they wait for it together, and are written as one.
 
 use std::{ops::Range, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
     shape::geometry::{StripeIndex, StripeSpan},
 };
 
-/// How long gathered writes that are due wait for more: about what a client takes to answer an
-/// acknowledgement with its next request, and little beside what a read-modify-write of a device takes.
+/// How long gathered writes that are due wait for more: about the time that a client takes to answer an
+/// acknowledgement with its next request, and little compared with a read-modify-write of a device.
 const LINGER: Duration = Duration::from_micros(50);
-/// How often they do, while more keep coming.
+/// How often they wait, while more keep coming.
 const LINGERS_MAX: u32 = 4;
 
 /// A write that waits with others.
@@ -32,7 +32,7 @@ pub(crate) struct Part {
 }
 
 impl Stripes {
-    /// Lets a write wait with others for the one that it lies behind.
+    /// Lets a write wait with others for the write that it lies behind.
     pub(super) fn wait_behind(&self, place: &Place, write: StripeWrite) -> Rest {
         let StripeWrite { span, data, flags } = write;
         let (promise, outcome) = Promise::new();
@@ -56,8 +56,8 @@ impl Stripes {
         }));
     }
 
-    /// Waits until the writes gathered in a stripe are due, and then, if more were gathered before them, a
-    /// moment for as many: the clients of those are just being told.
+    /// Waits until the writes gathered in a stripe are due. If more writes were gathered before them, it then
+    /// waits a moment for as many: the clients of the earlier writes are just being told.
     async fn linger(&self, stripe: StripeIndex) {
         let mut standing = self.locks.wait_for_gather(stripe, Until::Due).await;
         for _ in 0..LINGERS_MAX {
@@ -96,7 +96,7 @@ impl Stripes {
     }
 }
 
-/// One write of all parts, and the promises of its outcome. It is durable if one of them must be.
+/// One write of all parts, and the promises of its outcome. It is durable if any part must be.
 fn as_one(span: StripeSpan, parts: Vec<Part>) -> (StripeWrite, Vec<Promise<Result<(), ArrayError>>>) {
     let mut flags = parts[0].flags;
     flags.fua |= !lives(Mutant::GatheredFuaForgotten) && parts.iter().any(|part| part.flags.fua);

@@ -1,4 +1,4 @@
-//! Healing: blocks that failed to be read are rewritten with what the others say, so that their member can
+//! Healing: blocks that failed to be read are rewritten with what the others give, so that their member can
 //! remap the sectors.
 
 use std::ops::Range;
@@ -23,11 +23,11 @@ use crate::{
 /// Chunks that are healed in one round of housekeeping.
 const HEALED_PER_ROUND: usize = 256;
 
-/// Chunks of one extent of a member's log that are noted when an array is opened.
+/// The most chunks of one extent of a member's log that are noted when an array is opened.
 const LISTED_CHUNKS_MAX: usize = 4096;
 
 impl Stripes {
-    /// Chunks that could not be healed are to be tried again.
+    /// Lets chunks that could not be healed be tried again.
     pub(crate) fn retry_healing(&self) {
         self.healing.lock().retry();
     }
@@ -37,7 +37,7 @@ impl Stripes {
         self.healing.lock().put_off(chunk);
     }
 
-    /// Heals chunks noted: recovers their blocks and writes them back, so that the member can remap the
+    /// Heals noted chunks: recovers their blocks and writes them back, so that the member can remap the
     /// sectors.
     pub(crate) async fn heal_noted(&self) {
         let noted = self.healing.lock().take(HEALED_PER_ROUND);
@@ -46,7 +46,7 @@ impl Stripes {
             if self.life.is_closing() {
                 return;
             }
-            // It waits for the resync, which goes over it, and counts no more meanwhile.
+            // The chunk waits for the resync, which goes over it. Meanwhile it does not count again.
             if !self.is_trusted(StripeIndex(chunk.0)) && !lives(Mutant::UnsyncedForgotten) {
                 self.healing.lock().failed(chunk);
                 continue;
@@ -65,8 +65,8 @@ impl Stripes {
         }
     }
 
-    /// Notes the chunks of blocks that members' logs list, so that they are written back from the others; so
-    /// many of each extent at most, as what another program wrote there may be any number.
+    /// Notes the chunks of blocks that members' logs list, so that these are rewritten from the others. It
+    /// notes a limited number of each extent, since another program may have listed any number.
     pub(crate) fn heal_listed(&self) {
         let topology = self.members.load();
         let mut healing = self.healing.lock();
@@ -96,8 +96,8 @@ impl Stripes {
         (first..end).map(move |stripe| (stripe, geometry.column_of(StripeIndex(stripe), slot)))
     }
 
-    /// Whether the log of a member that writes of this column go to lists some of it: of one that is to take
-    /// over, too.
+    /// Whether a member that takes this column's writes lists some of these bytes in its log. An incoming
+    /// member counts, too.
     fn is_listed(
         &self,
         topology: &Topology,
@@ -121,12 +121,12 @@ impl Stripes {
         self.heal_rows(&held, stripe, &[column], rows).await
     }
 
-    /// Rewrites the blocks of some columns that cannot be read with what the others say, so that their
-    /// members can remap the sectors.
+    /// Rewrites unreadable blocks of some columns with what the others give, so that their members can remap
+    /// the sectors.
     ///
     /// # Errors
-    /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the others are healed all the
-    /// same.
+    /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the other blocks are healed
+    /// all the same.
     pub(crate) async fn heal_rows(
         &self,
         held: &RowGuard<'_>,
@@ -140,7 +140,7 @@ impl Stripes {
             columns.iter().flat_map(|column| rows.runs().flatten().map(move |row| (*column, row)))
         {
             let bytes = row * BLOCK_BYTES..((row + 1) * BLOCK_BYTES).min(len);
-            // A member may have been dropped for the block before.
+            // The block before may have caused a member to be dropped.
             let topology = self.members.load();
             let content = match self.own(&topology, stripe, column, &bytes).await {
                 Some(Ok(content)) if self.is_listed(&topology, stripe, column, &bytes) => Ok(content),

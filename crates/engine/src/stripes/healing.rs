@@ -1,8 +1,8 @@
 //! Chunks that failed to be read and wait to be healed.
 //!
-//! A chunk that could not be healed, as other members cannot be read there either, stays known: it is tried
-//! again when members have changed, and every ten minutes or so. Until it is healed no further failure of it
-//! counts against its member.
+//! A chunk that could not be healed, because other members cannot be read there either, stays known. It is
+//! tried again when members have changed, and every ten minutes or so. Until it is healed, no further failure
+//! of it counts against its member.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::mutants::{Mutant, lives};
 /// A stripe, and a column of it.
 pub(crate) type Chunk = (u64, usize);
 
-/// How a chunk stands.
+/// The state of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It is tried in the next round.
     Due,
     /// It is being healed.
     UnderWay,
-    /// It is being healed, and a client failed to read some of it meanwhile: maybe what the healing has
-    /// passed.
+    /// It is being healed, and a client failed to read some of it meanwhile: maybe a part that the healing
+    /// has passed.
     Again,
     /// It could not be healed just now.
     PutOff,
@@ -42,7 +42,8 @@ impl Healing {
         known.is_none()
     }
 
-    /// As [`Healing::note`], of a read that healing asked for: what is being healed is looked at already.
+    /// As [`Healing::note`], for a read that healing asked for: a chunk that is being healed is already dealt
+    /// with.
     pub(crate) fn note_own(&mut self, chunk: Chunk) -> bool {
         !self.0.contains_key(&chunk) && self.note(chunk)
     }
@@ -52,7 +53,7 @@ impl Healing {
         self.0.entry(chunk).or_insert(Standing::PutOff);
     }
 
-    /// Takes chunks to be tried now, so many at most. They are known until they are [healed](Self::healed).
+    /// Takes at most `max` chunks to try now. They stay known until they are [healed](Self::healed).
     pub(crate) fn take(&mut self, max: usize) -> Vec<Chunk> {
         let due = self.0.iter_mut().filter(|(_, standing)| **standing == Standing::Due).take(max);
         due.map(|(chunk, standing)| {
@@ -80,7 +81,7 @@ impl Healing {
         self.0.remove(&chunk);
     }
 
-    /// All that could not be healed are to be tried again.
+    /// All chunks that could not be healed are tried again.
     pub(crate) fn retry(&mut self) {
         let put_off = self.0.values_mut().filter(|standing| **standing == Standing::PutOff);
         put_off.for_each(|standing| *standing = Standing::Due);

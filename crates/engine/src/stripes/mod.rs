@@ -1,9 +1,9 @@
-//! What is done to stripes: client requests, and the blocks that are mended behind them.
+//! What is done to stripes: client requests are served, and blocks are mended behind them.
 //!
 //! From the top: a request ([`write`], [`read`], [`zero`], [`flush`]) is cut into stripes; [`gather`] lets
 //! writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its region;
 //! [`execute`] does what its recipe says, with [`recover`] and [`heal`] for what cannot be read; [`ask`] asks
-//! members, [`settle`] drops those that failed. None calls one above it.
+//! members, [`settle`] drops those that failed. No module calls one above it.
 
 mod around;
 mod ask;
@@ -53,7 +53,7 @@ use crate::{
     shape::geometry::{Geometry, StripeIndex},
 };
 
-/// The table of the rows that writes have; those that are gathered wait there.
+/// The table of the rows that writes hold. Gathered writes wait in it.
 pub(crate) type RowLocks = locks::RowLocks<gather::Part>;
 /// Rows of a stripe, locked.
 pub(crate) type RowGuard<'a> = locks::RowGuard<'a, gather::Part>;
@@ -63,15 +63,15 @@ pub(crate) struct Stripes {
     /// Itself, for work that must outlive its caller.
     me: Weak<Stripes>,
     life: Arc<Life>,
-    /// Requests under way: the counter that `life` has, for those that are counted in here.
+    /// Requests under way: the counter of `life`, for requests that are counted here.
     requests: Arc<Readers>,
     members: Membership,
     locks: RowLocks,
     /// None for level 0, which has nothing that could disagree.
     intent: Option<Intent>,
     selection: Replaced<Arc<dyn WriteSelection>>,
-    /// The number of the policy that the members keep, if it is not known here and another one stands in for
-    /// it; else 0.
+    /// The number of the policy that the members keep, if it is not known here and another policy stands in
+    /// for it; else 0.
     unknown_policy: AtomicU8,
     /// Keeps the decisions of write selection, when it is on.
     tracer: Tracer,
@@ -80,11 +80,11 @@ pub(crate) struct Stripes {
     doubts_stale: bool,
     /// Held while sectors are taken off members' bad-block logs.
     unlisting: AsyncMutex<()>,
-    /// Chunks some of which failed to be read and that wait to be healed.
+    /// Chunks that partly failed to be read, and that wait to be healed.
     healing: Mutex<Healing>,
 }
 
-/// What an opening decides of an array's stripes.
+/// What an opening decides about an array's stripes.
 pub(crate) struct StripeOptions {
     pub(crate) locks: RowLocks,
     pub(crate) intent: Option<Intent>,
@@ -116,7 +116,7 @@ impl Stripes {
         })
     }
 
-    /// Itself, for what outlives its caller.
+    /// Itself, for work that outlives its caller.
     fn handle(&self) -> Arc<Self> {
         self.me.upgrade().expect("its caller holds it")
     }
@@ -163,7 +163,7 @@ impl Stripes {
         let capacity_bytes = geometry.capacity_bytes();
         let end = offset_bytes.checked_add(len_bytes);
         let inside = end.is_some_and(|end| end <= capacity_bytes);
-        // A block is a power of two, so both at once.
+        // A block is a power of two, so one test covers both.
         if inside && (offset_bytes | len_bytes).is_multiple_of(block) {
             return Ok(());
         }
@@ -179,8 +179,8 @@ impl Stripes {
         self.check_request(geometry, offset_bytes, len_bytes)
     }
 
-    /// Whether parity agrees with data in a stripe, as far as the bitmap knows. Once it does it stays so in
-    /// this opening: a write may look several times.
+    /// Whether parity agrees with data in a stripe, as far as the bitmap knows. Once it does, it stays so
+    /// during this opening, so a write may look several times.
     pub(crate) fn is_trusted(&self, stripe: StripeIndex) -> bool {
         self.intent.as_ref().is_none_or(|intent| intent.is_trusted(stripe))
     }

@@ -1,4 +1,4 @@
-//! The future of a read: done, at one member, or a task.
+//! The future of a read: it is done, waits for one member, or is a task.
 
 use std::{
     future::Future,
@@ -16,17 +16,17 @@ use crate::{
     members::member::Member,
 };
 
-/// The outcome of a read that has started. One that waits for one member holds no rows, so that only stopping
-/// the array, or removing that member, waits for it. It needs no task of its own: a caller that loses
-/// interest drops it.
+/// The outcome of a read that has started. A read that waits for one member holds no rows, so only stopping
+/// the array or removing that member waits for it. It needs no task of its own: a caller that loses interest
+/// drops it.
 pub(crate) struct Reading(State);
 
 enum State {
     /// It was done at once.
     Done(Result<IoBuf, ArrayError>),
-    /// Its one member is at it.
+    /// Its one member works on it.
     Waits(Asked),
-    /// It goes to its end by itself.
+    /// It runs to its end by itself.
     Runs(Detached<Result<IoBuf, ArrayError>>),
     Over,
 }
@@ -36,11 +36,11 @@ struct Asked {
     member: Arc<Member>,
     io: IoFuture<ReadDone>,
     /// Last, so that it drops last: a task that waits for the request's end relies on the member's handle
-    /// being dropped.
+    /// being dropped by then.
     request: Request,
 }
 
-/// A request under way that has the array in hand.
+/// A request under way that holds the array's stripes.
 struct Request {
     stripes: Arc<Stripes>,
     kept: Option<Kept>,
@@ -83,12 +83,12 @@ impl Reading {
 }
 
 impl Asked {
-    /// Goes on by itself with what the member answered.
+    /// Continues as a task with what the member answered.
     fn recover(self, done: ReadDone) -> Detached<Result<IoBuf, ArrayError>> {
         let Self { request, piece, member, .. } = self;
         let env = request.stripes.life.env().clone();
         Detached::start(&env, async move {
-            // In this order they are let go of backwards.
+            // They are dropped in reverse order: the member before the request.
             let (request, member) = (request, member);
             request.stripes.take_read(&member, &piece, done).await
         })

@@ -33,13 +33,13 @@ struct MemberRead<'t> {
 /// What a read of many pieces asks for.
 struct Gathered<'t> {
     reads: Vec<MemberRead<'t>>,
-    /// The pieces of each stripe of which some are lost.
+    /// The pieces of each stripe in which some pieces are lost.
     around: Vec<Pieces>,
     /// Pieces of mirrors that no member has.
     lost: Pieces,
 }
 
-/// How far a read came at once.
+/// How far a read came without waiting.
 pub(super) enum Progress {
     Done(IoBuf),
     Waits(Left),
@@ -49,16 +49,16 @@ pub(super) enum Progress {
 pub(super) enum Left {
     /// Its one piece was asked for.
     Piece(Piece, Arc<Member>, IoFuture<ReadDone>),
-    /// No member has its one piece; others were asked for what it is recovered from.
+    /// No member has its one piece; other members were asked for what it is recovered from.
     Lost(Box<Recovery>),
-    /// Nothing was.
+    /// Nothing was asked for yet.
     All(IoBuf),
 }
 
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
-/// Stripes of one read that are read around a missing member at the same time: their members' queues are full
-/// long before.
+/// Stripes of one read that are read around a missing member at the same time: the members' queues are full
+/// long before that.
 const AROUND_IN_FLIGHT: usize = 128;
 
 impl MemberRead<'_> {
@@ -69,7 +69,7 @@ impl MemberRead<'_> {
 }
 
 impl Stripes {
-    /// Serves a read request, as far as that goes without waiting.
+    /// Serves a read request, as far as possible without waiting.
     #[inline]
     pub(crate) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Reading {
         let request = self.requests.enter();
@@ -90,7 +90,7 @@ impl Stripes {
         }
     }
 
-    /// Serves a read request that was made outside the workers, on one of them.
+    /// Serves, on a worker, a read request that was made outside the workers.
     #[cold]
     fn read_there(&self, request: Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Reading {
         let (stripes, kept) = (self.handle(), request.keep());
@@ -103,7 +103,7 @@ impl Stripes {
         }))
     }
 
-    /// A read that goes to its end by itself.
+    /// Lets a read run to its end by itself.
     fn go_on_reading(&self, request: Reader<'_>, offset_bytes: u64, left: Left) -> Reading {
         let (stripes, kept) = (self.handle(), request.keep());
         Reading::runs(Detached::start(self.life.env(), async move {
@@ -112,7 +112,7 @@ impl Stripes {
         }))
     }
 
-    /// Begins a read; one that is one piece of one member is asked for.
+    /// Begins a read. If it is one piece of one member, asks the member for it.
     #[inline(always)]
     fn begin_read(&self, request: &Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Progress {
         let topology = self.members.get(request);
@@ -136,7 +136,7 @@ impl Stripes {
         }
     }
 
-    /// Goes on with a read to its end.
+    /// Continues a read to its end.
     async fn finish_read(
         &self,
         request: &Reader<'_>,
@@ -154,8 +154,8 @@ impl Stripes {
         }
     }
 
-    /// The member to read a piece from. Mirrors take turns by stripe, but where a resync is due: there all
-    /// readers must see the one that the others will be made equal to.
+    /// The member to read a piece from. Mirrors take turns by stripe, except where a resync is due. There,
+    /// all readers must see the mirror that the others will be made equal to.
     fn pick_reader<'t>(&self, topology: &'t Topology, piece: &Piece) -> Option<&'t Arc<Member>> {
         let copies = topology.geometry.copies_of(piece.column);
         if copies.len() == 1 {
@@ -200,7 +200,8 @@ impl Stripes {
         for (read, io) in started {
             let ReadDone { result, bufs } = io.await;
             if let Err(error) = result {
-                // Of several pieces the error does not tell which it is. Each is read alone, which will tell.
+                // The error does not tell which of several pieces failed. Each is read alone, which will
+                // tell.
                 if read.pieces.len() == 1 || is_member_gone(&error) {
                     let piece = &pieces[read.pieces[0]];
                     let column = self.column_read(read.member, piece);
@@ -214,7 +215,7 @@ impl Stripes {
                 read.pieces.into_iter().zip(bufs).for_each(|(index, buf)| filled[index] = Some(buf));
             }
         }
-        // The first that is lost for good is named.
+        // The error names the first piece that is lost for good.
         lost.sort_unstable_by_key(|(index, _)| *index);
         for (index, buf) in lost {
             let piece = &pieces[index];
@@ -223,7 +224,7 @@ impl Stripes {
         Ok(join(filled))
     }
 
-    /// Cuts the buffer into the pieces and puts them into reads; those of stripes with a lost piece come
+    /// Cuts the buffer into the pieces and puts them into reads. Pieces of stripes with a lost piece are kept
     /// apart.
     fn gather<'t>(&self, topology: &'t Topology, mut buf: IoBuf, pieces: &[Piece]) -> Gathered<'t> {
         let mut reads: Vec<MemberRead<'t>> =
@@ -266,7 +267,7 @@ impl Stripes {
         Gathered { reads, around, lost }
     }
 
-    /// Whether a piece of the same stripe is lost, that parity may give back.
+    /// Whether a piece of the same stripe is lost that parity may give back.
     fn is_around(&self, topology: &Topology, pieces: &[Piece], index: usize) -> bool {
         let stripe = pieces[index].stripe;
         let is_here = |piece: &&Piece| piece.stripe == stripe;
@@ -287,8 +288,8 @@ impl Stripes {
     }
 }
 
-/// Joins the pieces of a buffer again. They are copied if a member lost one of them and another took its
-/// place.
+/// Joins the pieces of a buffer again. They are copied if a member lost one piece's buffer and another buffer
+/// took its place.
 fn join(pieces: Vec<Option<IoBuf>>) -> IoBuf {
     let mut pieces = pieces.into_iter().map(|piece| piece.expect("every piece was filled"));
     let mut whole = pieces.next().unwrap_or_else(|| IoBuf::with_len(0));

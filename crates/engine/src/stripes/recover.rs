@@ -1,4 +1,4 @@
-//! Content of one column from the others, and healing of blocks that failed to be read.
+//! Content of one column from the others, also for the healing of blocks that failed to be read.
 
 use std::{ops::Range, sync::Arc};
 
@@ -32,12 +32,12 @@ use crate::{
     },
 };
 
-/// How far a recovery came at once.
+/// How far a recovery came without waiting.
 pub(super) enum Begun {
     Done(IoBuf),
-    /// Others were asked for what the piece is recovered from.
+    /// Other members were asked for what the piece is recovered from.
     Waits(Box<Recovery>),
-    /// It has to wait for rows, or to be done block by block.
+    /// It has to wait for rows, or must be done block by block.
     Nothing(IoBuf),
 }
 
@@ -49,21 +49,21 @@ pub(super) struct Recovery {
     begun: SourceReads,
 }
 
-/// Reads under way of what a lost column is recovered from, and from which members.
+/// Reads under way of what a lost column is recovered from, and the members that they go to.
 struct SourceReads {
     topology: Arc<Topology>,
     sources: Sources,
     reads: Requested<ReadDone>,
 }
 
-/// What is read to get a piece back, and where it is then.
+/// What is read to recover a piece, and where the piece is then.
 struct Sources {
     recipe: Recipe,
     from: Source,
 }
 
 impl Stripes {
-    /// Begins to recover a piece that no member has: to its end, if its rows are free and the others can be
+    /// Begins to recover a piece that no member has. Finishes it if its rows are free and the others can be
     /// read at once.
     pub(super) fn begin_recovery(&self, request: &Reader<'_>, piece: Piece, mut into: IoBuf) -> Begun {
         let Piece { stripe, column, bytes } = &piece;
@@ -73,7 +73,8 @@ impl Stripes {
         if !self.is_trusted(*stripe) {
             return Begun::Nothing(into);
         }
-        // Only now that no task writes these rows: a member that has left since lacks their latest writes.
+        // Taken only now that no task writes these rows: a member that has left since lacks their latest
+        // writes.
         let topology = self.members.get(request);
         let mut reads = Requested::new();
         let Some(sources) = self.ask_others(&topology, &piece, &[*column], &mut reads) else {
@@ -91,7 +92,7 @@ impl Stripes {
         Begun::Done(into)
     }
 
-    /// Goes on with a recovery whose reads are under way.
+    /// Continues a recovery whose reads are under way.
     pub(super) async fn finish_recovery(&self, recovery: Recovery) -> Result<IoBuf, ArrayError> {
         let Recovery { piece, mut into, rows, begun } = recovery;
         let _rows = self.locks.resume(rows);
@@ -99,7 +100,7 @@ impl Stripes {
         Ok(into)
     }
 
-    /// What a member's read of a piece brought; what it failed is recovered.
+    /// Takes the outcome of a member's read of a piece. If the read failed, recovers the piece.
     pub(super) async fn take_read(
         &self,
         member: &Arc<Member>,
@@ -113,7 +114,7 @@ impl Stripes {
         self.recover_locked(piece.stripe, column, piece.bytes.clone(), buf).await
     }
 
-    /// The column that a piece was read from: of mirrors any.
+    /// The column that a piece was read from. With mirrors, it may be any column.
     pub(super) fn column_read(&self, member: &Arc<Member>, piece: &Piece) -> usize {
         let topology = self.members.load();
         if topology.geometry.copies_of(piece.column).len() == 1 {
@@ -127,8 +128,8 @@ impl Stripes {
         }
     }
 
-    /// Content of a column that could not be read, with its rows locked meanwhile. Gives the buffer back
-    /// filled.
+    /// Recovers content of a column that could not be read, with its rows locked meanwhile. Returns the
+    /// buffer filled.
     pub(crate) async fn recover_locked(
         &self,
         stripe: StripeIndex,
@@ -141,9 +142,9 @@ impl Stripes {
         Ok(into)
     }
 
-    /// Content of a column, at once if that can be, else block by block: bad blocks of several members in
-    /// different rows do not add up. Where a resync is due, a block is recovered only if it cannot be read
-    /// itself: the others may tell of another time. The caller holds the rows.
+    /// Recovers content of a column, as a whole if possible, else block by block: bad blocks of several
+    /// members in different rows do not add up. Where a resync is due, a block is recovered only if it cannot
+    /// be read itself: the others may be of another time. The caller holds the rows.
     pub(crate) async fn recover_finely(
         &self,
         stripe: StripeIndex,
@@ -154,7 +155,7 @@ impl Stripes {
         self.recover_piece(&Piece { stripe, column, bytes }, None, into).await
     }
 
-    /// As [`Stripes::recover_finely`], where the first reads may have been asked for.
+    /// As [`Stripes::recover_finely`], where the first reads may already be under way.
     async fn recover_piece(
         &self,
         piece: &Piece,
@@ -196,7 +197,7 @@ impl Stripes {
         }
     }
 
-    /// Content of a column from its own member, if that is there.
+    /// Content of a column from its own member, if that member is there.
     pub(super) async fn own(
         &self,
         topology: &Topology,
@@ -220,7 +221,7 @@ impl Stripes {
         self.recover_from(&Piece { stripe, column, bytes }, None, Asks::Client, into).await
     }
 
-    /// As [`Stripes::recover`], from reads that were asked for already, if there are such.
+    /// As [`Stripes::recover`], from reads that are already under way, if `begun` has any.
     async fn recover_from(
         &self,
         piece: &Piece,
@@ -263,8 +264,8 @@ impl Stripes {
         Ok(content)
     }
 
-    /// Asks the others for what a piece is recovered from, all at once. None if too many are lost, or if the
-    /// array has failed.
+    /// Asks the other members for what a piece is recovered from, all at once. None if too many are lost, or
+    /// if the array has failed.
     fn ask_others(
         &self,
         topology: &Topology,
@@ -273,12 +274,12 @@ impl Stripes {
         reads: &mut Requested<ReadDone>,
     ) -> Option<Sources> {
         let Piece { stripe, column, bytes } = piece;
-        // In a failed array rows may be half written: what a member has of them is old or new, but parity
-        // tells of neither.
+        // In a failed array, rows may be half written: what a member has of them is old or new, but what
+        // parity gives is neither.
         if topology.failed && topology.geometry.has_parity() && !lives(Mutant::FailedRecovers) {
             return None;
         }
-        // So may they be where a crash was, and an array that is read-only is not resynced.
+        // Rows may also be half written after a crash, and a read-only array is not resynced.
         let is_in_doubt = self.doubts_stale && topology.geometry.has_parity() && !self.is_trusted(*stripe);
         if is_in_doubt && !lives(Mutant::ReadOnlyRecovers) {
             return None;
@@ -298,7 +299,7 @@ impl Stripes {
         ArrayError::Unreadable { offset_bytes }
     }
 
-    /// Waits for what a recipe reads; else names the columns that failed.
+    /// Waits for what a recipe reads. If reads fail, returns their columns.
     async fn take_columns(
         &self,
         topology: &Topology,

@@ -1,4 +1,4 @@
-//! Write selection on an open array: which policy, what it is told of members, and what it decided.
+//! Write selection on an open array: which policy, what it learns about members, and what it decided.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -34,7 +34,7 @@ impl ColumnCosts for StripeCosts<'_> {
 }
 
 impl Stripes {
-    /// How partly written rows are written, from now on.
+    /// Sets how partly written rows are written from now on.
     pub(crate) fn use_policy(&self, policy: &'static Policy) {
         self.selection.store(Arc::new((policy.make)()));
         self.unknown_policy.store(0, Ordering::Relaxed);
@@ -50,8 +50,8 @@ impl Stripes {
         self.selection.load().needs_costs()
     }
 
-    /// Makes the recipe of a stripe's write in `recipe`, which is empty: recipes are large. Columns in
-    /// `unreadable` can be written, and not read.
+    /// Makes the recipe of a stripe's write in the empty `recipe`: recipes are large. Columns in `unreadable`
+    /// can be written, but not read.
     pub(super) fn make_recipe(
         &self,
         selection: &dyn WriteSelection,
@@ -80,7 +80,7 @@ impl Stripes {
         });
     }
 
-    /// Writes the recipe of a write that needs no plan. False: this one does.
+    /// Makes the recipe of a write that needs no plan. False if this write needs one.
     fn is_made_quickly(
         &self,
         selection: &dyn WriteSelection,
@@ -88,8 +88,24 @@ impl Stripes {
         span: &StripeSpan,
         recipe: &mut Recipe,
     ) -> bool {
-        let presence = |column| topology.presence(span.stripe, column);
-        let columns = Columns { geometry: &topology.geometry, are_whole: topology.has_all(), presence };
+        if topology.has_all() {
+            return self.is_made_around(&[], selection, topology, span, recipe);
+        }
+        let missing = topology.missing(span.stripe);
+        self.is_made_around(&missing, selection, topology, span, recipe)
+    }
+
+    /// The same without these columns. Inlined: where none is missing little is left of it.
+    #[inline(always)]
+    fn is_made_around(
+        &self,
+        missing: &[usize],
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        span: &StripeSpan,
+        recipe: &mut Recipe,
+    ) -> bool {
+        let columns = Columns { geometry: &topology.geometry, missing };
         let costs = StripeCosts { topology, stripe: span.stripe };
         let before = u64::from(lives(Mutant::TrustOfNeighbour));
         let trusted = StripeIndex(span.stripe.0.saturating_sub(before));

@@ -11,15 +11,14 @@ use crate::{
 };
 
 impl Stripes {
-    /// After writes: members that failed are dropped from the array, durably, before anything is
-    /// acknowledged.
+    /// Ends writes: members that failed are dropped from the array, durably, before anything is acknowledged.
     pub(crate) async fn settle(
         &self,
         topology: &Topology,
         failed: Vec<(Arc<Member>, IoError)>,
     ) -> Result<(), ArrayError> {
         if !failed.is_empty() {
-            // In a box, as the wait below: rarely wanted, and room in every write.
+            // In a box, like the wait below: it is rarely needed, and would take room in every write.
             Box::pin(self.members.fail_all(failed)).await?;
         }
         loop {

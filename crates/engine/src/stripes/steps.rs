@@ -1,4 +1,4 @@
-//! The steps of a stripe's write, and what it keeps where it has to wait.
+//! The steps of a stripe's write, and what it keeps while it waits.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl StripeWrite {
     }
 }
 
-/// How far a stripe's write came at once.
+/// How far a stripe's write came without waiting.
 pub(super) enum Progress {
     Done(Result<(), ArrayError>),
     Waits(Rest),
@@ -51,21 +51,21 @@ pub(super) enum Progress {
 /// The rows and the region that a write holds.
 pub(super) type Guards<'a> = (RowGuard<'a>, Option<IntentGuard<'a>>);
 
-/// What is left of a stripe's write that must wait for something, by what it has got hold of.
+/// What is left of a stripe's write that must wait for something, by what the write holds.
 pub(super) enum Rest {
     /// Nothing: it is gathered with others, and another task writes them.
     Gathered(Detached<Result<(), ArrayError>>),
-    /// Nothing: it lies behind a write under way, with which others may be gathered.
+    /// Nothing: it lies behind a write under way, and others may be gathered with it.
     Behind(StripeWrite, Place),
-    /// Nothing: others have its rows.
+    /// Nothing: other writes have its rows.
     Rows(StripeWrite),
-    /// Its rows; its region is to be marked.
+    /// Its rows; its region must still be marked.
     Region(StripeWrite, KeptRows),
     /// Rows and region.
     Begun(Held, Begun),
 }
 
-/// How far a stripe's write came that has its rows and its region.
+/// How far a stripe's write came once it had its rows and its region.
 pub(super) enum Begun {
     /// No recipe could be made: too much of what it reads is missing.
     Plan(StripeWrite),
@@ -117,7 +117,7 @@ pub(super) struct Work {
     /// None once its data was taken.
     pub(super) write: Option<StripeWrite>,
     pub(super) stripe: StripeIndex,
-    /// Where the recipe was made.
+    /// The topology that the recipe was made for.
     pub(super) topology: Arc<Topology>,
     pub(super) recipe: Recipe,
     pub(super) reads: Few<ReadDone>,

@@ -1,5 +1,5 @@
-//! The decision trace: what write selection chose for each stripe write, for people to read. Off, it costs
-//! one look at a flag.
+//! The decision trace: what write selection chose for each stripe write, for people to read. When it is off,
+//! it costs one look at a flag.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use crate::plan::{Band, Cycle};
 /// A stripe write as it was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Counted from 0 since tracing began, of those that the filter let pass.
+    /// Counted from 0 since tracing began, over the decisions that passed the filter.
     pub number: u64,
     /// When.
     pub at: Timestamp,
@@ -41,7 +41,7 @@ pub struct TraceFilter {
     pub stripes: Option<Range<u64>>,
     /// Only those in which a policy had a choice.
     pub chosen_only: bool,
-    /// Only writes of at least so many bytes in the stripe.
+    /// Only writes of at least this many bytes in the stripe.
     pub min_bytes: u64,
 }
 
@@ -97,7 +97,7 @@ impl Tracer {
         self.on.load(Relaxed)
     }
 
-    /// Keeps a decision while a trace is on. Only then is it made, from its number.
+    /// Keeps a decision if a trace is on. Only then is the decision made, from its number.
     pub(crate) fn tell(&self, decision: impl FnOnce(u64) -> Decision) {
         if !self.is_on() {
             return;

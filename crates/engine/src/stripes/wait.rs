@@ -12,21 +12,21 @@ use stripewise_device::{IoError, IoFuture};
 
 use crate::members::member::Member;
 
-/// Requests under way, in the order that their results are wanted.
+/// Requests under way, in the order in which their results are wanted.
 pub(super) type Requested<T> = SmallVec<[IoFuture<T>; 8]>;
 
-/// As [`Requested`], of as many as most small writes have: what is under way is kept where it takes little to
-/// move.
+/// As [`Requested`], with room for as many as most small writes have: what is kept while it is under way must
+/// be cheap to move.
 pub(super) type Few<T> = SmallVec<[IoFuture<T>; 3]>;
 
-/// Whether all were done at once, and well.
+/// Whether all requests are done already, and well.
 pub(super) fn are_ready<T>(requested: &[IoFuture<T>], is_well: fn(&T) -> bool) -> bool {
     requested.iter().all(|io| io.peek().is_some_and(is_well))
 }
 
-/// Waits for all, and leaves them as if they had been done at once. `watched` says that members are metered:
-/// each request is then looked at whenever one of them wakes the task, so that its end is seen when it
-/// happens; else one after the other, which is less work.
+/// Waits for all requests, and leaves them as if they had been done at once. `watched` says that members are
+/// metered. Then every request is polled whenever one of them wakes the task, so that its end is seen when it
+/// happens. Otherwise they are polled one after the other, which is less work.
 pub(super) async fn wait_all<T: Unpin>(requested: &mut [IoFuture<T>], watched: bool) {
     if watched {
         return poll_fn(|cx| {
@@ -40,7 +40,7 @@ pub(super) async fn wait_all<T: Unpin>(requested: &mut [IoFuture<T>], watched: b
     }
 }
 
-/// Polls a request, unless it is done. What it results in stays in it.
+/// Polls a request, unless it is done. Its result stays in it.
 fn is_pending<T: Unpin>(io: &mut IoFuture<T>, cx: &mut Context<'_>) -> bool {
     if io.peek().is_none() {
         match Pin::new(&mut *io).poll(cx) {
@@ -51,7 +51,7 @@ fn is_pending<T: Unpin>(io: &mut IoFuture<T>, cx: &mut Context<'_>) -> bool {
     false
 }
 
-/// The members that could not take what was written to them; all is done.
+/// The members that could not take what was written to them. All requests must be done.
 pub(super) fn failures<'a>(
     mut members: impl Iterator<Item = &'a Arc<Member>>,
     requested: &mut [IoFuture<Result<(), IoError>>],

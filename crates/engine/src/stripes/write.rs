@@ -1,4 +1,4 @@
-//! Writes: a request is cut into stripes, as many of which are under way as keep every member busy.
+//! Writes: a request is cut into stripes. As many stripes are under way as keep every member busy.
 
 use std::ops::RangeInclusive;
 
@@ -20,21 +20,21 @@ use crate::{
 /// Data of one request that is written at the same time: enough to keep every member's queue busy, little
 /// enough that one huge request does not take all memory.
 const BYTES_IN_FLIGHT: u64 = 16 << 20;
-/// The stripes that this may be: of long stripes more than the bytes allow, of short ones not all.
+/// The bounds on the stripes in flight: more long stripes than the bytes allow, and fewer short ones.
 const STRIPES_IN_FLIGHT: RangeInclusive<u64> = 16..=64;
 
 /// What is left of a request.
 enum Left {
-    /// Its one stripe was written, and has to be taken off a bad-block log.
+    /// Its one stripe was written, and what was written must be taken off a bad-block log.
     Listed,
     /// Its one stripe was begun.
     Stripe(Rest),
-    /// It has several, and none was.
+    /// It has several stripes, and none was begun.
     All(Data),
 }
 
 impl Stripes {
-    /// Serves a write request, as far as that goes without waiting; what is left goes on by itself.
+    /// Serves a write request, as far as possible without waiting. The rest runs by itself.
     pub(crate) fn start_write(
         &self,
         offset_bytes: u64,
@@ -53,7 +53,7 @@ impl Stripes {
         step(self.life.env(), || self.begin_write(request, offset_bytes, data, flags))
     }
 
-    /// Serves a write request that was made outside the workers, on one of them.
+    /// Serves, on a worker, a write request that was made outside the workers.
     #[cold]
     fn write_there(
         &self,
@@ -104,7 +104,7 @@ impl Stripes {
                 let written = stripes.finish_begun(held, begun).await;
                 stripes.as_durable(flags, written).await
             }),
-            // Its place among those that wait is taken by the first step.
+            // The first step takes its place among the writes that wait.
             left => Detached::start(env, async move {
                 let _request = stripes.requests.resume(kept);
                 let written = match left {
@@ -147,8 +147,7 @@ impl Stripes {
                 break;
             }
         }
-        // To the end, whatever fails: a write that is dropped would let go of its rows while members still
-        // write.
+        // To the end, whatever fails: a dropped write would release its rows while members still write.
         under_way.fold(result, async |all, done| all.and(done)).await
     }
 }

@@ -2,9 +2,9 @@
 //! writes.
 //!
 //! Zeroed data has zeroed P and Q, so a stripe of zeroes needs no computing. A discard must leave data and
-//! parity agreeing, and what a bare TRIM leaves to read is not certain; so it unmaps with zeroes, which is.
-//! Where a member does not unmap that would write as much as was discarded, all of the array when a file
-//! system is made: there a discard, which is a hint, does nothing.
+//! parity in agreement. It is not certain what a bare TRIM leaves to read, so a discard unmaps with zeroes,
+//! where it is certain. If a member does not unmap, that would write as much as was discarded: all of the
+//! array when a file system is made. Then a discard, which is only a hint, does nothing.
 
 use std::{ops::Range, sync::Arc};
 
@@ -28,14 +28,14 @@ use crate::{
 
 /// Zeroes written by one plain write.
 const ZERO_WRITE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of each member that one request zeroes: what is only unmapped takes hardly longer for more, but
-/// clients wait for its rows;
+/// Bytes of each member that one request unmaps: more would take hardly longer, but clients wait for its
+/// rows.
 const UNMAPPED_RUN_BYTES: u64 = 64 << 20;
-/// what is written, as much as other work does at once.
+/// Bytes of each member that one request zeroes by writing: as much as other work does at once.
 const WRITTEN_RUN_BYTES: u64 = 1 << 20;
-/// Stripes whose rows are held by one such request.
+/// Stripes whose rows one such request holds.
 const RUN_STRIPES_MAX: u64 = 1024;
-/// Such requests of one client's request at the same time.
+/// Such requests that run at the same time for one client's request.
 const RUNS_IN_FLIGHT: usize = 4;
 
 impl Stripes {
@@ -58,7 +58,7 @@ impl Stripes {
         self.write_zero_bytes(tail).await
     }
 
-    /// Serves a discard. `always`: also where members have to be written zeroes for it.
+    /// Serves a discard. `always`: even if zeroes have to be written to members for it.
     pub(crate) async fn discard_request(
         &self,
         offset_bytes: u64,
@@ -112,8 +112,7 @@ impl Stripes {
         let end = stripes.end;
         let runs = stripes.step_by(step as usize).map(|start| start..end.min(start + step));
         let zeroed = stream::iter(runs).map(|run| self.zero_all(run, flags)).buffer_unordered(RUNS_IN_FLIGHT);
-        // To the end, whatever fails: a run that is dropped would let go of its rows while members still
-        // write.
+        // To the end, whatever fails: a dropped run would release its rows while members still write.
         zeroed.fold(Ok(()), async |all: Result<(), ArrayError>, run| all.and(run)).await
     }
 
@@ -126,9 +125,9 @@ impl Stripes {
         Ok(())
     }
 
-    /// Locks the first of these stripes, and those that follow as far as they are free. It must not wait for
-    /// one while it holds another: a rebuild keeps the rows of a batch until those before it are filled, and
-    /// may wait for the first.
+    /// Locks the first of these stripes, and the next ones for as long as they are free. It must not wait for
+    /// a stripe while it holds another: a rebuild keeps the rows of a batch until the batches before it are
+    /// filled, and may wait for the first stripe.
     async fn lock_run(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
         let geometry = self.geometry();
         let rows = |stripe: StripeIndex| RowSet::touching(0..geometry.chunk_len(stripe));
@@ -139,11 +138,12 @@ impl Stripes {
         held
     }
 
-    /// Zeroes the first of these stripes, and those that follow as far as they are free. Returns how many.
+    /// Zeroes the first of these stripes, and the next ones for as long as they are free. Returns how many it
+    /// zeroed.
     async fn zero_run(&self, stripes: Range<u64>, flags: ZeroFlags) -> Result<u64, ArrayError> {
         let rows = self.lock_run(stripes.clone()).await;
         let stripes = stripes.start..stripes.start + rows.len() as u64;
-        // All at once: those of one page of the bitmap share its write.
+        // All at once: stripes of one page of the bitmap share its write.
         let announced = stripes.clone().map(StripeIndex).filter(|_| !lives(Mutant::ZeroIntentForgotten));
         let intents = join_all(announced.map(|stripe| self.begin_intent(stripe))).await;
         let intents = intents.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -155,7 +155,7 @@ impl Stripes {
         let (first, recipe) = (StripeIndex(stripes.start), quick::zeroes(&topology.geometry));
         let mut started: SmallVec<[Zeroing<'_>; 8]> = SmallVec::new();
         for write in &recipe.writes {
-            // Whole chunks of all members: a member's are one range, whichever of its columns they are.
+            // Whole chunks of all members: a member's chunks are one range, whichever columns they are.
             let slot = topology.geometry.member_of(first, write.column.into());
             for (member, written) in topology.writers_of_run(slot.0, &stripes) {
                 let bytes = topology.geometry.member_range(&written);
@@ -200,7 +200,7 @@ struct Zeroing<'t> {
     zeroing: Completion,
 }
 
-/// A member that knows no zero-write gets plain ones.
+/// A member that does not know zero-writes gets plain writes of zeroes.
 async fn or_write_zeroes(
     member: &Member,
     bytes: Range<u64>,

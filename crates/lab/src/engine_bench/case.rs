@@ -25,7 +25,18 @@ pub enum Case {
     DegradedRead,
     /// Random writes of 4 KiB with a member lost.
     DegradedWrite,
+    /// Sequential reads of 16 MiB, in whole stripes.
+    LargeRead,
+    /// Sequential writes of 16 MiB, in whole stripes.
+    LargeWrite,
+    /// The same reads with a member lost.
+    DegradedLargeRead,
+    /// The same writes with a member lost.
+    DegradedLargeWrite,
 }
+
+/// About the size of a large operation: as many whole stripes as that.
+const LARGE_BYTES: u64 = 16 << 20;
 
 /// What is done over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,17 +63,21 @@ impl Work {
 
 impl Case {
     /// All, those that leave a member lost at the end.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::FullStripe,
         Self::RandomWrite,
         Self::RandomWrite64K,
         Self::RandomWrite128K,
         Self::RandomRead,
         Self::SequentialRead,
+        Self::LargeRead,
+        Self::LargeWrite,
         Self::Check,
         Self::Rebuild,
         Self::DegradedRead,
         Self::DegradedWrite,
+        Self::DegradedLargeRead,
+        Self::DegradedLargeWrite,
     ];
     /// What is measured if nothing is said.
     pub const USUAL: [Self; 3] = [Self::FullStripe, Self::RandomWrite, Self::RandomRead];
@@ -80,6 +95,10 @@ impl Case {
             Self::Rebuild => "rebuild",
             Self::DegradedRead => "degraded-read",
             Self::DegradedWrite => "degraded-write",
+            Self::LargeRead => "large-read",
+            Self::LargeWrite => "large-write",
+            Self::DegradedLargeRead => "degraded-large-read",
+            Self::DegradedLargeWrite => "degraded-large-write",
         }
     }
 
@@ -96,22 +115,33 @@ impl Case {
             Self::Rebuild => "A rebuild onto a new member, in bytes of it",
             Self::DegradedRead => "Random reads of 4 KiB with a member lost",
             Self::DegradedWrite => "Random writes of 4 KiB with a member lost",
+            Self::LargeRead => "Sequential reads of 16 MiB, in whole stripes",
+            Self::LargeWrite => "Sequential writes of 16 MiB, in whole stripes",
+            Self::DegradedLargeRead => "Sequential reads of 16 MiB with a member lost",
+            Self::DegradedLargeWrite => "Sequential writes of 16 MiB with a member lost",
         }
     }
 
     pub(super) fn is_degraded(self) -> bool {
-        matches!(self, Self::DegradedRead | Self::DegradedWrite)
+        matches!(
+            self,
+            Self::DegradedRead | Self::DegradedWrite | Self::DegradedLargeRead | Self::DegradedLargeWrite
+        )
     }
 
     pub(super) fn work(self, geometry: &Geometry) -> Work {
         let random_write = |bytes| Work::Write { bytes, sequential: false };
+        let stripe_bytes = geometry.stripe_bytes();
+        let large = ((LARGE_BYTES / stripe_bytes).max(1) * stripe_bytes) as usize;
         match self {
-            Self::FullStripe => Work::Write { bytes: geometry.stripe_bytes() as usize, sequential: true },
+            Self::FullStripe => Work::Write { bytes: stripe_bytes as usize, sequential: true },
             Self::RandomWrite | Self::DegradedWrite => random_write(4 << 10),
             Self::RandomWrite64K => random_write(64 << 10),
             Self::RandomWrite128K => random_write(128 << 10),
             Self::RandomRead | Self::DegradedRead => Work::Read { bytes: 4 << 10, sequential: false },
             Self::SequentialRead => Work::Read { bytes: 1 << 20, sequential: true },
+            Self::LargeRead | Self::DegradedLargeRead => Work::Read { bytes: large, sequential: true },
+            Self::LargeWrite | Self::DegradedLargeWrite => Work::Write { bytes: large, sequential: true },
             Self::Check => Work::Check,
             Self::Rebuild => Work::Rebuild,
         }

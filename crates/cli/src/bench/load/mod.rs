@@ -1,5 +1,5 @@
-//! `stripewise bench run`: load on an array, a block device or a file, in fio's words. The same generator
-//! loads modelled disks, so that what runs here can be run there.
+//! `stripewise bench run`: load on an array, a block device or a file, described in fio's terms. The same
+//! generator also loads modelled disks, so both can run the same load.
 
 mod places;
 mod text;
@@ -21,7 +21,7 @@ use crate::{
 
 use text::Text;
 
-/// How long it goes on where neither a size nor a time is given.
+/// How long a load runs if neither a size nor a time is given.
 const RUNTIME_DEFAULT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Args)]

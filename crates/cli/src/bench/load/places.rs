@@ -18,10 +18,10 @@ use crate::{
     sizes::format_size,
 };
 
-/// How often progress is looked at.
+/// How often to poll the progress.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Runs it here.
+/// Runs the load in this process.
 pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
     let host = Host::start(&HostOptions::default())?;
     let device: Arc<dyn Device> =
@@ -48,7 +48,7 @@ pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigur
     Ok(figures_of(spec.clone(), &report, &control))
 }
 
-/// Has an array's daemon run it.
+/// Has an array's daemon run the load.
 pub(super) fn on_array(name: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
     let mut daemon = Connection::open(name)?;
     let interrupt = Interrupt::watch()?;

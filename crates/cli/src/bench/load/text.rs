@@ -36,7 +36,7 @@ impl fmt::Display for Text<'_> {
         let Some(counters) = &figures.counters else { return Ok(()) };
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let [full, rmw, rcw] = ["rows_full", "rows_rmw", "rows_rcw"].map(count);
-        // Levels 0 and 1 know no such rows.
+        // Levels 0 and 1 have no such rows.
         if full + rmw + rcw > 0 {
             writeln!(f, "     rows: {full} full, {rmw} RMW, {rcw} RCW")?;
             let (all, full) = (count("stripe_writes"), count("stripe_writes_full"));
@@ -68,7 +68,7 @@ fn op_text(op: &OpFigures) -> String {
     format!("{rates}{failed}\n{:>11}{}", "", shown.join(", "))
 }
 
-/// How far a load came that was cut short.
+/// How far a load got that was cut short, and why.
 fn cut_short(figures: &LoadFigures) -> Option<String> {
     let why = match figures.ended {
         Ended::Complete => return None,

@@ -1,19 +1,19 @@
-//! What is on the exports: every block begins with its own offset, so that a reader knows whether it has the
-//! right one.
+//! The contents of the exports. Every block begins with its own offset, so that a reader can tell whether it
+//! got the right block.
 
 use stripewise::{IoBuf, SharedBuf};
 
-/// The block that begins with its offset.
+/// The size of the blocks that begin with their offset.
 const BLOCK_BYTES: usize = 4096;
 
-/// A buffer of contents that are to be written.
+/// A buffer of contents to write.
 pub(super) fn new(len: usize) -> IoBuf {
     let mut buf = IoBuf::with_len(len);
     fastrand::Rng::with_seed(1).fill(&mut buf);
     buf
 }
 
-/// The same buffer for writing at an offset.
+/// The buffer, stamped for writing at an offset.
 pub(super) fn stamped(mut buf: IoBuf, offset_bytes: u64) -> SharedBuf {
     for (block, at) in buf.chunks_mut(BLOCK_BYTES).zip((offset_bytes..).step_by(BLOCK_BYTES)) {
         block[..8].copy_from_slice(&at.to_ne_bytes());
@@ -21,12 +21,12 @@ pub(super) fn stamped(mut buf: IoBuf, offset_bytes: u64) -> SharedBuf {
     buf.freeze()
 }
 
-/// The buffer back, once it is written; another, if somebody still holds it.
+/// The buffer back, once it is written, or a copy if it is still in use.
 pub(super) fn reused(data: SharedBuf) -> IoBuf {
     data.try_into_owned().unwrap_or_else(|data| IoBuf::copy_of(&data))
 }
 
-/// Where the first block lies that is not what was written there.
+/// The offset of the first block that is not what was written there.
 pub(super) fn first_wrong(data: &[u8], offset_bytes: u64) -> Option<u64> {
     let mut blocks = data.chunks(BLOCK_BYTES).zip((offset_bytes..).step_by(BLOCK_BYTES));
     blocks.find(|(block, at)| block.first_chunk() != Some(&at.to_ne_bytes())).map(|(_, at)| at)

@@ -1,5 +1,4 @@
-//! One turn of the client: connections, each with requests in flight all the time, on workers of this
-//! process.
+//! One turn of the client: connections on workers of this process, each with requests in flight all the time.
 
 use std::{
     sync::{
@@ -31,15 +30,15 @@ pub(super) struct Turn {
     pub(super) end: End,
 }
 
-/// When it ends.
+/// When a turn ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
     After(Duration),
-    /// When each place was taken once.
+    /// After one request to each place.
     Once,
 }
 
-/// What came of it.
+/// The result of a turn.
 pub(super) struct Done {
     pub(super) requests: u64,
     pub(super) elapsed: Duration,
@@ -77,7 +76,7 @@ pub(super) fn run(host: &Host, address: &NbdAddress, turn: &Turn) -> anyhow::Res
     Ok(Done { requests, elapsed: begun.elapsed() })
 }
 
-/// A connection's part of the export, for requests one after the other, in requests' sizes.
+/// A connection's part of the export for sequential requests, counted in requests.
 struct Places {
     first: u64,
     count: u64,
@@ -91,7 +90,7 @@ impl Places {
     }
 }
 
-/// One request after the other.
+/// Sends one request after the other.
 struct Lane {
     client: Arc<NbdClient>,
     turn: Turn,
@@ -100,7 +99,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// How many requests were done.
+    /// Runs to the end of the turn, and returns how many requests were done.
     async fn run(self, begun: Instant) -> anyhow::Result<u64> {
         let (mut buf, mut rng, mut done) =
             (blocks::new(self.turn.case.bytes()), Rng::with_seed(self.seed), 0);

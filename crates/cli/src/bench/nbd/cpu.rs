@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use anyhow::Context;
 
-/// Processor time of a process, threads that have ended included, in steps of a hundredth of a second.
+/// The processor time of a process, including threads that have ended, in steps of a hundredth of a second.
 pub(super) fn of(pid: u32) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("{path}: the server has ended"))?;
@@ -12,7 +12,7 @@ pub(super) fn of(pid: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// User and system time. The program's name, in front of them, may have spaces and parentheses.
+/// User and system time. The program's name, in front of them, may contain spaces and parentheses.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields =
         stat.rsplit_once(") ")?.1.split(' ').skip(11).map_while(|field| field.parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! What was measured, as people and programs read it.
+//! The measured figures, for people and programs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use stripewise_lab::engine_bench::median;
 
 use super::{case::Case, servers::Kind};
 
-/// One case with so many connections, of all servers.
+/// The figures of all servers for one case and one number of connections.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     case: String,
@@ -16,16 +16,16 @@ pub(crate) struct Figure {
     /// Requests in flight on each connection.
     queue_depth: usize,
     servers: Vec<ServerFigure>,
-    /// Median over the turns of this program's rate over the better peer's; None without either.
+    /// This program's rate divided by the better peer's: the median over the turns. None without either.
     ratio: Option<f64>,
 }
 
-/// One server's.
+/// The figures of one server.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct ServerFigure {
     server: String,
     requests_per_s: f64,
-    /// Processor time of a request, in nanoseconds: the server's, and that of the client beside it.
+    /// Processor time per request in nanoseconds: first the server's, then that of the client beside it.
     cpu_ns_per_request: f64,
     client_cpu_ns_per_request: f64,
 }
@@ -38,7 +38,7 @@ pub(super) struct Sample {
     pub(super) client_cpu_ns: f64,
 }
 
-/// The turns of all servers, each a sample of every server in the same order.
+/// All turns. Each holds one sample of every server, always in the same order.
 pub(super) struct Turns {
     kinds: Vec<Kind>,
     turns: Vec<Vec<Sample>>,
@@ -77,7 +77,7 @@ impl Turns {
         }
     }
 
-    /// Ours over the better peer, in one turn.
+    /// Our rate divided by the better peer's, in one turn.
     fn ratio(&self, turn: &[Sample]) -> Option<f64> {
         let best = |ours: bool| {
             let of = self.kinds.iter().zip(turn).filter(|(kind, _)| (**kind == Kind::Stripewise) == ours);

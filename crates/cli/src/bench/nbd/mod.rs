@@ -1,8 +1,8 @@
 //! `stripewise bench nbd`: our NBD server beside nbdkit and qemu-nbd, each a process of its own, over unix
 //! sockets, under the same client.
 //!
-//! The servers take turns in one run, and a ratio is the median of the turns, so a noisy machine disturbs all
-//! alike. What clients read is what they wrote, or the run fails.
+//! The servers take turns in one run, and a ratio is the median over the turns, so a noisy machine disturbs
+//! all servers alike. The run fails if clients read anything but what they wrote.
 
 mod blocks;
 mod case;
@@ -36,7 +36,7 @@ use crate::{
 
 /// More would not make a median better.
 const TURNS_MAX: usize = 1000;
-/// As many as qemu-nbd is told to take, but for the one that holds it.
+/// Fewer than qemu-nbd is told to take, as one more connection holds it open.
 const CONNECTIONS_MAX: usize = 1000;
 
 /// What to measure.
@@ -110,7 +110,7 @@ pub(crate) fn run_nbd(options: &NbdBench, mut tell: impl FnMut(&Figure)) -> anyh
     Ok(figures)
 }
 
-/// All that runs. What ends first is named first.
+/// Everything that runs. Fields drop in this order, so what must end first comes first.
 struct Bench<'a> {
     options: &'a NbdBench,
     servers: Vec<Server>,
@@ -139,7 +139,8 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// Writes everything once, so that all is as it is to be read, and no first touch of memory is measured.
+    /// Writes everything once, so that reads find what they expect, and no turn measures the first touch of
+    /// memory.
     fn fill(&self) -> anyhow::Result<()> {
         for server in &self.servers {
             self.turn(server, Case::SequentialWrite, 1, 0, End::Once)?;
@@ -147,21 +148,22 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// A case: in each turn all servers, one after the other.
+    /// Measures a case: each turn runs all servers, one after the other.
     fn measure(&self, case: Case, connections: usize) -> anyhow::Result<Figure> {
         let mut turns = Turns::new(self.servers.iter().map(|server| server.kind).collect());
         let end = End::After(self.options.seconds);
         for seed in 0..=self.options.turns as u64 {
             let samples = self.samples(case, connections, seed, end)?;
             if seed > 0 {
-                // The first turn warms all up.
+                // The first turn only warms up.
                 turns.add(samples);
             }
         }
         Ok(turns.figure(case, connections))
     }
 
-    /// A turn of each server, in their order. Who goes first changes from turn to turn.
+    /// One turn: the samples of all servers, in the servers' order. Which server goes first changes from turn
+    /// to turn.
     fn samples(&self, case: Case, connections: usize, seed: u64, end: End) -> anyhow::Result<Vec<Sample>> {
         let first = seed as usize % self.servers.len();
         let (later, sooner) = self.servers.split_at(first);

@@ -1,4 +1,4 @@
-//! The measured server of our own: a process that serves an array over members in memory.
+//! Our own server in the benchmark: a process that serves an array over members in memory.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -15,7 +15,7 @@ use stripewise_lab::engine_bench::{LockSetting, memory};
 /// Members: four of data, one of parity.
 const MEMBERS: u64 = 5;
 const CHUNK_BYTES: u32 = 64 << 10;
-/// More than metadata takes of a member.
+/// More than the metadata of a member takes.
 const METADATA_BYTES: u64 = 16 << 20;
 
 /// What to serve, and where.
@@ -30,7 +30,7 @@ pub(crate) struct NbdServer {
 }
 
 impl NbdServer {
-    /// Serves until standard input ends: that is when who started it has ended.
+    /// Serves until standard input ends: that happens when the process that started this one ends.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let runtime = RuntimeOptions::default().threads(self.threads);
         let host = Host::start(&HostOptions::default().runtime(runtime))?;

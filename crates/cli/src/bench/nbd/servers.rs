@@ -24,12 +24,12 @@ use super::client;
 /// How long a server may take until it listens: ours writes all its memory first.
 const START_WAIT: Duration = Duration::from_secs(60);
 const START_POLL: Duration = Duration::from_millis(5);
-/// Where files are memory.
+/// The folder whose files are in memory.
 const MEMORY_FOLDER: &str = "/dev/shm";
-/// More connections than anybody asks for.
+/// More connections than the benchmark opens.
 const QEMU_CLIENTS_MAX: &str = "1024";
 
-/// Who serves.
+/// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// An array of this program: level 5, four members of data and one of parity in memory, with its bitmap.
@@ -45,7 +45,7 @@ impl Kind {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// What is to be done where a server is not installed.
+    /// What to do if a server is not installed.
     fn remedy(self) -> &'static str {
         match self {
             Self::Stripewise => "this program's own file has gone; install it again",
@@ -60,13 +60,13 @@ pub(super) struct Server {
     pub(super) kind: Kind,
     pub(super) address: NbdAddress,
     child: Child,
-    /// Of `qemu-nbd`, which ends with its last connection: one for as long as it is to run, so that it ends
+    /// For `qemu-nbd`, which ends with its last connection: a connection that keeps it running, and that ends
     /// with this process.
     held: Option<Arc<NbdClient>>,
 }
 
 impl Server {
-    /// Starts a server and waits until it listens. None: it is not installed, which is told.
+    /// Starts a server and waits until it listens. Returns None, and says so, if the server is not installed.
     pub(super) fn start(
         kind: Kind,
         size_bytes: u64,
@@ -77,7 +77,7 @@ impl Server {
         let socket = folder.join(kind.name());
         let size = size_bytes.to_string();
         let address = NbdAddress { endpoint: Endpoint::Unix(socket.clone()), export: String::new() };
-        // A file without a name, from when the server has it open.
+        // Loses its name on return, when the server has it open.
         let mut image = None;
         let mut command = match kind {
             Kind::Stripewise => ours(&socket, &size, threads)?,
@@ -124,7 +124,7 @@ impl Drop for Server {
     }
 }
 
-/// It ends when its standard input does.
+/// Our server. It ends when its standard input does.
 fn ours(socket: &Path, size: &str, threads: usize) -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("finding this program's own path")?;
     let mut command = Command::new(program);

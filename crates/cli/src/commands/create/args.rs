@@ -1,4 +1,4 @@
-//! The words of `stripewise create`.
+//! The arguments of `stripewise create`.
 
 use clap::{Args, ValueEnum};
 use stripewise::{

@@ -24,7 +24,7 @@ use crate::{
     said::{note, print_json, say, tell_notes},
 };
 
-/// The chunk where none is asked for.
+/// The chunk size if none is given.
 const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 
 /// The word for a member that is to be added later.
@@ -51,7 +51,7 @@ pub(crate) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what would be done: places and advice as the real creation finds them.
+/// Says what would be done. It finds places and advice as the real creation does.
 fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result<ExitCode> {
     let Preview { members, advice, is_measured } =
         daemon::preview(&args.name, create).with_context(|| args.name.clone())?;
@@ -179,8 +179,8 @@ fn put_last(members: &mut Vec<String>, device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses devices that hold something, unless told otherwise. The daemon holds what it opens against what
-/// was seen here.
+/// Refuses devices that hold something, unless told otherwise. The daemon compares the devices that it opens
+/// with what was seen here.
 fn look_at_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<BTreeMap<String, LookedAt>> {
     let mut looked_at = BTreeMap::new();
     for device in spec.devices() {
@@ -196,7 +196,7 @@ fn look_at_contents(args: &CreateArgs, spec: &CreateSpec) -> anyhow::Result<BTre
     let text = holding.join("; ");
     let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if spec.force {
-        // More is checked before that is done.
+        // More checks come before anything is overwritten.
         note!("stripewise: {}: to be overwritten: {text}", args.name);
     } else if terminal {
         ensure!(confirm(&format!("{text}. Overwrite?"))?, "nothing was overwritten");

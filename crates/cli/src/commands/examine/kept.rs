@@ -1,5 +1,5 @@
-//! What the extension area keeps of a member and its array: what it is, what was measured, how worn it is,
-//! and how partly written rows are written.
+//! What the extension area keeps about a member and its array: the member's class, its measured times, its
+//! wear, and the policy for partly written rows.
 
 use serde::Serialize;
 use stripewise::{
@@ -22,9 +22,9 @@ use crate::{
 #[derive(Serialize)]
 pub(super) struct Kept {
     class: &'static str,
-    /// An operator said so; it was not detected.
+    /// An operator gave the class; it was not detected.
     class_given: bool,
-    /// None where nothing is selected.
+    /// None for levels without write selection.
     policy: Option<String>,
     /// None if they were not measured.
     times: Option<TimesStatus>,
@@ -49,7 +49,7 @@ impl Kept {
         }
     }
 
-    /// Labels and what is to be said.
+    /// The lines to print, each with its label.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("Member Class", self.class_text())];
         lines.extend(self.policy.clone().map(|policy| ("Write Selection", policy)));

@@ -60,7 +60,7 @@ struct Examined {
     extension: String,
     last_writer: &'static str,
     bitmap: Option<String>,
-    /// What the extension area keeps beside; none without one.
+    /// What else the extension area keeps; None without one.
     kept: Option<Kept>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn examine(args: &ExamineArgs, json: bool) -> anyhow::Result<ExitCode
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What else is on a device that is no member.
+/// What a device holds that is not a member.
 fn holds(path: &str) -> String {
     match LookedAt::look(Path::new(path)) {
         Ok(Some(seen)) if !seen.found.is_empty() => format!(" ({})", holding(path, &seen.found)),
@@ -143,13 +143,13 @@ fn describe(path: &str, examination: &Examination) -> Examined {
     }
 }
 
-/// The one layout of levels 5 and 6 that we have.
+/// The only layout of levels 5 and 6 that we have.
 fn layout_name(s: &Superblock) -> Option<&'static str> {
     let rotates = matches!(s.level, Level::Raid5 | Level::Raid6);
     (rotates && s.layout == LAYOUT_LEFT_SYMMETRIC).then_some("left-symmetric")
 }
 
-/// A letter for each role, as mdadm has them.
+/// A letter for each role, as mdadm prints them.
 fn roles_line(s: &Superblock) -> String {
     let holders =
         |slot: u32| s.roles.as_slice().iter().filter(|role| **role == Role::Active(slot as u16)).count();
@@ -170,7 +170,7 @@ fn role_name(role: Role) -> String {
 
 fn print_one(e: &Examined) {
     say!("{}:", printable(&e.device));
-    // What is on a foreign device may be anything.
+    // A foreign device may hold any text.
     let line = |label: &str, value: &str| say!("{label:>16} : {}", printable(value));
     line("Array UUID", &e.array_uuid);
     line("Name", &e.name);

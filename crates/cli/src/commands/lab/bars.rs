@@ -13,19 +13,19 @@ use crate::{
     said::note,
 };
 
-/// A bar over the points of experiments, hidden where nobody looks.
+/// A bar over the points of experiments, hidden without a terminal.
 pub(super) fn points_bar() -> ProgressBar {
     ProgressBar::with_draw_target(Some(0), target()).with_style(style("{msg:>28} [{wide_bar}] {pos}/{len}"))
 }
 
-/// A bar over work of which some may be done when it begins.
+/// A bar over work that may be partly done when it begins.
 pub(super) struct WorkBar {
     bar: ProgressBar,
-    /// Where a bar would be hidden.
+    /// Printed where a bar would be hidden.
     lines: Option<Mutex<Lines>>,
 }
 
-/// A bar over work that tells when it will be done; a line now and then where there is no terminal.
+/// A bar that tells when the work will be done. Without a terminal, prints a line now and then instead.
 pub(super) fn work_bar() -> WorkBar {
     let bar = ProgressBar::with_draw_target(None, target())
         .with_style(style("{msg:>28} [{wide_bar}] {percent:>3}% {left}"));
@@ -34,8 +34,8 @@ pub(super) fn work_bar() -> WorkBar {
 }
 
 impl WorkBar {
-    /// So much is done of so much, and so many points of so many. The first call says what was there before:
-    /// it tells nothing of the speed.
+    /// Shows how much of the work and how many of the points are done. The first call reports earlier work,
+    /// which says nothing about the speed.
     pub(super) fn move_to(
         &self,
         (done, total): (u64, u64),
@@ -58,7 +58,7 @@ impl WorkBar {
         }
     }
 
-    /// The bar goes away.
+    /// Removes the bar.
     pub(super) fn finish_and_clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -67,7 +67,7 @@ impl WorkBar {
 /// How often a line says how far work has come.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// When the last line was.
+/// When the last line was printed.
 struct Lines {
     last: Instant,
 }

@@ -33,7 +33,7 @@ struct Compared {
     seed: u64,
     equal: bool,
     comparisons: Vec<Comparison>,
-    /// Policies that go by times.
+    /// Policies that decide by times.
     not_compared: Vec<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! A run that is interrupted says what is kept, how far it came, and what goes on with it.
+//! An interrupted run says what is kept, how far it came, and which command continues it.
 
 use crate::said::note;
 use std::{
@@ -13,9 +13,9 @@ use stripewise_lab::runner::Progress;
 
 use crate::interrupt::Interrupt;
 
-/// What a shell says of a command that Ctrl-C ended.
+/// The exit code that a shell reports for a command that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
-/// How often a signal is looked for: points may take seconds, and nobody is to wait for them.
+/// How often to check for a signal: a point may take seconds, and the user should not wait for it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How far a run has come.
@@ -26,11 +26,11 @@ struct Kept {
     percent: u64,
 }
 
-/// The commands that follow an interruption.
+/// The commands to run after an interruption.
 pub(super) struct After {
-    /// Goes on.
+    /// Continues the run.
     pub(super) resume: String,
-    /// Shows what there is.
+    /// Shows the results so far.
     pub(super) report: String,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct After {
 pub(super) struct Watch(Arc<Mutex<Kept>>);
 
 impl Watch {
-    /// From now on a signal ends the program, with a word on what is kept. Finished points are in the folder
-    /// already: one that is just being written down is there as a whole afterwards, or is cut off by the next
-    /// run.
+    /// From now on, a signal ends the program with a message about what is kept. Finished points are already
+    /// in the folder. A point that is just being written is there as a whole afterwards, or the next run cuts
+    /// it off.
     pub(super) fn begin(after: After, clear: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
         let interrupt = Interrupt::watch().context("signals cannot be watched for")?;
         let watch = Self(Arc::default());
@@ -57,7 +57,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// So far it has come.
+    /// Notes how far the run has come.
     pub(super) fn note(&self, at: Progress<'_>) {
         let percent = 100 * at.done / at.total.max(1);
         let kept = Kept { points: at.points, points_total: at.points_total, percent };

@@ -163,7 +163,7 @@ fn move_on(bar: &bars::WorkBar, at: Progress<'_>) {
     bar.move_to((at.done, at.total), at.experiment, (at.points, at.points_total));
 }
 
-/// Prints a report, and where its page is. That a claim does not come out is a finding, not a failure.
+/// Prints a report and the path of its page. A claim that does not come out is a finding, not a failure.
 fn show(report: &LabReport, folder: &Path, json: bool) -> anyhow::Result<()> {
     if json {
         print_json(report)?;
@@ -179,11 +179,11 @@ fn effort(quick: bool) -> Effort {
     if quick { Effort::Quick } else { Effort::Full }
 }
 
-/// Runs the validation of the disk models and prints its checks. That a model differs from a published figure
+/// Runs the validation of the disk models and prints its checks. A model that differs from a published figure
 /// is a finding, not a failure.
 fn validate(args: &ValidateArgs, json: bool) -> anyhow::Result<()> {
     if let Some(folder) = &args.out {
-        // Better now than after a minute's work.
+        // Fails now rather than after a minute's work.
         report::take(folder)?;
     }
     let bar = bars::points_bar();

@@ -1,5 +1,4 @@
-//! What the papers leave as future work: the choice by exact extents and by what members are measured to
-//! cost.
+//! What the papers leave as future work: the choice by exact extents and by the measured costs of members.
 
 mod left;
 mod one;
@@ -24,16 +23,17 @@ pub(super) static POLICY: Policy = Policy {
     make: || Arc::new(Cost::default()),
 };
 
-/// Estimates what each cycle costs and leaves what reads the fewest blocks for what is cheaper by a tenth
-/// (raid4s-modthresh 4.3 asks for this).
+/// Estimates what each cycle costs. Leaves the cycle that reads the fewest blocks if the other is cheaper by
+/// a tenth (raid4s-modthresh 4.3 asks for this).
 ///
-/// What counts is when the write would finish, plus what it takes from others: the work that it gives each
-/// member, for as many requests as wait there, less what the same requests wait for elsewhere. So a busy
-/// member's time is dear and an idle one's is nearly free, which is what makes parity on an SSD cheap. The
-/// rows of a stripe are looked at together: two bands of one stripe that choose alike read the same columns
-/// in one run, which is why `modified` is ahead of `modthresh` just past half a stripe.
+/// The cost is the time until the write would finish, plus the time that it takes from other requests. That
+/// is the work that it gives each member, times the requests that wait there, less what the same requests
+/// wait for elsewhere. So a busy member's time is dear and an idle member's is nearly free, which makes
+/// parity on an SSD cheap. The rows of a stripe are weighed together: two bands of one stripe with the same
+/// cycle read the same columns in one run. That is why `modified` is ahead of `modthresh` just past half a
+/// stripe.
 ///
-/// It keeps to what it left that for as long as that is cheaper at all.
+/// Once it has left the fewest reads, it stays with its choice for as long as that is cheaper at all.
 #[derive(Debug, Default)]
 pub struct Cost {
     left: Left,
@@ -58,7 +58,7 @@ impl WriteSelection for Cost {
         let (weighed, beyond) = bands.split_at_mut(bands.len().min(BandSet::BITS as usize));
         by_counts(beyond, |rmw, rcw| rmw < rcw);
         if weighed.iter().any(|band| band.free) {
-            // Large, so it is made in its place.
+            // Large, so it is filled in place.
             let mut weighing = Weighing::default();
             weighing.take_in(stripe, costs, weighed);
             weighing.choose(weighed, &self.left, costs.parity_member());
@@ -66,9 +66,9 @@ impl WriteSelection for Cost {
     }
 }
 
-/// What a price must fall below, beside that of fewest reads, for those to be left: measured times scatter,
-/// and of two ways that cost the same the one that asks less of the members is right more often. The summary
-/// above and docs/policies.md call it a tenth.
+/// The fraction of the price of fewest reads that the other price must fall below to be chosen. Measured
+/// times scatter, and of two cycles that cost the same, the one that asks less of the members is right more
+/// often. The summary above and docs/policies.md call it a tenth.
 const MARGIN: f32 = 0.9;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         shape::geometry::{Geometry, Level, StripeIndex, StripeSpan},
     };
 
-    /// A 4+1 array of 64 KiB chunks whose members cost this, by column.
+    /// The cycles of a write to a 4+1 array of 64 KiB chunks, whose members have these costs by column.
     fn cycles(costs: &[MemberCost], start_kib: usize, len_kib: usize) -> Vec<(usize, Cycle)> {
         cycles_of(&Cost::default(), &costs, start_kib, len_kib)
     }
@@ -168,8 +168,8 @@ mod tests {
         assert_eq!(cycles(&slow_parity, 0, 128), [(16, Cycle::Rcw)], "RMW would");
     }
 
-    /// RMW waits for one read and one write, even if another member is slow; RCW for a read of the slower one
-    /// and a write.
+    /// RMW waits for one read and one write, even if another member is slow. RCW waits for a read of the
+    /// slower member and for a write.
     #[test]
     fn what_is_cheaper_by_less_than_a_tenth_is_not_taken() {
         let slower = |by: f32| {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(with_slower(1.3), [(16, Cycle::Rmw)], "2 to 2.3");
     }
 
-    /// A stripe with its parity on some member, of SSDs of which the last is slower to read.
+    /// The members' costs by column, and the member that has the stripe's parity.
     struct Rotated([MemberCost; 5], usize);
 
     impl ColumnCosts for Rotated {
@@ -234,8 +234,8 @@ mod tests {
         );
     }
 
-    /// RCW reads two disks where the same requests wait, RMW one of them and parity: what is taken from
-    /// others does not double with the disks.
+    /// RCW reads two disks at which the same requests wait. RMW reads one of them, and parity. The time taken
+    /// from other requests does not double with the disks.
     #[test]
     fn requests_that_wait_at_two_members_are_delayed_once() {
         let time = |fixed_ns, block_ns| ServiceTime { fixed_ns, block_ns };
@@ -247,8 +247,9 @@ mod tests {
         assert_eq!(cycles(&apart, 0, 128), [(16, Cycle::Rmw)], "a shorter queue is still worth it");
     }
 
-    /// One row of three dirty blocks and fifteen of two: chosen each by itself, as modthresh does, they read
-    /// from all members. That is why `modified` is ahead of it just past 128 KiB (raid4s-modthresh 4.1).
+    /// One row has three dirty blocks, and fifteen rows have two. If each is chosen by itself, as by
+    /// modthresh, they read from all members. That is why `modified` is ahead of it just past 128 KiB
+    /// (raid4s-modthresh 4.1).
     #[test]
     fn the_rows_of_a_stripe_are_looked_at_together() {
         let raid4s = [hdd(2.0), hdd(2.0), hdd(2.0), hdd(2.0), MemberCost::SSD];

@@ -1,7 +1,7 @@
 //! Write selection: read-modify-write or reconstruct-write, for rows where both are possible.
 //!
-//! A policy is one file here: a type that is a [`WriteSelection`], and its [`Policy`] entry `POLICY`; and its
-//! line in [`POLICIES`]. `docs/policies.md` tells how to add one.
+//! A policy is one file here, with a type that is a [`WriteSelection`] and its [`Policy`] entry `POLICY`, and
+//! one line in [`POLICIES`]. `docs/policies.md` tells how to add one.
 
 mod by_counts;
 mod view;
@@ -27,18 +27,18 @@ pub trait WriteSelection: Debug + Send + Sync {
     /// The policy's entry in [`POLICIES`].
     fn policy(&self) -> &'static Policy;
 
-    /// Sets the cycle of every band whose `free` is set to [`Cycle::Rmw`](super::Cycle::Rmw) or
-    /// [`Cycle::Rcw`](super::Cycle::Rcw). The other bands are what they are. [`by_counts`] does it for a
-    /// policy that looks at nothing but the two counts of a row.
+    /// Sets the cycle of every free band to [`Cycle::Rmw`](super::Cycle::Rmw) or
+    /// [`Cycle::Rcw`](super::Cycle::Rcw). The other bands stay as they are. [`by_counts`] does this for a
+    /// policy that looks only at the two counts of a row.
     fn choose(&self, stripe: &Stripe<'_>, costs: &dyn ColumnCosts, bands: &mut [Band]);
 
-    /// Whether the policy looks at what members cost. Else that is not measured.
+    /// Whether the policy looks at what members cost. If not, costs are not measured.
     fn needs_costs(&self) -> bool {
         false
     }
 }
 
-/// A policy as people name it and members keep it.
+/// A policy, as people name it and members store it.
 #[derive(Debug)]
 pub struct Policy {
     /// Its name on the command line and in reports.
@@ -61,7 +61,7 @@ macro_rules! policies {
     };
 }
 
-// A new one is a line here.
+// A new policy is a line here.
 policies! {
     classic,
     modthresh,
@@ -70,12 +70,12 @@ policies! {
     prefer_rmw,
 }
 
-/// The policy of an array for which none was ever chosen, as one that mdadm made.
+/// The policy of an array for which none was ever chosen, such as one that mdadm made.
 pub static DEFAULT_POLICY: &Policy = &classic::POLICY;
 
-/// The policy of a new array for which none was chosen: `cost` where a member rotates, so that how far apart
-/// its I/O lies and how much of it waits make the difference; else md's, which is as good and measures
-/// nothing.
+/// The policy of a new array for which none was chosen. It is `cost` if a member rotates: there, how far
+/// apart I/O lies and how much of it waits make the difference. Otherwise it is md's, which is as good and
+/// measures nothing.
 pub fn policy_for(classes: impl IntoIterator<Item = MemberClass>) -> &'static Policy {
     if classes.into_iter().any(|class| class == MemberClass::Hdd) { &cost::POLICY } else { DEFAULT_POLICY }
 }
@@ -91,13 +91,13 @@ pub struct UnknownPolicy {
 /// The policy of this name.
 ///
 /// # Errors
-/// [`UnknownPolicy`], which names those there are.
+/// [`UnknownPolicy`], which names the policies that exist.
 pub fn policy(name: &str) -> Result<&'static Policy, UnknownPolicy> {
     let found = POLICIES.iter().find(|policy| policy.name == name);
     found.copied().ok_or_else(|| UnknownPolicy { name: name.to_owned() })
 }
 
-/// The policy of a number that a member keeps: the default for 0; none for one of a later version.
+/// The policy of a number that a member stores: the default for 0; none for a number of a later version.
 pub fn policy_numbered(number: u8) -> Option<&'static Policy> {
     match number {
         0 => Some(DEFAULT_POLICY),

@@ -12,8 +12,8 @@ pub(super) static POLICY: Policy = Policy {
     make: || Arc::new(ModThresh),
 };
 
-/// RMW when `rmw <= rcw + 1` (raid4s-modthresh 3.2). The one more is the parity block, which a RAID4S array
-/// reads from its SSD: with 4+1 members, a row of two dirty blocks becomes an RMW.
+/// RMW when `rmw <= rcw + 1` (raid4s-modthresh 3.2). The additional block is parity, which a RAID4S array
+/// reads from its SSD. With 4+1 members, a row of two dirty blocks becomes an RMW.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModThresh;
 

@@ -1,4 +1,4 @@
-//! Fewest reads, and fewest members where both ways read as many: md's rule at its `rmw_level` 2.
+//! Fewest reads, and fewest members if both cycles read equally many: md's rule at its `rmw_level` 2.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ pub(super) static POLICY: Policy = Policy {
     make: || Arc::new(PreferRmw),
 };
 
-/// RMW when `rmw <= rcw`. Where both read as many, RMW reads what it then writes, RCW the other columns: a
-/// block of a level 6 array of six members asks three of them one way, and all six the other. In memory that
-/// is half as many places, each of them in a cache when it is written. Drives share the work better by RCW.
+/// RMW when `rmw <= rcw`. If both read equally many blocks, RMW reads what it then writes, and RCW reads the
+/// other columns. A write of one block to a level 6 array of six members uses three members with RMW and all
+/// six with RCW. In memory, RMW touches half as many places, each of them in a cache when it is written.
+/// Drives share the work better with RCW.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PreferRmw;
 

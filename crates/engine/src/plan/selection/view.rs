@@ -23,26 +23,26 @@ enum View<'a> {
     OneColumn(OneColumn),
 }
 
-/// The commonest small write: whole blocks of one column, in a stripe of which nothing is in hand and all
-/// data can be read.
+/// The commonest small write: whole blocks of one column, in a stripe with nothing in hand and all data
+/// readable.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::plan) struct OneColumn {
     /// The column that is written.
     pub(in crate::plan) column: usize,
     pub(in crate::plan) data_columns: usize,
-    /// How many are parity, behind those.
+    /// How many parity columns follow those.
     pub(in crate::plan) parity_columns: usize,
     /// The parity that is there.
     pub(in crate::plan) parity: Parity,
 }
 
 impl<'a> Stripe<'a> {
-    /// As a state has it.
+    /// A stripe in this state.
     pub fn of(state: &'a StripeState) -> Self {
         Self(View::State(state))
     }
 
-    /// Of a write to one column.
+    /// The stripe of a write to one column.
     pub(in crate::plan) fn of_one_column(write: OneColumn) -> Self {
         Self(View::OneColumn(write))
     }

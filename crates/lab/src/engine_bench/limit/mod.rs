@@ -5,6 +5,7 @@
 
 mod degraded;
 mod jobs;
+mod large;
 #[cfg(test)]
 mod tests;
 
@@ -114,6 +115,9 @@ impl BareArray {
                 let (at, first) = self.place(done, bytes, sequential, &mut rng);
                 let data = slice(&source, done, bytes);
                 match turn.is_degraded {
+                    _ if bytes > self.stripe_bytes() => {
+                        self.write_stripes(turn.is_degraded.then_some(&mut rng), at, &data);
+                    }
                     true => self.write_without(self.lost_column(&mut rng), at, first, &data),
                     false => self.write(at, first, &data),
                 }
@@ -123,6 +127,7 @@ impl BareArray {
                 let per_s = per_second(turn.length, |done| {
                     let (at, first) = self.place(done, bytes, sequential, &mut rng);
                     match turn.is_degraded {
+                        true if bytes > self.stripe_bytes() => self.read_stripes(&mut rng, at, &mut block),
                         true => self.read_without(self.lost_column(&mut rng), at, first, &mut block),
                         false => self.read(at, first, &mut block),
                     }
@@ -137,10 +142,14 @@ impl BareArray {
         }
     }
 
-    /// Whether the loops know an operation: it must consist of whole chunks, or fit into one, and into a
-    /// stripe; with a member lost, into one chunk.
+    /// Whether the loops know an operation: it must consist of whole stripes or of whole chunks of one, or
+    /// fit into a chunk; with a member lost, of whole stripes, or fit into a chunk.
     fn knows(&self, turn: &Turn) -> bool {
+        let is_of_stripes = |bytes: usize| bytes.is_multiple_of(self.stripe_bytes());
         match turn.work {
+            Work::Write { bytes, .. } | Work::Read { bytes, .. } if is_of_stripes(bytes) => {
+                bytes / self.data_columns <= self.members[0].len()
+            }
             Work::Write { bytes, .. } | Work::Read { bytes, .. } if turn.is_degraded => {
                 self.chunk_bytes.is_multiple_of(bytes)
             }

@@ -81,3 +81,25 @@ fn what_is_written_and_read_without_a_member_is_the_same() {
         }
     }
 }
+
+#[test]
+fn stripes_are_written_and_read_without_a_member() {
+    for (mut bare, mut rng) in shapes() {
+        fill(&mut bare, &mut rng);
+        let stripe_bytes = bare.stripe_bytes();
+        for lost in 0..bare.members.len() {
+            let (data, mut found) = (block(&mut rng, stripe_bytes), vec![0; stripe_bytes]);
+            bare.write_stripe(Some(lost), CHUNK_BYTES, &data);
+            bare.read_stripe(lost, CHUNK_BYTES, &mut found);
+            assert!(found == data, "without {lost}");
+            bare.recover(lost, 1);
+            assert!(bare.check(1), "without {lost}");
+        }
+        let data = block(&mut rng, 2 * stripe_bytes);
+        let mut found = vec![0; 2 * stripe_bytes];
+        bare.write_stripes(None, CHUNK_BYTES, &data);
+        assert!((0..STRIPES).all(|stripe| bare.check(stripe)));
+        bare.read_stripes(&mut rng, CHUNK_BYTES, &mut found);
+        assert!(found == data);
+    }
+}

@@ -1,11 +1,11 @@
-//! What `cost` remembers: where it left what reads the fewest blocks.
+//! What `cost` remembers: where it left the cycle that reads the fewest blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// By which counts of reads (RMW's, RCW's) what reads the fewest blocks was left the last time: a bit each,
-/// for each place of parity, since stripes whose parity lies elsewhere meet other members. Without this
-/// memory, what is cheaper by about a tenth would be chosen now and not the next time, and requests of both
-/// kinds would get in each other's way.
+/// The counts of reads (RMW's, RCW's) at which the cycle with the fewest reads was left the last time. There
+/// is a bit for each pair of counts and each place of parity, since stripes whose parity lies elsewhere have
+/// other members. Without this memory, a cycle that is cheaper by about a tenth would be chosen one time and
+/// not the next, and requests of both kinds would get in each other's way.
 #[derive(Debug, Default)]
 pub(super) struct Left([[AtomicU64; COUNTS_MAX * COUNTS_MAX / 64]; PARITIES_MAX]);
 
@@ -15,7 +15,7 @@ const COUNTS_MAX: usize = 16;
 const PARITIES_MAX: usize = 8;
 
 impl Left {
-    /// The word and the bit of what reads so many blocks by RMW and by RCW.
+    /// The word and the bit of these counts for RMW and RCW.
     fn place(&self, parity: usize, (rmw, rcw): (u32, u32)) -> Option<(&AtomicU64, u64)> {
         let (rmw, rcw) = (rmw as usize, rcw as usize);
         let place = rmw * COUNTS_MAX + rcw;
@@ -27,7 +27,7 @@ impl Left {
         self.place(parity, counts).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
-    /// Written only where it changes: all writers read it.
+    /// Writes the word only if it changes: all writers read it.
     pub(super) fn note(&self, parity: usize, counts: (u32, u32), is_left: bool) {
         let Some((word, bit)) = self.place(parity, counts) else { return };
         match (word.load(Relaxed) & bit != 0, is_left) {

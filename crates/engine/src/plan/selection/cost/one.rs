@@ -1,5 +1,4 @@
-//! A stripe whose rows are all in the same state, as those of small writes are: both cycles are priced in one
-//! pass.
+//! A stripe whose rows are all in the same state, as with small writes: both cycles are priced in one pass.
 
 use super::{MARGIN, left::Left, price::Price};
 use crate::plan::{

@@ -1,13 +1,13 @@
-//! What a way to write a stripe would cost, added up member by member.
+//! The price of one way to write a stripe, added up member by member.
 
 use crate::plan::costs::{MemberCost, Visit};
 
-/// How much of what members take from others is the same requests' waiting. Others wait at several members at
-/// once as this write does, and what is delayed at two of them is delayed once: between requests that all
-/// wait at the same members (1) and requests that have none in common (0).
+/// The share of the time taken from other requests that counts only once. Another request waits at several
+/// members at once, as this write does, and a delay at two of them delays it once. The share lies between 1,
+/// where all requests wait at the same members, and 0, where they have no member in common.
 const OVERLAP: f32 = 1.0 / 3.0;
 
-/// When a write would finish, plus what it takes from others.
+/// When a write would finish, plus the time that it takes from other requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Price {
     read_end: f32,
@@ -17,7 +17,7 @@ pub(super) struct Price {
 }
 
 impl Price {
-    /// A member is asked to read and to write these rows.
+    /// Adds a member that is asked to read and to write these rows.
     #[inline]
     pub(super) fn add(&mut self, cost: &MemberCost, reads: Option<&Visit>, writes: Option<&Visit>) {
         let mut work = 0.0;

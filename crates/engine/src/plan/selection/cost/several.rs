@@ -1,4 +1,4 @@
-//! A stripe whose rows are in several states: its bands are looked at together.
+//! A stripe whose rows are in several states: its bands are weighed together.
 
 use smallvec::SmallVec;
 
@@ -12,12 +12,11 @@ use crate::{
     shape::rows::RowSet,
 };
 
-/// Bands of the stripe, a bit each. A write without a cache makes five at most; what is beyond these is
-/// chosen by counts.
+/// Bands of the stripe, one bit each. A write without a cache makes at most five bands. Bands beyond these
+/// bits are chosen by counts.
 pub(super) type BandSet = u32;
 
-/// A column, and the bands whose rows are read or written there. The rows of a band are alike: all of them,
-/// or none.
+/// A column, and the bands whose rows are read or written there. That is all rows of a band, or none.
 #[derive(Clone, Copy)]
 struct Weighed {
     cost: MemberCost,
@@ -45,7 +44,7 @@ pub(super) struct Weighing {
     free: BandSet,
     settled_rmw: BandSet,
     settled_rcw: BandSet,
-    /// The rows of each band, and those that bands make together as far as they were asked for.
+    /// The rows of each band, and the joint rows of those sets of bands that were asked for.
     visits: SmallVec<[(BandSet, Visit); 4]>,
 }
 
@@ -76,8 +75,8 @@ impl Weighing {
         self.visits.push((bit, Visit::to(band.rows)));
     }
 
-    /// Starts with what was chosen for such bands the last time, and changes to what is cheaper by more than
-    /// estimates are wrong: all bands alike, then each by itself.
+    /// Starts with what was chosen for such bands the last time. Changes to what is cheaper by more than the
+    /// error of the estimates: first all bands alike, then each by itself.
     pub(super) fn choose(&mut self, bands: &mut [Band], left: &Left, parity: usize) {
         let fewest = Self::set_of(bands, |band| band.rmw < band.rcw);
         let mut rmw = fewest ^ Self::set_of(bands, |band| left.is_left(parity, (band.rmw, band.rcw)));
@@ -108,7 +107,7 @@ impl Weighing {
         found.fold(0, |set, (index, _)| set | 1 << index)
     }
 
-    /// The price of the stripe's write with these of the free bands by RMW and the others by RCW.
+    /// The price of the stripe's write, with these free bands by RMW and the other free bands by RCW.
     fn price_ns(&mut self, rmw: BandSet) -> f32 {
         let rcw = (self.free & !rmw) | self.settled_rcw;
         let rmw = rmw | self.settled_rmw;
@@ -123,7 +122,7 @@ impl Weighing {
         price.ns()
     }
 
-    /// Where among the visits the rows of these bands are, if there are any.
+    /// The index of the visit to the rows of these bands, if there are any.
     #[inline]
     fn visit(&mut self, bands: BandSet) -> Option<usize> {
         if bands == 0 {
@@ -141,7 +140,8 @@ impl Weighing {
     }
 }
 
-/// What the price of a change must fall below: going back to fewest reads needs no doubt.
+/// The fraction of the current price that the price of a change must fall below. Going back to fewest reads
+/// needs no margin.
 fn margin(fewest: BandSet, from: BandSet, to: BandSet) -> f32 {
     if (to ^ fewest).count_ones() >= (from ^ fewest).count_ones() { MARGIN } else { 1.0 }
 }
