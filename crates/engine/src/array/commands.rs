@@ -35,7 +35,8 @@ impl Array {
     /// Adds a device as a spare. A vacant role is rebuilt at once.
     ///
     /// # Errors
-    /// [`ArrayError::TooSmall`], or [`ArrayError::Member`] if the device is in the array already.
+    /// [`ArrayError::TooSmall`]; [`ArrayError::Member`] if the device is in the array already;
+    /// [`ArrayError::Unsupported`] at level 0.
     pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
         self.add_as(device, None).await
     }

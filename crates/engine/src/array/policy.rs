@@ -13,7 +13,8 @@ impl Array {
     /// Changes how partly written rows are written, at once. The members store the policy for later openings.
     ///
     /// # Errors
-    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing; [`ArrayError::ReadOnly`],
+    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing, and where no member has room to
+    /// keep the choice; [`ArrayError::ReadOnly`],
     /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if the policy could not be recorded.
     pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
         let level = self.geometry().level();

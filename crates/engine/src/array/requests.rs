@@ -11,8 +11,8 @@ impl Array {
     /// completion or dropped.
     ///
     /// # Errors
-    /// [`ArrayError::Unreadable`] names the start of the first 4 KiB block that neither its member nor
-    /// redundancy could deliver as far as requested.
+    /// [`ArrayError::Unreadable`] names the first requested byte in the first 4 KiB block that neither its
+    /// member nor redundancy could deliver.
     pub fn read(
         &self,
         offset_bytes: u64,
