@@ -145,10 +145,15 @@ impl BareArray {
     /// Whether the loops know an operation: it must consist of whole stripes or of whole chunks of one, or
     /// fit into a chunk; with a member lost, of whole stripes, or fit into a chunk.
     fn knows(&self, turn: &Turn) -> bool {
-        let is_of_stripes = |bytes: usize| bytes.is_multiple_of(self.stripe_bytes());
+        let is_large = |bytes: usize| bytes > self.stripe_bytes();
+        let fits = |bytes: usize| {
+            bytes.is_multiple_of(self.stripe_bytes()) && bytes / self.data_columns < self.members[0].len()
+        };
         match turn.work {
-            Work::Write { bytes, .. } | Work::Read { bytes, .. } if is_of_stripes(bytes) => {
-                bytes / self.data_columns <= self.members[0].len()
+            // Random ones would pass the end of the members.
+            Work::Write { bytes, sequential } if is_large(bytes) => sequential && fits(bytes),
+            Work::Read { bytes, sequential } if is_large(bytes) && turn.is_degraded => {
+                sequential && fits(bytes)
             }
             Work::Write { bytes, .. } | Work::Read { bytes, .. } if turn.is_degraded => {
                 self.chunk_bytes.is_multiple_of(bytes)
