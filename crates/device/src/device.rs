@@ -33,6 +33,7 @@ impl ReadDone {
     }
 
     /// As [`ReadDone::into_one`], but without moving a large outcome. Call it once.
+    #[inline]
     pub fn take_one(&mut self) -> Result<IoBuf, IoError> {
         self.result?;
         Ok(self.bufs.pop().expect("a read returns the buffers it was lent"))

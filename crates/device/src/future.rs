@@ -19,7 +19,16 @@ use crate::{
 pub struct IoFuture<T>(State<T>);
 
 enum State<T> {
+    /// None once the outcome was taken.
     Ready(Option<T>),
+    Waits(Waiting<T>),
+}
+
+/// The future of one I/O that was not done at once. Its size does not depend on that of its outcome.
+pub struct Waiting<T>(Place<T>);
+
+/// Where it is under way.
+enum Place<T> {
     Uring(OpHandle, fn(Outcome) -> T),
     Kept(Ticket<T>),
     Boxed(BoxFuture<T>),
@@ -71,17 +80,17 @@ impl<T> IoFuture<T> {
 
     /// A request that another future carries.
     pub fn boxed(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(State::Boxed(Box::pin(future)))
+        Waiting(Place::Boxed(Box::pin(future))).into()
     }
 
     /// A request that its device keeps under a number. The future holds the device, and abandons the request
     /// if it is dropped before the outcome was told. After that it is not polled again.
     pub fn kept(keeper: Arc<dyn RequestKeeper<T>>, number: u64) -> Self {
-        Self(State::Kept(Ticket { keeper: Some(keeper), number }))
+        Waiting(Place::Kept(Ticket { keeper: Some(keeper), number })).into()
     }
 
     pub(crate) fn uring(op: OpHandle, finish: fn(Outcome) -> T) -> Self {
-        Self(State::Uring(op, finish))
+        Waiting(Place::Uring(op, finish)).into()
     }
 
     /// Borrows the value, if the request was done at once.
@@ -109,11 +118,21 @@ impl<T> IoFuture<T> {
     }
 
     /// The value, if the request was done at once.
-    pub fn try_ready(self) -> Result<T, Self> {
+    ///
+    /// # Panics
+    /// If the value was taken before.
+    #[inline]
+    pub fn try_ready(self) -> Result<T, Waiting<T>> {
         match self.0 {
-            State::Ready(Some(value)) => Ok(value),
-            state => Err(Self(state)),
+            State::Ready(value) => Ok(value.expect("a value is taken once")),
+            State::Waits(waiting) => Err(waiting),
         }
+    }
+}
+
+impl<T> From<Waiting<T>> for IoFuture<T> {
+    fn from(waiting: Waiting<T>) -> Self {
+        Self(State::Waits(waiting))
     }
 }
 
@@ -125,20 +144,38 @@ impl<T: Unpin> Future for IoFuture<T> {
             State::Ready(value) => {
                 Poll::Ready(value.take().expect("an I/O future is polled once when ready"))
             }
-            State::Uring(op, finish) => op.poll(cx).map(*finish),
-            State::Kept(ticket) => ticket.poll(cx),
-            State::Boxed(future) => future.as_mut().poll(cx),
+            State::Waits(waiting) => Pin::new(waiting).poll(cx),
+        }
+    }
+}
+
+impl<T> Future for Waiting<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match &mut self.0 {
+            Place::Uring(op, finish) => op.poll(cx).map(*finish),
+            Place::Kept(ticket) => ticket.poll(cx),
+            Place::Boxed(future) => future.as_mut().poll(cx),
         }
     }
 }
 
 impl<T> fmt::Debug for IoFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            State::Ready(_) => f.write_str("IoFuture(ready)"),
+            State::Waits(waiting) => write!(f, "IoFuture({waiting:?})"),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Waiting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            State::Ready(_) => "IoFuture(ready)",
-            State::Uring(..) => "IoFuture(io_uring)",
-            State::Kept(_) => "IoFuture(kept)",
-            State::Boxed(_) => "IoFuture(boxed)",
+            Place::Uring(..) => "io_uring",
+            Place::Kept(_) => "kept",
+            Place::Boxed(_) => "boxed",
         })
     }
 }

@@ -29,4 +29,4 @@ pub use device::{
 };
 pub use env::{BoxFuture, Env, EnvHandle, Timestamp};
 pub use error::{IoError, IoErrorKind};
-pub use future::{IoFuture, RequestKeeper};
+pub use future::{IoFuture, RequestKeeper, Waiting};

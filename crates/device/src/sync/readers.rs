@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use std::{marker::PhantomData, ops::Deref, ptr, sync::Arc as Counted};
+use std::{marker::PhantomData, num::NonZeroU64, ops::Deref, ptr, sync::Arc as Counted};
 
 use super::{
     barrier,
@@ -36,7 +36,7 @@ struct Cell {
 #[derive(Debug)]
 pub struct Readers {
     /// Unique in this process: no other readers have or had it.
-    id: u64,
+    id: NonZeroU64,
     /// The kind that a request entering now is counted as.
     kind: AtomicUsize,
     cells: Box<[Cell]>,
@@ -141,7 +141,7 @@ pub struct Reader<'a> {
 pub struct Kept {
     kind: usize,
     /// The id of the readers that counted it. Not their address, which other readers may have later.
-    readers: u64,
+    readers: NonZeroU64,
 }
 
 impl Reader<'_> {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use stripewise_device::{EnvHandle, IoFuture, Timestamp};
+use stripewise_device::{EnvHandle, IoFuture, Timestamp, Waiting};
 use stripewise_format::extension::MemberClass;
 
 use crate::{
@@ -319,7 +319,7 @@ impl Drop for Entry {
 }
 
 struct Watched<T> {
-    io: IoFuture<T>,
+    io: Waiting<T>,
     entry: Entry,
     class: IoClass,
     bytes: usize,
@@ -327,7 +327,7 @@ struct Watched<T> {
     is_ok: fn(&T) -> bool,
 }
 
-impl<T: Unpin> Future for Watched<T> {
+impl<T> Future for Watched<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {

@@ -2,12 +2,13 @@
 
 use std::{
     future::Future,
+    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use stripewise_device::{IoBuf, IoFuture, ReadDone, sync::Kept};
+use stripewise_device::{IoBuf, ReadDone, Waiting, sync::Kept};
 
 use super::{Stripes, piece::Piece};
 use crate::{
@@ -22,19 +23,19 @@ use crate::{
 pub(crate) struct Reading(State);
 
 enum State {
-    /// It was done at once.
-    Done(Result<IoBuf, ArrayError>),
+    /// It was done at once; none once the caller has the outcome.
+    Done(Option<Result<IoBuf, ArrayError>>),
     /// Its one member works on it.
     Waits(Asked),
     /// It runs to its end by itself.
     Runs(Detached<Result<IoBuf, ArrayError>>),
-    Over,
 }
 
+/// A read of one piece under way. Small, since callers move all of [`Reading`], even if it is done.
 struct Asked {
-    piece: Piece,
+    bytes: Range<u64>,
     member: Arc<Member>,
-    io: IoFuture<ReadDone>,
+    io: Waiting<ReadDone>,
     /// Last, so that it drops last: a task that waits for the request's end relies on the member's handle
     /// being dropped by then.
     request: Request,
@@ -54,18 +55,18 @@ impl Drop for Request {
 
 impl Reading {
     pub(super) fn done(result: Result<IoBuf, ArrayError>) -> Self {
-        Self(State::Done(result))
+        Self(State::Done(Some(result)))
     }
 
     pub(super) fn pending(
         stripes: Arc<Stripes>,
         kept: Kept,
-        piece: Piece,
+        bytes: Range<u64>,
         member: Arc<Member>,
-        io: IoFuture<ReadDone>,
+        io: Waiting<ReadDone>,
     ) -> Self {
         let request = Request { stripes, kept: Some(kept) };
-        Self(State::Waits(Asked { piece, member, io, request }))
+        Self(State::Waits(Asked { bytes, member, io, request }))
     }
 
     pub(super) fn runs(read: Detached<Result<IoBuf, ArrayError>>) -> Self {
@@ -76,7 +77,7 @@ impl Reading {
     #[expect(clippy::result_large_err, reason = "it is looked at where it was made")]
     pub(crate) fn try_done(self) -> Result<Result<IoBuf, ArrayError>, Self> {
         match self.0 {
-            State::Done(result) => Ok(result),
+            State::Done(Some(result)) => Ok(result),
             state => Err(Self(state)),
         }
     }
@@ -85,11 +86,14 @@ impl Reading {
 impl Asked {
     /// Continues as a task with what the member answered.
     fn recover(self, done: ReadDone) -> Detached<Result<IoBuf, ArrayError>> {
-        let Self { request, piece, member, .. } = self;
+        let Self { request, bytes, member, .. } = self;
         let env = request.stripes.life.env().clone();
         Detached::start(&env, async move {
             // They are dropped in reverse order: the member before the request.
             let (request, member) = (request, member);
+            let len = (bytes.end - bytes.start) as usize;
+            let piece = Piece::only(&request.stripes.geometry(), bytes.start, len);
+            let piece = piece.expect("one piece was asked for");
             request.stripes.take_read(&member, &piece, done).await
         })
     }
@@ -100,9 +104,8 @@ impl Future for Reading {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Done(_) = &self.0 {
-            let State::Done(result) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
-            return Poll::Ready(result);
+        if let State::Done(result) = &mut self.0 {
+            return Poll::Ready(result.take().expect("a request is polled until it is done"));
         }
         self.poll_waiting(cx)
     }
@@ -113,7 +116,9 @@ impl Reading {
         if let State::Waits(asked) = &mut self.0 {
             let Asked { io, request, .. } = asked;
             let mut done = ready!(step(request.stripes.life.env(), || Pin::new(io).poll(cx)));
-            let State::Waits(asked) = std::mem::replace(&mut self.0, State::Over) else { unreachable!() };
+            let State::Waits(asked) = std::mem::replace(&mut self.0, State::Done(None)) else {
+                unreachable!()
+            };
             if done.result.is_ok() {
                 return Poll::Ready(Ok(done.bufs.pop().expect("a read returns the buffer it was lent")));
             }

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use futures_util::stream::{self, StreamExt};
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, sync::Reader};
+use stripewise_device::{IoBuf, IoFuture, ReadBufs, ReadDone, Waiting, sync::Reader};
 
 use super::{
     Asks, Stripes,
@@ -48,7 +48,9 @@ pub(super) enum Progress {
 /// What is left of a read.
 pub(super) enum Left {
     /// Its one piece was asked for.
-    Piece(Piece, Arc<Member>, IoFuture<ReadDone>),
+    Piece(Piece, Arc<Member>, Waiting<ReadDone>),
+    /// Its one piece could not be read.
+    Failed(Piece, Arc<Member>, ReadDone),
     /// No member has its one piece; other members were asked for what it is recovered from.
     Lost(Box<Recovery>),
     /// Nothing was asked for yet.
@@ -74,17 +76,19 @@ impl Stripes {
     pub(crate) fn start_read(&self, offset_bytes: u64, buf: IoBuf) -> Reading {
         let request = self.requests.enter();
         let geometry = &self.members.get(&request).value().geometry;
-        if let Err(error) = self.check_request(geometry, offset_bytes, buf.len() as u64) {
+        let len_bytes = buf.len() as u64;
+        if let Err(error) = self.check_request(geometry, offset_bytes, len_bytes) {
             return Reading::done(Err(error));
         }
-        self.stats.count_read(buf.len() as u64);
+        self.stats.count_read(len_bytes);
         if !self.life.env().is_here() {
             return self.read_there(request, offset_bytes, buf);
         }
         match step(self.life.env(), || self.begin_read(&request, offset_bytes, buf)) {
             Progress::Done(buf) => Reading::done(Ok(buf)),
-            Progress::Waits(Left::Piece(piece, member, io)) => {
-                Reading::pending(self.handle(), request.keep(), piece, member, io)
+            Progress::Waits(Left::Piece(_, member, io)) => {
+                let bytes = offset_bytes..offset_bytes + len_bytes;
+                Reading::pending(self.handle(), request.keep(), bytes, member, io)
             }
             Progress::Waits(left) => self.go_on_reading(request, offset_bytes, left),
         }
@@ -92,6 +96,7 @@ impl Stripes {
 
     /// Serves, on a worker, a read request that was made outside the workers.
     #[cold]
+    #[inline(never)]
     fn read_there(&self, request: Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Reading {
         let (stripes, kept) = (self.handle(), request.keep());
         Reading::runs(Detached::go_on(self.life.env(), async move {
@@ -104,6 +109,7 @@ impl Stripes {
     }
 
     /// Lets a read run to its end by itself.
+    #[inline(never)]
     fn go_on_reading(&self, request: Reader<'_>, offset_bytes: u64, left: Left) -> Reading {
         let (stripes, kept) = (self.handle(), request.keep());
         Reading::runs(Detached::start(self.life.env(), async move {
@@ -127,12 +133,12 @@ impl Stripes {
             };
         };
         let mut io = member.read(piece.member_offset(&topology.geometry), smallvec![buf]);
-        match io.take_ready() {
-            Some(ReadDone { result: Ok(()), mut bufs }) => {
-                Progress::Done(bufs.pop().expect("a read returns the buffer it was lent"))
-            }
-            Some(failed) => Progress::Waits(Left::Piece(piece, member.clone(), IoFuture::ready(failed))),
-            None => Progress::Waits(Left::Piece(piece, member.clone(), io)),
+        if let Some(Ok(buf)) = io.peek_mut().map(ReadDone::take_one) {
+            return Progress::Done(buf);
+        }
+        match io.try_ready() {
+            Ok(failed) => Progress::Waits(Left::Failed(piece, member.clone(), failed)),
+            Err(io) => Progress::Waits(Left::Piece(piece, member.clone(), io)),
         }
     }
 
@@ -145,6 +151,7 @@ impl Stripes {
     ) -> Result<IoBuf, ArrayError> {
         match left {
             Left::Piece(piece, member, io) => self.take_read(&member, &piece, io.await).await,
+            Left::Failed(piece, member, failed) => self.take_read(&member, &piece, failed).await,
             Left::Lost(recovery) => self.finish_recovery(*recovery).await,
             Left::All(buf) => {
                 let topology = self.members.get(request);

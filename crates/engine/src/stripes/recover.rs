@@ -64,7 +64,9 @@ struct Sources {
 
 impl Stripes {
     /// Begins to recover a piece that no member has. Finishes it if its rows are free and the others can be
-    /// read at once.
+    /// read at once. Not inlined: its reads take much of the stack, which every healthy read would have to
+    /// touch.
+    #[inline(never)]
     pub(super) fn begin_recovery(&self, request: &Reader<'_>, piece: Piece, mut into: IoBuf) -> Begun {
         let Piece { stripe, column, bytes } = &piece;
         let Some(rows) = self.locks.try_lock(*stripe, RowSet::touching(bytes.clone())) else {
