@@ -74,7 +74,6 @@ impl Reading {
     }
 
     /// The outcome, if the read was done at once.
-    #[expect(clippy::result_large_err, reason = "it is looked at where it was made")]
     pub(crate) fn try_done(self) -> Result<Result<IoBuf, ArrayError>, Self> {
         match self.0 {
             State::Done(Some(result)) => Ok(result),
