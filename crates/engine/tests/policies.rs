@@ -15,8 +15,9 @@ use stripewise_engine::{
     Array, AssembleOptions, CreateOptions, ParityPlace, TraceFilter, advice, assemble,
     geometry::Level,
     plan::{
-        Cycle,
-        selection::{POLICIES, policy},
+        Band, Cycle,
+        costs::ColumnCosts,
+        selection::{POLICIES, Policy, Stripe, WriteSelection, by_counts, policy},
     },
     preview,
 };
@@ -176,6 +177,86 @@ fn a_policy_is_chosen_for_the_members_changed_while_running_and_kept() {
     world.run(async move { changed.set_policy(policy("modthresh").unwrap()).await }).unwrap();
     let array = reopen(&world, array, devices);
     assert_eq!(array.policy().name, "modthresh");
+}
+
+static OWN: Policy = Policy {
+    name: "reconstruct",
+    summary: "always RCW: parity is never read",
+    number: 200,
+    make: || Arc::new(Reconstruct),
+};
+
+static OWN_POLICIES: &[&Policy] = &[&OWN];
+
+/// A policy of a program that embeds the engine.
+#[derive(Debug)]
+struct Reconstruct;
+
+impl WriteSelection for Reconstruct {
+    fn policy(&self) -> &'static Policy {
+        &OWN
+    }
+
+    fn choose(&self, _: &Stripe<'_>, _: &dyn ColumnCosts, bands: &mut [Band]) {
+        by_counts(bands, |_rmw, _rcw| false);
+    }
+}
+
+#[test]
+fn a_policy_of_ones_own_is_found_again_by_its_number() {
+    let mut world = World::new(9);
+    let devices = hybrid(&mut world, 4);
+    let array = create(&world, Level::Raid5, devices.clone(), |options| options.policy = Some(&OWN));
+    assert_eq!(array.policy(), &OWN);
+    let assemble_with = |array: Array, options: AssembleOptions| {
+        let (env, devices) = (world.env(), devices.clone());
+        world.run(async move {
+            array.stop().await.unwrap();
+            assemble(env, devices, &options).await.unwrap()
+        })
+    };
+    let stranger = assemble_with(array, AssembleOptions::default());
+    assert_eq!(stranger.policy().name, "classic", "it is not known here");
+    let array = assemble_with(stranger, AssembleOptions::default().policies(OWN_POLICIES));
+    assert_eq!(array.policy(), &OWN, "an opening that did not know it has left it on the members");
+    let write = array.clone();
+    let counts = world.run(async move {
+        let data = IoBuf::zeroed(4096).freeze();
+        write.write(0, data, WriteFlags::default()).await.unwrap();
+        write.stats().report()
+    });
+    assert_eq!((counts.rows_rmw, counts.rows_rcw), (0, 1));
+}
+
+static TAKEN: Policy = Policy {
+    name: "taken",
+    summary: "has the number of another policy",
+    number: 1,
+    make: || Arc::new(Reconstruct),
+};
+
+#[test]
+fn a_policy_of_ones_own_needs_a_number_of_its_own() {
+    let mut world = World::new(9);
+    let devices = hybrid(&mut world, 4);
+    let mut options = CreateOptions::new("sim:policies", Level::Raid5, devices.clone());
+    options.policy = Some(&TAKEN);
+    let env = world.env();
+    let error = world.run(async move { Array::create(env, options).await }).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("give it one from 128 to 255"), "{error}");
+    let array = create(&world, Level::Raid5, devices, |_| ());
+    let error = world.run(async move { array.set_policy(&TAKEN).await }).unwrap_err();
+    assert!(error.to_string().contains("the number 1"), "{error}");
+}
+
+#[test]
+fn a_class_for_a_device_that_is_no_member_is_refused() {
+    let mut world = World::new(9);
+    let mut options = CreateOptions::new("sim:policies", Level::Raid5, hybrid(&mut world, 4));
+    options.classes.insert("hdd9".into(), MemberClass::Ssd);
+    let env = world.env();
+    let error = world.run(async move { Array::create(env, options).await }).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("hdd9, which is no member; the members are hdd0, hdd1"), "{error}");
 }
 
 /// Power fails anywhere while a policy is being changed, and members keep different ones. From the next

@@ -10,17 +10,27 @@ use crate::{
 };
 
 impl Array {
-    /// Changes how partly written rows are written, at once. The members store the policy for later openings.
+    /// Changes how partly written rows are written, at once. The members store the policy's number for later
+    /// openings, which must know a policy of the program's own
+    /// ([`AssembleOptions::policies`](crate::AssembleOptions)).
     ///
     /// # Errors
-    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing, and where no member has room to
-    /// keep the choice; [`ArrayError::ReadOnly`],
+    /// [`ArrayError::Unsupported`] at levels 0 and 1, which select nothing, where no member has room to keep
+    /// the choice, and for a policy of the program's own whose number is not in
+    /// [`OWN_NUMBERS`](crate::plan::selection::OWN_NUMBERS); [`ArrayError::ReadOnly`],
     /// [`ArrayError::Closed`], or [`ArrayError::Failed`] if the policy could not be recorded.
     pub async fn set_policy(&self, policy: &'static Policy) -> Result<(), ArrayError> {
         let level = self.geometry().level();
         if !level.has_parity() {
             let what =
                 format!("level {} keeps no parity: there is no write selection policy", level.number());
+            return Err(ArrayError::Unsupported(what));
+        }
+        if !policy.can_be_kept() {
+            let what = format!(
+                "policy {} has the number {}, which is for policies that come with the engine",
+                policy.name, policy.number
+            );
             return Err(ArrayError::Unsupported(what));
         }
         if self.is_read_only() {

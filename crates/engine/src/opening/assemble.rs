@@ -23,7 +23,7 @@ use crate::{
     life::{Life, detached::on_worker},
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
-    plan::selection::{DEFAULT_POLICY, policy_numbered},
+    plan::selection::{DEFAULT_POLICY, Policy, policy_numbered},
     roster::{Membership, Roster},
     shape::geometry::StripeIndex,
     stripes::{RowLocks, StripeOptions, Stripes},
@@ -41,13 +41,15 @@ pub async fn assemble(
 ) -> Result<Array, AssembleError> {
     let (at, options) = (env.clone(), *options);
     // In a box: the future that opens an array is large.
-    Box::pin(on_worker(&at, async move { assemble_here(env, devices, &options).await })).await
+    Box::pin(on_worker(&at, async move { assemble_here(env, devices, &options, None).await })).await
 }
 
-async fn assemble_here(
+/// As [`assemble`], on a worker. `policy` is known, too, besides those of the options.
+pub(super) async fn assemble_here(
     env: EnvHandle,
     devices: Vec<Arc<dyn Device>>,
     options: &AssembleOptions,
+    policy: Option<&'static Policy>,
 ) -> Result<Array, AssembleError> {
     let mut examined = Vec::new();
     let mut unusable = Vec::new();
@@ -62,7 +64,7 @@ async fn assemble_here(
     }
     let chosen = choose(&examined, unusable, options)?;
     load::check_writable(&examined, &chosen, options)?;
-    open(env, &examined, chosen, options).await
+    open(env, &examined, chosen, options, policy).await
 }
 
 async fn open(
@@ -70,13 +72,15 @@ async fn open(
     examined: &[Examination],
     chosen: Chosen,
     options: &AssembleOptions,
+    policy: Option<&'static Policy>,
 ) -> Result<Array, AssembleError> {
     let locking = options.locking.unwrap_or_else(|| kept_locking(examined, &chosen));
     let loaded = load::load(examined, &chosen, options, locking).await?;
     let scrub = interrupted_scrub(examined, &chosen);
     // From the first member that can tell.
     let kept = load::kept_options(examined, &chosen).selection_policy;
-    let known = policy_numbered(kept);
+    let own = || options.policies.iter().copied().chain(policy).find(|own| own.number == kept);
+    let known = policy_numbered(kept).or_else(own);
     if known.is_none() {
         let instead = DEFAULT_POLICY.name;
         tracing::warn!(kept, instead, "the members keep a write selection policy that is not known here");

@@ -15,7 +15,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::{
-    assemble::assemble,
+    assemble::assemble_here,
     options::{AssembleError, AssembleOptions},
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
         ledger::{Common, Entry, Ledger, Standing},
     },
     mutants::{Mutant, lives},
-    plan::selection::{Policy, policy_for},
+    plan::selection::{OWN_NUMBERS, Policy, policy_for},
     shape::{
         geometry::{CHUNK_BYTES_DEFAULT, Geometry, GeometryError, Level, MemberIndex},
         regions::RegionShape,
@@ -67,9 +67,11 @@ pub struct CreateOptions {
     pub map: Option<MapKind>,
     /// Which requests wait for which when the array is written.
     pub preset: &'static Preset,
-    /// How partly written rows are written. If no policy is given, one is chosen that suits the members.
+    /// How partly written rows are written. If no policy is given, one is chosen that suits the members. Later
+    /// openings must know a policy of the program's own ([`AssembleOptions::policies`]).
     pub policy: Option<&'static Policy>,
-    /// The kind of device that a member is, by its name, if it is not to be detected.
+    /// The kind of device that a member is, by its name ([`DeviceInfo::name`](stripewise_device::DeviceInfo)), if
+    /// it is not to be detected.
     pub classes: BTreeMap<String, MemberClass>,
     /// Measure how long the members' I/O takes; about a second.
     pub measure: bool,
@@ -172,6 +174,25 @@ pub enum CreateError {
         /// The level's number.
         level: i32,
     },
+    /// A policy that later openings could not tell from another.
+    #[error(
+        "policy {policy} has the number {number}, which is for policies that come with the engine; give it one from {} to {}",
+        OWN_NUMBERS.start(), OWN_NUMBERS.end()
+    )]
+    PolicyNumber {
+        /// The policy.
+        policy: &'static str,
+        /// Its number.
+        number: u8,
+    },
+    /// A class for a device that is not given.
+    #[error("a class is given for {name}, which is no member; the members are {members}")]
+    ClassOfNoMember {
+        /// As given.
+        name: String,
+        /// The members' names.
+        members: String,
+    },
     /// One device for two roles.
     #[error("{0} is given twice; every role needs a device of its own")]
     Twice(String),
@@ -215,7 +236,7 @@ impl Array {
         write_metadata(&env, &options, &traits).await?;
         let tuning = options.tuning;
         let open = AssembleOptions::default().run(true).force(true).tuning(tuning);
-        Ok(assemble(env, devices, &open).await?)
+        Ok(Box::pin(assemble_here(env, devices, &open, options.policy)).await?)
     }
 }
 
@@ -321,6 +342,9 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
         let level = geometry.level().number();
         return Err(CreateError::NothingSelected { policy: policy.name, level });
     }
+    if let Some(Policy { name: policy, number, .. }) = options.policy.filter(|policy| !policy.can_be_kept()) {
+        return Err(CreateError::PolicyNumber { policy, number: *number });
+    }
     regions(options, &geometry)?;
     if geometry.level() == Level::Raid0 && !options.spares.is_empty() {
         return Err(CreateError::SparesWithoutRedundancy);
@@ -345,7 +369,11 @@ fn check_members(options: &CreateOptions) -> Result<(), CreateError> {
             return Err(CreateError::Twice(device.info().name.clone()));
         }
     }
-    Ok(())
+    let names: Vec<&str> = devices.iter().map(|device| &*device.info().name).collect();
+    match options.classes.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => Err(CreateError::ClassOfNoMember { name: name.clone(), members: names.join(", ") }),
+        None => Ok(()),
+    }
 }
 
 fn chunk_sectors(options: &CreateOptions) -> u32 {

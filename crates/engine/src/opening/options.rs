@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::candidates::Excluded;
 use crate::{
     error::ArrayError, intent::locking::Locking, jobs::Tuning, metadata::examine::ExamineError,
-    shape::geometry::GeometryError,
+    plan::selection::Policy, shape::geometry::GeometryError,
 };
 
 /// How to open an array.
@@ -24,12 +24,21 @@ pub struct AssembleOptions {
     pub locking: Option<Locking>,
     /// The steps of background work.
     pub tuning: Tuning,
+    /// Policies besides [`POLICIES`](crate::plan::selection::POLICIES) that the members may keep.
+    pub policies: &'static [&'static Policy],
 }
 
 impl AssembleOptions {
     /// What [`AssembleOptions::default`] gives.
     pub const fn new() -> Self {
-        Self { run: false, force: false, read_only: false, locking: None, tuning: Tuning::PRODUCTION }
+        Self {
+            run: false,
+            force: false,
+            read_only: false,
+            locking: None,
+            tuning: Tuning::PRODUCTION,
+            policies: &[],
+        }
     }
 
     /// Sets [`AssembleOptions::run`](#structfield.run).
@@ -60,6 +69,12 @@ impl AssembleOptions {
     #[must_use]
     pub const fn tuning(self, tuning: Tuning) -> Self {
         Self { tuning, ..self }
+    }
+
+    /// Sets [`AssembleOptions::policies`](#structfield.policies).
+    #[must_use]
+    pub const fn policies(self, policies: &'static [&'static Policy]) -> Self {
+        Self { policies, ..self }
     }
 }
 

@@ -6,7 +6,7 @@
 mod by_counts;
 mod view;
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, ops::RangeInclusive, sync::Arc};
 
 use stripewise_format::extension::MemberClass;
 use thiserror::Error;
@@ -45,11 +45,31 @@ pub struct Policy {
     pub name: &'static str,
     /// What it does, in a line.
     pub summary: &'static str,
-    /// Its number in the extension header; 0 stands for the default there. Never reused.
+    /// Its number in the extension header; 0 stands for the default there. Never reused. Those of policies
+    /// outside [`POLICIES`] are in [`OWN_NUMBERS`].
     pub number: u8,
     /// Makes one for an array.
     pub make: fn() -> Arc<dyn WriteSelection>,
 }
+
+/// The numbers for policies of programs that embed the engine. No policy in [`POLICIES`] ever gets one.
+pub const OWN_NUMBERS: RangeInclusive<u8> = 128..=255;
+
+impl Policy {
+    /// Whether an opening can find the policy again by its number.
+    pub(crate) fn can_be_kept(&self) -> bool {
+        OWN_NUMBERS.contains(&self.number) || POLICIES.contains(&self)
+    }
+}
+
+/// Policies are the same if their names and numbers are.
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, self.number) == (other.name, other.number)
+    }
+}
+
+impl Eq for Policy {}
 
 /// Policies by their files.
 macro_rules! policies {
@@ -119,6 +139,8 @@ mod tests {
             assert_eq!(policy(known.name).unwrap().number, known.number);
             assert_eq!(policy_numbered(known.number).unwrap().name, known.name);
             assert_eq!((known.make)().policy().name, known.name);
+            assert!(known.can_be_kept());
+            assert!(!OWN_NUMBERS.contains(&known.number), "embedders' own");
             assert_ne!(known.number, 0, "0 is the default's");
             assert_eq!(POLICIES.iter().filter(|other| other.number == known.number).count(), 1);
         }
