@@ -78,7 +78,7 @@ pub(crate) struct EngineBench {
     /// How partly written rows are written; `classic`, if left out. Given again, the policies take turns.
     #[arg(long, value_parser = policy_parser())]
     pub(crate) policy: Vec<&'static Policy>,
-    /// Who waits for whom: a preset (default, orig, hemi, scala), and behind it what differs:
+    /// Which requests wait for which: a preset (default, orig, hemi, scala), and behind it what differs:
     /// `+stripes=COUNT` or `+stripes=buckets`, `+counters=global`, `per-counter` or `atomic`, `+map=linear`
     /// or `distributed`, as in `orig+counters=atomic`; `default`, if left out. Without a bitmap there are no
     /// counters. Given again, they take turns, on arrays of their own.

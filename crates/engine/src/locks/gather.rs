@@ -51,7 +51,7 @@ impl Expected {
 
 /// What lies before a write in its stripe.
 pub(super) enum Before {
-    Nobody,
+    Nothing,
     /// A stream.
     Stream,
     /// This many requests. Requests in the stripes before may make them a stream.
@@ -157,13 +157,13 @@ impl<W> Bucket<W> {
         if self.expected.as_ref().is_some_and(|expected| expected.is_at(place)) {
             return Before::Stream;
         }
-        let Some(active) = self.get(place.stripe) else { return Before::Nobody };
+        let Some(active) = self.get(place.stripe) else { return Before::Nothing };
         match active.gather() {
             Some(gather) if gather.bytes.end == place.bytes.start => Before::Stream,
-            Some(_) => Before::Nobody,
+            Some(_) => Before::Nothing,
             None => active
                 .parts_before(place.bytes.start)
-                .map_or(Before::Nobody, |_| Before::Some(active.parts())),
+                .map_or(Before::Nothing, |_| Before::Some(active.parts())),
         }
     }
 }

@@ -202,7 +202,7 @@ impl<W> RowLocks<W> {
         let mut bucket = self.bucket(stripe);
         if may_wait {
             match bucket.before(place) {
-                Before::Nobody => {}
+                Before::Nothing => {}
                 Before::Stream => return Entry::Behind,
                 Before::Some(parts) => {
                     drop(bucket);

@@ -61,8 +61,8 @@ impl Columns<'_> {
         Parity::of(self.is_there(first), has_q && self.is_there(first + 1))
     }
 
-    /// The cycle of a write to one column before a policy is asked, and whether one is. None: it takes more
-    /// than one of the two cycles.
+    /// A cycle that can write rows of one column, and whether the other cycle can, too, so that a policy
+    /// chooses. None if neither can alone.
     #[inline(always)]
     fn possible(&self, write: &OneColumn) -> Option<(Cycle, bool)> {
         if self.missing.is_empty() {

@@ -122,7 +122,7 @@ impl Stripes {
     }
 
     /// Rewrites unreadable blocks of some columns with what the others give, so that their members can remap
-    /// the sectors.
+    /// the sectors. Blocks on a member's bad-block log that can be read are rewritten with their own content.
     ///
     /// # Errors
     /// [`ArrayError::Unreadable`] for the first block that cannot be recovered; the other blocks are healed

@@ -77,7 +77,7 @@ pub(crate) struct CreateArgs {
     /// as the preset has it, if left out.
     #[arg(long, value_enum)]
     pub(super) bitmap_map: Option<MapChoice>,
-    /// Who waits for whom when the array is written; the others are there to be compared with.
+    /// Which requests wait for which when the array is written; the others are there to be compared with.
     #[arg(long, value_parser = preset_parser(), default_value = "default")]
     pub(super) locking: &'static Preset,
     /// How the array becomes consistent after a crash.
