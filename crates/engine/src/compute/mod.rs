@@ -4,18 +4,21 @@
 //! copied, to join old and new content.
 
 mod content;
+mod operands;
 pub(crate) mod recovery;
 mod simple;
 pub(crate) mod sums;
 
-use std::ops::Range;
-
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
 
-pub(crate) use self::content::Data;
+pub(crate) use self::{
+    content::Data,
+    operands::{Fetched, Run},
+};
 use self::{
     content::{Content, OneBuf},
+    operands::{NewData, Operands, Piece, Pieces, find, made, update},
     recovery::recover_data,
 };
 use crate::{
@@ -23,69 +26,6 @@ use crate::{
     plan::recipe::{Cells, How, Recipe, Source, Span, Sum, Write},
     shape::geometry::{Geometry, StripeSpan},
 };
-
-/// The new content of one write's part in one stripe.
-struct NewData<C> {
-    span: StripeSpan,
-    chunk_bytes: usize,
-    content: C,
-}
-
-impl<C: Content> NewData<C> {
-    /// The first contiguous run of some bytes of a column's chunk, if all of them are new.
-    #[inline]
-    fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
-        Some(self.content.run(self.in_write(column, bytes)?))
-    }
-
-    /// Where bytes of a column's chunk lie in the write; none if not all of them are new.
-    fn in_write(&self, column: usize, bytes: &Range<usize>) -> Option<Range<usize>> {
-        let start = (column * self.chunk_bytes + bytes.start).checked_sub(self.span.start)?;
-        let end = start + bytes.len();
-        (end <= self.span.len).then_some(start..end)
-    }
-
-    /// New bytes of a block of a column, and where in the block they start.
-    fn in_block(&self, column: usize, block: &Range<usize>) -> (&[u8], usize) {
-        let (new, _) = self.span.in_column(column, self.chunk_bytes);
-        let new = new.start.max(block.start)..new.end.min(block.end);
-        (self.run(column, &new).expect("they are new"), new.start - block.start)
-    }
-
-    /// Bytes of a column's chunk, all of them new, for a write.
-    #[inline]
-    fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> WriteBufs {
-        let range = self.in_write(column, bytes).expect("what is written as new is new");
-        self.content.take(range, is_last)
-    }
-}
-
-/// Consecutive rows of one column, with their bytes.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) cells: Cells,
-    pub(crate) buf: IoBuf,
-}
-
-impl Run {
-    fn covers(&self, column: usize, rows: Span) -> bool {
-        let own = self.cells;
-        usize::from(own.column) == column && own.rows.start <= rows.start && rows.end <= own.rows.end
-    }
-
-    fn part(&self, rows: Span) -> Range<usize> {
-        let start = self.cells.rows.bytes().start;
-        rows.bytes().start - start..rows.bytes().end - start
-    }
-}
-
-/// Blocks that a recipe has read: disjoint, parity last.
-pub(crate) type Fetched = SmallVec<[Run; 8]>;
-
-fn find(fetched: &[Run], column: usize, rows: Span) -> Option<&[u8]> {
-    let run = fetched.iter().find(|run| run.covers(column, rows))?;
-    Some(&run.buf[run.part(rows)])
-}
 
 /// Computes all that a recipe writes, and hands each write to `ask`. `fetched` holds what the recipe reads.
 pub(crate) fn compute(
@@ -164,15 +104,6 @@ fn recover(rows: Span, data_columns: usize, fetched: &mut Fetched) {
     }
 }
 
-/// New content of some rows of a column.
-struct Piece {
-    cells: Cells,
-    buf: SharedBuf,
-}
-
-/// Pieces of this stripe.
-type Pieces = SmallVec<[Piece; 2]>;
-
 /// Joins old and new content of blocks.
 fn join_blocks<C: Content>(joins: &[Cells], new: &NewData<C>, fetched: &[Run]) -> Pieces {
     let join = |cells: &Cells| {
@@ -206,39 +137,6 @@ fn joined_bufs<C: Content>(write: &Write, new: &mut NewData<C>, joined: &[Piece]
         bufs.extend(new.take(write.column.into(), &(at..write.bytes().end), false));
     }
     bufs
-}
-
-/// What one sum is computed from.
-struct Operands<'a, C> {
-    new: &'a NewData<C>,
-    fetched: &'a [Run],
-    joined: &'a [Piece],
-    rows: Span,
-}
-
-impl<'a, C: Content> Operands<'a, C> {
-    /// The content that a data column will have in these rows, from byte `at` on, as far as it is contiguous.
-    #[inline]
-    fn run(&self, column: usize, at: usize) -> &'a [u8] {
-        let is_it = |piece: &&Piece| {
-            usize::from(piece.cells.column) == column && piece.cells.rows.start == self.rows.start
-        };
-        if let Some(piece) = self.joined.iter().find(is_it) {
-            return &piece.buf[at..];
-        }
-        let bytes = self.rows.bytes();
-        self.new.run(column, &(bytes.start + at..bytes.end)).unwrap_or_else(|| &self.old(column)[at..])
-    }
-
-    /// The old content of a data column in these rows.
-    fn old(&self, column: usize) -> &'a [u8] {
-        find(self.fetched, column, self.rows).expect("a recipe reads the old content it needs")
-    }
-
-    /// The length of the rows in bytes.
-    fn len(&self) -> usize {
-        self.rows.bytes().len()
-    }
 }
 
 /// Computed parity. Each piece is written once and given away.
@@ -325,56 +223,6 @@ fn parity_of<'a>(sum: &Sum, data_columns: usize, old: &'a mut [Run]) -> SmallVec
         .collect();
     assert_eq!(runs.len(), columns.len(), "a read-modify-write reads the old parity");
     runs
-}
-
-/// Makes parity of a sum's rows anew from the content that all data columns will have: one run for each
-/// parity column.
-fn made<C: Content>(sum: &Sum, data_columns: usize, operands: &Operands<'_, C>) -> SmallVec<[Run; 2]> {
-    let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
-    sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(operands.len())));
-    let mut at = 0;
-    while at < operands.len() {
-        let mut data: SmallVec<[Option<&[u8]>; 8]> = SmallVec::new();
-        (0..data_columns).for_each(|column| data.push(Some(operands.run(column, at))));
-        let len = data.iter().flatten().map(|run| run.len()).min().unwrap_or(0);
-        data.iter_mut().flatten().for_each(|run| *run = &run[..len]);
-        if lives(Mutant::ColumnForgotten) {
-            data.last_mut().into_iter().for_each(|last| *last = None);
-        }
-        let mut parts: SmallVec<[&mut [u8]; 2]> = SmallVec::new();
-        out.iter_mut().for_each(|buf| parts.push(&mut buf[at..at + len]));
-        sums::make(sum.parity, &data, &mut parts);
-        at += len;
-    }
-    let cells = |parity: usize| Cells { column: (data_columns + parity) as u16, rows: sum.rows };
-    sum.parity.columns().zip(out).map(|(parity, buf)| Run { cells: cells(parity), buf }).collect()
-}
-
-/// Brings old parity up to date in place. `old` holds the columns that the sum names, in order.
-#[inline]
-fn update<C: Content>(sum: &Sum, columns: Span, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
-    for column in columns.range() {
-        let (before, after) = (operands.old(column), operands.run(column, 0));
-        if after.len() == before.len() {
-            sums::update(sum.parity, column, before, after, old);
-        } else {
-            update_by_runs(sum, column, operands, old);
-        }
-    }
-}
-
-/// As [`update`], for one column whose new content lies in several buffers.
-#[cold]
-fn update_by_runs<C: Content>(sum: &Sum, column: usize, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
-    let before = operands.old(column);
-    let mut at = 0;
-    while at < before.len() {
-        let after = operands.run(column, at);
-        let part = at..at + after.len();
-        let mut parts: SmallVec<[&mut [u8]; 2]> = old.iter_mut().map(|buf| &mut buf[part.clone()]).collect();
-        sums::update(sum.parity, column, &before[part.clone()], after, &mut parts);
-        at = part.end;
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@
 use smallvec::smallvec;
 use stripewise_device::{SharedBuf, WriteBufs};
 
-use super::{Content, Fetched, NewData, Operands, made};
+use super::{
+    content::Content,
+    operands::{self, Fetched, NewData, Operands, made},
+};
 use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
 
 /// The recipe's only sum, if the recipe is computed here.
@@ -60,8 +63,8 @@ fn update<C: Content>(sum: &Sum, columns: Span, new: &NewData<C>, fetched: &mut 
     debug_assert!(old.is_sorted_by_key(|run| run.cells.column), "P is read before Q");
     let operands = Operands { new, fetched: data, joined: &[], rows: sum.rows };
     match old {
-        [p, q] => super::update(sum, columns, &operands, &mut [&mut p.buf, &mut q.buf]),
-        [one] => super::update(sum, columns, &operands, &mut [&mut one.buf]),
+        [p, q] => operands::update(sum, columns, &operands, &mut [&mut p.buf, &mut q.buf]),
+        [one] => operands::update(sum, columns, &operands, &mut [&mut one.buf]),
         _ => unreachable!("levels have one or two parity columns"),
     }
 }

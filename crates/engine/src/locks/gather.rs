@@ -2,7 +2,7 @@
 //! So small sequential writes become whole stripes, which need no reads, without a cache.
 //!
 //! A lone write does not wait. A write is gathered if it begins where a write under way ends, and at least
-//! [`STREAM_PARTS`] requests are under way in that write's stripe and the stripes before. It is also gathered
+//! [`STREAM_PARTS`](super::table::STREAM_PARTS) requests are under way in that write's stripe and the stripes before. It is also gathered
 //! if it begins where several gathered writes have ended and no write has followed yet: their clients are
 //! about to send more.
 //!
@@ -12,65 +12,19 @@
 
 use std::{
     future::Future,
-    num::NonZeroU32,
     ops::Range,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
 
-use super::{ActiveStripe, Bucket, LockRows, LockState, RowLocks, Wanted};
+use super::{
+    claim::{Place, Wanted},
+    rows::{LockRows, LockState},
+    stream::{Gather, Standing},
+    stripe::ActiveStripe,
+    table::RowLocks,
+};
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
-
-/// Requests that a stream must have in flight before other writes wait behind it. With fewer, waiting would
-/// cost more than it gains, because there are no other writes to gather.
-const STREAM_PARTS: u32 = 4;
-
-/// Where a write to one stripe goes.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    pub(crate) stripe: StripeIndex,
-    /// Its range in the stripe's data bytes.
-    pub(crate) bytes: Range<usize>,
-    /// It begins its request: bytes before it belong to another request.
-    pub(crate) leads: bool,
-}
-
-/// Where a stream of gathered writes continues. Kept until a write comes there.
-pub(super) struct Expected {
-    stripe: StripeIndex,
-    start: usize,
-    /// How many requests were gathered last.
-    parts: NonZeroU32,
-}
-
-impl Expected {
-    fn is_at(&self, place: &Place) -> bool {
-        self.stripe == place.stripe && self.start == place.bytes.start
-    }
-}
-
-/// What lies before a write in its stripe.
-pub(super) enum Before {
-    Nothing,
-    /// A stream.
-    Stream,
-    /// This many requests. Requests in the stripes before may make them a stream.
-    Some(u32),
-}
-
-/// Writes of one stripe that wait, without gaps between them. `W` is what is kept of each.
-pub(super) struct Gather<W> {
-    bytes: Range<usize>,
-    parts: Vec<W>,
-    /// How many requests the write before consists of.
-    parts_before: u32,
-    /// The writes' ticket, once they reach the end of the stripe.
-    full: Option<u64>,
-    /// The write that they wait for has ended.
-    is_due: bool,
-    /// Wakes the task that will write them.
-    waker: Option<Waker>,
-}
 
 /// What became of a write that was to be gathered.
 pub(crate) enum Gathered<W> {
@@ -98,15 +52,6 @@ pub(crate) struct Due<'a, W> {
     pub(crate) rows: LockRows<'a, W>,
 }
 
-/// The state of a gather.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Standing {
-    /// There is nothing more to wait for.
-    pub(crate) is_complete: bool,
-    /// Requests in it.
-    pub(crate) parts: u32,
-}
-
 /// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
@@ -117,94 +62,7 @@ pub(crate) enum Until {
     Complete,
 }
 
-impl<W> Gather<W> {
-    /// The number of requests in it, if it reaches the end of its stripe; else 0.
-    pub(super) fn closed_parts(&self) -> u32 {
-        self.full.map_or(0, |_| self.parts.len() as u32)
-    }
-
-    /// The write that they wait for has ended. Returns the task to wake.
-    pub(super) fn make_due(&mut self) -> Option<Waker> {
-        self.is_due = true;
-        self.waker.take()
-    }
-
-    /// Whether there is nothing more to wait for.
-    fn is_complete(&self) -> bool {
-        self.full.is_some() || self.is_due && self.parts.len() as u32 >= self.parts_before
-    }
-
-    fn standing(&self) -> Standing {
-        Standing { is_complete: self.is_complete(), parts: self.parts.len() as u32 }
-    }
-}
-
-impl<W> Bucket<W> {
-    fn gather(&mut self, stripe: StripeIndex) -> Option<&mut Gather<W>> {
-        self.get(stripe)?.gather()
-    }
-
-    /// Several gathered writes end here. A single one is no longer a stream.
-    fn expect(&mut self, stripe: StripeIndex, start: usize, parts: u32) {
-        if let Some(parts) = NonZeroU32::new(parts).filter(|parts| parts.get() > 1) {
-            self.expected = Some(Expected { stripe, start, parts });
-        }
-    }
-
-    /// What lies before a write.
-    #[inline]
-    pub(super) fn before(&mut self, place: &Place) -> Before {
-        if self.expected.as_ref().is_some_and(|expected| expected.is_at(place)) {
-            return Before::Stream;
-        }
-        let Some(active) = self.get(place.stripe) else { return Before::Nothing };
-        match active.gather() {
-            Some(gather) if gather.bytes.end == place.bytes.start => Before::Stream,
-            Some(_) => Before::Nothing,
-            None => active
-                .parts_before(place.bytes.start)
-                .map_or(Before::Nothing, |_| Before::Some(active.parts())),
-        }
-    }
-}
-
 impl<W> RowLocks<W> {
-    /// Whether a write may ever be gathered: whole stripes gain nothing from it.
-    #[inline]
-    pub(super) fn may_gather(&self, place: &Place) -> bool {
-        self.gathers.is_some_and(|stripe_bytes| place.bytes.len() < stripe_bytes)
-    }
-
-    /// Whether `parts` requests under way right before a write in its stripe make a stream, together with
-    /// those in the stripes before.
-    pub(super) fn is_stream(&self, place: &Place, mut parts: u32) -> bool {
-        let mut stripe = place.stripe;
-        let mut may_look = place.leads || place.bytes.start > 0;
-        while parts < STREAM_PARTS {
-            let found = may_look.then(|| self.parts_to_the_end_before(stripe)).flatten();
-            let Some((previous, found)) = found else { return false };
-            (stripe, parts, may_look) = (previous, parts + found, true);
-        }
-        true
-    }
-
-    /// The stripe before and the number of requests under way in it, if one of them reaches its end.
-    fn parts_to_the_end_before(&self, stripe: StripeIndex) -> Option<(StripeIndex, u32)> {
-        let look = |active: &mut ActiveStripe<W>, end| active.parts_before(end).map(|_| active.parts());
-        Some((StripeIndex(stripe.0.checked_sub(1)?), self.with_previous(stripe, look)?))
-    }
-
-    /// Calls `look` with the stripe before and the place where it ends.
-    fn with_previous<T>(
-        &self,
-        stripe: StripeIndex,
-        look: impl FnOnce(&mut ActiveStripe<W>, usize) -> Option<T>,
-    ) -> Option<T> {
-        let previous = StripeIndex(stripe.0.checked_sub(1)?);
-        let mut bucket = self.bucket(previous);
-        look(bucket.get(previous)?, self.gathers?)
-    }
-
     /// Gathers a write that lies behind one under way.
     pub(crate) fn gather(&self, place: &Place, part: W) -> Gathered<W> {
         let looks_back = place.leads && place.bytes.start == 0;
@@ -257,12 +115,6 @@ impl<W> RowLocks<W> {
         let waker = if gather.is_complete() { gather.waker.take() } else { None };
         active.set_gather(gather);
         (gathered, Joined { closed, waker })
-    }
-
-    /// The write that a stripe's gather waited for has ended.
-    pub(super) fn make_due(&self, stripe: StripeIndex) {
-        let waker = self.bucket(stripe).gather(stripe).and_then(Gather::make_due);
-        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Waits for the gather of a stripe. Only the task that must write the gather calls this.

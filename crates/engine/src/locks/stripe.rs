@@ -3,7 +3,10 @@
 
 use std::{collections::VecDeque, task::Waker};
 
-use super::{Claim, Wanted, gather::Gather};
+use super::{
+    claim::{Claim, Wanted},
+    stream::Gather,
+};
 use crate::{
     mutants::{Mutant, lives},
     shape::{geometry::StripeIndex, rows::RowSet},

@@ -1,7 +1,7 @@
 //! Members that fail. They are dropped from the array at once, and that is recorded on the survivors before
 //! anything is acknowledged.
 
-use super::Roster;
+use super::{Roster, state::Limit};
 use crate::{
     error::ArrayError,
     life::detached::Detached,
@@ -9,17 +9,6 @@ use crate::{
     metadata::ledger::FailedMember,
     mutants::{Mutant, lives},
 };
-
-/// What to do when the array cannot do without the members that should be dropped.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// The members are lost: the array stops writing.
-    GiveUp,
-    /// The members still serve: they stay.
-    Refuse,
-    /// As [`Limit::Refuse`]; an operator wants it, and no member has failed by itself.
-    Ordered,
-}
 
 impl Roster {
     /// Drops members from the array. This completes even if the caller goes away.

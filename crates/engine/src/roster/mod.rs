@@ -23,8 +23,8 @@ use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::{Mutex, RwLock};
 use stripewise_device::sync::Replaced;
 
-pub(crate) use failure::Limit;
 pub(crate) use membership::Membership;
+pub(crate) use state::Limit;
 
 use crate::{
     error::ArrayError,

@@ -3,10 +3,11 @@
 use std::{ops::Range, time::Duration};
 
 use futures_util::future::{Either, select};
-use stripewise_device::{IoBuf, WriteBufs, WriteFlags};
+use stripewise_device::{IoBuf, WriteBufs};
 
 use super::{
     Stripes,
+    rows::Part,
     steps::{Rest, StripeWrite, touched_rows},
 };
 use crate::{
@@ -23,13 +24,6 @@ use crate::{
 const LINGER: Duration = Duration::from_micros(50);
 /// How often they wait, while more keep coming.
 const LINGERS_MAX: u32 = 4;
-
-/// A write that waits with others.
-pub(crate) struct Part {
-    data: Data,
-    flags: WriteFlags,
-    promise: Promise<Result<(), ArrayError>>,
-}
 
 impl Stripes {
     /// Lets a write wait with others for the write that it lies behind.

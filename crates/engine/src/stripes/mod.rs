@@ -1,9 +1,12 @@
 //! What is done to stripes: client requests are served, and blocks are mended behind them.
 //!
-//! From the top: a request ([`write`], [`read`], [`zero`], [`flush`]) is cut into stripes; [`gather`] lets
-//! writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its region;
-//! [`execute`] does what its recipe says, with [`recover`] and [`heal`] for what cannot be read; [`ask`] asks
-//! members, [`settle`] drops those that failed. No module calls one above it.
+//! From the top: a request ([`write`], [`read`], [`zero`]) is cut into stripes ([`piece`], [`extents`]);
+//! [`gather`] lets writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its
+//! region; [`execute`] does what the recipe says that [`selection`] makes, with [`recover`] and [`heal`] for
+//! what cannot be read ([`around`]: a large read); [`blame`] and [`healing`] note what could not; [`ask`] asks
+//! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed. What a
+//! request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
+//! module calls one above it.
 
 mod around;
 mod ask;
@@ -20,6 +23,7 @@ pub(crate) mod pending;
 mod piece;
 mod read;
 mod recover;
+mod rows;
 mod selection;
 mod settle;
 mod steps;
@@ -38,6 +42,7 @@ use parking_lot::Mutex;
 use stripewise_device::sync::{Readers, Replaced};
 
 pub(crate) use blame::Asks;
+pub(crate) use rows::{RowGuard, RowLocks};
 #[cfg(test)]
 pub(crate) use steps::touched_rows;
 
@@ -46,17 +51,11 @@ use crate::{
     error::ArrayError,
     intent::Intent,
     life::Life,
-    locks,
     members::stats::Stats,
     plan::{WriteSelection, selection::Policy},
     roster::Membership,
     shape::geometry::{Geometry, StripeIndex},
 };
-
-/// The table of the rows that writes hold. Gathered writes wait in it.
-pub(crate) type RowLocks = locks::RowLocks<gather::Part>;
-/// Rows of a stripe, locked.
-pub(crate) type RowGuard<'a> = locks::RowGuard<'a, gather::Part>;
 
 /// The stripes of an open array, and what is under way in them.
 pub(crate) struct Stripes {

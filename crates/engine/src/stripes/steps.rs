@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use stripewise_device::{IoError, ReadDone, WriteFlags};
 
 use super::{
-    RowGuard,
+    rows::RowGuard,
     wait::{Few, Requested},
 };
 use crate::{

@@ -66,11 +66,6 @@ impl WriteSelection for Cost {
     }
 }
 
-/// The fraction of the price of fewest reads that the other price must fall below to be chosen. Measured
-/// times scatter, and of two cycles that cost the same, the one that asks less of the members is right more
-/// often. The summary above and docs/policies.md call it a tenth.
-const MARGIN: f32 = 0.9;
-
 #[cfg(test)]
 mod tests {
     use super::{super::Classic, *};

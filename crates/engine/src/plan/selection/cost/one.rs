@@ -1,6 +1,9 @@
 //! A stripe whose rows are all in the same state, as with small writes: both cycles are priced in one pass.
 
-use super::{MARGIN, left::Left, price::Price};
+use super::{
+    left::Left,
+    price::{MARGIN, Price},
+};
 use crate::plan::{
     Band, Cycle, Estimate,
     costs::{ColumnCosts, Visit},

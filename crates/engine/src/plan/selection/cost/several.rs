@@ -2,7 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::{MARGIN, left::Left, price::Price};
+use super::{
+    left::Left,
+    price::{MARGIN, Price},
+};
 use crate::{
     plan::{
         Band, Cycle, Estimate,
