@@ -57,6 +57,8 @@ pub enum Mutant {
     EventsNotRaised,
     /// Members that a crash left an event behind are not brought level.
     NoCatchUp,
+    /// A failure is recorded on members that are still an event behind.
+    FailedBeforeCatchUp,
     /// At an opening, superblocks may become ours before the pages of the bitmap do.
     SuperblocksBeforePages,
     /// A scrub that is stopped while it gives way resumes at the next opening.
@@ -222,7 +224,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 105] = [
+    pub const ALL: [Self; 106] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -248,6 +250,7 @@ impl Mutant {
         Self::UseStaleMember,
         Self::EventsNotRaised,
         Self::NoCatchUp,
+        Self::FailedBeforeCatchUp,
         Self::SuperblocksBeforePages,
         Self::StoppedScrubNoted,
         Self::ResyncGivenUp,

@@ -13,7 +13,10 @@ use stripewise_device::{
     Device, IoErrorKind,
     wrap::{FaultRule, Operation},
 };
-use stripewise_engine::{AssembleOptions, JobKind, JobOutcome, SpeedLimits, assemble, geometry::Level};
+use stripewise_engine::{
+    AssembleOptions, JobKind, JobOutcome, SpeedLimits, assemble,
+    geometry::{Level, StripeIndex},
+};
 
 const RAID5: Shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
 const RAID6: Shape = Shape { level: Level::Raid6, members: 5, chunk_bytes: 16384 };
@@ -209,4 +212,40 @@ fn a_repair_that_is_stopped_while_it_gives_way_does_not_come_back() {
         assert!(lab.array.last_scrub().is_none(), "moment {moment}");
     }
     assert!(stopped > 0);
+}
+
+/// A resync was stopped and a spare was filled meanwhile, until as many members were lost as may be. Then
+/// nothing can be compared, and what the spare holds must not count as equal to the rest: it is filled again.
+#[test]
+fn what_was_filled_before_the_resync_is_filled_again_when_nothing_can_be_compared() {
+    let mut lab = dirty_lab(7, RAID6, false, &[0, 1, 2, 3]);
+    add(&mut lab, "spare");
+    lab.world.run_for(Duration::from_millis(300));
+    assert_eq!(job(&lab), Some(JobKind::Resync));
+    lab.array.stop_job();
+    lab.pass(3);
+    let filling = lab.array.job().unwrap();
+    assert_eq!(filling.kind, JobKind::Rebuild);
+    // A stripe that is filled and not resynced, with Q on a member that stays. A crash left Q behind there.
+    let geometry = lab.array.geometry();
+    let q_of = |stripe: u64| geometry.member_of(StripeIndex(stripe), geometry.members() - 1).0;
+    let stripes = lab.array.stripes(0..filling.done_stripes);
+    let is_stale = |stripe: &u64| !stripes[*stripe as usize].synced && ![1, 4].contains(&q_of(*stripe));
+    let stripe = (0..filling.done_stripes).find(is_stale).expect("some stripe is filled and not resynced");
+    let at = DATA_OFFSET + stripe * u64::from(RAID6.chunk_bytes);
+    let q = &lab.members[q_of(stripe)];
+    let before = q.bytes()[at as usize];
+    q.poke(at, &[before ^ 1]);
+    fail(&lab, "m1");
+    lab.array.stop_job();
+    lab.array.set_speed_limits(SpeedLimits::default());
+    lab.wait_for_jobs();
+    add(&mut lab, "another");
+    lab.wait_for_jobs();
+    let array = lab.array.clone();
+    let report = lab.world.run(async move { array.report().await });
+    assert_eq!(report.degraded(), 0);
+    lab.array.start_scrub(false).unwrap();
+    lab.wait_for_jobs();
+    assert_eq!(lab.array.last_job().unwrap().mismatched_rows, 0);
 }

@@ -40,6 +40,7 @@ impl Array {
 
     /// Writes `data` at `offset_bytes`. Starts at once and completes even if the future is dropped. Any
     /// thread may call and await. If overlapping writes are under way together, any of them may be the last.
+    /// Data at an address that is not on logical blocks is copied.
     ///
     /// # Errors
     /// [`ArrayError`]; on an error any part of the range may have been written.

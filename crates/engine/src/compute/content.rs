@@ -37,6 +37,15 @@ impl Data {
         Self::One(joined(&bufs))
     }
 
+    /// The same data, copied if it lies at an address that is no multiple of `align` bytes: members that are
+    /// opened for direct I/O refuse such memory.
+    pub(crate) fn aligned(self, align: usize) -> Self {
+        match self {
+            Self::One(buf) if !(buf.as_ptr() as usize).is_multiple_of(align) => Self::One((&buf[..]).into()),
+            data => data,
+        }
+    }
+
     /// Its length in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {

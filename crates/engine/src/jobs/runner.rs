@@ -228,6 +228,14 @@ impl Jobs {
                 continue;
             }
             if self.has_nothing_to_compare() {
+                // What a member being filled has here was never compared with the rest: it is filled again.
+                let first = intent.map.runs(group).map(|run| run.start).min().map(StripeIndex);
+                if let Some(first) = first
+                    && let Err(error) = self.roster.hold_back(first).await
+                {
+                    result = Err(error.into());
+                    break;
+                }
                 intent.map.runs(group).for_each(|run| self.count_done(&run));
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;

@@ -221,6 +221,13 @@ impl Topology {
         self.geometry.survives(|member| self.is_lost(member))
     }
 
+    /// Whether a member that is being filled has a stripe already.
+    pub(crate) fn is_filled_at(&self, stripe: StripeIndex) -> bool {
+        self.slots
+            .iter()
+            .any(|slot| slot.incoming.as_ref().is_some_and(|incoming| incoming.done_stripes() > stripe.0))
+    }
+
     /// How many more members may be lost, whichever they are.
     pub(crate) fn spare(&self) -> usize {
         self.geometry.spare(|member| self.is_lost(member))

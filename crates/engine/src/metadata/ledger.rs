@@ -184,10 +184,15 @@ impl Ledger {
 
     /// Writes the newest metadata to members that a crash left one event behind, and returns the members that
     /// could not take it. Members that are further behind, or that were taken although the newest say that
-    /// they failed, are written with the next event.
-    pub(crate) async fn write_behind(&mut self, wall_clock_us: u64) -> Vec<FailedMember> {
+    /// they failed, are written with the next event. Leaves out members that are known to have failed.
+    pub(crate) async fn write_behind(
+        &mut self,
+        failed: &[FailedMember],
+        wall_clock_us: u64,
+    ) -> Vec<FailedMember> {
         let events = self.events;
-        let belongs = |entry: &Entry| entry.superblock.role() != Role::Faulty;
+        let has_failed = |entry: &Entry| failed.iter().any(|(member, _)| Arc::ptr_eq(member, &entry.member));
+        let belongs = |entry: &Entry| entry.superblock.role() != Role::Faulty && !has_failed(entry);
         self.write_where(
             |entry| entry.superblock.events.saturating_add(1) == events && belongs(entry),
             wall_clock_us,

@@ -28,8 +28,9 @@ use crate::{
         ledger::{Common, Entry, Ledger, Standing, role_of},
     },
     mutants::{Mutant, lives},
+    roster::hold_back,
     shape::{
-        geometry::{Geometry, Level, MemberIndex},
+        geometry::{Geometry, Level, StripeIndex},
         regions::{RegionMap, RegionShape},
     },
 };
@@ -123,7 +124,7 @@ pub(super) async fn load(
         intent.as_ref().and_then(|intent| Some(intent.map.first_stripe(intent.stale_regions().next()?).0));
     let stale = first_stale.is_some();
     if let Some(stripe) = first_stale.filter(|_| !lives(Mutant::HoldBackForgotten)) {
-        hold_back(&mut topology, &mut ledger, chosen, stripe);
+        hold_back(&mut topology, &mut ledger, StripeIndex(stripe));
     }
     let needs_parity = chosen.geometry.level() != Level::Raid1 && topology.degraded() > 0;
     let needs_parity = needs_parity || lives(Mutant::DirtyRefused);
@@ -136,20 +137,6 @@ pub(super) async fn load(
         );
     }
     Ok(Loaded { topology, ledger, intent, bitmap_offsets })
-}
-
-/// Where a resync is due, members that are being filled may differ from the others: they are filled again
-/// from there.
-fn hold_back(topology: &mut Topology, ledger: &mut Ledger, chosen: &Chosen, first_stale_stripe: u64) {
-    let limit = first_stale_stripe * chosen.geometry.chunk_bytes() as u64 / SECTOR_BYTES;
-    for (index, slot) in topology.slots.iter_mut().enumerate() {
-        let Some(incoming) = slot.incoming.clone().filter(|i| i.done_stripes() > first_stale_stripe) else {
-            continue;
-        };
-        let standing = Standing::Incoming { slot: MemberIndex(index), done_sectors: limit };
-        ledger.set_standing(&incoming.member, standing);
-        slot.incoming = Some(Incoming::new(incoming.member.clone(), first_stale_stripe));
-    }
 }
 
 /// The headers of the active members.

@@ -34,10 +34,15 @@ impl Roster {
         Detached::start(self.life.env(), drop_them).await
     }
 
-    async fn fail_now(&self, failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
+    async fn fail_now(&self, mut failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
         let mut ledger = self.ledger.lock().await;
         if self.topology.load().failed {
             return Err(ArrayError::Failed);
+        }
+        // A member may fail while the array is being opened, before all others are level.
+        if self.records() && !lives(Mutant::FailedBeforeCatchUp) {
+            let unwritable = ledger.write_behind(&failed, self.life.env().wall_clock_us()).await;
+            failed.extend(unwritable);
         }
         let recorded = Recorded::pending();
         let result = match self.drop_members(&mut ledger, failed, &recorded, limit) {

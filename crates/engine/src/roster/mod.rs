@@ -24,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use stripewise_device::sync::Replaced;
 
 pub(crate) use membership::Membership;
+pub(crate) use spares::hold_back;
 pub(crate) use state::Limit;
 
 use crate::{

@@ -7,14 +7,42 @@ use crate::{
     error::ArrayError,
     members::{
         member::Member,
-        topology::{Incoming, Place, SlotState},
+        topology::{Incoming, Place, SlotState, Topology},
     },
     metadata::ledger::{Ledger, Standing},
     mutants::{Mutant, lives},
-    shape::geometry::{Level, MemberIndex},
+    shape::geometry::{Level, MemberIndex, StripeIndex},
 };
 
+/// Where a resync is due, members that are being filled may differ from the others: they are filled again
+/// from there.
+pub(crate) fn hold_back(topology: &mut Topology, ledger: &mut Ledger, first_stale: StripeIndex) {
+    let done_sectors = topology.geometry.sectors_before(first_stale);
+    for (index, slot) in topology.slots.iter_mut().enumerate() {
+        if let Some(incoming) =
+            slot.incoming.clone().filter(|incoming| incoming.done_stripes() > first_stale.0)
+        {
+            let standing = Standing::Incoming { slot: MemberIndex(index), done_sectors };
+            ledger.set_standing(&incoming.member, standing);
+            slot.incoming = Some(Incoming::new(incoming.member.clone(), first_stale.0));
+        }
+    }
+}
+
 impl Roster {
+    /// As [`hold_back`], of an open array.
+    pub(crate) async fn hold_back(&self, first_stale: StripeIndex) -> Result<(), ArrayError> {
+        if !self.topology().is_filled_at(first_stale) {
+            return Ok(());
+        }
+        self.change_state(|ledger, topology| {
+            let mut next = topology.clone();
+            hold_back(&mut next, ledger, first_stale);
+            Ok(Some(next))
+        })
+        .await
+    }
+
     /// Begins to fill a spare that will replace a living member.
     pub(crate) async fn begin_replacing(&self, name: &str, with: &str) -> Result<(), ArrayError> {
         // Nothing would tell where a crash left the new member different from the old one.

@@ -93,7 +93,7 @@ impl Roster {
             return Ok(());
         }
         let mut ledger = self.ledger.lock().await;
-        let failed = ledger.write_behind(self.life.env().wall_clock_us()).await;
+        let failed = ledger.write_behind(&[], self.life.env().wall_clock_us()).await;
         self.drop_unwritable(&mut ledger, failed).await
     }
 

@@ -46,6 +46,7 @@ impl Stripes {
         if let Err(error) = self.check_change(geometry, offset_bytes, data.len() as u64) {
             return Detached::done(Err(error));
         }
+        let data = data.aligned(geometry.logical_block_bytes() as usize);
         self.stats.count_write(data.len() as u64);
         if !self.life.env().is_here() {
             return self.write_there(request, offset_bytes, data, flags);

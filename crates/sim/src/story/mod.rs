@@ -8,6 +8,7 @@
 mod action;
 mod aim;
 mod around;
+mod behind;
 mod beside_jobs;
 mod beside_lost;
 mod beyond;
