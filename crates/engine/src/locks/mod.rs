@@ -3,7 +3,7 @@
 //!
 //! A table of buckets holds the active stripes. Each stripe has a bit set of locked rows and a queue. The
 //! queue is first come, first served where rows overlap, so small writes do not starve a rebuild that wants a
-//! whole stripe. No lock but the row bits is held across I/O. The table knows which writes are under way, so
+//! whole stripe. Of the locks that writes take, only the row bits are held across I/O. The table knows which writes are under way, so
 //! it also [gathers](gather) writes that lie behind one another.
 
 mod claim;

@@ -170,7 +170,7 @@ impl Geometry {
         self.data_columns
     }
 
-    /// Parity (level 1: further mirror) columns of a stripe: also how many members may be lost.
+    /// Parity (level 1: further mirror) columns of a stripe.
     pub fn parity_columns(&self) -> usize {
         self.members - self.data_columns()
     }
