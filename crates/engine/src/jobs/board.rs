@@ -246,6 +246,7 @@ impl JobBoard {
         let mut state = self.state.lock();
         let request = state.requests.pop_front();
         state.beginning = request.as_ref().map(|request| request.kind);
+        state.stop = false;
         request
     }
 
@@ -268,7 +269,7 @@ impl JobBoard {
                 state.forgotten = true;
                 state.wishes += 1;
             }
-            state.stop = state.current.is_some();
+            state.stop = state.current.is_some() || state.beginning.is_some();
             state.paused = false;
         });
     }
@@ -288,9 +289,11 @@ impl JobBoard {
     pub(crate) fn start(&self, mut job: JobReport) {
         let started = ArrayEvent::JobStarted(job.kind);
         self.change(|state| {
-            state.stop = false;
+            // A job that was asked for may have been stopped before it came here.
+            if state.beginning.take().is_none() {
+                state.stop = false;
+            }
             job.paused = state.paused;
-            state.beginning = None;
             state.current = Some(job);
         });
         self.listeners.tell(&started);
@@ -333,5 +336,27 @@ impl JobBoard {
 
     pub(crate) fn last_scrub(&self) -> Option<JobReport> {
         self.state.lock().last_scrub.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(kind: JobKind) -> JobReport {
+        JobReport::new(kind, None, 10, 65536)
+    }
+
+    #[test]
+    fn a_job_that_is_stopped_before_it_begins_stays_stopped() {
+        let board = JobBoard::default();
+        board.request(Request { kind: JobKind::Check, start_stripe: 0, found: Found::default() });
+        board.next_request().unwrap();
+        board.stop();
+        board.start(job(JobKind::Check));
+        assert!(board.stop_requested());
+        board.finish(JobOutcome::Stopped);
+        board.start(job(JobKind::Resync));
+        assert!(!board.stop_requested(), "it was asked of another job");
     }
 }

@@ -148,7 +148,7 @@ impl Jobs {
     }
 
     /// Reads the chunks of some members in a stripe block by block into `chunks`. An unreadable block is
-    /// zeroes there and is reported.
+    /// reported; what is there then is arbitrary.
     pub(super) async fn read_blocks(
         &self,
         topology: &Topology,

@@ -63,12 +63,9 @@ pub(crate) fn read_around<'p>(
     recover(geometry, column, Span::touching(&hull), &is_readable, &mut recipe)?;
     for (column, bytes) in pieces.filter(|(column, _)| is_readable(*column)) {
         let wanted = Span::touching(bytes);
-        match recipe.reads.iter_mut().find(|read| usize::from(read.column) == column) {
-            Some(Cells { rows, .. }) => {
-                *rows = Span { start: rows.start.min(wanted.start), end: rows.end.max(wanted.end) };
-            }
-            None => recipe.reads.push(cells(column, wanted)),
-        }
+        let read = recipe.reads.iter_mut().find(|read| usize::from(read.column) == column);
+        let rows = &mut read.expect("a recovery reads all data columns that are there").rows;
+        *rows = Span { start: rows.start.min(wanted.start), end: rows.end.max(wanted.end) };
     }
     Some(recipe)
 }

@@ -58,9 +58,12 @@ impl Stripes {
             if !note() || asks == Asks::Healing || !is_one_too_many(member) {
                 return;
             }
-            self.healing.lock().forget(chunk);
         }
         self.drop_if_possible(member, error).await;
+        // A member that the array cannot do without stays, and its chunk still waits to be healed.
+        if self.members.look(|topology| topology.place_of(member).is_none()) {
+            self.healing.lock().forget(chunk);
+        }
     }
 
     /// Handles a block that was rewritten and still cannot be read: the member does not keep what it takes,

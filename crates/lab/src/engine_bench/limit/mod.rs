@@ -143,7 +143,7 @@ impl BareArray {
     }
 
     /// Whether the loops know an operation: it must consist of whole stripes or of whole chunks of one, or
-    /// fit into a chunk; with a member lost, of whole stripes, or fit into a chunk.
+    /// fit into a chunk; with a member lost, of several whole stripes, or fit into a chunk.
     fn knows(&self, turn: &Turn) -> bool {
         let is_large = |bytes: usize| bytes > self.stripe_bytes();
         let fits = |bytes: usize| {
