@@ -122,6 +122,16 @@ fn dirty_lab(seed: u64, shape: Shape, has_scrub: bool, members: &[usize]) -> Lab
     lab
 }
 
+/// An array without one member, and with a spare, whose resync is stopped.
+fn lab_with_a_stopped_resync(seed: u64) -> Lab {
+    let mut lab = dirty_lab(seed, RAID6, false, &[0, 1, 2, 3]);
+    add(&mut lab, "spare");
+    lab.world.run_for(Duration::from_millis(300));
+    assert_eq!(job(&lab), Some(JobKind::Resync));
+    lab.array.stop_job();
+    lab
+}
+
 #[test]
 fn a_resync_is_stopped_although_a_scrub_waits_behind_it() {
     for has_scrub in [false, true] {
@@ -147,11 +157,7 @@ fn a_resync_is_stopped_although_a_scrub_waits_behind_it() {
 
 #[test]
 fn a_stopped_resync_keeps_no_rebuild_waiting() {
-    let mut lab = dirty_lab(6, RAID6, false, &[0, 1, 2, 3]);
-    add(&mut lab, "spare");
-    lab.world.run_for(Duration::from_millis(300));
-    assert_eq!(job(&lab), Some(JobKind::Resync));
-    lab.array.stop_job();
+    let lab = lab_with_a_stopped_resync(6);
     lab.pass(2);
     assert_eq!(job(&lab), Some(JobKind::Rebuild));
 }
@@ -218,11 +224,7 @@ fn a_repair_that_is_stopped_while_it_gives_way_does_not_come_back() {
 /// nothing can be compared, and what the spare holds must not count as equal to the rest: it is filled again.
 #[test]
 fn what_was_filled_before_the_resync_is_filled_again_when_nothing_can_be_compared() {
-    let mut lab = dirty_lab(7, RAID6, false, &[0, 1, 2, 3]);
-    add(&mut lab, "spare");
-    lab.world.run_for(Duration::from_millis(300));
-    assert_eq!(job(&lab), Some(JobKind::Resync));
-    lab.array.stop_job();
+    let mut lab = lab_with_a_stopped_resync(7);
     lab.pass(3);
     let filling = lab.array.job().unwrap();
     assert_eq!(filling.kind, JobKind::Rebuild);
