@@ -280,6 +280,18 @@ fn a_task_that_sleeps_is_dropped_with_its_runtime() {
 }
 
 #[test]
+fn a_task_may_drop_its_own_runtime() {
+    let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+    let (ended, end) = mpsc::channel();
+    let env = runtime.env();
+    env.spawn(Box::pin(async move {
+        drop(runtime);
+        ended.send(()).unwrap();
+    }));
+    end.recv_timeout(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
 fn a_runtime_stops_with_tasks_and_io_unfinished() {
     let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
     let env = runtime.env();

@@ -57,6 +57,8 @@ pub enum Mutant {
     EventsNotRaised,
     /// Members that a crash left an event behind are not brought level.
     NoCatchUp,
+    /// What was filled where a resync was stopped counts as equal to the rest.
+    FilledNotCompared,
     /// A failure is recorded on members that are still an event behind.
     FailedBeforeCatchUp,
     /// At an opening, superblocks may become ours before the pages of the bitmap do.
@@ -224,7 +226,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 106] = [
+    pub const ALL: [Self; 107] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -251,6 +253,7 @@ impl Mutant {
         Self::EventsNotRaised,
         Self::NoCatchUp,
         Self::FailedBeforeCatchUp,
+        Self::FilledNotCompared,
         Self::SuperblocksBeforePages,
         Self::StoppedScrubNoted,
         Self::ResyncGivenUp,

@@ -155,7 +155,7 @@ impl Target {
     }
 
     fn check_lost(&self, lost: usize, which: &str) -> anyhow::Result<()> {
-        let (level, survived) = (self.geometry.level().number(), self.geometry.parity_columns());
+        let (level, survived) = (self.geometry.level().number(), self.geometry.tolerance());
         let columns = if lost == 1 { "1 column is".to_owned() } else { format!("{lost} columns are") };
         let survived_text = if survived == 0 { "none".to_owned() } else { survived.to_string() };
         ensure!(

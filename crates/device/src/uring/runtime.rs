@@ -145,8 +145,10 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.env.inboxes.iter().for_each(|inbox| inbox.stop());
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        // A task of the runtime may drop it: that task's own worker ends after the task.
+        let is_other = |worker: &JoinHandle<()>| worker.thread().id() != thread::current().id();
+        for worker in self.threads.drain(..).filter(is_other) {
+            let _ = worker.join();
         }
     }
 }
@@ -199,7 +201,7 @@ impl Env for UringEnv {
     }
 
     fn sleep(&self, duration: Duration) -> IoFuture<()> {
-        let deadline = Instant::now() + duration;
+        let deadline = Sleep::deadline_after(duration);
         let (mut sleep, mut routed, inbox) = (Sleep::until(deadline), None, self.next_inbox().clone());
         IoFuture::boxed(poll_fn(move |cx| {
             // A thread without timers of its own has a worker's.

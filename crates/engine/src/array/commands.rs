@@ -17,7 +17,8 @@ impl Array {
     /// Declares a member failed, as if it had failed by itself.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or the array cannot do without it.
+    /// [`ArrayError::Member`] if no member has this name, or the array cannot do without it; also the errors
+    /// of [any command](Array#commands).
     pub async fn fail(&self, name: &str) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.fail_member(&name).await }).await
@@ -26,7 +27,7 @@ impl Array {
     /// Removes a failed or spare member and closes its device.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if it is active.
+    /// [`ArrayError::Member`] if it is active; also the errors of [any command](Array#commands).
     pub async fn remove(&self, name: &str) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.remove_member(&name).await }).await
@@ -36,7 +37,7 @@ impl Array {
     ///
     /// # Errors
     /// [`ArrayError::TooSmall`]; [`ArrayError::Member`] if the device is in the array already;
-    /// [`ArrayError::Unsupported`] at level 0.
+    /// [`ArrayError::Unsupported`] at level 0; also the errors of [any command](Array#commands).
     pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
         self.add_as(device, None).await
     }
@@ -65,7 +66,8 @@ impl Array {
     /// Fills a spare to replace a living member. The replaced member leaves once the spare is filled.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if either is not in the right state.
+    /// [`ArrayError::Member`] if either is not in the right state; [`ArrayError::Unsupported`] at level 0;
+    /// also the errors of [any command](Array#commands).
     pub async fn replace(&self, name: &str, with: &str) -> Result<(), ArrayError> {
         let (roster, name, with) = (self.parts.roster.clone(), name.to_owned(), with.to_owned());
         let board = self.parts.board.clone();
@@ -166,7 +168,8 @@ impl Array {
     /// polled nor dropped is still under way: stopping waits for it.
     ///
     /// # Errors
-    /// [`ArrayError::Failed`] if the array has failed; the members stay as they are.
+    /// [`ArrayError::Failed`] if the array has failed; the members stay as they are. [`ArrayError::Closed`] if
+    /// it was stopped before. [`ArrayError::Io`] if a member cannot keep what it was sent.
     pub async fn stop(&self) -> Result<(), ArrayError> {
         let parts = self.parts.clone();
         Detached::start(self.env(), async move { parts.stop().await }).await
@@ -176,7 +179,8 @@ impl Array {
     /// of what was written stays.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or the member has no room to store this.
+    /// [`ArrayError::Member`] if no member has this name, or the member has no room to store this; also the
+    /// errors of [any command](Array#commands).
     pub async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.set_endurance(&name, wanted).await }).await
@@ -186,7 +190,8 @@ impl Array {
     /// place of level 4's parity and the write selection policy do not change.
     ///
     /// # Errors
-    /// [`ArrayError::Member`] if no member has this name, or the member has no room to store this.
+    /// [`ArrayError::Member`] if no member has this name, or the member has no room to store this; also the
+    /// errors of [any command](Array#commands).
     pub async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.set_class(&name, class).await }).await

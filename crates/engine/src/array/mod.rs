@@ -30,6 +30,12 @@ use crate::{
 /// If the last handle is dropped without [`Array::stop`], requests under way complete and background work
 /// ends; then the members are free. They are left as after a crash: the next opening resyncs what the bitmap
 /// marks.
+///
+/// # Commands
+/// A command that changes the array runs to its end even if its future is dropped. Besides its own errors it
+/// returns [`ArrayError::ReadOnly`] if the array was opened so, [`ArrayError::Failed`] if more members are lost
+/// than the level tolerates, [`ArrayError::Closed`] once the array stops, and [`ArrayError::Io`] if the change
+/// cannot be recorded on the members.
 #[derive(Clone)]
 pub struct Array {
     parts: Arc<Parts>,

@@ -70,7 +70,8 @@ impl Array {
     /// Makes every write acknowledged before this call durable.
     ///
     /// # Errors
-    /// [`ArrayError::Failed`] if so many members cannot flush that data may be lost.
+    /// [`ArrayError::Failed`] if so many members cannot flush that data may be lost; [`ArrayError::Closed`] once
+    /// the array stops.
     pub fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> + Send + use<> {
         let array = self.clone();
         Detached::start(self.env(), async move { array.parts.stripes.flush_request().await })

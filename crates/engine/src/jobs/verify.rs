@@ -121,7 +121,7 @@ impl Jobs {
         mend: bool,
         verdict: &mut Verdict,
     ) -> Result<Option<Mismatch>, ArrayError> {
-        let rows = RowSet::touching(0..self.geometry().chunk_len(stripe));
+        let rows = self.geometry().rows_of(stripe);
         let columns: SmallVec<[usize; 8]> = (0..self.geometry().members()).collect();
         let topology = self.roster.topology();
         let (_, failed) = self.read_chunks(&topology, stripe.0..stripe.0 + 1, |_, _| true).await;

@@ -54,10 +54,10 @@ impl Columns<'_> {
     /// The parity that is there.
     #[inline(always)]
     fn parity(&self) -> Option<Parity> {
-        let (first, has_q) = (self.geometry.data_columns(), self.geometry.parity_columns() > 1);
         if self.missing.is_empty() {
-            return Some(if has_q { Parity::PAndQ } else { Parity::P });
+            return Some(all_parity(self.geometry));
         }
+        let (first, has_q) = (self.geometry.data_columns(), self.geometry.parity_columns() > 1);
         Parity::of(self.is_there(first), has_q && self.is_there(first + 1))
     }
 
@@ -99,6 +99,12 @@ impl Columns<'_> {
     }
 }
 
+/// All parity of a level that has some.
+#[inline(always)]
+fn all_parity(geometry: &Geometry) -> Parity {
+    if geometry.parity_columns() > 1 { Parity::PAndQ } else { Parity::P }
+}
+
 /// A whole stripe of a level with parity, if all of its columns are there: nothing is read, and parity is
 /// computed from the new data. Fills an empty recipe, and tells its band. False if the plan does something
 /// else.
@@ -115,7 +121,7 @@ pub(crate) fn whole(
     }
     let chunk = 0..geometry.chunk_bytes();
     let rows = Span::touching(&chunk);
-    let parity = if geometry.parity_columns() > 1 { Parity::PAndQ } else { Parity::P };
+    let parity = all_parity(geometry);
     for column in 0..geometry.data_columns() {
         recipe.writes.push(Write::of(column, &chunk, Source::New(column as u16), false));
     }

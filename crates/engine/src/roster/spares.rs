@@ -32,7 +32,7 @@ pub(crate) fn hold_back(topology: &mut Topology, ledger: &mut Ledger, first_stal
 impl Roster {
     /// As [`hold_back`], of an open array.
     pub(crate) async fn hold_back(&self, first_stale: StripeIndex) -> Result<(), ArrayError> {
-        if !self.topology().is_filled_at(first_stale) {
+        if !self.topology().is_filled_at(first_stale) || lives(Mutant::FilledNotCompared) {
             return Ok(());
         }
         self.change_state(|ledger, topology| {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 pub use super::level::Level;
-use super::rows::{BLOCK_BYTES, ROWS_MAX};
+use super::rows::{BLOCK_BYTES, ROWS_MAX, RowSet};
 use crate::mutants::{Mutant, lives};
 
 /// The index of a stripe, from the start of the members' data.
@@ -228,6 +228,11 @@ impl Geometry {
     /// The bytes of a stripe's chunk that exist: a whole chunk, except at the tail of level 1.
     pub fn chunk_len(&self, stripe: StripeIndex) -> usize {
         (self.member_bytes - self.chunk_start(stripe)).min(u64::from(self.chunk_bytes)) as usize
+    }
+
+    /// All rows of a stripe.
+    pub fn rows_of(&self, stripe: StripeIndex) -> RowSet {
+        RowSet::touching(0..self.chunk_len(stripe))
     }
 
     /// Where the chunks of some consecutive stripes lie on each member, from the start of its data.

@@ -12,10 +12,7 @@ use crate::{
     error::ArrayError,
     intent::IntentGuard,
     locks::Entry,
-    shape::{
-        geometry::{Geometry, StripeIndex},
-        rows::RowSet,
-    },
+    shape::geometry::{Geometry, StripeIndex},
 };
 
 impl Stripes {
@@ -104,8 +101,7 @@ impl Stripes {
         let geometry = self.geometry();
         let mut guards = Vec::with_capacity((stripes.end - stripes.start) as usize);
         for stripe in stripes.map(StripeIndex) {
-            let rows = RowSet::touching(0..geometry.chunk_len(stripe));
-            guards.push(self.locks.lock(stripe, rows).await);
+            guards.push(self.locks.lock(stripe, geometry.rows_of(stripe)).await);
         }
         guards
     }

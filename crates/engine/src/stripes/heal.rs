@@ -112,7 +112,7 @@ impl Stripes {
 
     /// Mends a chunk whose member failed to read some of it.
     async fn heal(&self, stripe: StripeIndex, column: usize) -> Result<(), ArrayError> {
-        let rows = RowSet::touching(0..self.geometry().chunk_len(stripe));
+        let rows = self.geometry().rows_of(stripe);
         let held = self.locks.lock(stripe, rows).await;
         let topology = self.members.load();
         if topology.failed || !self.is_trusted(stripe) {

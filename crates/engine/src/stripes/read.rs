@@ -188,6 +188,8 @@ impl Stripes {
         pieces: &[Piece],
     ) -> Result<IoBuf, ArrayError> {
         let Gathered { reads, around, mut lost } = self.gather(topology, buf, pieces);
+        // Pieces that their members could not read, with the columns that were tried.
+        let mut unread: SmallVec<[(usize, usize); 2]> = SmallVec::new();
         let started: Vec<(MemberRead<'_>, IoFuture<ReadDone>)> = reads
             .into_iter()
             .map(|mut read| {
@@ -212,6 +214,9 @@ impl Stripes {
                 if read.pieces.len() == 1 || is_member_gone(&error) {
                     let piece = &pieces[read.pieces[0]];
                     let column = self.column_read(read.member, piece);
+                    if read.pieces.len() == 1 {
+                        unread.push((read.pieces[0], column));
+                    }
                     self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
                 }
                 let mut bufs = bufs.into_iter();
@@ -226,7 +231,13 @@ impl Stripes {
         lost.sort_unstable_by_key(|(index, _)| *index);
         for (index, buf) in lost {
             let piece = &pieces[index];
-            filled[index] = Some(self.read_or_recover(piece, buf).await?);
+            let failed = unread.iter().find(|(unread, _)| *unread == index);
+            filled[index] = Some(match failed {
+                Some((_, column)) => {
+                    self.recover_locked(piece.stripe, *column, piece.bytes.clone(), buf).await?
+                }
+                None => self.read_or_recover(piece, buf).await?,
+            });
         }
         Ok(join(filled))
     }

@@ -22,7 +22,7 @@ use crate::{
     plan::quick,
     shape::{
         geometry::{Geometry, StripeIndex},
-        rows::{BLOCK_BYTES, RowSet},
+        rows::BLOCK_BYTES,
     },
 };
 
@@ -130,11 +130,10 @@ impl Stripes {
     /// filled, and may wait for the first stripe.
     async fn lock_run(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
         let geometry = self.geometry();
-        let rows = |stripe: StripeIndex| RowSet::touching(0..geometry.chunk_len(stripe));
         let first = StripeIndex(stripes.start);
-        let mut held = vec![self.locks.lock(first, rows(first)).await];
+        let mut held = vec![self.locks.lock(first, geometry.rows_of(first)).await];
         let others = (stripes.start + 1..stripes.end).map(StripeIndex);
-        held.extend(others.map_while(|stripe| self.locks.try_lock(stripe, rows(stripe))));
+        held.extend(others.map_while(|stripe| self.locks.try_lock(stripe, geometry.rows_of(stripe))));
         held
     }
 

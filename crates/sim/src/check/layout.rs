@@ -49,6 +49,11 @@ impl Layout {
         }
     }
 
+    /// The role of a stripe's second parity, at level 6.
+    pub fn q_role(&self, stripe: usize) -> usize {
+        (self.parity_role(stripe) + 1) % self.members
+    }
+
     /// The role of a stripe's data column.
     fn data_role(&self, stripe: usize, column: usize) -> usize {
         match self.level {
@@ -112,8 +117,7 @@ impl Layout {
     }
 
     fn p_and_q_agree<'a>(&self, block: impl Fn(usize) -> Option<&'a [u8]>, stripe: usize) -> bool {
-        let p = self.parity_role(stripe);
-        let (p, q) = (block(p), block((p + 1) % self.members));
+        let (p, q) = (block(self.parity_role(stripe)), block(self.q_role(stripe)));
         let columns: Vec<Option<&[u8]>> =
             (0..self.data_columns()).map(|column| block(self.data_role(stripe, column))).collect();
         let q_of = |absent: Block| horner(columns.iter().map(|column| column.map_or(absent, words)));

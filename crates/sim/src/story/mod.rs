@@ -21,6 +21,7 @@ mod disagree;
 mod endings;
 mod foreign;
 mod handover;
+mod held_back;
 mod hidden_pages;
 mod jobs;
 mod lasting;

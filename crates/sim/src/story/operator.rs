@@ -15,7 +15,7 @@ const STEPS_MAX: u64 = 200;
 /// How often one bad block is read: more often than the failed reads after which a member is dropped.
 const READS_OF_BAD_BLOCK: usize = 30;
 /// Each trial is made in one calm time of so many.
-const TRIALS_ONE_IN: u8 = 56;
+const TRIALS_ONE_IN: u8 = 58;
 /// As slow as a job can be.
 pub(super) const CRAWL: SpeedLimits = SpeedLimits { min_bytes_per_s: 1 << 16, max_bytes_per_s: 1 << 16 };
 
@@ -83,6 +83,7 @@ impl Story {
             50 | 51 => self.write_in_doubt(),
             52 | 53 => self.leave_in_doubt(),
             54 | 55 => self.fail_while_others_are_behind(),
+            56 | 57 => self.fill_before_a_resync(),
             _ => Ok(()),
         }
     }

@@ -173,7 +173,7 @@ impl Story {
     }
 
     /// Writes a block; the write must succeed.
-    fn write_well(&mut self, block: &Range<usize>) -> Result<(), Violation> {
+    pub(super) fn write_well(&mut self, block: &Range<usize>) -> Result<(), Violation> {
         self.try_write(block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
     }
 
@@ -185,7 +185,7 @@ impl Story {
     }
 
     /// Flips a bit in a unit's row.
-    fn spoil(&mut self, unit: usize, row: usize, in_row: usize) {
+    pub(super) fn spoil(&mut self, unit: usize, row: usize, in_row: usize) {
         let unit = &self.units[unit];
         let at = unit.data_offset_bytes + (row * ROW_BYTES + in_row) as u64;
         let right = unit.sim.bytes()[at as usize];
