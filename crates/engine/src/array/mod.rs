@@ -36,6 +36,11 @@ use crate::{
 /// returns [`ArrayError::ReadOnly`] if the array was opened so, [`ArrayError::Failed`] if more members are lost
 /// than the level tolerates, [`ArrayError::Closed`] once the array stops, and [`ArrayError::Io`] if the change
 /// cannot be recorded on the members.
+///
+/// [`ArrayError::ReadOnly`]: crate::error::ArrayError::ReadOnly
+/// [`ArrayError::Failed`]: crate::error::ArrayError::Failed
+/// [`ArrayError::Closed`]: crate::error::ArrayError::Closed
+/// [`ArrayError::Io`]: crate::error::ArrayError::Io
 #[derive(Clone)]
 pub struct Array {
     parts: Arc<Parts>,
