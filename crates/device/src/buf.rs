@@ -162,10 +162,15 @@ impl Drop for Handle {
 }
 
 /// An exclusive, aligned range of bytes.
+///
+/// The handle comes last, so that its niche does, too. A buffer in an `Option` is then read as it was stored: two
+/// words, and the handle. Read as the handle and two words, it would not be forwarded from the processor's stores,
+/// and would wait for all of them, those of the copied data among them.
+#[repr(C)]
 pub struct IoBuf {
-    handle: Handle,
     start: usize,
     len: usize,
+    handle: Handle,
 }
 
 impl IoBuf {

@@ -24,7 +24,8 @@ pub struct ReadDone {
 impl ReadDone {
     /// The single buffer of a read that lent one.
     pub fn into_one(mut self) -> Result<IoBuf, IoError> {
-        self.take_one()
+        self.result?;
+        Ok(self.bufs.pop().expect("a read returns the buffers it was lent"))
     }
 
     /// The outcome, and the single buffer of a read of `len` bytes: another one if the read lost it.
@@ -32,11 +33,14 @@ impl ReadDone {
         (self.result, self.bufs.pop().unwrap_or_else(|| IoBuf::with_len(len)))
     }
 
-    /// As [`ReadDone::into_one`], but without moving a large outcome. Call it once.
+    /// Takes out the only buffer. None if the read failed. Not a `Result`, whose error would lie across the
+    /// buffer's fields, so that compilers would move the buffer in pieces.
     #[inline]
-    pub fn take_one(&mut self) -> Result<IoBuf, IoError> {
-        self.result?;
-        Ok(self.bufs.pop().expect("a read returns the buffers it was lent"))
+    pub fn take_read(&mut self) -> Option<IoBuf> {
+        match self.result {
+            Ok(()) => Some(self.bufs.pop().expect("a read returns the buffers it was lent")),
+            Err(_) => None,
+        }
     }
 }
 

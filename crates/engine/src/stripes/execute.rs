@@ -280,9 +280,10 @@ fn take_fetched(
 ) -> Vec<(Cells, IoError)> {
     let mut failed = Vec::new();
     for (cells, io) in recipe.reads.iter().zip(requested) {
-        match io.peek_mut().expect("all is done").take_one() {
-            Ok(buf) => fetched.push(Run { cells: *cells, buf }),
-            Err(error) => failed.push((*cells, error)),
+        let done = io.peek_mut().expect("all is done");
+        match done.take_read() {
+            Some(buf) => fetched.push(Run { cells: *cells, buf }),
+            None => failed.extend(done.result.err().map(|error| (*cells, error))),
         }
     }
     failed

@@ -133,7 +133,7 @@ impl Stripes {
             };
         };
         let mut io = member.read(piece.member_offset(&topology.geometry), smallvec![buf]);
-        if let Some(Ok(buf)) = io.peek_mut().map(ReadDone::take_one) {
+        if let Some(buf) = io.peek_mut().and_then(ReadDone::take_read) {
             return Progress::Done(buf);
         }
         match io.try_ready() {
