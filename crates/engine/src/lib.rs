@@ -30,7 +30,9 @@ mod seam;
 mod shape;
 mod stripes;
 
-pub use array::{Array, ArrayDevice, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
+pub use array::{
+    Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport, device::ArrayDevice,
+};
 pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
 pub use jobs::{ArrayEvent, ArrayEvents, JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};

@@ -1,9 +1,10 @@
 //! The array: the handle that clients and operators hold.
 
 mod commands;
-mod device;
+pub(crate) mod device;
 mod policy;
 mod report;
+mod reporting;
 mod requests;
 
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,6 @@ use stripewise_device::EnvHandle;
 use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
-pub use device::ArrayDevice;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 
 use crate::{

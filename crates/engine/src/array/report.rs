@@ -1,15 +1,11 @@
 //! What an array looks like at one moment, for people and programs.
 
-use std::{ops::Range, sync::atomic::Ordering};
-
 use stripewise_format::extension::{Endurance, MemberClass};
 use uuid::Uuid;
 
-use super::{Array, Parts};
 use crate::{
     jobs::JobReport,
-    members::{measure::ServiceTimes, stats::MemberStatsReport, topology::Topology},
-    metadata::ledger::{Entry, Ledger, Standing},
+    members::{measure::ServiceTimes, stats::MemberStatsReport},
     opening::candidates::Excluded,
     plan::costs::MemberCost,
     shape::{
@@ -150,94 +146,5 @@ impl ArrayReport {
     /// How many roles have no member in sync.
     pub fn degraded(&self) -> usize {
         self.in_sync.iter().filter(|in_sync| !**in_sync).count()
-    }
-}
-
-impl Array {
-    /// What the array looks like now; after a stop, what it looked like when it was stopped.
-    pub async fn report(&self) -> ArrayReport {
-        match self.parts.last.get() {
-            Some(last) => last.clone(),
-            None => self.parts.report().await,
-        }
-    }
-
-    /// What writes to these stripes find now. Stripes beyond the array's end are left out.
-    pub fn stripes(&self, stripes: Range<u64>) -> Vec<StripeReport> {
-        let topology = self.parts.roster.topology();
-        let geometry = &topology.geometry;
-        let report = |stripe: StripeIndex| {
-            let is_missing = |column: &usize| topology.reader(stripe, *column).is_none();
-            let missing = (0..geometry.members()).filter(is_missing);
-            StripeReport {
-                stripe,
-                synced: self.parts.stripes.is_trusted(stripe),
-                missing: missing.map(|column| geometry.member_of(stripe, column)).collect(),
-            }
-        };
-        (stripes.start..stripes.end.min(geometry.stripes())).map(StripeIndex).map(report).collect()
-    }
-}
-
-impl Parts {
-    pub(super) async fn report(&self) -> ArrayReport {
-        self.roster.look(|ledger, topology| self.report_of(ledger, topology)).await
-    }
-
-    fn report_of(&self, ledger: &Ledger, topology: &Topology) -> ArrayReport {
-        let Self { life, stripes, .. } = self;
-        let mut members: Vec<_> = ledger.entries.iter().map(member_report).collect();
-        members.sort_by_key(|member| member.dev_number);
-        let bitmap = stripes.intent().map(|intent| BitmapReport {
-            shape: intent.map.shape(),
-            regions: intent.map.regions(),
-            marked: intent.marked_regions(),
-        });
-        ArrayReport {
-            name: self.name.to_string(),
-            uuid: self.uuid,
-            geometry: topology.geometry,
-            members,
-            in_sync: topology.slots.iter().map(|slot| slot.primary.is_some()).collect(),
-            failed: topology.failed,
-            dirty: !ledger.clean,
-            read_only: life.is_read_only(),
-            selection: stripes.policy().name,
-            unknown_policy: stripes.unknown_policy(),
-            events: ledger.events,
-            bitmap,
-            excluded: self.excluded.clone(),
-            forced: self.forced.clone(),
-            job: self.board.current(),
-        }
-    }
-}
-
-fn member_report(entry: &Entry) -> MemberReport {
-    let (state, slot) = match entry.standing {
-        Standing::Active(slot) => (MemberState::InSync, Some(slot)),
-        Standing::Incoming { slot, .. } if entry.is_replacing() => (MemberState::Replacing, Some(slot)),
-        Standing::Incoming { slot, .. } => (MemberState::Rebuilding, Some(slot)),
-        Standing::Spare => (MemberState::Spare, None),
-        Standing::Faulty => (MemberState::Faulty, entry.last_slot),
-    };
-    MemberReport {
-        name: entry.member.name().to_owned(),
-        dev_number: entry.member.dev_number,
-        uuid: entry.member.uuid,
-        slot,
-        state,
-        class: entry.member.class(),
-        class_given: entry.header.as_ref().is_some_and(|header| header.member_class_given),
-        times: entry.member.times,
-        endurance: Endurance {
-            written_bytes: entry.member.written_bytes(),
-            ..entry.header.as_ref().map_or(Endurance::default(), |header| header.endurance)
-        },
-        noted_written_bytes: entry.header.as_ref().map_or(0, |h| h.endurance.written_bytes),
-        read_errors: entry.member.read_errors.load(Ordering::Relaxed),
-        bad_block_bytes: entry.member.bad_blocks.unreadable().iter().map(|b| b.end - b.start).sum(),
-        stats: entry.member.stats.report(),
-        cost: entry.member.meter.cost(),
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod board;
 pub(crate) mod events;
 mod rebuild;
 mod report;
-mod runner;
+pub(crate) mod runner;
 mod speed;
 mod sweep;
 pub(crate) mod tuning;
@@ -22,7 +22,6 @@ pub use tuning::Tuning;
 
 pub(crate) use board::{JobBoard, Request};
 pub(crate) use report::Found;
-pub(crate) use runner::{run_housekeeping, run_jobs};
 
 use std::sync::Arc;
 

@@ -19,12 +19,12 @@ use crate::{
     array::{Array, Parts},
     error::ArrayError,
     intent::locking::{Locking, Preset},
-    jobs::{self, Found, JobBoard, JobKind, Jobs, Request},
+    jobs::{Found, JobBoard, JobKind, Jobs, Request, runner},
     life::{Life, detached::on_worker},
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, Policy, policy_numbered},
-    roster::{Membership, Roster},
+    roster::{Roster, membership::Membership},
     shape::geometry::StripeIndex,
     stripes::{RowLocks, StripeOptions, Stripes},
 };
@@ -147,8 +147,8 @@ async fn begin_serving(
         parts.board.request(request);
     }
     let jobs = Arc::downgrade(&parts.jobs);
-    life.spawn(jobs::run_jobs(jobs.clone()));
-    life.spawn(jobs::run_housekeeping(jobs, life.clone(), interval));
+    life.spawn(runner::run_jobs(jobs.clone()));
+    life.spawn(runner::run_housekeeping(jobs, life.clone(), interval));
     Ok(())
 }
 

@@ -28,7 +28,7 @@ use crate::{
         ledger::{Common, Entry, Ledger, Standing, role_of},
     },
     mutants::{Mutant, lives},
-    roster::hold_back,
+    roster::spares::hold_back,
     shape::{
         geometry::{Geometry, Level, StripeIndex},
         regions::{RegionMap, RegionShape},

@@ -1,10 +1,11 @@
 //! From a stripe's state to its basic rxw-matrix (msc-ct Fig. 5 and 7).
 
 use super::{
-    Band, ColumnOps, ColumnState, Cycle, Plan, PlanError, Redundancy, StripeState, WriteSelection,
     costs::ColumnCosts,
     counts::{Counts, counts},
-    selection::Stripe,
+    matrix::{Band, ColumnOps, Cycle, Plan, PlanError},
+    selection::{Stripe, WriteSelection},
+    state::{ColumnState, Redundancy, StripeState},
 };
 use crate::{
     mutants::{Mutant, lives},

@@ -1,6 +1,6 @@
 //! md's counts: how many blocks of a row each cycle would have to read.
 
-use super::{Redundancy, StripeState};
+use super::state::{Redundancy, StripeState};
 
 /// What `handle_stripe_dirtying` of md's raid5.c counts for a row, or a column of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,6 +1,6 @@
 //! The rxw-matrix as text, one row a line, in the mnemonics of msc-ct Table I.
 
-use super::{ColumnOps, Plan};
+use super::matrix::{ColumnOps, Plan};
 
 impl Plan {
     /// Draws the first `rows` rows: columns separated by ` | `, operations by commas, `.` where there is

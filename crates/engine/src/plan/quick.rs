@@ -5,11 +5,11 @@
 //! the [plan](super::build) once it is [lowered](super::lower). A property test checks that.
 
 use super::{
-    Band, Counts, Cycle, Recipe, WriteSelection,
     costs::ColumnCosts,
-    counts::unreadable_price,
-    recipe::{Cells, CycleRows, How, Parity, Source, Span, Sum, Write},
-    selection::{OneColumn, Stripe},
+    counts::{Counts, unreadable_price},
+    matrix::{Band, Cycle},
+    recipe::{Cells, CycleRows, How, Parity, Recipe, Source, Span, Sum, Write},
+    selection::{OneColumn, Stripe, WriteSelection},
 };
 use crate::{
     mutants::{Mutant, lives},

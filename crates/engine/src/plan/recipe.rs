@@ -10,7 +10,10 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{Band, Cycle, Plan, Redundancy, StripeState};
+use super::{
+    matrix::{Band, Cycle, Plan},
+    state::{Redundancy, StripeState},
+};
 use crate::shape::rows::{BLOCK_BYTES, ROWS_MAX, RowSet};
 
 /// Consecutive numbers of rows or columns: a range in four bytes that can be copied.

@@ -5,10 +5,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{
-    Recipe,
-    recipe::{Cells, How, Parity, Source, Span, Sum, Write},
-};
+use super::recipe::{Cells, How, Parity, Recipe, Source, Span, Sum, Write};
 use crate::shape::geometry::Geometry;
 
 /// The rows of a column as a recipe has them.

@@ -1,7 +1,7 @@
 //! Members that fail. They are dropped from the array at once, and that is recorded on the survivors before
 //! anything is acknowledged.
 
-use super::{Roster, state::Limit};
+use super::{Limit, Roster};
 use crate::{
     error::ArrayError,
     life::detached::Detached,

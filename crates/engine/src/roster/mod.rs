@@ -1,14 +1,14 @@
 //! The roster: which devices belong to the array, and the one way by which that changes.
 //!
-//! Requests use the roster through [`Membership`]: it shows them the members now, and they report failed
+//! Requests use the roster through [`Membership`](membership::Membership): it shows them the members now, and they report failed
 //! members to it.
 
 mod commands;
 mod failure;
 mod holders;
 mod kept;
-mod membership;
-mod spares;
+pub(crate) mod membership;
+pub(crate) mod spares;
 mod state;
 
 use std::{
@@ -23,10 +23,6 @@ use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::{Mutex, RwLock};
 use stripewise_device::sync::Replaced;
 
-pub(crate) use membership::Membership;
-pub(crate) use spares::hold_back;
-pub(crate) use state::Limit;
-
 use crate::{
     error::ArrayError,
     jobs::{board::JobBoard, events::ArrayEvent},
@@ -35,6 +31,17 @@ use crate::{
     metadata::ledger::Ledger,
     mutants::{Mutant, lives},
 };
+
+/// What to do when the array cannot do without the members that should be dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The members are lost: the array stops writing.
+    GiveUp,
+    /// The members still serve: they stay.
+    Refuse,
+    /// As [`Limit::Refuse`]; an operator wants it, and no member has failed by itself.
+    Ordered,
+}
 
 /// The members of an open array, in memory and on disk.
 pub(crate) struct Roster {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::Roster;
+use super::{Limit, Roster};
 use crate::{
     error::ArrayError,
     jobs::events::ArrayEvent,
@@ -10,17 +10,6 @@ use crate::{
     metadata::ledger::{FailedMember, Ledger, Standing},
     mutants::{Mutant, lives},
 };
-
-/// What to do when the array cannot do without the members that should be dropped.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// The members are lost: the array stops writing.
-    GiveUp,
-    /// The members still serve: they stay.
-    Refuse,
-    /// As [`Limit::Refuse`]; an operator wants it, and no member has failed by itself.
-    Ordered,
-}
 
 impl Roster {
     /// The one way by which the array's state changes. `change` alters ledger and topology under the ledger's

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_device::{IoError, IoErrorKind};
 
-use super::Stripes;
+use super::{Stripes, healing::Asks};
 use crate::{
     error::is_member_gone,
     members::member::Member,
@@ -16,16 +16,6 @@ use crate::{
 /// waits to be healed, only the first failed read counts. Each block that cannot be read back after a rewrite
 /// counts, too. The count is halved every hour.
 const READ_ERRORS_MAX: u32 = 20;
-
-/// What a member is read for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asks {
-    /// A request, or a job: a failure counts against the member.
-    Client,
-    /// The healing of another member's block. Perhaps no client ever reads what failed, so the failure is
-    /// noted, but does not count.
-    Healing,
-}
 
 impl Stripes {
     /// Handles a failed read: the member is dropped if it is gone or has failed too often. Otherwise its

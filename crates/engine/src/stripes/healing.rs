@@ -11,6 +11,16 @@ use crate::mutants::{Mutant, lives};
 /// A stripe, and a column of it.
 pub(crate) type Chunk = (u64, usize);
 
+/// What a member is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// A request, or a job: a failure counts against the member.
+    Client,
+    /// The healing of another member's block. Perhaps no client ever reads what failed, so the failure is
+    /// noted, but does not count.
+    Healing,
+}
+
 /// The state of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {

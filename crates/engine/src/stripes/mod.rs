@@ -41,7 +41,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use stripewise_device::sync::{Readers, Replaced};
 
-pub(crate) use blame::Asks;
+pub(crate) use healing::Asks;
 pub(crate) use rows::{RowGuard, RowLocks};
 #[cfg(test)]
 pub(crate) use steps::touched_rows;
@@ -53,7 +53,7 @@ use crate::{
     life::Life,
     members::stats::Stats,
     plan::{WriteSelection, selection::Policy},
-    roster::Membership,
+    roster::membership::Membership,
     shape::geometry::{Geometry, StripeIndex},
 };
 

@@ -1,6 +1,6 @@
 //! Policies that count the blocks to be read, as md does.
 
-use crate::plan::{Band, Cycle};
+use crate::plan::matrix::{Band, Cycle};
 
 /// Sets each free band's cycle by its two counts: RMW where `prefers_rmw(rmw, rcw)`, else RCW.
 #[inline]

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Policy, Stripe, WriteSelection, by_counts};
-use crate::plan::{Band, costs::ColumnCosts};
+use super::{
+    by_counts::by_counts,
+    policy::{Policy, WriteSelection},
+    view::Stripe,
+};
+use crate::plan::{costs::ColumnCosts, matrix::Band};
 
 pub(super) static POLICY: Policy = Policy {
     name: "classic",

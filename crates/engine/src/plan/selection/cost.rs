@@ -11,8 +11,12 @@ use self::{
     left::Left,
     several::{BandSet, Weighing},
 };
-use super::{Policy, Stripe, WriteSelection, by_counts};
-use crate::plan::{Band, costs::ColumnCosts};
+use super::{
+    by_counts::by_counts,
+    policy::{Policy, WriteSelection},
+    view::Stripe,
+};
+use crate::plan::{costs::ColumnCosts, matrix::Band};
 
 pub(super) static POLICY: Policy = Policy {
     name: "cost",

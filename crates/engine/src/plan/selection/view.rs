@@ -1,6 +1,9 @@
 //! What a policy sees of a stripe.
 
-use crate::plan::{ColumnState, StripeState, recipe::Parity};
+use crate::plan::{
+    recipe::Parity,
+    state::{ColumnState, StripeState},
+};
 
 /// What the two cycles ask of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use super::{
     price::{MARGIN, Price},
 };
 use crate::plan::{
-    Band, Cycle, Estimate,
     costs::{ColumnCosts, Visit},
-    selection::{Asked, Stripe},
+    matrix::{Band, Cycle, Estimate},
+    selection::view::{Asked, Stripe},
 };
 
 /// Chooses the cycle of a stripe's only band, which is free.

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     plan::{
-        Band, Cycle, Estimate,
         costs::{ColumnCosts, MemberCost, Visit},
-        selection::{Asked, Stripe},
+        matrix::{Band, Cycle, Estimate},
+        selection::view::{Asked, Stripe},
     },
     shape::rows::RowSet,
 };
