@@ -9,13 +9,17 @@ use std::pin::pin;
 
 use common::{
     DATA_OFFSET, Shape,
-    faulty::latent_error,
+    faulty::{latent_error, write_error},
     timed::{How, Timed, WHILE, timed},
 };
 use fastrand::Rng;
-use futures_util::future::select;
+use futures_util::future::{join, select};
 use stripewise_device::{IoBuf, WriteFlags};
-use stripewise_engine::{ArrayError, StatsReport, geometry::Level, locking::PRESETS};
+use stripewise_engine::{
+    ArrayError, StatsReport,
+    geometry::{Level, MemberIndex, StripeIndex},
+    locking::PRESETS,
+};
 
 const CHUNK: usize = 16384;
 const BLOCK: usize = 4096;
@@ -192,6 +196,34 @@ fn a_large_read_around_missing_members_is_right() {
                 assert_eq!(write(&timed, range.start, &content[range]), Ok(()));
             }
         }
+    }
+}
+
+/// A second member fails in a write while a read of the same stripe waits for its rows. The member still has
+/// what it had before the write: nothing is recovered from that.
+#[test]
+fn a_read_that_waits_for_rows_reads_no_member_that_fails_meanwhile() {
+    for [_, how] in ways(Level::Raid6, 6) {
+        let (timed, content) = degraded(how, &[3]);
+        let geometry = timed.array.geometry();
+        let is_data = |stripe: u64, member| {
+            geometry.column_of(StripeIndex(stripe), MemberIndex(member)) < geometry.data_columns()
+        };
+        let stripe = (0..5).find(|stripe| is_data(*stripe, 3)).unwrap();
+        let failing = (0..6).find(|member| *member != 3 && is_data(stripe, *member)).unwrap();
+        let column = geometry.column_of(StripeIndex(stripe), MemberIndex(failing));
+        timed.faults[failing].add(write_error());
+        let start = (stripe * geometry.stripe_bytes()) as usize;
+        let (at, bytes) = (start + column * CHUNK, start..start + geometry.stripe_bytes() as usize);
+        let (array, data, len) = (timed.array.clone(), IoBuf::copy_of(&[9; BLOCK]).freeze(), bytes.len());
+        let (written, read) = timed.world.run(async move {
+            let written = array.write(at as u64, data, WriteFlags::default());
+            join(written, array.read(start as u64, IoBuf::with_len(len))).await
+        });
+        assert_eq!(written, Ok(()));
+        let mut expected = content[bytes].to_vec();
+        expected[at - start..at - start + BLOCK].fill(9);
+        assert!(read.unwrap()[..] == expected[..], "the read comes after the write that had the rows");
     }
 }
 

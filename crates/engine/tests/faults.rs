@@ -10,8 +10,9 @@ use common::{
     Lab, MEMBER_BYTES, Shape, devices,
     faulty::{benches, latent_error, write_error},
 };
+use smallvec::smallvec;
 use stripewise_device::{
-    Device, IoBuf,
+    Device, IoBuf, ZeroFlags,
     wrap::{Fault, TraceEvent},
 };
 use stripewise_engine::{
@@ -46,6 +47,37 @@ fn a_failed_read_is_reconstructed_and_the_sector_rewritten() {
         assert!(bench.read(0, capacity).unwrap().iter().all(|b| *b == 7));
         assert_eq!(bench.array.stats().report().member_read_errors, errors_before, "all healed");
         assert!(bench.in_sync().iter().all(|in_sync| *in_sync), "no member was dropped");
+    }
+}
+
+/// Mirrors take turns by stripe: the bad block is the second mirror's.
+#[test]
+fn a_mirror_heals_the_copy_that_could_not_be_read() {
+    for bench in benches(1, Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 }) {
+        bench.fill(7);
+        let bad = (1 << 20) + 65536;
+        bench.faults[1].add(latent_error(bad..bad + 512));
+        assert!(bench.read(65536, 4096).unwrap().iter().all(|b| *b == 7));
+        assert_eq!(bench.array.stats().report().member_read_errors, 1, "the second mirror was read");
+        bench.world.run_for(Duration::from_secs(3));
+        let member = bench.members[1].clone();
+        let read = bench.world.run(async move { member.read(bad, smallvec![IoBuf::with_len(512)]).await });
+        assert!(read.into_one().unwrap().iter().all(|b| *b == 7), "it was healed");
+    }
+}
+
+#[test]
+fn zeroes_that_a_member_cannot_take_drop_it() {
+    for shape in [RAID5, RAID6] {
+        for (bench, stripes) in [1, 5].into_iter().flat_map(|n| benches(4, shape).map(move |b| (b, n))) {
+            bench.fill(7);
+            bench.faults[1].add(write_error());
+            let (array, len) = (bench.array.clone(), stripes * bench.array.geometry().stripe_bytes());
+            let zeroed =
+                bench.world.run(async move { array.write_zeroes(0, len, ZeroFlags::default()).await });
+            assert_eq!((zeroed, bench.in_sync()[1]), (Ok(()), false), "{stripes} stripes");
+            assert!(bench.read(0, len as usize).unwrap().iter().all(|b| *b == 0), "{stripes} stripes");
+        }
     }
 }
 

@@ -5,18 +5,21 @@
 mod common;
 
 use common::{
-    Shape,
+    DATA_OFFSET, Shape,
+    faulty::latent_error,
     timed::{How, Timed, WHILE, timed},
 };
 use fastrand::Rng;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use stripewise_device::{IoBuf, SharedBuf, WriteFlags};
-use stripewise_engine::{geometry::Level, locking::PRESETS};
+use stripewise_engine::{ArrayError, geometry::Level, locking::PRESETS};
 
 const CHUNK: usize = 16384;
 const STRIPE: usize = 4 * CHUNK;
 /// Of short stripes so many are written at once.
 const AT_ONCE: usize = 64;
+/// Writes that keep a stripe busy for longer than a write takes that finds blocks unreadable.
+const BUSY: usize = 40;
 
 fn array(level: Level, members: usize) -> Timed {
     let shape = Shape { level, members, chunk_bytes: CHUNK as u32 };
@@ -58,6 +61,41 @@ fn a_large_write_waits_for_no_batch() {
         // Three, one more for the last stripe, which is read before it is written.
         assert!(rounds <= 5, "{level:?}: {rounds} rounds");
         assert!(read(&timed, start, len) == bytes, "{level:?}");
+    }
+}
+
+/// Two members cannot read their blocks of the first row, part of which is written. So the first stripe fails,
+/// while others of the same write are under way.
+#[test]
+fn a_stripe_that_fails_fails_its_large_write() {
+    for (level, members) in [(Level::Raid4, 5), (Level::Raid5, 5)] {
+        let timed = array(level, members);
+        let len = (AT_ONCE + 20) * STRIPE;
+        let old = random(5, len);
+        write(&timed, 0, &old);
+        // In stripe 0 of either level, P lies on the last member.
+        for faults in &timed.faults[..2] {
+            faults.add(latent_error(DATA_OFFSET..DATA_OFFSET + 512));
+        }
+        let (array, new) = (timed.array.clone(), random(6, len));
+        // The other stripes wait behind writes of what they have. So as many as may be are under way when the
+        // first one fails.
+        let (before, data) = (shared(&old[STRIPE..(AT_ONCE + 2) * STRIPE]), shared(&new[512..]));
+        let written = timed.world.run(async move {
+            let busy = (0..BUSY).map(|_| array.write(STRIPE as u64, before.clone(), WriteFlags::default()));
+            let busy = join_all(busy.collect::<Vec<_>>());
+            join(array.write(512, data, WriteFlags::default()), busy).await.0
+        });
+        assert!(matches!(written, Err(ArrayError::Unreadable { .. })), "{level:?}: {written:?}");
+        timed.faults.iter().for_each(|faults| faults.clear());
+        let found = read(&timed, 0, len);
+        for at in (0..len).step_by(4096) {
+            let block = at..at + 4096;
+            let is_old = found[block.clone()] == old[block.clone()];
+            assert!(is_old || at > 0 && found[block.clone()] == new[block], "{level:?}: {at}");
+        }
+        timed.faults[1].set_gone(true);
+        assert!(read(&timed, 0, len) == found, "{level:?}: parity agrees");
     }
 }
 

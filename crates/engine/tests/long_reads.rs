@@ -10,6 +10,7 @@ use common::{
     DATA_OFFSET, Shape,
     faulty::{benches, latent_error},
 };
+use stripewise_device::{IoBuf, WriteFlags};
 use stripewise_engine::geometry::Level;
 
 const CHUNK: u64 = 16384;
@@ -33,6 +34,34 @@ fn one_bad_block_counts_once_wherever_reads_of_it_begin() {
         let array = bench.array.clone();
         let report = bench.world.run(async move { array.report().await });
         assert_eq!((report.members[0].read_errors, bench.in_sync()), (1, vec![true; 4]), "one bad block");
+    }
+}
+
+/// Of each block in turn: what is read around it is right, and its member is asked for it once.
+#[test]
+fn a_piece_that_is_recovered_comes_to_its_place() {
+    for bench in benches(7, RAID5) {
+        let mut content = vec![0; 4 * STRIPE as usize];
+        fastrand::Rng::with_seed(7).fill(&mut content);
+        let (array, data) = (bench.array.clone(), IoBuf::copy_of(&content).freeze());
+        bench.world.run(async move { array.write(0, data, WriteFlags::default()).await }).unwrap();
+        let reads_of = |member: usize| {
+            let array = bench.array.clone();
+            bench.world.run(async move { array.report().await }).members[member].stats.reads
+        };
+        for (member, chunk) in (0..4).flat_map(|member| (0..4).map(move |chunk| (member, chunk))) {
+            let at = DATA_OFFSET + chunk * CHUNK;
+            bench.faults[member].clear();
+            bench.faults[member].add(latent_error(at..at + 512));
+            assert!(bench.read(0, content.len()).unwrap() == content, "all, {member}, {chunk}");
+            let stripe = (chunk * STRIPE) as usize..((chunk + 1) * STRIPE) as usize;
+            let (before, errors) = (reads_of(member), bench.array.stats().report().member_read_errors);
+            assert!(bench.read(chunk * STRIPE, STRIPE as usize).unwrap() == content[stripe]);
+            if bench.array.stats().report().member_read_errors > errors {
+                assert_eq!(reads_of(member) - before, 1, "its only piece was asked for once");
+            }
+            bench.faults[member].clear();
+        }
     }
 }
 
