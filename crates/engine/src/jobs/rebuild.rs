@@ -20,7 +20,7 @@ use crate::{
     mutants::{Mutant, lives},
     plan::{Recipe, recipe::Span, recover},
     shape::{
-        geometry::{Geometry, MemberIndex, StripeIndex},
+        geometry::{MemberIndex, StripeIndex},
         rows::BLOCK_BYTES,
     },
     stripes::RowGuard,
@@ -124,8 +124,8 @@ impl Jobs {
         // How to recover the column that is filled, for each stripe.
         let plan = |stripe: StripeIndex| {
             let is_there = |c| topology.slots[topology.geometry.member_of(stripe, c).0].primary.is_some();
-            let (column, rows) =
-                (topology.geometry.column_of(stripe, slot), rows_of(&topology.geometry, stripe));
+            let column = topology.geometry.column_of(stripe, slot);
+            let rows = Span::touching(&(0..topology.geometry.chunk_len(stripe)));
             let mut recipe = Recipe::default();
             let from = recover::recover(&topology.geometry, column, rows, is_there, &mut recipe)?;
             Some((recipe, from))
@@ -316,11 +316,6 @@ impl Jobs {
         }
         Ok(())
     }
-}
-
-/// All rows of a stripe's chunks.
-fn rows_of(geometry: &Geometry, stripe: StripeIndex) -> Span {
-    Span::touching(&(0..geometry.chunk_len(stripe)))
 }
 
 /// The incoming member failed, or was taken out, while it was being filled.

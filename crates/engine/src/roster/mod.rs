@@ -1,6 +1,6 @@
 //! The roster: which devices belong to the array, and the one way by which that changes.
 //!
-//! Requests use the roster through [`Membership`](membership::Membership): it shows them the members now, and they report failed
+//! Requests use the roster through [`membership`]: it shows them the members now, and they report failed
 //! members to it.
 
 mod commands;

@@ -233,11 +233,9 @@ impl Stripes {
         let (column, bytes) = (usize::from(cells.column), cells.rows.bytes());
         let mut buf = IoBuf::with_len(bytes.len());
         self.recover_finely(stripe, column, bytes, &mut buf).await?;
-        // Parity is last, P before Q.
-        let is_behind = |run: &Run| usize::from(run.cells.column) > column;
-        let behind = fetched.iter().position(is_behind).unwrap_or(fetched.len());
-        let at = if column < self.geometry().data_columns() { 0 } else { behind };
-        fetched.insert(at, Run { cells, buf });
+        // In any order: only an update of parity needs parity last, and parity that may be of another time is
+        // made anew, never updated.
+        fetched.push(Run { cells, buf });
         Ok(())
     }
 

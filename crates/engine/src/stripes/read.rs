@@ -188,7 +188,7 @@ impl Stripes {
         pieces: &[Piece],
     ) -> Result<IoBuf, ArrayError> {
         let Gathered { reads, around, mut lost } = self.gather(topology, buf, pieces);
-        // Pieces that their members could not read, with the columns that were tried.
+        // Pieces that were read alone and failed, each with the column that it was read from.
         let mut unread: SmallVec<[(usize, usize); 2]> = SmallVec::new();
         let started: Vec<(MemberRead<'_>, IoFuture<ReadDone>)> = reads
             .into_iter()
@@ -211,12 +211,11 @@ impl Stripes {
             if let Err(error) = result {
                 // The error does not tell which of several pieces failed. Each is read alone, which will
                 // tell.
-                if read.pieces.len() == 1 || is_member_gone(&error) {
+                let is_alone = read.pieces.len() == 1;
+                if is_alone || is_member_gone(&error) {
                     let piece = &pieces[read.pieces[0]];
                     let column = self.column_read(read.member, piece);
-                    if read.pieces.len() == 1 {
-                        unread.push((read.pieces[0], column));
-                    }
+                    unread.extend(is_alone.then_some((read.pieces[0], column)));
                     self.note_read_error(read.member, piece.stripe, column, error, Asks::Client).await;
                 }
                 let mut bufs = bufs.into_iter();
