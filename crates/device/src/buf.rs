@@ -162,10 +162,10 @@ impl Drop for Handle {
 }
 
 /// An exclusive, aligned range of bytes.
-///
-/// The handle comes last, so that its niche does, too. A buffer in an `Option` is then read as it was stored: two
-/// words, and the handle. Read as the handle and two words, it would not be forwarded from the processor's stores,
-/// and would wait for all of them, those of the copied data among them.
+// Compilers store a buffer as 16 bytes and 8. To look into an `Option` of one, they load the handle, and then
+// the other 16 bytes. With the handle last, both loads lie in one store each, and the processor forwards them.
+// With the handle first, the second load would lie across both stores, and wait until all older stores are
+// done: those of the data that a member in memory has just copied.
 #[repr(C)]
 pub struct IoBuf {
     start: usize,

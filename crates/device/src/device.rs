@@ -33,8 +33,11 @@ impl ReadDone {
         (self.result, self.bufs.pop().unwrap_or_else(|| IoBuf::with_len(len)))
     }
 
-    /// Takes out the only buffer. None if the read failed. Not a `Result`, whose error would lie across the
-    /// buffer's fields, so that compilers would move the buffer in pieces.
+    /// Takes out the only buffer; none if the read failed. It returns no `Result`: an error would share its
+    /// memory with the fields of the buffer, and compilers would then move the buffer in small pieces.
+    ///
+    /// # Panics
+    /// If the read has succeeded and its buffer was taken out before.
     #[inline]
     pub fn take_read(&mut self) -> Option<IoBuf> {
         match self.result {

@@ -29,9 +29,9 @@ pub(super) unsafe fn zero(to: *mut u8, len: usize) {
     unsafe { set(to.cast(), 0, len) };
 }
 
-/// Copies between memory that is in a cache and memory that may not be, line by line. The loops begin with a
-/// line of code: one that lies across two lines takes up to a sixteenth longer, and where the compiler puts it
-/// is chance.
+/// Copies between memory that is in a cache and memory that may not be, line by line. Each loop is aligned to
+/// a cache line. Otherwise chance decides whether its code fills one line or lies across two: a whole
+/// stripe's copies then took a sixteenth longer.
 #[cfg(target_arch = "x86_64")]
 mod by_line {
     use std::{

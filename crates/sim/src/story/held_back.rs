@@ -43,7 +43,7 @@ impl Story {
             |job: JobReport| job.kind == JobKind::Rebuild && job.done_stripes > stripe as u64;
         let array = self.array().clone();
         self.world.run_steps_until(STEPS_MAX, || array.job().is_some_and(is_filled_there));
-        self.say(|story| format!("{:?}, row {row}", story.array().job()));
+        self.say(|_| format!("row {row} is wrong, and the spare is filled there"));
         // What parity gives back in this row may be wrong.
         self.lost.insert(second);
         self.forgive_hole(|role, _| role == roles[0] || role == roles[1]);
