@@ -198,6 +198,11 @@ fn what_cannot_be_run_is_refused_by_name() {
         refused(|superblock| superblock.data_offset_sectors = 8),
         Unsupported::DataOffset { .. }
     ));
+    for bytes in [3, 256, 5000] {
+        let mut superblock = plain(Level::Raid5);
+        superblock.logical_block_bytes = bytes;
+        assert_eq!(superblock.check_supported(), Err(Unsupported::LogicalBlock { bytes }));
+    }
     // Four roles, of which this member has number 1, in an array of four: slot 1 is the array's.
     let slot = refused(|superblock| superblock.roles.set(1, Role::Active(4)).unwrap());
     assert_eq!(slot, Unsupported::Slot { slot: 4, raid_disks: 4 });

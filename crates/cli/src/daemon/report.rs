@@ -120,8 +120,7 @@ fn forced(report: &ArrayReport) -> Vec<String> {
     report.forced.iter().map(|device| reason(told(device))).collect()
 }
 
-/// A device and the reason. Many reasons name the device themselves.
+/// A device and the reason.
 fn told(device: &Excluded) -> String {
-    let Excluded { name, reason } = device;
-    if reason.starts_with(name.as_str()) { reason.clone() } else { format!("{name}: {reason}") }
+    format!("{}: {}", device.name, device.reason)
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use stripewise::internals::format::{
     extension::{ExtensionLayout, Header, HeaderCopy},
-    md::{SUPERBLOCK_SECTOR, Superblock},
+    md::{Features, SUPERBLOCK_SECTOR, Superblock},
     media::{BLOCK_LEN, SECTOR_BYTES},
 };
 
@@ -35,12 +35,22 @@ impl Stopped {
         file.sync_all().unwrap();
     }
 
-    fn header_offset_bytes(&self, member: usize, copy: HeaderCopy) -> u64 {
+    fn superblock(&self, member: usize) -> Superblock {
         let mut block = [0; BLOCK_LEN];
         let file = std::fs::File::open(&self.members[member]).unwrap();
         file.read_exact_at(&mut block, SUPERBLOCK_BYTES).unwrap();
-        let superblock = Superblock::decode(&block, SUPERBLOCK_SECTOR).unwrap();
-        ExtensionLayout::for_superblock(&superblock).unwrap().header_offset_bytes(copy)
+        Superblock::decode(&block, SUPERBLOCK_SECTOR).unwrap()
+    }
+
+    /// Changes a superblock. Its checksum is right afterwards.
+    fn change(&self, member: usize, change: impl Fn(&mut Superblock)) {
+        let mut superblock = self.superblock(member);
+        change(&mut superblock);
+        self.scribble(member, SUPERBLOCK_BYTES, &superblock.encode());
+    }
+
+    fn header_offset_bytes(&self, member: usize, copy: HeaderCopy) -> u64 {
+        ExtensionLayout::for_superblock(&self.superblock(member)).unwrap().header_offset_bytes(copy)
     }
 
     fn assert_holds(&self) {
@@ -49,6 +59,45 @@ impl Stopped {
         drop(client);
         self.sandbox.done("serve a --stop");
     }
+}
+
+#[test]
+fn members_that_are_all_being_filled_are_each_told() {
+    let array = stopped();
+    for member in 0..4 {
+        array.change(member, |superblock| {
+            superblock.features = superblock.features.with(Features::RECOVERY_OFFSET)
+        });
+    }
+    let reasons: Vec<_> =
+        array.members.iter().map(|member| format!("{member}: it was being filled")).collect();
+    let words: Vec<_> =
+        ["0 of 4 members are usable"].into_iter().chain(reasons.iter().map(String::as_str)).collect();
+    array.sandbox.fails(1, "assemble a", &array.members, &words);
+    for member in 0..4 {
+        array.change(member, |superblock| {
+            superblock.features = superblock.features.without(Features::RECOVERY_OFFSET)
+        });
+    }
+    array.sandbox.ok("assemble a", &array.members);
+    array.assert_holds();
+}
+
+#[test]
+fn a_logical_block_that_no_device_has_is_refused() {
+    let array = stopped();
+    for member in 0..4 {
+        array.change(member, |superblock| superblock.logical_block_bytes = 3);
+    }
+    array.sandbox.fails(1, "assemble a", &array.members, &[&array.members[0], "logical block of 3 bytes"]);
+}
+
+#[test]
+fn a_device_left_out_is_named_once() {
+    let array = stopped();
+    array.scribble(1, SUPERBLOCK_BYTES, &[0; 4096]);
+    let reason = format!("; {}: no md superblock here", array.members[1]);
+    array.sandbox.fails(1, "assemble a", &array.members, &["a member is absent", &reason]);
 }
 
 #[test]

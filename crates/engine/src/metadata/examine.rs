@@ -79,6 +79,13 @@ impl ExamineError {
             | Self::OtherVersion { name, .. } => name,
         }
     }
+
+    /// What is wrong, without the device's name: for a list that names each device itself.
+    pub fn reason(&self) -> String {
+        let text = self.to_string();
+        let reason = text.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix(": "));
+        reason.map(str::to_owned).unwrap_or(text)
+    }
 }
 
 /// A device's metadata.

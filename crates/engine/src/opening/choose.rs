@@ -51,8 +51,7 @@ pub fn choose(
     let geometry = geometry(examined, freshest, is_alike)?;
     let mut chosen =
         Chosen { geometry, freshest, parts: Vec::new(), excluded: Vec::new(), forced: Vec::new() };
-    let left_out =
-        |error: &ExamineError| Excluded { name: error.name().to_owned(), reason: error.to_string() };
+    let left_out = |error: &ExamineError| Excluded { name: error.name().to_owned(), reason: error.reason() };
     chosen.excluded.extend(unusable.iter().map(left_out));
     for index in 0..examined.len() {
         match classify(examined, freshest, index, &geometry) {
@@ -345,6 +344,22 @@ fn leaves_out(who: &Superblock, number: u32) -> bool {
     }
 }
 
+/// The members that belong to the array and yet do not make its data whole, and why.
+fn not_whole(chosen: &Chosen, examined: &[Examination]) -> Vec<Excluded> {
+    let reason = |part: &Part| match *part {
+        Part::Active { .. } => None,
+        Part::Incoming { done_sectors, .. } => Some(format!(
+            "it was being filled when the array was last used, and {} of its {} KiB are good; bring the member that \
+             it replaces, or those that it is filled from",
+            done_sectors / 2,
+            chosen.geometry.member_bytes() / 1024
+        )),
+        Part::Spare { .. } => Some("it is a spare and holds none of the array's data".to_owned()),
+    };
+    let told = |part: &Part| Some(Excluded { name: name(&examined[part.index()]), reason: reason(part)? });
+    chosen.parts.iter().filter_map(told).collect()
+}
+
 fn check_enough(
     chosen: &Chosen,
     examined: &[Examination],
@@ -355,7 +370,8 @@ fn check_enough(
     let have = chosen.active_count();
     let need = of - chosen.geometry.tolerance();
     if !chosen.has_enough() {
-        return Err(AssembleError::TooFew { have, of, need, excluded: chosen.excluded.clone() });
+        let excluded = [chosen.excluded.clone(), not_whole(chosen, examined)].concat();
+        return Err(AssembleError::TooFew { have, of, need, excluded });
     }
     let filling = |slot: usize| {
         chosen.parts.iter().any(|part| matches!(part, Part::Incoming { slot: s, .. } if s.0 == slot))

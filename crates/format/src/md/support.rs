@@ -73,6 +73,15 @@ pub enum Unsupported {
         /// Possible numbers of members.
         wanted: &'static str,
     },
+    /// A logical block that no device has.
+    #[error(
+        "its logical block of {bytes} bytes is none that a device can have (512 and 4096 are, and 0 for one that was \
+         not recorded): the superblock is damaged; assemble from the other members"
+    )]
+    LogicalBlock {
+        /// `logical_block_size`.
+        bytes: u32,
+    },
     /// Data that would not fit where the superblock says it lies.
     #[error(
         "the array uses {size_sectors} sectors of a member that has {available_sectors} for data from sector \
@@ -140,7 +149,8 @@ impl Superblock {
         self.check_level()?;
         self.check_layout()?;
         self.check_chunk()?;
-        self.check_members()
+        self.check_members()?;
+        self.check_logical_block()
     }
 
     fn check_level(&self) -> Result<(), Unsupported> {
@@ -198,6 +208,15 @@ impl Superblock {
             return Err(error(wanted));
         }
         if self.raid_disks > super::MAX_DEVICES { Err(error("at most 1920 fit")) } else { Ok(()) }
+    }
+
+    /// The kernel takes powers of two from 512 bytes to its page. Those above 4096 are the engine's to refuse.
+    fn check_logical_block(&self) -> Result<(), Unsupported> {
+        let bytes = self.logical_block_bytes;
+        if bytes == 0 || (bytes >= 512 && bytes.is_power_of_two()) {
+            return Ok(());
+        }
+        Err(Unsupported::LogicalBlock { bytes })
     }
 
     fn check_place(&self) -> Result<(), Unsupported> {
