@@ -57,6 +57,20 @@ fn a_member_of_another_array() {
 }
 
 #[test]
+fn a_spare_in_place_of_members_is_told() {
+    let (sandbox, members, data) = stopped(5, 3);
+    sandbox.ok("assemble a", &members);
+    let spare = sandbox.member("spare", 24 * MIB);
+    sandbox.ok("add a", &[&spare]);
+    sandbox.done("stop a");
+    let reason = format!("{spare}: it is a spare");
+    let words = ["1 of 3 members are usable", &reason];
+    sandbox.fails(1, "assemble a --run", &[&members[0], &spare], &words);
+    sandbox.ok("assemble a", &[&members[0], &members[1], &members[2], &spare]);
+    assert_holds(&sandbox, &data);
+}
+
+#[test]
 fn a_stale_member_that_comes_back_is_left_out() {
     let (sandbox, members, _) = stopped(5, 3);
     sandbox.ok("assemble a --run", &members[..2]);

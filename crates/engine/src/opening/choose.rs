@@ -351,8 +351,8 @@ fn not_whole(chosen: &Chosen, examined: &[Examination]) -> Vec<Excluded> {
         Part::Incoming { done_sectors, .. } => Some(format!(
             "it was being filled when the array was last used, and {} of its {} KiB are good; bring the member that \
              it replaces, or those that it is filled from",
-            done_sectors / 2,
-            chosen.geometry.member_bytes() / 1024
+            (done_sectors * SECTOR_BYTES) >> 10,
+            chosen.geometry.member_bytes() >> 10
         )),
         Part::Spare { .. } => Some("it is a spare and holds none of the array's data".to_owned()),
     };
