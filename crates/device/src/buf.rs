@@ -14,6 +14,7 @@ use std::{
     fmt,
     ops::{Deref, DerefMut, Range},
     ptr::NonNull,
+    sync::Arc,
 };
 
 use crate::{
@@ -32,7 +33,7 @@ const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
 
 /// An allocation without a holder. Boxed, since handles point at it and it must not move.
-type Pooled = Box<Allocation>;
+pub(crate) type Pooled = Box<Allocation>;
 
 #[cfg(feature = "loom")]
 loom::thread_local! {
@@ -43,12 +44,28 @@ thread_local! {
     static POOL: RefCell<[Vec<Pooled>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
 }
 
+/// A store that lends allocations of its own, and takes them back instead of the pools.
+pub(crate) trait Home: Send + Sync {
+    /// Takes back an allocation that no handle refers to any more.
+    fn take_back(&self, allocation: Box<Allocation>);
+}
+
 /// Aligned memory, always initialised.
-struct Allocation {
+pub(crate) struct Allocation {
     start: NonNull<u8>,
     capacity: usize,
     /// Handles to it.
     holders: AtomicUsize,
+    /// Who frees the memory.
+    owner: Owner,
+}
+
+/// Who frees an allocation's memory.
+enum Owner {
+    /// The allocation itself, when it is dropped.
+    Itself,
+    /// A store, which is known while the allocation is lent.
+    Store(Option<Arc<dyn Home>>),
 }
 
 // SAFETY: the allocation is plain memory that any thread may free; access goes through IoBuf (exclusive
@@ -61,7 +78,21 @@ impl Allocation {
     fn new(capacity: usize) -> Self {
         let start = class_of(capacity).and_then(|_| arena::take(capacity));
         let start = start.unwrap_or_else(|| Self::from_heap(capacity));
-        Self { start, capacity, holders: AtomicUsize::new(1) }
+        Self { start, capacity, holders: AtomicUsize::new(1), owner: Owner::Itself }
+    }
+
+    /// Memory of a store that outlives the allocation.
+    ///
+    /// # Safety
+    /// The range is initialised and aligned to [`BUF_ALIGN`]. Nothing else refers to it before the allocation
+    /// is dropped.
+    pub(crate) unsafe fn of_store(start: NonNull<u8>, capacity: usize) -> Box<Self> {
+        Box::new(Self { start, capacity, holders: AtomicUsize::new(1), owner: Owner::Store(None) })
+    }
+
+    /// Where its memory starts.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     fn from_heap(capacity: usize) -> NonNull<u8> {
@@ -78,7 +109,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if arena::give_back(self.start, self.capacity) {
+        if matches!(self.owner, Owner::Store(_)) || arena::give_back(self.start, self.capacity) {
             return;
         }
         // SAFETY: `start` came from `alloc_zeroed` with this same layout and is freed only here.
@@ -148,7 +179,12 @@ impl Drop for Handle {
             self.allocation().holders.store(1, Ordering::Relaxed);
         }
         // SAFETY: it came from a leaked box, and this, the last holder, takes it back exactly once.
-        let allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
+        let mut allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
+        if let Owner::Store(home) = &mut allocation.owner {
+            let home = home.take();
+            home.expect("a store lends what it owns").take_back(allocation);
+            return;
+        }
         let capacity = allocation.capacity;
         let Some(class) = class_of(capacity) else { return };
         // During thread teardown the pool may be gone; then the box simply frees the memory.
@@ -191,6 +227,13 @@ impl IoBuf {
         let mut buf = Self::with_len(bytes.len());
         buf.copy_from_slice(bytes);
         buf
+    }
+
+    /// A buffer of all of an allocation that a store lends.
+    pub(crate) fn lent(mut allocation: Box<Allocation>, home: Arc<dyn Home>) -> Self {
+        let len = allocation.capacity;
+        allocation.owner = Owner::Store(Some(home));
+        Self { handle: Handle(NonNull::from(Box::leak(allocation))), start: 0, len }
     }
 
     /// Keeps the first `at` bytes and returns the rest as a buffer of its own.
@@ -296,6 +339,51 @@ impl SharedBuf {
             return Err(self);
         }
         Ok(IoBuf { handle: self.handle, start: self.start, len: self.len })
+    }
+}
+
+/// A shared block of [`BUF_ALIGN`] bytes, in one word: caches keep many.
+#[derive(Clone)]
+pub struct Block(Handle);
+
+impl Block {
+    /// Makes a buffer a block.
+    ///
+    /// # Panics
+    /// If the buffer is not all of an allocation of a block's size.
+    pub fn of(buf: IoBuf) -> Self {
+        let capacity = buf.handle.allocation().capacity;
+        assert!(buf.start == 0 && buf.len == BUF_ALIGN && capacity == BUF_ALIGN, "a block is an allocation");
+        Self(buf.handle)
+    }
+
+    /// Some of its bytes, which it lends.
+    ///
+    /// # Panics
+    /// If the range is not within the block.
+    pub fn lend(&self, range: Range<usize>) -> SharedBuf {
+        assert!(range.start <= range.end && range.end <= BUF_ALIGN, "{range:?} of a block");
+        SharedBuf { handle: self.0.clone(), start: range.start, len: range.len() }
+    }
+
+    /// Whether both are the same memory. An address is not used again as long as a block refers to it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the allocation is of a block's size and initialised. It came from an exclusive IoBuf that was
+        // consumed, so only read-only views of it exist.
+        unsafe { std::slice::from_raw_parts(self.0.at(0), BUF_ALIGN) }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({:p})", self.0.allocation().start)
     }
 }
 

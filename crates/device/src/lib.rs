@@ -15,6 +15,7 @@ mod device;
 mod env;
 mod error;
 pub mod file;
+pub mod frames;
 mod future;
 pub mod memory;
 pub mod parts;
@@ -22,7 +23,7 @@ pub mod sync;
 pub mod uring;
 pub mod wrap;
 
-pub use buf::{BUF_ALIGN, IoBuf, SharedBuf};
+pub use buf::{BUF_ALIGN, Block, IoBuf, SharedBuf};
 pub use device::{
     Completion, Device, DeviceInfo, Extent, MediaKind, ReadBufs, ReadDone, WriteBufs, WriteFlags, ZeroFlags,
     bufs_len,

@@ -12,6 +12,7 @@
 //! * [`mutants`]: deliberate bugs, for the simulator to find; none in a shipped build.
 
 mod array;
+mod cache;
 mod compute;
 mod error;
 mod intent;
@@ -33,6 +34,7 @@ mod stripes;
 pub use array::{
     Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport, device::ArrayDevice,
 };
+pub use cache::{CacheKind, CacheReport, CacheSettings};
 pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
 pub use jobs::{ArrayEvent, ArrayEvents, JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};

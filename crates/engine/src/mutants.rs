@@ -222,11 +222,43 @@ pub enum Mutant {
     UnkeptUncounted,
     /// A later writer takes rows for which another writer waits.
     WaitersPassed,
+    /// The cache takes memory beyond its bound.
+    CacheOverBudget,
+    /// Dirty cells are evicted as clean ones are.
+    DirtyEvicted,
+    /// A write of some sectors of a cached block loses the others.
+    SectorsLost,
+    /// The cache forgets that only some sectors of a block are new.
+    SectorMaskLost,
+    /// A whole stripe is written beside clean cells, which stay.
+    PassedStaysClean,
+    /// A whole stripe is written beside older dirty cells, which stay and are destaged later.
+    PassedStaysDirty,
+    /// A cell that was rewritten during its destage is made clean.
+    RewrittenMadeClean,
+    /// A destage that failed makes its cells clean.
+    CleanOnError,
+    /// A flush passes over dirty cells.
+    FlushSkipsDirty,
+    /// A flush passes over what is being destaged.
+    FlushSkipsDestaging,
+    /// A write with FUA is acknowledged when it is in the cache.
+    FuaInCache,
+    /// Stopping forgets dirty cells.
+    StopDropsDirty,
+    /// Zeroes leave what is cached of their stripes.
+    ZeroLeavesCells,
+    /// A read takes from members what is dirty in the cache.
+    ReadPastDirty,
+    /// A read of a block of which some sectors are new takes all of it from the cache.
+    PartReadWhole,
+    /// A lost column is recovered from dirty cells of others.
+    RecoverFromDirty,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 107] = [
+    pub const ALL: [Self; 123] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -334,6 +366,22 @@ impl Mutant {
         Self::BadRowsNotMended,
         Self::UnkeptUncounted,
         Self::WaitersPassed,
+        Self::CacheOverBudget,
+        Self::DirtyEvicted,
+        Self::SectorsLost,
+        Self::SectorMaskLost,
+        Self::PassedStaysClean,
+        Self::PassedStaysDirty,
+        Self::RewrittenMadeClean,
+        Self::CleanOnError,
+        Self::FlushSkipsDirty,
+        Self::FlushSkipsDestaging,
+        Self::FuaInCache,
+        Self::StopDropsDirty,
+        Self::ZeroLeavesCells,
+        Self::ReadPastDirty,
+        Self::PartReadWhole,
+        Self::RecoverFromDirty,
     ];
 }
 

@@ -8,7 +8,7 @@ const OWN: usize = if cfg!(feature = "loom") { 0 } else { 64 };
 /// All other threads share these.
 const SHARED: usize = if cfg!(feature = "loom") { 1 } else { 8 };
 /// All cells.
-pub(super) const CELLS: usize = OWN + SHARED;
+pub(crate) const CELLS: usize = OWN + SHARED;
 
 /// The numbers of the threads that exist.
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { taken: 0, free: Vec::new() });
@@ -53,7 +53,7 @@ impl Numbers {
 /// This thread's cell, and whether no other thread writes to it.
 #[inline]
 #[cfg_attr(feature = "loom", expect(clippy::absurd_extreme_comparisons, clippy::modulo_one))]
-pub(super) fn my_cell() -> (usize, bool) {
+pub(crate) fn my_cell() -> (usize, bool) {
     // Values that a thread drops at its very end may count, too.
     let mine = MINE.try_with(|mine| mine.0).unwrap_or(OWN);
     if mine < OWN { (mine, true) } else { (OWN + mine % SHARED, false) }

@@ -2,7 +2,7 @@
 //! yield to other tasks. Also the mailbox of a thread that sleeps, and counting without sharing.
 
 mod barrier;
-mod cells;
+pub(crate) mod cells;
 mod counters;
 mod id;
 mod mailbox;

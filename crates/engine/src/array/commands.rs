@@ -10,6 +10,7 @@ use crate::{
     error::ArrayError,
     jobs::{ArrayEvents, Found, JobKind, JobReport, Request, SpeedLimits},
     life::detached::Detached,
+    mutants::{Mutant, lives},
     shape::geometry::Level,
 };
 
@@ -200,6 +201,11 @@ impl Array {
 
 impl Parts {
     async fn stop(&self) -> Result<(), ArrayError> {
+        if self.life.is_closing() {
+            return Err(ArrayError::Closed);
+        }
+        // Before anything ends: as long as this fails, what is dirty can still be read.
+        self.stripes.destage_written().await?;
         if !self.life.close() {
             return Err(ArrayError::Closed);
         }
@@ -216,6 +222,9 @@ impl Parts {
     /// Makes everything durable and marks the superblocks clean if they may be.
     async fn write_down_end(&self) -> Result<(), ArrayError> {
         let Self { stripes, roster, .. } = self;
+        if !lives(Mutant::StopDropsDirty) {
+            stripes.destage_written().await?;
+        }
         stripes.flush_and_unlist().await?;
         if let Some(intent) = stripes.intent() {
             intent.clear_all(&**stripes).await;

@@ -16,6 +16,7 @@ use uuid::Uuid;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 
 use crate::{
+    cache::CacheReport,
     jobs::{JobBoard, Jobs},
     life::Life,
     members::stats::Stats,
@@ -107,6 +108,11 @@ impl Array {
     /// The environment the array runs in.
     pub fn env(&self) -> &EnvHandle {
         self.parts.life.env()
+    }
+
+    /// What the cache holds now; none if there is no cache.
+    pub fn cache(&self) -> Option<CacheReport> {
+        self.parts.stripes.cache().map(|cache| cache.report())
     }
 
     /// What the array has done since it was opened.

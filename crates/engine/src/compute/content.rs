@@ -72,6 +72,26 @@ impl Data {
         }
     }
 
+    /// Copies bytes of it, from `start` on, until `into` is full.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    #[inline]
+    pub(crate) fn copy_to(&self, start: usize, into: &mut [u8]) {
+        match self {
+            Self::One(buf) => into.copy_from_slice(&buf[start..start + into.len()]),
+            Self::Blocks(bufs) => {
+                let content = &bufs[..];
+                let mut at = 0;
+                while at < into.len() {
+                    let run = Content::run(&content, start + at..start + into.len());
+                    into[at..at + run.len()].copy_from_slice(run);
+                    at += run.len();
+                }
+            }
+        }
+    }
+
     /// Its buffers.
     pub(crate) fn into_bufs(self) -> WriteBufs {
         match self {

@@ -3,55 +3,105 @@
 //! Parity of whole rows is computed straight from the caller's buffer. Only partly overwritten blocks are
 //! copied, to join old and new content.
 
+pub(crate) mod cells;
 mod content;
 mod operands;
 pub(crate) mod recovery;
 mod simple;
 pub(crate) mod sums;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
 
 pub(crate) use self::{
+    cells::CachedCells,
     content::Data,
     operands::{Fetched, Run},
 };
 use self::{
-    content::{Content, OneBuf},
-    operands::{NewData, Operands, Piece, Pieces, find, made, update},
+    content::OneBuf,
+    operands::{New, NewData, Operands, Piece, Pieces, find, made, update},
     recovery::recover_data,
 };
 use crate::{
     mutants::{Mutant, lives},
     plan::recipe::{Cells, How, Recipe, Source, Span, Sum, Write},
-    shape::geometry::{Geometry, StripeSpan},
+    shape::{
+        geometry::{Geometry, StripeSpan},
+        rows::RowSet,
+    },
 };
+
+/// What is new in a stripe: what a write in it is made of.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// One contiguous part of the stripe, with its bytes: a client's write.
+    Span(StripeSpan, Data),
+    /// Cells that a cache lends.
+    Cells(Arc<CachedCells>),
+}
+
+impl Content {
+    /// The rows that it touches, in any column.
+    #[inline]
+    pub(crate) fn rows(&self, chunk_bytes: usize) -> RowSet {
+        match self {
+            Self::Span(span, _) => touched_rows(span, chunk_bytes),
+            Self::Cells(cells) => cells.dirty_rows(),
+        }
+    }
+}
+
+/// The rows of a stripe that a span touches, in any column.
+#[inline]
+pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
+    if span.start / chunk_bytes == (span.start + span.len - 1) / chunk_bytes {
+        return near_rows(RowSet::touching(span.start % chunk_bytes..span.start % chunk_bytes + span.len));
+    }
+    let rows = span
+        .columns(chunk_bytes)
+        .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
+        .fold(RowSet::EMPTY, |all, rows| all | rows);
+    near_rows(rows)
+}
+
+/// All of these rows; a mutant sees the first word of them only.
+fn near_rows(rows: RowSet) -> RowSet {
+    if !lives(Mutant::WideRowsUnseen) {
+        return rows;
+    }
+    let near = rows & RowSet::range(0..64);
+    if near.is_empty() { rows } else { near }
+}
 
 /// Computes all that a recipe writes, and hands each write to `ask`. `fetched` holds what the recipe reads.
 pub(crate) fn compute(
     recipe: &Recipe,
     geometry: &Geometry,
-    (span, data): (StripeSpan, Data),
+    content: Content,
     fetched: &mut Fetched,
     ask: impl FnMut(&Write, WriteBufs),
 ) {
-    let chunk_bytes = geometry.chunk_bytes();
-    match data {
-        Data::One(buf) => {
+    let (chunk_bytes, data_columns) = (geometry.chunk_bytes(), geometry.data_columns());
+    match content {
+        Content::Span(span, Data::One(buf)) => {
             let new = NewData { span, chunk_bytes, content: OneBuf(Some(buf)) };
-            compute_from(recipe, geometry.data_columns(), new, fetched, ask);
+            compute_from(recipe, data_columns, new, fetched, ask);
         }
-        Data::Blocks(bufs) => {
+        Content::Span(span, Data::Blocks(bufs)) => {
             let new = NewData { span, chunk_bytes, content: &bufs[..] };
-            compute_from(recipe, geometry.data_columns(), new, fetched, ask);
+            compute_from(recipe, data_columns, new, fetched, ask);
         }
+        Content::Cells(cells) => compute_from(recipe, data_columns, cells, fetched, ask),
     }
 }
 
-fn compute_from<C: Content>(
+fn compute_from<N: New>(
     recipe: &Recipe,
     data_columns: usize,
-    new: NewData<C>,
+    new: N,
     fetched: &mut Fetched,
     ask: impl FnMut(&Write, WriteBufs),
 ) {
@@ -62,15 +112,15 @@ fn compute_from<C: Content>(
 }
 
 /// As [`compute`], for any recipe.
-fn compute_any<C: Content>(
+fn compute_any<N: New>(
     recipe: &Recipe,
     data_columns: usize,
-    mut new: NewData<C>,
+    mut new: N,
     fetched: &mut Fetched,
     mut ask: impl FnMut(&Write, WriteBufs),
 ) {
     for rows in &recipe.recovers {
-        recover(*rows, data_columns, fetched);
+        recover(*rows, data_columns, &new, fetched);
     }
     let joined = join_blocks(&recipe.joins, &new, fetched);
     let mut parity = Sums::of(recipe, data_columns, &new, fetched, &joined);
@@ -88,8 +138,14 @@ fn compute_any<C: Content>(
     }
 }
 
-/// Recovers the old content of some rows of the data columns that could not be read.
-fn recover(rows: Span, data_columns: usize, fetched: &mut Fetched) {
+/// Recovers the old content of some rows of the data columns that could not be read, and is not in hand.
+fn recover<N: New>(rows: Span, data_columns: usize, new: &N, fetched: &mut Fetched) {
+    for column in 0..data_columns {
+        if let Some(buf) = new.old(column, rows) {
+            // Before parity, which is last.
+            fetched.insert(0, Run { cells: Cells { column: column as u16, rows }, buf });
+        }
+    }
     let lost: SmallVec<[usize; 2]> =
         (0..data_columns).filter(|c| find(fetched, *c, rows).is_none()).collect();
     let out = {
@@ -105,7 +161,7 @@ fn recover(rows: Span, data_columns: usize, fetched: &mut Fetched) {
 }
 
 /// Joins old and new content of blocks.
-fn join_blocks<C: Content>(joins: &[Cells], new: &NewData<C>, fetched: &[Run]) -> Pieces {
+fn join_blocks<N: New>(joins: &[Cells], new: &N, fetched: &[Run]) -> Pieces {
     let join = |cells: &Cells| {
         let column = usize::from(cells.column);
         let old = find(fetched, column, cells.rows).expect("a joined block's old content was read");
@@ -113,15 +169,14 @@ fn join_blocks<C: Content>(joins: &[Cells], new: &NewData<C>, fetched: &[Run]) -
         if lives(Mutant::PartialBlockZeroed) {
             buf.fill(0);
         }
-        let (bytes, at) = new.in_block(column, &cells.rows.bytes());
-        buf[at..at + bytes.len()].copy_from_slice(bytes);
+        new.merge(column, &cells.rows.bytes(), &mut buf);
         Piece { cells: *cells, buf: buf.freeze() }
     };
     joins.iter().map(join).collect()
 }
 
 /// A data column's bytes: joined blocks and new data, in order.
-fn joined_bufs<C: Content>(write: &Write, new: &mut NewData<C>, joined: &[Piece]) -> WriteBufs {
+fn joined_bufs<N: New>(write: &Write, new: &mut N, joined: &[Piece]) -> WriteBufs {
     let mut bufs = WriteBufs::new();
     let mut at = write.bytes().start;
     let here = joined.iter().filter(|piece| piece.cells.column == write.column);
@@ -148,10 +203,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<C: Content>(
+    fn of<N: New>(
         recipe: &Recipe,
         data_columns: usize,
-        new: &NewData<C>,
+        new: &N,
         fetched: &mut Fetched,
         joined: &[Piece],
     ) -> Self {
@@ -373,7 +428,7 @@ mod tests {
             let request = IoBuf::copy_of(&(0..len).map(|i| (i as u64 ^ seed) as u8).collect::<Vec<_>>()).freeze();
             let new_bytes = |column: usize| span.in_column(column, geometry.chunk_bytes()).0;
             let dirty_mirror = new_bytes(0);
-            let recipe = lower(&plan, &state, new_bytes);
+            let recipe = lower(&plan, &state, |column| [new_bytes(column)]);
             let mut expected = columns.clone();
             for column in span.columns(geometry.chunk_bytes()) {
                 let (dirty, at) = span.in_column(column, geometry.chunk_bytes());
@@ -385,8 +440,8 @@ mod tests {
                 columns[*column].fill(0xdd);
             }
             let mut writes = Vec::new();
-            let data = (span, in_bufs(&request, start, seed));
-            compute(&recipe, &geometry, data, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
+            let content = Content::Span(span, in_bufs(&request, start, seed));
+            compute(&recipe, &geometry, content, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
             let mut any = Vec::new();
             let new = NewData { span, chunk_bytes: geometry.chunk_bytes(), content: OneBuf(Some(request)) };
             compute_any(&recipe, state.data_columns, new, &mut fetch(&recipe, &columns), |write, bufs| any.push((*write, bufs)));
@@ -406,7 +461,7 @@ mod tests {
                 }
                 prop_assert_eq!(at, write.bytes().end);
             }
-            let touched = crate::stripes::touched_rows(&span, geometry.chunk_bytes());
+            let touched = touched_rows(&span, geometry.chunk_bytes());
             for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
                 if presence(column) == Presence::Present {
                     prop_assert!(found == expected, "column {}", column);

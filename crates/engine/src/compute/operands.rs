@@ -1,16 +1,31 @@
 //! What parity is computed from, and parity of a sum's rows: made anew, or brought up to date.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, SharedBuf, WriteBufs};
 
-use super::{content::Content, sums};
+use super::{cells::CachedCells, content::Content, sums};
 use crate::{
     mutants::{Mutant, lives},
     plan::recipe::{Cells, Span, Sum},
     shape::geometry::StripeSpan,
 };
+
+/// What is new in a stripe, by column.
+pub(super) trait New {
+    /// The first contiguous run of some bytes of a column's chunk, if the content that they will have is in hand.
+    fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]>;
+
+    /// Writes the new bytes of a column's block over its old content.
+    fn merge(&self, column: usize, block: &Range<usize>, into: &mut [u8]);
+
+    /// Bytes of a column's chunk, all of them new, for a write.
+    fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> WriteBufs;
+
+    /// The old content of rows of a column, if it is in hand.
+    fn old(&self, column: usize, rows: Span) -> Option<IoBuf>;
+}
 
 /// The new content of one write's part in one stripe.
 pub(super) struct NewData<C> {
@@ -20,31 +35,54 @@ pub(super) struct NewData<C> {
 }
 
 impl<C: Content> NewData<C> {
-    /// The first contiguous run of some bytes of a column's chunk, if all of them are new.
-    #[inline]
-    pub(super) fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
-        Some(self.content.run(self.in_write(column, bytes)?))
-    }
-
     /// Where bytes of a column's chunk lie in the write; none if not all of them are new.
     fn in_write(&self, column: usize, bytes: &Range<usize>) -> Option<Range<usize>> {
         let start = (column * self.chunk_bytes + bytes.start).checked_sub(self.span.start)?;
         let end = start + bytes.len();
         (end <= self.span.len).then_some(start..end)
     }
+}
 
-    /// New bytes of a block of a column, and where in the block they start.
-    pub(super) fn in_block(&self, column: usize, block: &Range<usize>) -> (&[u8], usize) {
-        let (new, _) = self.span.in_column(column, self.chunk_bytes);
-        let new = new.start.max(block.start)..new.end.min(block.end);
-        (self.run(column, &new).expect("they are new"), new.start - block.start)
+impl<C: Content> New for NewData<C> {
+    #[inline]
+    fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
+        Some(self.content.run(self.in_write(column, bytes)?))
     }
 
-    /// Bytes of a column's chunk, all of them new, for a write.
+    fn merge(&self, column: usize, block: &Range<usize>, into: &mut [u8]) {
+        let (new, _) = self.span.in_column(column, self.chunk_bytes);
+        let new = new.start.max(block.start)..new.end.min(block.end);
+        let (bytes, at) = (self.run(column, &new).expect("they are new"), new.start - block.start);
+        into[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
     #[inline]
-    pub(super) fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> WriteBufs {
+    fn take(&mut self, column: usize, bytes: &Range<usize>, is_last: bool) -> WriteBufs {
         let range = self.in_write(column, bytes).expect("what is written as new is new");
         self.content.take(range, is_last)
+    }
+
+    fn old(&self, _: usize, _: Span) -> Option<IoBuf> {
+        None
+    }
+}
+
+impl New for Arc<CachedCells> {
+    #[inline]
+    fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
+        CachedCells::run(self, column, bytes)
+    }
+
+    fn merge(&self, column: usize, block: &Range<usize>, into: &mut [u8]) {
+        CachedCells::merge(self, column, block, into);
+    }
+
+    fn take(&mut self, column: usize, bytes: &Range<usize>, _: bool) -> WriteBufs {
+        CachedCells::take(self, column, bytes)
+    }
+
+    fn old(&self, column: usize, rows: Span) -> Option<IoBuf> {
+        self.copy_of_clean(column, rows.range())
     }
 }
 
@@ -85,14 +123,14 @@ pub(super) struct Piece {
 pub(super) type Pieces = SmallVec<[Piece; 2]>;
 
 /// What one sum is computed from.
-pub(super) struct Operands<'a, C> {
-    pub(super) new: &'a NewData<C>,
+pub(super) struct Operands<'a, N> {
+    pub(super) new: &'a N,
     pub(super) fetched: &'a [Run],
     pub(super) joined: &'a [Piece],
     pub(super) rows: Span,
 }
 
-impl<'a, C: Content> Operands<'a, C> {
+impl<'a, N: New> Operands<'a, N> {
     /// The content that a data column will have in these rows, from byte `at` on, as far as it is contiguous.
     #[inline]
     pub(super) fn run(&self, column: usize, at: usize) -> &'a [u8] {
@@ -119,11 +157,7 @@ impl<'a, C: Content> Operands<'a, C> {
 
 /// Makes parity of a sum's rows anew from the content that all data columns will have: one run for each
 /// parity column.
-pub(super) fn made<C: Content>(
-    sum: &Sum,
-    data_columns: usize,
-    operands: &Operands<'_, C>,
-) -> SmallVec<[Run; 2]> {
+pub(super) fn made<N: New>(sum: &Sum, data_columns: usize, operands: &Operands<'_, N>) -> SmallVec<[Run; 2]> {
     let mut out: SmallVec<[IoBuf; 2]> = SmallVec::new();
     sum.parity.columns().for_each(|_| out.push(IoBuf::with_len(operands.len())));
     let mut at = 0;
@@ -146,12 +180,7 @@ pub(super) fn made<C: Content>(
 
 /// Brings old parity up to date in place. `old` holds the columns that the sum names, in order.
 #[inline]
-pub(super) fn update<C: Content>(
-    sum: &Sum,
-    columns: Span,
-    operands: &Operands<'_, C>,
-    old: &mut [&mut [u8]],
-) {
+pub(super) fn update<N: New>(sum: &Sum, columns: Span, operands: &Operands<'_, N>, old: &mut [&mut [u8]]) {
     for column in columns.range() {
         let (before, after) = (operands.old(column), operands.run(column, 0));
         if after.len() == before.len() {
@@ -164,7 +193,7 @@ pub(super) fn update<C: Content>(
 
 /// As [`update`], for one column whose new content lies in several buffers.
 #[cold]
-fn update_by_runs<C: Content>(sum: &Sum, column: usize, operands: &Operands<'_, C>, old: &mut [&mut [u8]]) {
+fn update_by_runs<N: New>(sum: &Sum, column: usize, operands: &Operands<'_, N>, old: &mut [&mut [u8]]) {
     let before = operands.old(column);
     let mut at = 0;
     while at < before.len() {

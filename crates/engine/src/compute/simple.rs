@@ -5,10 +5,7 @@
 use smallvec::smallvec;
 use stripewise_device::{SharedBuf, WriteBufs};
 
-use super::{
-    content::Content,
-    operands::{self, Fetched, NewData, Operands, made},
-};
+use super::operands::{self, Fetched, New, Operands, made};
 use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
 
 /// The recipe's only sum, if the recipe is computed here.
@@ -20,11 +17,11 @@ pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
 }
 
 /// As [`compute`](super::compute), for a recipe with only this sum.
-pub(super) fn compute<C: Content>(
+pub(super) fn compute<N: New>(
     recipe: &Recipe,
     sum: &Sum,
     data_columns: usize,
-    mut new: NewData<C>,
+    mut new: N,
     fetched: &mut Fetched,
     mut ask: impl FnMut(&Write, WriteBufs),
 ) {
@@ -57,7 +54,7 @@ fn take_parity(fetched: &mut Fetched, column: u16) -> SharedBuf {
 }
 
 /// Updates old parity, which was read last, in place.
-fn update<C: Content>(sum: &Sum, columns: Span, new: &NewData<C>, fetched: &mut Fetched) {
+fn update<N: New>(sum: &Sum, columns: Span, new: &N, fetched: &mut Fetched) {
     let parity_start = fetched.len() - sum.parity.columns().len();
     let (data, old) = fetched.split_at_mut(parity_start);
     debug_assert!(old.is_sorted_by_key(|run| run.cells.column), "P is read before Q");

@@ -6,6 +6,7 @@
 //! where they stood.
 
 pub(crate) mod board;
+pub(crate) mod destager;
 pub(crate) mod events;
 mod rebuild;
 mod report;
@@ -25,7 +26,14 @@ pub(crate) use report::Found;
 
 use std::sync::Arc;
 
-use crate::{life::Life, roster::Roster, shape::geometry::Geometry, stripes::Stripes};
+use crate::{
+    cache::{Cache, Candidate},
+    error::ArrayError,
+    life::Life,
+    roster::Roster,
+    shape::geometry::Geometry,
+    stripes::Stripes,
+};
 
 /// What jobs and housekeeping work with.
 pub(crate) struct Jobs {
@@ -46,6 +54,10 @@ impl Jobs {
         tuning: Tuning,
     ) -> Arc<Self> {
         Arc::new(Self { life, stripes, roster, board, tuning })
+    }
+
+    async fn destage(&self, cache: &Arc<Cache>, chosen: Vec<Candidate>) -> Result<(), ArrayError> {
+        self.stripes.destage_all_of(cache, chosen).await
     }
 
     /// The array's shape now.

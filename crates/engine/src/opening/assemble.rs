@@ -17,15 +17,16 @@ use super::{
 };
 use crate::{
     array::{Array, Parts},
+    cache::Cache,
     error::ArrayError,
     intent::locking::{Locking, Preset},
-    jobs::{Found, JobBoard, JobKind, Jobs, Request, runner},
+    jobs::{Found, JobBoard, JobKind, Jobs, Request, destager, runner},
     life::{Life, detached::on_worker},
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, Policy, policy_numbered},
     roster::{Roster, membership::Membership},
-    shape::geometry::StripeIndex,
+    shape::geometry::{Geometry, StripeIndex},
     stripes::{RowLocks, StripeOptions, Stripes},
 };
 
@@ -97,6 +98,7 @@ async fn open(
         policy: known.unwrap_or(DEFAULT_POLICY),
         unknown_policy: if known.is_none() { kept } else { 0 },
         doubts_stale: options.read_only && !options.force,
+        cache: cache_of(options, &chosen.geometry),
     };
     let stripes = Stripes::new(life.clone(), Membership::of(roster.clone()), stripes);
     let jobs = Jobs::new(life.clone(), stripes.clone(), roster.clone(), board.clone(), options.tuning);
@@ -148,8 +150,17 @@ async fn begin_serving(
     }
     let jobs = Arc::downgrade(&parts.jobs);
     life.spawn(runner::run_jobs(jobs.clone()));
+    if let Some(cache) = stripes.cache() {
+        life.spawn(destager::run(jobs.clone(), life.clone(), cache.clone()));
+    }
     life.spawn(runner::run_housekeeping(jobs, life.clone(), interval));
     Ok(())
+}
+
+/// The cache, where the level keeps parity and the array is written to.
+fn cache_of(options: &AssembleOptions, geometry: &Geometry) -> Option<Arc<Cache>> {
+    let may_cache = geometry.has_parity() && !options.read_only;
+    may_cache.then(|| Cache::new(&options.cache, geometry)).flatten()
 }
 
 /// The locks that were chosen for the array.

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use super::candidates::Excluded;
 use crate::{
-    error::ArrayError, intent::locking::Locking, jobs::Tuning, metadata::examine::ExamineError,
-    plan::selection::Policy, shape::geometry::GeometryError,
+    cache::CacheSettings, error::ArrayError, intent::locking::Locking, jobs::Tuning,
+    metadata::examine::ExamineError, plan::selection::Policy, shape::geometry::GeometryError,
 };
 
 /// How to open an array.
@@ -24,6 +24,8 @@ pub struct AssembleOptions {
     pub locking: Option<Locking>,
     /// The steps of background work.
     pub tuning: Tuning,
+    /// The cache.
+    pub cache: CacheSettings,
     /// Policies besides [`POLICIES`](crate::plan::selection::POLICIES) that the members may keep.
     pub policies: &'static [&'static Policy],
 }
@@ -37,6 +39,7 @@ impl AssembleOptions {
             read_only: false,
             locking: None,
             tuning: Tuning::PRODUCTION,
+            cache: CacheSettings::NONE,
             policies: &[],
         }
     }
@@ -69,6 +72,12 @@ impl AssembleOptions {
     #[must_use]
     pub const fn tuning(self, tuning: Tuning) -> Self {
         Self { tuning, ..self }
+    }
+
+    /// Sets [`AssembleOptions::cache`](#structfield.cache).
+    #[must_use]
+    pub const fn cache(self, cache: CacheSettings) -> Self {
+        Self { cache, ..self }
     }
 
     /// Sets [`AssembleOptions::policies`](#structfield.policies).

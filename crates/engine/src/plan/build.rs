@@ -169,7 +169,8 @@ fn add_data_operations(ops: &mut ColumnOps, column: &ColumnState, band: &Band) {
             ops.xx |= dirty;
         }
         Cycle::Rcw => {
-            ops.r |= readable(empty | partial);
+            ops.t |= readable(partial);
+            ops.r |= readable(empty);
             ops.x |= rows;
         }
         Cycle::Recover => {
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(cycle("PEEE|E"), (Cycle::Rmw, 2, 4));
         assert_eq!(cycle("PDDD|E"), (Cycle::Rcw, 5, 1));
         let plan = build(&state("PDDD|E"), &Classic, &NoCosts).unwrap();
-        assert_eq!(plan.columns[0].r.len(), 1);
+        assert_eq!((plan.columns[0].r.len(), plan.columns[0].t.len()), (0, 1), "beside what is new");
     }
 
     #[test]

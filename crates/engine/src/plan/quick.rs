@@ -304,7 +304,7 @@ mod tests {
         }
         let state = StripeState::for_write(geometry, span, true, presence);
         let plan = build(&state, &*(policy.make)(), &Uneven).unwrap();
-        let planned = lower(&plan, &state, |column| span.in_column(column, geometry.chunk_bytes()).0);
+        let planned = lower(&plan, &state, |column| [span.in_column(column, geometry.chunk_bytes()).0]);
         assert_eq!(quick, planned, "{case:?}");
         assert_eq!(plan.bands[..], bands, "{case:?}");
         true

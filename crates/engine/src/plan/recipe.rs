@@ -192,8 +192,12 @@ pub struct Recipe {
     pub cycles: SmallVec<[CycleRows; 4]>,
 }
 
-/// Makes the recipe of a plan. `new_bytes` tells which bytes of a data column's chunk are new.
-pub fn lower(plan: &Plan, state: &StripeState, new_bytes: impl Fn(usize) -> Range<usize>) -> Recipe {
+/// Makes the recipe of a plan. `new_bytes` tells which bytes of a data column's chunk are new, in order.
+pub fn lower<R: IntoIterator<Item = Range<usize>>>(
+    plan: &Plan,
+    state: &StripeState,
+    new_bytes: impl Fn(usize) -> R,
+) -> Recipe {
     let mut recipe = Recipe::default();
     for (column, ops) in plan.columns.iter().enumerate() {
         let cells = |rows: Range<usize>| Cells { column: column as u16, rows: rows.into() };
@@ -249,11 +253,11 @@ fn dirty_columns(state: &StripeState, row: usize) -> impl Iterator<Item = Span> 
     columns.runs().map(Span::from)
 }
 
-fn add_writes(
+fn add_writes<R: IntoIterator<Item = Range<usize>>>(
     recipe: &mut Recipe,
     plan: &Plan,
     state: &StripeState,
-    new_bytes: impl Fn(usize) -> Range<usize>,
+    new_bytes: impl Fn(usize) -> R,
 ) {
     for (column, ops) in plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
         let is_rewrite = !ops.reads().is_empty();
@@ -262,7 +266,10 @@ fn add_writes(
             // Mirrors are written as the one data column is.
             let of = if column < state.data_columns { column } else { 0 };
             if plan.bands.iter().any(is_exact) {
-                recipe.writes.push(Write::of(column, &new_bytes(of), Source::New(of as u16), is_rewrite));
+                for (number, bytes) in new_bytes(of).into_iter().enumerate() {
+                    let write = Write::of(column, &bytes, Source::New(of as u16), is_rewrite);
+                    recipe.writes.push(Write { is_first: number == 0, ..write });
+                }
                 continue;
             }
         }

@@ -96,6 +96,22 @@ impl StripeState {
         parity_trusted: bool,
         presence: impl Fn(usize) -> Presence,
     ) {
+        self.set_empty(geometry, parity_trusted, presence);
+        for column in span.columns(geometry.chunk_bytes()) {
+            let (bytes, _) = span.in_column(column, geometry.chunk_bytes());
+            let dirty = RowSet::touching(bytes.clone());
+            self.columns[column].dirty = dirty;
+            self.columns[column].partial = dirty - RowSet::covered(bytes);
+        }
+    }
+
+    /// Fills an empty state with columns of which nothing is in hand.
+    pub(crate) fn set_empty(
+        &mut self,
+        geometry: &Geometry,
+        parity_trusted: bool,
+        presence: impl Fn(usize) -> Presence,
+    ) {
         self.data_columns = geometry.data_columns();
         self.redundancy = match geometry.level() {
             Level::Raid0 => Redundancy::None,
@@ -104,12 +120,6 @@ impl StripeState {
         };
         for column in 0..geometry.members() {
             self.columns.push(ColumnState::empty(presence(column)));
-        }
-        for column in span.columns(geometry.chunk_bytes()) {
-            let (bytes, _) = span.in_column(column, geometry.chunk_bytes());
-            let dirty = RowSet::touching(bytes.clone());
-            self.columns[column].dirty = dirty;
-            self.columns[column].partial = dirty - RowSet::covered(bytes);
         }
     }
 

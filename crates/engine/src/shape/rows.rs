@@ -70,6 +70,26 @@ impl RowSet {
         self.0[row / 64] >> (row % 64) & 1 == 1
     }
 
+    /// How many rows of the set lie below `row`.
+    #[inline]
+    pub fn rank(&self, row: usize) -> usize {
+        let word = row / 64;
+        let below: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
+        below as usize + (self.0[word] & !(u64::MAX << (row % 64))).count_ones() as usize
+    }
+
+    /// Adds a row.
+    #[inline]
+    pub fn insert(&mut self, row: usize) {
+        self.0[row / 64] |= 1 << (row % 64);
+    }
+
+    /// Takes a row out.
+    #[inline]
+    pub fn remove(&mut self, row: usize) {
+        self.0[row / 64] &= !(1 << (row % 64));
+    }
+
     /// Whether the sets share a row.
     #[inline]
     pub fn intersects(&self, other: &Self) -> bool {
@@ -196,6 +216,12 @@ mod tests {
                 rebuilt |= RowSet::range(run);
             }
             prop_assert_eq!(rebuilt, set);
+            prop_assert_eq!(set.rank(start), a[..start].iter().filter(|v| **v).count());
+            let (mut with, mut without) = (set, set);
+            with.insert(start);
+            without.remove(start);
+            prop_assert_eq!(with, set | RowSet::range(start..start + 1));
+            prop_assert_eq!(without, set - RowSet::range(start..start + 1));
             let range = RowSet::range(start..end);
             let both = set & range;
             (0..ROWS_MAX).for_each(|i| assert_eq!(both.contains(i), a[i] && (start..end).contains(&i)));

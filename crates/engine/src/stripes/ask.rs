@@ -59,16 +59,16 @@ impl Stripes {
         requested: &mut Requested<Result<(), IoError>>,
         guards: &Guards<'_>,
     ) {
-        let StripeWrite { span, data, flags } = write;
-        let (rows, region) = guards;
+        let StripeWrite { stripe, content, flags, .. } = write;
+        let Guards { rows, region, .. } = guards;
         assert!(
             region.as_ref().is_none_or(IntentGuard::is_durable),
             "a region is marked before it is written"
         );
-        let how = How { topology, stripe: span.stripe, recipe, flags, cause: Cause::Client };
+        let how = How { topology, stripe, recipe, flags, cause: Cause::Client };
         how.assert_is_held(rows);
         self.stats.count_recipe(recipe);
-        compute(recipe, &topology.geometry, (span, data), fetched, |write, bufs| {
+        compute(recipe, &topology.geometry, content, fetched, |write, bufs| {
             self.ask_write(&how, write, bufs, requested)
         });
     }
@@ -113,6 +113,7 @@ impl Stripes {
     ) -> Result<(), ArrayError> {
         let how = How { topology, stripe, recipe, flags: WriteFlags::default(), cause: Cause::Job };
         how.assert_is_held(rows);
+        self.cache.iter().for_each(|cache| cache.forget_clean(stripe));
         let mut requested = Requested::new();
         for write in &recipe.writes {
             self.ask_write(&how, write, smallvec![content(write)], &mut requested);

@@ -6,7 +6,7 @@ use stripewise_device::sync::Reader;
 
 use super::{
     RowGuard, Stripes,
-    steps::{Begun, Guards, Held, Progress, Rest, StripeWrite, Unreadable, touched_rows},
+    steps::{Begun, Guards, Held, Progress, Rest, StripeWrite, Unreadable},
 };
 use crate::{
     error::ArrayError,
@@ -36,8 +36,8 @@ impl Stripes {
         write: StripeWrite,
         leads: bool,
     ) -> Progress {
-        let (stripe, place) = (write.span.stripe, write.place(leads));
-        let rows = match self.locks.enter(&place, touched_rows(&write.span, geometry.chunk_bytes())) {
+        let (stripe, place) = (write.stripe, write.place(leads));
+        let rows = match self.locks.enter(&place, write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
             Entry::Busy => return Progress::Waits(Rest::Rows(write)),
             Entry::Behind => return Progress::Waits(Rest::Behind(write, place)),
@@ -69,31 +69,35 @@ impl Stripes {
     /// Continues a write that has its rows and its region. Steps that not every write takes are in boxes, so
     /// that the task of a write is only as large as the rest.
     pub(super) async fn finish_begun(&self, held: Held, begun: Begun) -> Result<(), ArrayError> {
-        let guards = self.resume(held);
-        match begun {
+        let mut guards = self.resume(held);
+        let written = match begun {
             Begun::Work(work) => self.finish_work(&guards, work).await,
             Begun::Plan(write) => Box::pin(self.write_around(&guards, write, Unreadable::new())).await,
+        };
+        if written.is_ok() {
+            guards.succeed();
         }
+        written
     }
 
     /// Waits for rows, or for the region to be marked, and then begins.
     async fn begin_later(&self, rest: Rest) -> Result<Progress, ArrayError> {
         let (write, rows) = match rest {
             Rest::Rows(write) => {
-                let rows = touched_rows(&write.span, self.geometry().chunk_bytes());
+                let rows = write.content.rows(self.geometry().chunk_bytes());
                 let rows = self.locks.lock_write(&write.place(false), rows).await;
                 (write, rows)
             }
             Rest::Region(write, rows) => (write, self.locks.resume(rows)),
             rest => return Ok(Progress::Waits(rest)),
         };
-        let intent = self.begin_intent(write.span.stripe).await?;
+        let intent = self.begin_intent(write.stripe).await?;
         Ok(self.begin_held(&self.requests.enter(), write, (rows, intent)))
     }
 
     fn resume(&self, held: Held) -> Guards<'_> {
         let intent = self.intent.as_ref().zip(held.intent).map(|(intent, kept)| intent.resume(kept));
-        (self.locks.resume(held.rows), intent)
+        Guards { ending: held.ending, rows: self.locks.resume(held.rows), region: intent }
     }
 
     /// Locks all rows of some stripes.

@@ -14,16 +14,17 @@ use stripewise_device::{
 
 use super::{
     Asks, RowGuard, Stripes,
-    steps::{Begun, Guards, Progress, StripeWrite, Unreadable, Work, touched_rows, waits},
+    steps::{Begun, Guards, Progress, StripeWrite, Unreadable, Work, waits},
     wait::{Few, Requested, are_ready, wait_all},
 };
 use crate::{
-    compute::{Fetched, Run},
+    compute::{Content, Fetched, Run},
     error::ArrayError,
+    intent::IntentGuard,
     members::{meter::IoClass, topology::Topology},
     mutants::{Mutant, lives},
     plan::recipe::{Cells, Recipe},
-    shape::geometry::{StripeIndex, StripeSpan},
+    shape::geometry::StripeIndex,
 };
 
 /// What a recipe has read, and what it could not read.
@@ -37,16 +38,17 @@ impl Stripes {
     pub(super) fn begin_held(
         &self,
         request: &Reader<'_>,
-        write: StripeWrite,
-        guards: Guards<'_>,
+        mut write: StripeWrite,
+        (rows, region): (RowGuard<'_>, Option<IntentGuard<'_>>),
     ) -> Progress {
+        let guards = Guards { ending: write.ending.take(), rows, region };
         let topology = self.members.get(request);
         if topology.failed {
             return Progress::Done(Err(ArrayError::Failed));
         }
-        let (stripe, selection) = (write.span.stripe, &**self.selection.get(request).value());
+        let (stripe, selection) = (write.stripe, &**self.selection.get(request).value());
         let mut recipe = Recipe::default();
-        if self.make_recipe(selection, &topology, &write.span, &[], &mut recipe).is_err() {
+        if self.make_recipe(selection, &topology, (stripe, &write.content), &[], &mut recipe).is_err() {
             return waits(guards, Begun::Plan(write));
         }
         let mut reads = Requested::new();
@@ -69,13 +71,14 @@ impl Stripes {
         request: &Reader<'_>,
         topology: Seen<'_, Topology>,
         (stripe, recipe): (StripeIndex, &mut Recipe),
-        guards: Guards<'_>,
+        mut guards: Guards<'_>,
         writes: &mut Requested<Result<(), IoError>>,
     ) -> Progress {
         let acknowledgement = topology.recorded.acknowledgement(|| self.members.get(request).failed);
         let is_settled = matches!(acknowledgement, Some(Ok(()))) || lives(Mutant::UnrecordedAcknowledged);
         let is_well = |result: &Result<(), IoError>| result.is_ok() || lives(Mutant::FailedAtOnceUnseen);
         if is_settled && are_ready(writes, is_well) {
+            guards.succeed();
             return Progress::Done(Ok(()));
         }
         let (topology, recipe) = (topology.to_arc(), std::mem::take(recipe));
@@ -147,7 +150,8 @@ impl Stripes {
         // The outcome of mending, once that was tried. An error names a block that could not be mended.
         let mut healed: Option<Result<(), ArrayError>> = None;
         loop {
-            if self.is_in_doubt(write.span.stripe) {
+            let stripe = write.stripe;
+            if self.is_in_doubt(stripe) {
                 unreadable.clear();
             }
             let topology = self.members.load();
@@ -155,17 +159,17 @@ impl Stripes {
                 return Err(ArrayError::Failed);
             }
             let (selection, mut recipe) = (self.selection.load(), Recipe::default());
-            match self.make_recipe(&**selection, &topology, &write.span, &unreadable, &mut recipe) {
+            let content = (stripe, &write.content);
+            match self.make_recipe(&**selection, &topology, content, &unreadable, &mut recipe) {
                 Ok(()) => {}
                 Err(_) if !unreadable.is_empty() && healed.is_none() && !lives(Mutant::BadRowsNotMended) => {
-                    healed = Some(self.mend(&guards.0, &write.span, &unreadable).await?);
+                    healed = Some(self.mend(&guards.rows, content, &unreadable).await?);
                     unreadable.clear();
                     continue;
                 }
-                Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(write.span.stripe))),
+                Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(stripe))),
             }
             let mut reads = Requested::new();
-            let stripe = write.span.stripe;
             self.ask_reads(&topology, stripe, (&recipe, IoClass::Read), whole_rows, &mut reads);
             let mut work = Work::new(write, topology, recipe, reads);
             let (again, lost) = match self.run(guards, &mut work).await {
@@ -185,11 +189,11 @@ impl Stripes {
     async fn mend(
         &self,
         held: &RowGuard<'_>,
-        span: &StripeSpan,
+        (stripe, content): (StripeIndex, &Content),
         unreadable: &Unreadable,
     ) -> Result<Result<(), ArrayError>, ArrayError> {
-        let rows = touched_rows(span, self.geometry().chunk_bytes());
-        match self.heal_rows(held, span.stripe, unreadable, rows).await {
+        let rows = content.rows(self.geometry().chunk_bytes());
+        match self.heal_rows(held, stripe, unreadable, rows).await {
             mended @ (Ok(()) | Err(ArrayError::Unreadable { .. })) => Ok(mended),
             Err(error) => Err(error),
         }

@@ -1,15 +1,16 @@
 //! Which parts of the array hold nothing, as the members tell, so that copies of a sparse array stay sparse.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use rangemap::RangeSet;
 use stripewise_device::{Extent, IoError};
 
 use super::Stripes;
 use crate::{
+    cache::Cache,
     members::member::Member,
     mutants::{Mutant, lives},
-    shape::geometry::MemberIndex,
+    shape::geometry::{MemberIndex, StripeIndex},
 };
 
 /// Stripes looked at for one answer: 16 MiB of each member at the default chunk.
@@ -32,6 +33,8 @@ impl Stripes {
         let first = offset_bytes / geometry.stripe_bytes();
         let end = (offset_bytes + len_bytes).min((first + STRIPES_MAX) * geometry.stripe_bytes());
         let stripes = first..end.div_ceil(geometry.stripe_bytes());
+        // Before members are asked: what is not cached now, they hold.
+        let cached = self.cached_chunks(&stripes);
         let holes = self.holes_of_members(&stripes).await?;
         let mut extents: Vec<Extent> = Vec::new();
         for span in geometry.split(offset_bytes..end) {
@@ -40,10 +43,24 @@ impl Stripes {
                 let start = geometry.chunk_start(span.stripe);
                 let on_member = start + bytes.start as u64..start + bytes.end as u64;
                 let member = geometry.member_of(span.stripe, column);
-                add_parts(&mut extents, &holes[member.0], on_member);
+                match cached.contains(&(span.stripe, column)) {
+                    true => add_parts(&mut extents, &Holes::new(), on_member),
+                    false => add_parts(&mut extents, &holes[member.0], on_member),
+                }
             }
         }
         Ok(extents)
+    }
+
+    /// Chunks of which something is cached, by stripe and column.
+    fn cached_chunks(&self, stripes: &Range<u64>) -> BTreeSet<(StripeIndex, usize)> {
+        let columns = self.geometry().data_columns();
+        let chunks = |stripe: u64| (0..columns).map(move |column| (StripeIndex(stripe), column));
+        let held = |cache: &Arc<Cache>| {
+            let all = stripes.clone().flat_map(chunks);
+            all.filter(|(stripe, column)| cache.holds(*stripe, *column)).collect()
+        };
+        self.cache.as_ref().map(held).unwrap_or_default()
     }
 
     async fn holes_of_members(&self, stripes: &Range<u64>) -> Result<Vec<Holes>, IoError> {

@@ -19,6 +19,9 @@ impl Stripes {
         let _request = self.requests.enter();
         self.check_request(&self.geometry(), 0, 0)?;
         self.stats.count_flush();
+        if self.cache.is_some() {
+            Box::pin(self.destage_written()).await?;
+        }
         if self.logs_are_behind() && !lives(Mutant::ListedAfterFlush) {
             return Box::pin(self.flush_and_unlist()).await;
         }

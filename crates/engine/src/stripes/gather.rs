@@ -8,10 +8,10 @@ use stripewise_device::{IoBuf, WriteBufs};
 use super::{
     Stripes,
     rows::Part,
-    steps::{Rest, StripeWrite, touched_rows},
+    steps::{Rest, StripeWrite},
 };
 use crate::{
-    compute::Data,
+    compute::{Content, Data, touched_rows},
     error::ArrayError,
     life::detached::Promise,
     locks::{Due, Gathered, Place, Until},
@@ -28,11 +28,12 @@ const LINGERS_MAX: u32 = 4;
 impl Stripes {
     /// Lets a write wait with others for the write that it lies behind.
     pub(super) fn wait_behind(&self, place: &Place, write: StripeWrite) -> Rest {
-        let StripeWrite { span, data, flags } = write;
+        let StripeWrite { content, flags, .. } = write;
+        let Content::Span(span, data) = content else { unreachable!("what is destaged is not gathered") };
         let (promise, outcome) = Promise::new();
         match self.locks.gather(place, Part { data, flags, promise }) {
             Gathered::Alone(Part { data, flags, .. }) => {
-                return Rest::Rows(StripeWrite { span, data, flags });
+                return Rest::Rows(StripeWrite::of(span, data, flags));
             }
             Gathered::Joined => {}
             Gathered::First => self.spawn_writer_of_gathered(span.stripe),
@@ -102,5 +103,5 @@ fn as_one(span: StripeSpan, parts: Vec<Part>) -> (StripeWrite, Vec<Promise<Resul
     if lives(Mutant::GatheredPartLost) {
         bufs.last_mut().into_iter().for_each(|last| *last = IoBuf::zeroed(last.len()).freeze());
     }
-    (StripeWrite { span, data: Data::of(bufs, span.start as u64), flags }, promises)
+    (StripeWrite::of(span, Data::of(bufs, span.start as u64), flags), promises)
 }

@@ -12,6 +12,7 @@ mod around;
 mod ask;
 mod begin;
 mod blame;
+mod cached;
 mod execute;
 mod extents;
 mod flush;
@@ -43,11 +44,10 @@ use stripewise_device::sync::{Readers, Replaced};
 
 pub(crate) use healing::Asks;
 pub(crate) use rows::{RowGuard, RowLocks};
-#[cfg(test)]
-pub(crate) use steps::touched_rows;
 
 use self::{healing::Healing, trace::Tracer};
 use crate::{
+    cache::Cache,
     error::ArrayError,
     intent::Intent,
     life::Life,
@@ -68,6 +68,8 @@ pub(crate) struct Stripes {
     locks: RowLocks,
     /// None for level 0, which has nothing that could disagree.
     intent: Option<Intent>,
+    /// None if writes are acknowledged by members.
+    cache: Option<Arc<Cache>>,
     selection: Replaced<Arc<dyn WriteSelection>>,
     /// The number of the policy that the members keep, if it is not known here and another policy stands in
     /// for it; else 0.
@@ -92,11 +94,13 @@ pub(crate) struct StripeOptions {
     pub(crate) unknown_policy: u8,
     /// See [`Stripes`].
     pub(crate) doubts_stale: bool,
+    /// None if writes are acknowledged by members.
+    pub(crate) cache: Option<Arc<Cache>>,
 }
 
 impl Stripes {
     pub(crate) fn new(life: Arc<Life>, members: Membership, options: StripeOptions) -> Arc<Self> {
-        let StripeOptions { locks, intent, policy, unknown_policy, doubts_stale } = options;
+        let StripeOptions { locks, intent, policy, unknown_policy, doubts_stale, cache } = options;
         let requests = life.requests().clone();
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -110,6 +114,7 @@ impl Stripes {
             tracer: Tracer::default(),
             stats: Stats::default(),
             doubts_stale,
+            cache,
             unlisting: AsyncMutex::new(()),
             healing: Mutex::default(),
         })
@@ -123,6 +128,11 @@ impl Stripes {
     /// The array's shape now.
     pub(crate) fn geometry(&self) -> Geometry {
         self.members.look(|topology| topology.geometry)
+    }
+
+    /// The cache, if there is one.
+    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
+        self.cache.as_ref()
     }
 
     pub(crate) fn stats(&self) -> &Stats {

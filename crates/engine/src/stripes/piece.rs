@@ -12,9 +12,17 @@ pub(super) struct Piece {
     pub(super) column: usize,
     /// In the chunk.
     pub(super) bytes: Range<usize>,
+    /// Its bytes were copied from the cache.
+    pub(super) is_cached: bool,
 }
 
 impl Piece {
+    /// Bytes of a chunk that nothing is known of yet.
+    #[inline]
+    pub(super) fn of(stripe: StripeIndex, column: usize, bytes: Range<usize>) -> Self {
+        Self { stripe, column, bytes, is_cached: false }
+    }
+
     /// The whole of a read that lies in one chunk, as most do.
     #[inline]
     pub(super) fn only(geometry: &Geometry, offset_bytes: u64, len: usize) -> Option<Self> {
@@ -22,7 +30,7 @@ impl Piece {
         let in_stripe = (offset_bytes % stripe_bytes) as usize;
         let (column, start) = (in_stripe / chunk_bytes, in_stripe % chunk_bytes);
         let stripe = StripeIndex(offset_bytes / stripe_bytes);
-        let piece = Self { stripe, column, bytes: start..start + len };
+        let piece = Self::of(stripe, column, start..start + len);
         (len > 0 && piece.bytes.end <= chunk_bytes).then_some(piece)
     }
 
@@ -32,11 +40,8 @@ impl Piece {
         let spans = geometry.split(offset_bytes..offset_bytes + len as u64);
         spans
             .flat_map(|span| {
-                span.columns(chunk).map(move |column| Self {
-                    stripe: span.stripe,
-                    column,
-                    bytes: span.in_column(column, chunk).0,
-                })
+                span.columns(chunk)
+                    .map(move |column| Self::of(span.stripe, column, span.in_column(column, chunk).0))
             })
             .collect()
     }

@@ -1,6 +1,6 @@
 //! Reads.
 
-use std::{pin::pin, sync::Arc};
+use std::{ops::Range, pin::pin, sync::Arc};
 
 use futures_util::stream::{self, StreamExt};
 use smallvec::{SmallVec, smallvec};
@@ -14,6 +14,7 @@ use super::{
     recover::{Begun, Recovery},
 };
 use crate::{
+    cache::{Cache, Hit},
     error::{ArrayError, is_member_gone},
     life::{detached::Detached, step::step},
     members::{member::Member, meter::IoClass, topology::Topology},
@@ -37,6 +38,8 @@ struct Gathered<'t> {
     around: Vec<Pieces>,
     /// Pieces of mirrors that no member has.
     lost: Pieces,
+    /// Pieces that are filled already.
+    cached: Pieces,
 }
 
 /// How far a read came without waiting.
@@ -120,11 +123,18 @@ impl Stripes {
 
     /// Begins a read. If it is one piece of one member, asks the member for it.
     #[inline(always)]
-    fn begin_read(&self, request: &Reader<'_>, offset_bytes: u64, buf: IoBuf) -> Progress {
+    fn begin_read(&self, request: &Reader<'_>, offset_bytes: u64, mut buf: IoBuf) -> Progress {
         let topology = self.members.get(request);
         let Some(piece) = Piece::only(&topology.geometry, offset_bytes, buf.len()) else {
             return Progress::Waits(Left::All(buf));
         };
+        if let Some(cache) = &self.cache {
+            match cache.read(piece.stripe, piece.column, piece.bytes.clone(), &mut buf) {
+                Hit::All => return Progress::Done(buf),
+                Hit::Without(_) => return Progress::Waits(Left::All(buf)),
+                Hit::Nothing => {}
+            }
+        }
         let Some(member) = self.pick_reader(&topology, &piece) else {
             return match self.begin_recovery(request, piece, buf) {
                 Begun::Done(buf) => Progress::Done(buf),
@@ -153,9 +163,12 @@ impl Stripes {
             Left::Piece(piece, member, io) => self.take_read(&member, &piece, io.await).await,
             Left::Failed(piece, member, failed) => self.take_read(&member, &piece, failed).await,
             Left::Lost(recovery) => self.finish_recovery(*recovery).await,
-            Left::All(buf) => {
+            Left::All(mut buf) => {
                 let topology = self.members.get(request);
-                let pieces = Piece::all(&topology.geometry, offset_bytes, buf.len());
+                let mut pieces = Piece::all(&topology.geometry, offset_bytes, buf.len());
+                if let Some(cache) = &self.cache {
+                    pieces = cut_cached(cache, pieces, &mut buf);
+                }
                 self.read_pieces(&topology, buf, &pieces).await
             }
         }
@@ -187,7 +200,7 @@ impl Stripes {
         buf: IoBuf,
         pieces: &[Piece],
     ) -> Result<IoBuf, ArrayError> {
-        let Gathered { reads, around, mut lost } = self.gather(topology, buf, pieces);
+        let Gathered { reads, around, mut lost, cached } = self.gather(topology, buf, pieces);
         // Pieces that were read alone and failed, each with the column that it was read from.
         let mut unread: SmallVec<[(usize, usize); 2]> = SmallVec::new();
         let started: Vec<(MemberRead<'_>, IoFuture<ReadDone>)> = reads
@@ -198,6 +211,7 @@ impl Stripes {
             })
             .collect();
         let mut filled: Vec<Option<IoBuf>> = pieces.iter().map(|_| None).collect();
+        cached.into_iter().for_each(|(index, buf)| filled[index] = Some(buf));
         let around = stream::iter(around).map(|stripe| self.read_around(pieces, stripe));
         let mut around = pin!(around.buffer_unordered(AROUND_IN_FLIGHT));
         while let Some(stripe) = around.next().await {
@@ -247,10 +261,15 @@ impl Stripes {
         let mut reads: Vec<MemberRead<'t>> =
             Vec::with_capacity(topology.geometry.members().min(pieces.len()));
         let (mut around, mut lost): (Vec<Pieces>, _) = (Vec::new(), Pieces::new());
+        let mut cached = Pieces::new();
         let has_all = topology.has_all();
         let mut last_around = None;
         for (index, piece) in pieces.iter().enumerate() {
             let part = buf.split_to(piece.bytes.len());
+            if piece.is_cached {
+                cached.push((index, part));
+                continue;
+            }
             if !has_all && self.is_around(topology, pieces, index) {
                 match around.last_mut().filter(|_| last_around == Some(piece.stripe)) {
                     Some(stripe) => stripe.push((index, part)),
@@ -281,7 +300,7 @@ impl Stripes {
                 }),
             }
         }
-        Gathered { reads, around, lost }
+        Gathered { reads, around, lost, cached }
     }
 
     /// Whether a piece of the same stripe is lost that parity may give back.
@@ -303,6 +322,34 @@ impl Stripes {
         };
         self.read_from(member, piece, buf).await
     }
+}
+
+/// Copies what is cached of some pieces into the buffer that they will fill, and cuts the pieces there.
+fn cut_cached(cache: &Cache, pieces: SmallVec<[Piece; 8]>, buf: &mut IoBuf) -> SmallVec<[Piece; 8]> {
+    let (mut cut, mut at) = (SmallVec::new(), 0);
+    for piece in pieces {
+        let Piece { stripe, column, bytes, .. } = piece;
+        let into = &mut buf[at..at + bytes.len()];
+        at += bytes.len();
+        let missing = match cache.read(stripe, column, bytes.clone(), into) {
+            Hit::All => SmallVec::new(),
+            Hit::Nothing => smallvec![bytes.clone()],
+            Hit::Without(missing) => missing,
+        };
+        let mut from = bytes.start;
+        let mut push = |bytes: Range<usize>, is_cached| {
+            if !bytes.is_empty() {
+                cut.push(Piece { stripe, column, bytes, is_cached });
+            }
+        };
+        for missing in missing {
+            push(from..missing.start, true);
+            from = missing.end;
+            push(missing, false);
+        }
+        push(from..bytes.end, true);
+    }
+    cut
 }
 
 /// Joins the pieces of a buffer again. They are copied if a member lost one piece's buffer and another buffer

@@ -68,7 +68,7 @@ impl Stripes {
     /// touch.
     #[inline(never)]
     pub(super) fn begin_recovery(&self, request: &Reader<'_>, piece: Piece, mut into: IoBuf) -> Begun {
-        let Piece { stripe, column, bytes } = &piece;
+        let Piece { stripe, column, bytes, .. } = &piece;
         let Some(rows) = self.locks.try_lock(*stripe, RowSet::touching(bytes.clone())) else {
             return Begun::Nothing(into);
         };
@@ -154,7 +154,7 @@ impl Stripes {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        self.recover_piece(&Piece { stripe, column, bytes }, None, into).await
+        self.recover_piece(&Piece::of(stripe, column, bytes), None, into).await
     }
 
     /// As [`Stripes::recover_finely`], where the first reads may already be under way.
@@ -164,7 +164,7 @@ impl Stripes {
         begun: Option<SourceReads>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        let Piece { stripe, column, bytes } = piece;
+        let Piece { stripe, column, bytes, .. } = piece;
         if self.is_trusted(*stripe) {
             match self.recover_from(piece, begun, Asks::Client, into).await {
                 Err(ArrayError::Unreadable { .. }) => {}
@@ -220,7 +220,7 @@ impl Stripes {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Result<(), ArrayError> {
-        self.recover_from(&Piece { stripe, column, bytes }, None, Asks::Client, into).await
+        self.recover_from(&Piece::of(stripe, column, bytes), None, Asks::Client, into).await
     }
 
     /// As [`Stripes::recover`], from reads that are already under way, if `begun` has any.
@@ -261,7 +261,7 @@ impl Stripes {
         bytes: &Range<usize>,
     ) -> Result<IoBuf, ArrayError> {
         let mut content = IoBuf::with_len(bytes.len());
-        let piece = Piece { stripe, column, bytes: bytes.clone() };
+        let piece = Piece::of(stripe, column, bytes.clone());
         self.recover_from(&piece, None, Asks::Healing, &mut content).await?;
         Ok(content)
     }
@@ -275,7 +275,7 @@ impl Stripes {
         unreadable: &[usize],
         reads: &mut Requested<ReadDone>,
     ) -> Option<Sources> {
-        let Piece { stripe, column, bytes } = piece;
+        let Piece { stripe, column, bytes, .. } = piece;
         // In a failed array, rows may be half written: what a member has of them is old or new, but what
         // parity gives is neither.
         if topology.failed && topology.geometry.has_parity() && !lives(Mutant::FailedRecovers) {

@@ -4,6 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{Stripes, trace::Decision};
 use crate::{
+    compute::{CachedCells, Content},
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::{
@@ -12,7 +13,7 @@ use crate::{
         quick::{self, Columns},
         selection::Policy,
     },
-    shape::geometry::{StripeIndex, StripeSpan},
+    shape::geometry::{Geometry, StripeIndex, StripeSpan},
 };
 
 /// What the members of a stripe cost now.
@@ -56,12 +57,18 @@ impl Stripes {
         &self,
         selection: &dyn WriteSelection,
         topology: &Topology,
-        span: &StripeSpan,
+        (stripe, content): (StripeIndex, &Content),
         unreadable: &[usize],
         recipe: &mut Recipe,
     ) -> Result<(), PlanError> {
-        if !unreadable.is_empty() || !self.is_made_quickly(selection, topology, span, recipe) {
-            *recipe = self.planned_recipe(selection, topology, span, unreadable)?;
+        let is_quick = unreadable.is_empty()
+            && match content {
+                Content::Span(span, _) => self.is_made_quickly(selection, topology, span, recipe),
+                Content::Cells(cells) => span_of(stripe, cells, &topology.geometry)
+                    .is_some_and(|span| self.is_made_quickly(selection, topology, &span, recipe)),
+            };
+        if !is_quick {
+            *recipe = self.planned_recipe(selection, topology, (stripe, content), unreadable)?;
         }
         Ok(())
     }
@@ -125,25 +132,58 @@ impl Stripes {
         &self,
         selection: &dyn WriteSelection,
         topology: &Topology,
-        span: &StripeSpan,
+        (stripe, content): (StripeIndex, &Content),
         unreadable: &[usize],
     ) -> Result<Recipe, PlanError> {
-        let trusted = self.is_trusted(span.stripe);
+        let (geometry, trusted) = (&topology.geometry, self.is_trusted(stripe));
         let (mut state, mut plan) = (StripeState::default(), Plan::default());
-        state.set_for_write(&topology.geometry, span, trusted, |column| {
-            match topology.presence(span.stripe, column) {
-                Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
-                presence => presence,
+        let presence = |column| match topology.presence(stripe, column) {
+            Presence::Present if unreadable.contains(&column) => Presence::Unreadable,
+            presence => presence,
+        };
+        match content {
+            Content::Span(span, _) => state.set_for_write(geometry, span, trusted, presence),
+            Content::Cells(cells) => {
+                state.set_empty(geometry, trusted, presence);
+                cells.enter_into(&mut state);
             }
-        });
-        let costs = StripeCosts { topology, stripe: span.stripe };
-        plan::build_into(&mut plan, &state, selection, &costs)?;
-        if self.tracer.is_on() {
-            self.trace(selection, topology, span, &plan.bands);
         }
-        let chunk_bytes = topology.geometry.chunk_bytes();
-        Ok(plan::lower(&plan, &state, |column| span.in_column(column, chunk_bytes).0))
+        let costs = StripeCosts { topology, stripe };
+        plan::build_into(&mut plan, &state, selection, &costs)?;
+        let chunk_bytes = geometry.chunk_bytes();
+        if self.tracer.is_on() {
+            let span = match content {
+                Content::Span(span, _) => *span,
+                Content::Cells(cells) => spread_of(stripe, cells, chunk_bytes),
+            };
+            self.trace(selection, topology, &span, &plan.bands);
+        }
+        Ok(match content {
+            Content::Span(span, _) => {
+                plan::lower(&plan, &state, |column| [span.in_column(column, chunk_bytes).0])
+            }
+            Content::Cells(cells) => plan::lower(&plan, &state, |column| cells.new_ranges(column)),
+        })
     }
+}
+
+/// The part of a stripe that cells make new, if they are planned as a client's write of it.
+fn span_of(stripe: StripeIndex, cells: &CachedCells, geometry: &Geometry) -> Option<StripeSpan> {
+    let range = cells.as_range(geometry.data_columns(), geometry.chunk_bytes())?;
+    Some(StripeSpan { stripe, start: range.start, len: range.len(), request_offset: 0 })
+}
+
+/// From where on cells are new, and how many bytes.
+fn spread_of(stripe: StripeIndex, cells: &CachedCells, chunk_bytes: usize) -> StripeSpan {
+    let mut start = usize::MAX;
+    let mut len = 0;
+    for (column, _) in cells.columns() {
+        for bytes in cells.new_ranges(column) {
+            start = start.min(column * chunk_bytes + bytes.start);
+            len += bytes.len();
+        }
+    }
+    StripeSpan { stripe, start, len, request_offset: 0 }
 }
 
 #[cfg(test)]
@@ -153,7 +193,9 @@ mod tests {
     use stripewise_sim::World;
 
     use super::*;
-    use crate::{Array, CreateOptions, TraceFilter, plan::selection::POLICIES, shape::geometry::Level};
+    use crate::{
+        Array, CreateOptions, TraceFilter, compute::Data, plan::selection::POLICIES, shape::geometry::Level,
+    };
 
     const CHUNK: u64 = 16384;
     const BLOCK: u64 = 4096;
@@ -176,7 +218,8 @@ mod tests {
         let (topology, selection) = (stripes.members.load(), stripes.selection.load());
         let (span, mut recipe) =
             (topology.geometry.split(offset..offset + len).next().unwrap(), Recipe::default());
-        stripes.make_recipe(&**selection, &topology, &span, &[], &mut recipe).unwrap();
+        let content = Content::Span(span, Data::One(vec![0; span.len].into()));
+        stripes.make_recipe(&**selection, &topology, (span.stripe, &content), &[], &mut recipe).unwrap();
         recipe
     }
 

@@ -10,35 +10,41 @@ use super::{
     wait::{Few, Requested},
 };
 use crate::{
-    compute::Data,
+    cache::Ending,
+    compute::{Content, Data},
     error::ArrayError,
     intent::{IntentGuard, KeptIntent},
     life::detached::Detached,
     locks::{KeptRows, Place},
     members::topology::Topology,
-    mutants::{Mutant, lives},
     plan::Recipe,
-    shape::{
-        geometry::{StripeIndex, StripeSpan},
-        rows::RowSet,
-    },
+    shape::geometry::{StripeIndex, StripeSpan},
 };
 
 /// Columns whose old content could not be read in this write.
 pub(super) type Unreadable = SmallVec<[usize; 2]>;
 
-/// A stripe's part of a write, with the bytes of that part alone.
+/// What is written to a stripe: a client's part there, or what a cache destages.
 pub(super) struct StripeWrite {
-    pub(super) span: StripeSpan,
-    pub(super) data: Data,
+    pub(super) stripe: StripeIndex,
+    pub(super) content: Content,
     pub(super) flags: WriteFlags,
+    /// What the cache must be told before the rows are let go of.
+    pub(super) ending: Option<Box<Ending>>,
 }
 
 impl StripeWrite {
-    /// Where it goes; `leads` tells whether it begins its request.
+    /// A client's part, with the bytes of that part alone.
+    #[inline]
+    pub(super) fn of(span: StripeSpan, data: Data, flags: WriteFlags) -> Self {
+        Self { stripe: span.stripe, content: Content::Span(span, data), flags, ending: None }
+    }
+
+    /// Where a client's part goes; `leads` tells whether it begins its request.
+    #[inline]
     pub(super) fn place(&self, leads: bool) -> Place {
-        let StripeSpan { stripe, start, len, .. } = self.span;
-        Place { stripe, bytes: start..start + len, leads }
+        let Content::Span(span, _) = &self.content else { unreachable!("what is destaged is not gathered") };
+        Place { stripe: self.stripe, bytes: span.start..span.start + span.len, leads }
     }
 }
 
@@ -48,8 +54,23 @@ pub(super) enum Progress {
     Waits(Rest),
 }
 
-/// The rows and the region that a write holds.
-pub(super) type Guards<'a> = (RowGuard<'a>, Option<IntentGuard<'a>>);
+/// What a write holds.
+pub(super) struct Guards<'a> {
+    /// First, so that the cache knows of the end before others get the rows.
+    pub(super) ending: Option<Box<Ending>>,
+    pub(super) rows: RowGuard<'a>,
+    pub(super) region: Option<IntentGuard<'a>>,
+}
+
+impl Guards<'_> {
+    /// All was written.
+    #[inline]
+    pub(super) fn succeed(&mut self) {
+        if let Some(ending) = &mut self.ending {
+            ending.succeed();
+        }
+    }
+}
 
 /// What is left of a stripe's write that must wait for something, by what the write holds.
 pub(super) enum Rest {
@@ -77,39 +98,18 @@ pub(super) enum Begun {
 pub(super) struct Held {
     pub(super) rows: KeptRows,
     pub(super) intent: Option<KeptIntent>,
+    pub(super) ending: Option<Box<Ending>>,
 }
 
 impl Held {
-    fn keep((rows, intent): Guards<'_>) -> Self {
-        Self { rows: rows.keep(), intent: intent.map(IntentGuard::keep) }
+    fn keep(Guards { ending, rows, region }: Guards<'_>) -> Self {
+        Self { rows: rows.keep(), intent: region.map(IntentGuard::keep), ending }
     }
 }
 
 /// The rest of a write that holds its rows and its region.
 pub(super) fn waits(guards: Guards<'_>, begun: Begun) -> Progress {
     Progress::Waits(Rest::Begun(Held::keep(guards), begun))
-}
-
-/// The rows of a stripe that a span touches, in any column.
-#[inline]
-pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
-    if span.start / chunk_bytes == (span.start + span.len - 1) / chunk_bytes {
-        return near_rows(RowSet::touching(span.start % chunk_bytes..span.start % chunk_bytes + span.len));
-    }
-    let rows = span
-        .columns(chunk_bytes)
-        .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
-        .fold(RowSet::EMPTY, |all, rows| all | rows);
-    near_rows(rows)
-}
-
-/// All of these rows; a mutant sees the first word of them only.
-fn near_rows(rows: RowSet) -> RowSet {
-    if !lives(Mutant::WideRowsUnseen) {
-        return rows;
-    }
-    let near = rows & RowSet::range(0..64);
-    if near.is_empty() { rows } else { near }
 }
 
 /// A stripe's write that has its recipe, and waits for members.
@@ -131,7 +131,7 @@ impl Work {
         recipe: Recipe,
         reads: Requested<ReadDone>,
     ) -> Self {
-        let (stripe, reads) = (write.span.stripe, reads.into_iter().collect());
+        let (stripe, reads) = (write.stripe, reads.into_iter().collect());
         Self { write: Some(write), stripe, topology, recipe, reads, writes: Few::new() }
     }
 }

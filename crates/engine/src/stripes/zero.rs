@@ -151,6 +151,11 @@ impl Stripes {
             return Err(ArrayError::Failed);
         }
         assert_may_be_zeroed(&topology.geometry, &stripes, &rows, &intents);
+        // Dropped before the rows.
+        let passes = self.cache.iter().filter(|_| !lives(Mutant::ZeroLeavesCells));
+        let mut passes: Vec<_> = passes
+            .flat_map(|cache| stripes.clone().map(|stripe| cache.begin_pass(StripeIndex(stripe))))
+            .collect();
         let (first, recipe) = (StripeIndex(stripes.start), quick::zeroes(&topology.geometry));
         let mut started: SmallVec<[Zeroing<'_>; 8]> = SmallVec::new();
         for write in &recipe.writes {
@@ -173,6 +178,7 @@ impl Stripes {
             }
         }
         self.settle(&topology, failed).await?;
+        passes.iter_mut().for_each(|pass| pass.succeed());
         Ok(stripes.end - stripes.start)
     }
 }

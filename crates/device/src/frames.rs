@@ -1,0 +1,341 @@
+//! Frames: blocks of 4 KiB for a cache, from memory of its own with a bound that is counted to the byte.
+//!
+//! Buffers come from per-thread pools, which have no common bound. A cache must have one, so its blocks come
+//! from here. Besides blocks, the bound covers what the cache [charges](Frames::charge): its own tables. The
+//! memory of a block is given back to the system when its bytes are charged for something else.
+//!
+//! Each thread takes blocks from a cell of its own, to which they return. Cells get and give whole batches of
+//! the common store; a thread that finds both empty takes from the other cells.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+
+use crate::{
+    BUF_ALIGN, IoBuf,
+    buf::{Allocation, Home, Pooled},
+    sync::{
+        cells::{CELLS, my_cell},
+        seam::{Mutex, spin},
+    },
+};
+
+/// Bytes of a frame.
+pub const FRAME_BYTES: usize = BUF_ALIGN;
+/// What a frame counts for: its memory, the record of it, and its place in a list.
+pub const FRAME_COST: usize = FRAME_BYTES + size_of::<Allocation>() + 2 * size_of::<usize>();
+/// Frames that a cell takes from the store at a time, or returns to it.
+const BATCH: usize = 32;
+/// Bytes that a cell takes from the store at a time to charge.
+const CREDIT_BATCH: usize = 16 << 10;
+
+/// A bounded store of frames.
+pub struct Frames {
+    cells: Box<[std::sync::Arc<Cell>]>,
+    store: std::sync::Arc<Store>,
+    bound: usize,
+}
+
+/// What one thread has.
+#[repr(align(128))]
+struct Cell {
+    has: Mutex<Stock>,
+    store: std::sync::Arc<Store>,
+}
+
+#[derive(Default)]
+struct Stock {
+    free: Vec<Pooled>,
+    /// Bytes that may be charged.
+    credit: usize,
+}
+
+/// What no thread has.
+struct Store {
+    left: Mutex<Left>,
+    /// Last, so that the allocations are dropped before.
+    map: MmapRaw,
+}
+
+struct Left {
+    free: Vec<Pooled>,
+    /// Places in the map without a frame: returned ones.
+    vacant: Vec<usize>,
+    /// Where in the map no frame ever was.
+    fresh: usize,
+    /// Bytes of the bound that neither frames nor charges have.
+    bytes: usize,
+}
+
+impl Store {
+    /// A frame that no thread has.
+    fn take(&self, left: &mut Left) -> Option<Pooled> {
+        if let Some(free) = left.free.pop() {
+            return Some(free);
+        }
+        let at = match left.vacant.pop() {
+            Some(at) if left.bytes >= FRAME_COST => at,
+            Some(at) => {
+                left.vacant.push(at);
+                return None;
+            }
+            None if left.bytes >= FRAME_COST && left.fresh + FRAME_BYTES <= self.map.len() => {
+                left.fresh += FRAME_BYTES;
+                left.fresh - FRAME_BYTES
+            }
+            None => return None,
+        };
+        left.bytes -= FRAME_COST;
+        let start = NonNull::new(self.map.as_mut_ptr().wrapping_add(at))?;
+        // SAFETY: the place lies in the map, which is zeroed where it was never used, page-aligned, and kept by
+        // the cell that the frame returns to. Places are handed out once: they are fresh or vacant.
+        Some(unsafe { Allocation::of_store(start, FRAME_BYTES) })
+    }
+
+    /// Gives a free frame's memory back to the system.
+    fn vacate(&self, left: &mut Left, frame: Pooled) {
+        let at = frame.start().as_ptr().addr() - self.map.as_mut_ptr().addr();
+        drop(frame);
+        // SAFETY: no handle refers to the frame, so nothing reads its content again before it is written. Its
+        // pages stay mapped, and are zeroes when they are next touched.
+        let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, FRAME_BYTES) };
+        left.vacant.push(at);
+        left.bytes += FRAME_COST;
+    }
+}
+
+impl Home for Cell {
+    fn take_back(&self, frame: Pooled) {
+        let mut has = spin(&self.has);
+        has.free.push(frame);
+        if has.free.len() > 2 * BATCH {
+            let at = has.free.len() - BATCH;
+            let mut left = self.store.left.lock();
+            left.free.extend(has.free.drain(at..));
+        }
+    }
+}
+
+impl Frames {
+    /// A store of frames and charges that are never more than `bound` bytes together. None if there is not that
+    /// much address space.
+    pub fn new(bound: usize) -> Option<Self> {
+        let len = (bound / FRAME_COST).max(1) * FRAME_BYTES;
+        let map: MmapRaw = MmapOptions::new().len(len).no_reserve_swap().map_anon().ok()?.into();
+        // Only speed depends on it; some systems have no large pages.
+        let _ = map.advise(Advice::HugePage);
+        let left = Left { free: Vec::new(), vacant: Vec::new(), fresh: 0, bytes: bound };
+        let store = std::sync::Arc::new(Store { left: Mutex::new(left), map });
+        let cell = || Cell { has: Mutex::new(Stock::default()), store: store.clone() };
+        let cells = (0..CELLS).map(|_| std::sync::Arc::new(cell())).collect();
+        Some(Self { cells, store, bound })
+    }
+
+    /// The bound, in bytes.
+    pub fn bound(&self) -> usize {
+        self.bound
+    }
+
+    /// A frame with arbitrary content; none if all are in use.
+    #[inline]
+    pub fn take(&self) -> Option<IoBuf> {
+        let cell = &self.cells[my_cell().0];
+        let frame = spin(&cell.has).free.pop();
+        let frame = match frame {
+            Some(frame) => frame,
+            None => self.refill(cell)?,
+        };
+        Some(IoBuf::lent(frame, cell.clone()))
+    }
+
+    #[cold]
+    fn refill(&self, cell: &Cell) -> Option<Pooled> {
+        let mut got: Vec<Pooled> = {
+            let mut left = self.store.left.lock();
+            (0..BATCH).map_while(|_| self.store.take(&mut left)).collect()
+        };
+        if got.is_empty() {
+            // A thread that gave much back has what this one lacks.
+            let stolen = self.cells.iter().find_map(|other| {
+                let mut has = other.has.lock();
+                let half = has.free.len().div_ceil(2);
+                (half > 0).then(|| has.free.split_off(half - 1))
+            });
+            got = stolen.unwrap_or_default();
+        }
+        let one = got.pop();
+        if !got.is_empty() {
+            cell.has.lock().free.append(&mut got);
+        }
+        one
+    }
+
+    /// Counts bytes that the cache takes from the heap. False, and nothing is counted, if the bound leaves no
+    /// room for them.
+    pub fn charge(&self, bytes: usize) -> bool {
+        let cell = &self.cells[my_cell().0];
+        {
+            let mut has = spin(&cell.has);
+            if has.credit >= bytes {
+                has.credit -= bytes;
+                return true;
+            }
+        }
+        let Some(credit) = self.find_credit(bytes) else { return false };
+        cell.has.lock().credit += credit - bytes;
+        true
+    }
+
+    /// Takes at least this many bytes from the store, perhaps from frames.
+    #[cold]
+    fn find_credit(&self, bytes: usize) -> Option<usize> {
+        let mut left = self.store.left.lock();
+        let wanted = bytes.max(CREDIT_BATCH);
+        while left.bytes < bytes {
+            let Some(frame) = left.free.pop() else { break };
+            self.store.vacate(&mut left, frame);
+        }
+        if left.bytes >= bytes {
+            let credit = left.bytes.min(wanted);
+            left.bytes -= credit;
+            return Some(credit);
+        }
+        drop(left);
+        // What other threads have, one cell after the other: locks are taken in the order cell, store.
+        let mut found = 0;
+        for other in &self.cells {
+            let mut has = other.has.lock();
+            found += std::mem::take(&mut has.credit);
+            let mut left = self.store.left.lock();
+            while found + left.bytes < bytes {
+                let Some(frame) = has.free.pop() else { break };
+                self.store.vacate(&mut left, frame);
+            }
+            if found + left.bytes >= bytes {
+                left.bytes -= bytes.saturating_sub(found);
+                return Some(found.max(bytes));
+            }
+        }
+        self.store.left.lock().bytes += found;
+        None
+    }
+
+    /// The opposite of [`Frames::charge`].
+    pub fn discharge(&self, bytes: usize) {
+        let cell = &self.cells[my_cell().0];
+        let mut has = spin(&cell.has);
+        has.credit += bytes;
+        if has.credit > 4 * CREDIT_BATCH {
+            let surplus = has.credit - CREDIT_BATCH;
+            has.credit = CREDIT_BATCH;
+            self.store.left.lock().bytes += surplus;
+        }
+    }
+
+    /// Bytes that neither frames in use nor charges have, about: threads may take and give meanwhile.
+    pub fn left_bytes(&self) -> usize {
+        let mut sum = {
+            let left = self.store.left.lock();
+            left.bytes + left.free.len() * FRAME_COST
+        };
+        for cell in &self.cells {
+            let has = cell.has.lock();
+            sum += has.credit + has.free.len() * FRAME_COST;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::Block;
+
+    const BOUND: usize = 100 * FRAME_COST + 10;
+
+    #[test]
+    fn frames_end_at_the_bound_and_return() {
+        let frames = Frames::new(BOUND).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
+        assert_eq!((taken.len(), frames.left_bytes()), (100, 10));
+        let mut places: Vec<_> = taken.iter().map(|frame| frame.as_ptr().addr()).collect();
+        places.sort_unstable();
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= FRAME_BYTES));
+        assert!(places.iter().all(|place| place.is_multiple_of(FRAME_BYTES)));
+        drop(taken);
+        assert_eq!(frames.left_bytes(), BOUND);
+        assert_eq!(std::iter::from_fn(|| frames.take()).collect::<Vec<_>>().len(), 100);
+    }
+
+    #[test]
+    fn what_is_charged_takes_the_place_of_frames_and_gives_it_back() {
+        let frames = Frames::new(BOUND).unwrap();
+        drop(std::iter::from_fn(|| frames.take()).collect::<Vec<_>>());
+        assert!(frames.charge(50 * FRAME_COST));
+        let taken: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
+        assert!(taken.len() <= 50 && taken.len() > 45, "{}", taken.len());
+        assert!(!frames.charge(6 * FRAME_COST));
+        let left = frames.left_bytes();
+        assert!(frames.charge(left));
+        assert_eq!(frames.left_bytes(), 0);
+        drop(taken);
+        frames.discharge(left + 50 * FRAME_COST);
+        assert_eq!(frames.left_bytes(), BOUND);
+        let again: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
+        assert!(again.len() > 95, "{}", again.len());
+    }
+
+    #[test]
+    fn threads_get_what_others_gave_back() {
+        let frames = Frames::new(BOUND).unwrap();
+        std::thread::scope(|scope| {
+            let taken: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
+            scope.spawn(|| drop(taken)).join().unwrap();
+            let taken =
+                scope.spawn(|| std::iter::from_fn(|| frames.take()).collect::<Vec<_>>()).join().unwrap();
+            assert_eq!(taken.len(), 100);
+        });
+        assert_eq!(frames.left_bytes(), BOUND);
+    }
+
+    #[test]
+    fn a_block_outlives_the_store_that_it_came_from() {
+        let frames = Frames::new(BOUND).unwrap();
+        let mut frame = frames.take().unwrap();
+        frame.fill(7);
+        let block = Block::of(frame);
+        let lent = block.lend(512..1024);
+        drop((frames, block));
+        assert_eq!(lent[..], [7; 512]);
+    }
+
+    #[test]
+    fn nothing_is_lost_among_threads() {
+        let frames = Frames::new(BOUND).unwrap();
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let frames = &frames;
+                scope.spawn(move || {
+                    let (mut rng, mut held, mut charged) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
+                    for _ in 0..20_000 {
+                        match rng.u8(..4) {
+                            0 => held.extend(frames.take()),
+                            1 if !held.is_empty() => drop(held.swap_remove(rng.usize(..held.len()))),
+                            2 if frames.charge(300) => charged += 300,
+                            3 if charged > 0 => {
+                                frames.discharge(charged);
+                                charged = 0;
+                            }
+                            _ => {}
+                        }
+                    }
+                    drop(held);
+                    frames.discharge(charged);
+                });
+            }
+        });
+        assert_eq!(frames.left_bytes(), BOUND);
+    }
+}

@@ -1,0 +1,115 @@
+//! A slot: what the cache holds of one unit, which is a stripe or a row.
+
+use stripewise_device::{Block, Timestamp};
+
+use crate::{
+    compute::{
+        CachedCells,
+        cells::{ALL_SECTORS, CellState},
+    },
+    mutants::{Mutant, lives},
+    shape::rows::RowSet,
+};
+
+/// The epoch of a slot without dirty cells.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// What the cache holds of one unit.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) unit: u64,
+    pub(super) cells: CachedCells,
+    /// An epoch, such that no dirty cell is of an earlier one.
+    pub(super) oldest: u64,
+    /// When it was written last.
+    pub(super) written: Timestamp,
+    /// No dirty cell was written before.
+    pub(super) dirty_since: Timestamp,
+    /// It was read since eviction last looked at it.
+    pub(super) was_read: bool,
+    /// Bytes of the heap that were charged for it.
+    pub(super) charged: usize,
+}
+
+impl Slot {
+    pub(super) fn new(unit: u64) -> Self {
+        Self {
+            unit,
+            cells: CachedCells::default(),
+            oldest: NEVER,
+            written: Timestamp::default(),
+            dirty_since: Timestamp::default(),
+            was_read: false,
+            charged: 0,
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.cells.heap_bytes()
+    }
+
+    /// Notes a write.
+    pub(super) fn note_write(&mut self, epoch: u64, now: Timestamp) {
+        if self.oldest == NEVER {
+            self.dirty_since = now;
+        }
+        self.oldest = self.oldest.min(epoch);
+        self.written = now;
+    }
+
+    /// CachedCells that were lent as they are in `lent` were written: they are clean now. Of a cell of which only some
+    /// sectors are new, the other sectors are not in hand: it is dropped. Returns how many, and what is dropped.
+    pub(super) fn make_clean(&mut self, lent: &CachedCells, dropped: &mut Vec<Block>) -> usize {
+        let mut count = 0;
+        for (number, column) in lent.columns() {
+            let Some(own) = self.cells.get_mut(number) else { continue };
+            for row in column.dirty().runs().flatten() {
+                let (Some((CellState::Dirty(mask), block)), Some((_, written))) =
+                    (own.get(row), column.get(row))
+                else {
+                    continue;
+                };
+                // Rewritten meanwhile: the new content is still to be written.
+                if !block.is_same(written) && !lives(Mutant::RewrittenMadeClean) {
+                    continue;
+                }
+                count += 1;
+                if mask == ALL_SECTORS {
+                    own.make_clean(row);
+                } else {
+                    dropped.extend(own.take(row));
+                }
+            }
+        }
+        count
+    }
+
+    /// Drops the cells that are as in `lent`.
+    pub(super) fn drop_same(&mut self, lent: &CachedCells, dropped: &mut Vec<Block>) -> usize {
+        let mut count = 0;
+        for (number, column) in lent.columns() {
+            let Some(own) = self.cells.get_mut(number) else { continue };
+            for row in column.dirty().runs().flatten() {
+                let (Some((state, block)), Some((_, written))) = (own.get(row), column.get(row)) else {
+                    continue;
+                };
+                if block.is_same(written) {
+                    count += usize::from(state != CellState::Clean);
+                    dropped.extend(own.take(row));
+                }
+            }
+        }
+        count
+    }
+
+    /// Drops clean cells.
+    pub(super) fn drop_clean(&mut self, dropped: &mut Vec<Block>) {
+        let clean: Vec<(usize, RowSet)> =
+            self.cells.columns().map(|(number, column)| (number, column.clean())).collect();
+        for (number, rows) in clean {
+            let Some(own) = self.cells.get_mut(number) else { continue };
+            rows.runs().flatten().for_each(|row| dropped.extend(own.take(row)));
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! CachedCells of a stripe of which content is in hand: msc-ct's matrix Z with its blocks.
+//!
+//! A cache keeps these, and lends those of the rows that it destages. A block never changes: new content is a new
+//! block, so what was lent stays as it was.
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+use stripewise_device::{Block, IoBuf, WriteBufs};
+
+use crate::{
+    mutants::{Mutant, lives},
+    plan::StripeState,
+    shape::rows::{BLOCK_BYTES, RowSet},
+};
+
+/// Bytes of a sector: the unit in which a block may be new.
+pub(crate) const SECTOR_BYTES: usize = 512;
+/// The mask of a block of which all sectors are new.
+pub(crate) const ALL_SECTORS: u8 = u8::MAX;
+
+/// One cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CellState {
+    /// Its block equals what the members hold.
+    Clean,
+    /// These sectors of its block are new, of which there is at least one. The others hold nothing.
+    Dirty(u8),
+}
+
+/// The cells of one column, with blocks in the order of their rows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Column {
+    dirty: RowSet,
+    partial: RowSet,
+    clean: RowSet,
+    blocks: Vec<Block>,
+    /// The new sectors of partial cells, in the order of their rows.
+    masks: Vec<u8>,
+}
+
+impl Column {
+    /// Dirty cells.
+    pub(crate) fn dirty(&self) -> RowSet {
+        self.dirty
+    }
+
+    /// Clean cells.
+    pub(crate) fn clean(&self) -> RowSet {
+        self.clean
+    }
+
+    /// CachedCells of which there is a block.
+    fn held(&self) -> RowSet {
+        self.dirty | self.clean
+    }
+
+    /// Whether there is no block.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Bytes that it takes from the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.blocks.capacity() * size_of::<Block>() + self.masks.capacity()
+    }
+
+    /// A cell's state and block.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> Option<(CellState, &Block)> {
+        if self.clean.contains(row) {
+            return Some((CellState::Clean, &self.blocks[self.held().rank(row)]));
+        }
+        if !self.dirty.contains(row) {
+            return None;
+        }
+        Some((CellState::Dirty(self.mask(row)), &self.blocks[self.held().rank(row)]))
+    }
+
+    /// The new sectors of a dirty cell.
+    #[inline]
+    fn mask(&self, row: usize) -> u8 {
+        if self.partial.contains(row) { self.masks[self.partial.rank(row)] } else { ALL_SECTORS }
+    }
+
+    /// Sets a cell. Returns the block that it had.
+    #[inline]
+    pub(crate) fn put(&mut self, row: usize, state: CellState, block: Block) -> Option<Block> {
+        self.set_mask(row, if let CellState::Dirty(mask) = state { mask } else { ALL_SECTORS });
+        let at = self.held().rank(row);
+        let before = if self.held().contains(row) {
+            Some(std::mem::replace(&mut self.blocks[at], block))
+        } else {
+            self.blocks.insert(at, block);
+            None
+        };
+        let (set, other) = match state {
+            CellState::Clean => (&mut self.clean, &mut self.dirty),
+            CellState::Dirty(_) => (&mut self.dirty, &mut self.clean),
+        };
+        set.insert(row);
+        other.remove(row);
+        before
+    }
+
+    fn set_mask(&mut self, row: usize, mask: u8) {
+        if mask == ALL_SECTORS && !self.partial.contains(row) {
+            return;
+        }
+        let at = self.partial.rank(row);
+        match (self.partial.contains(row), mask) {
+            (true, ALL_SECTORS) => {
+                self.masks.remove(at);
+                self.partial.remove(row);
+            }
+            (true, _) => self.masks[at] = mask,
+            (false, _) => {
+                self.masks.insert(at, mask);
+                self.partial.insert(row);
+            }
+        }
+    }
+
+    /// A dirty cell of which all is new now equals what the members hold.
+    pub(crate) fn make_clean(&mut self, row: usize) {
+        debug_assert!(self.dirty.contains(row) && !self.partial.contains(row), "its block is whole");
+        self.dirty.remove(row);
+        self.clean.insert(row);
+    }
+
+    /// Takes a cell's block out.
+    pub(crate) fn take(&mut self, row: usize) -> Option<Block> {
+        if !self.held().contains(row) {
+            return None;
+        }
+        self.set_mask(row, ALL_SECTORS);
+        let block = self.blocks.remove(self.held().rank(row));
+        self.dirty.remove(row);
+        self.clean.remove(row);
+        Some(block)
+    }
+
+    /// The cells of some rows, lent.
+    fn lend(&self, rows: RowSet) -> Self {
+        let held = self.held();
+        let block = |row: usize| self.blocks[held.rank(row)].clone();
+        Self {
+            dirty: self.dirty & rows,
+            partial: self.partial & rows,
+            clean: self.clean & rows,
+            blocks: (held & rows).runs().flatten().map(block).collect(),
+            masks: (self.partial & rows).runs().flatten().map(|row| self.mask(row)).collect(),
+        }
+    }
+
+    /// The new bytes of the chunk, in order; neighbours are joined.
+    fn new_ranges(&self) -> SmallVec<[Range<usize>; 4]> {
+        let mut ranges: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+        let mut add = |bytes: Range<usize>| match ranges.last_mut() {
+            Some(last) if last.end == bytes.start => last.end = bytes.end,
+            _ => ranges.push(bytes),
+        };
+        for row in self.dirty.runs().flatten() {
+            let start = row * BLOCK_BYTES;
+            sectors(self.mask(row)).for_each(|part| add(start + part.start..start + part.end));
+        }
+        ranges
+    }
+}
+
+/// The bytes of a block that a mask of its sectors stands for, in runs.
+pub(crate) fn sectors(mask: u8) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + (u32::from(mask) >> at).trailing_zeros();
+        if start >= 8 {
+            return None;
+        }
+        at = start + (u32::from(mask) >> start).trailing_ones();
+        Some(start as usize * SECTOR_BYTES..at as usize * SECTOR_BYTES)
+    })
+}
+
+/// The mask of the sectors that a range of a block's bytes covers.
+#[inline]
+pub(crate) fn mask_of(bytes: Range<usize>) -> u8 {
+    let (start, end) = (bytes.start / SECTOR_BYTES, bytes.end / SECTOR_BYTES);
+    ((1u32 << end) - (1u32 << start)) as u8
+}
+
+/// CachedCells of a stripe, by data column. Columns without a block are left out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CachedCells(Vec<(u16, Column)>);
+
+impl CachedCells {
+    /// The columns that have blocks, with their numbers.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.0.iter().map(|(number, column)| (usize::from(*number), column))
+    }
+
+    /// A column, if it has blocks.
+    #[inline]
+    pub(crate) fn get(&self, column: usize) -> Option<&Column> {
+        self.0.iter().find(|(number, _)| usize::from(*number) == column).map(|(_, column)| column)
+    }
+
+    /// A column that may be changed, if it has blocks.
+    pub(crate) fn get_mut(&mut self, column: usize) -> Option<&mut Column> {
+        self.0.iter_mut().find(|(number, _)| usize::from(*number) == column).map(|(_, column)| column)
+    }
+
+    /// A column, to put blocks in.
+    #[inline]
+    pub(crate) fn entry(&mut self, column: usize) -> &mut Column {
+        let at = match self.0.iter().position(|(number, _)| usize::from(*number) == column) {
+            Some(at) => at,
+            None => {
+                let at = self.0.partition_point(|(number, _)| usize::from(*number) < column);
+                self.0.insert(at, (column as u16, Column::default()));
+                at
+            }
+        };
+        &mut self.0[at].1
+    }
+
+    /// Forgets columns without blocks.
+    pub(crate) fn forget_empty(&mut self) {
+        self.0.retain(|(_, column)| !column.is_empty());
+    }
+
+    /// Whether there is no block.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|(_, column)| column.is_empty())
+    }
+
+    /// Bytes that these take from the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let columns: usize = self.columns().map(|(_, column)| column.heap_bytes()).sum();
+        columns + self.0.capacity() * size_of::<(u16, Column)>()
+    }
+
+    /// Rows in which a cell is dirty.
+    pub(crate) fn dirty_rows(&self) -> RowSet {
+        self.columns().fold(RowSet::EMPTY, |all, (_, column)| all | column.dirty)
+    }
+
+    /// How many cells are dirty.
+    pub(crate) fn dirty_blocks(&self) -> usize {
+        self.columns().map(|(_, column)| column.dirty.len()).sum()
+    }
+
+    /// How many cells there are.
+    pub(crate) fn blocks(&self) -> usize {
+        self.columns().map(|(_, column)| column.blocks.len()).sum()
+    }
+
+    /// All cells of some rows, lent.
+    pub(crate) fn lend(&self, rows: RowSet) -> Self {
+        let lent = self.0.iter().map(|(number, column)| (*number, column.lend(rows)));
+        Self(lent.filter(|(_, column)| !column.is_empty()).collect())
+    }
+
+    /// Takes in cells of other rows of the same stripe.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        if self.0.is_empty() {
+            *self = other;
+            return;
+        }
+        for (number, mut column) in other.0 {
+            let own = self.entry(number.into());
+            for row in column.held().runs().flatten() {
+                let state = column.get(row).expect("it is held").0;
+                let block = column.take(row).expect("it is held");
+                own.put(row, state, block);
+            }
+        }
+    }
+
+    /// Enters what is in hand into the state of the stripe.
+    pub(crate) fn enter_into(&self, state: &mut StripeState) {
+        for (number, column) in self.columns() {
+            let entered = &mut state.columns[number];
+            (entered.dirty, entered.partial, entered.clean) = (column.dirty, column.partial, column.clean);
+        }
+    }
+
+    /// The new bytes of a column's chunk, in order.
+    pub(crate) fn new_ranges(&self, column: usize) -> SmallVec<[Range<usize>; 4]> {
+        self.get(column).map(Column::new_ranges).unwrap_or_default()
+    }
+
+    /// The range of the stripe's data bytes that is new, if that is whole blocks of one column or the whole
+    /// stripe, and nothing else is in hand: such a write is planned as a client's.
+    pub(crate) fn as_range(&self, data_columns: usize, chunk_bytes: usize) -> Option<Range<usize>> {
+        let rows = chunk_bytes / BLOCK_BYTES;
+        let is_plain = |column: &Column| column.partial.is_empty() && column.clean.is_empty();
+        match &self.0[..] {
+            [(number, column)] if is_plain(column) => {
+                let mut runs = column.dirty.runs();
+                let (rows, start) = (runs.next()?, usize::from(*number) * chunk_bytes);
+                let is_one = runs.next().is_none();
+                is_one.then(|| start + rows.start * BLOCK_BYTES..start + rows.end * BLOCK_BYTES)
+            }
+            all if all.len() == data_columns => {
+                let is_whole = |(_, column): &(u16, Column)| is_plain(column) && column.dirty.len() == rows;
+                all.iter().all(is_whole).then_some(0..data_columns * chunk_bytes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Contiguous bytes from the start of a range of a column's chunk, at most to the end of its block, if the
+    /// content that this block will have is in hand as a whole.
+    #[inline]
+    pub(super) fn run(&self, column: usize, bytes: &Range<usize>) -> Option<&[u8]> {
+        let (row, at) = (bytes.start / BLOCK_BYTES, bytes.start % BLOCK_BYTES);
+        match self.get(column)?.get(row)? {
+            (CellState::Clean | CellState::Dirty(ALL_SECTORS), block) => {
+                Some(&block[at..BLOCK_BYTES.min(at + bytes.len())])
+            }
+            _ => None,
+        }
+    }
+
+    /// New bytes of a column's chunk, for a write.
+    pub(super) fn take(&self, column: usize, bytes: &Range<usize>) -> WriteBufs {
+        let column = self.get(column).expect("what is written is in hand");
+        let (mut bufs, mut at): (WriteBufs, _) = (smallvec![], bytes.start);
+        while at < bytes.end {
+            let (row, start) = (at / BLOCK_BYTES, at % BLOCK_BYTES);
+            let end = BLOCK_BYTES.min(start + bytes.end - at);
+            let (_, block) = column.get(row).expect("what is written is in hand");
+            bufs.push(block.lend(start..end));
+            at += end - start;
+        }
+        bufs
+    }
+
+    /// Writes the new bytes of a block over its old content.
+    pub(super) fn merge(&self, column: usize, block: &Range<usize>, into: &mut [u8]) {
+        let cell = self.get(column).and_then(|column| column.get(block.start / BLOCK_BYTES));
+        if let Some((CellState::Dirty(mask), new)) = cell {
+            sectors(mask).for_each(|part| into[part.clone()].copy_from_slice(&new[part]));
+        }
+    }
+
+    /// A copy of clean blocks, if these rows of the column are clean.
+    pub(super) fn copy_of_clean(&self, column: usize, rows: Range<usize>) -> Option<IoBuf> {
+        let column = self.get(column)?;
+        let is_known = |row: usize| {
+            column.clean.contains(row) || lives(Mutant::RecoverFromDirty) && column.dirty.contains(row)
+        };
+        if !rows.clone().all(is_known) {
+            return None;
+        }
+        let mut copy = IoBuf::with_len(rows.len() * BLOCK_BYTES);
+        for (row, part) in rows.zip(copy.chunks_mut(BLOCK_BYTES)) {
+            let (_, block) = column.get(row).expect("it is held");
+            part.copy_from_slice(block);
+        }
+        Some(copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn block(value: u8) -> Block {
+        Block::of(IoBuf::copy_of(&[value; BLOCK_BYTES]))
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Put(usize, Option<u8>, u8),
+        Take(usize),
+        Clean(usize),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let row = prop_oneof![0usize..6, 60usize..68, 250usize..256];
+        let op = (row, 0u8..8, any::<u8>(), any::<u8>()).prop_map(|(row, kind, mask, value)| match kind {
+            0 => Op::Take(row),
+            1 => Op::Clean(row),
+            2 => Op::Put(row, None, value),
+            3..=4 => Op::Put(row, Some(ALL_SECTORS), value),
+            _ => Op::Put(row, Some(mask.max(1)), value),
+        });
+        prop::collection::vec(op, 0..60)
+    }
+
+    proptest! {
+        /// A column holds what a map of its rows would.
+        #[test]
+        fn a_column_is_a_map_of_rows(ops in ops(), lent in any::<[bool; 256]>()) {
+            let (mut column, mut model) = (Column::default(), std::collections::BTreeMap::new());
+            for op in ops {
+                match op {
+                    Op::Put(row, mask, value) => {
+                        let state = mask.map_or(CellState::Clean, CellState::Dirty);
+                        let before = column.put(row, state, block(value));
+                        prop_assert_eq!(before.map(|b| b[0]), model.insert(row, (state, value)).map(|(_, v)| v));
+                    }
+                    Op::Take(row) => {
+                        prop_assert_eq!(column.take(row).map(|b| b[0]), model.remove(&row).map(|(_, v)| v));
+                    }
+                    Op::Clean(row) => {
+                        if let Some((state @ CellState::Dirty(ALL_SECTORS), _)) = model.get_mut(&row) {
+                            *state = CellState::Clean;
+                            column.make_clean(row);
+                        }
+                    }
+                }
+            }
+            let rows = (0..256).filter(|row| lent[*row]).fold(RowSet::EMPTY, |all, row| all | RowSet::range(row..row + 1));
+            let part = column.lend(rows);
+            for (row, is_lent) in lent.into_iter().enumerate() {
+                let expected = model.get(&row).copied();
+                let found = |column: &Column| column.get(row).map(|(state, block)| (state, block[0]));
+                prop_assert_eq!(found(&column), expected);
+                prop_assert_eq!(found(&part), expected.filter(|_| is_lent));
+            }
+            prop_assert_eq!(column.is_empty(), model.is_empty());
+            let new: Vec<usize> = column.new_ranges().iter().cloned().flatten().step_by(SECTOR_BYTES).collect();
+            let expected: Vec<usize> = model.iter().flat_map(|(row, (state, _))| {
+                let mask = if let CellState::Dirty(mask) = state { *mask } else { 0 };
+                (0..8).filter(move |sector| mask >> sector & 1 == 1).map(move |sector| row * BLOCK_BYTES + sector * SECTOR_BYTES)
+            }).collect();
+            prop_assert_eq!(new, expected);
+        }
+    }
+
+    #[test]
+    fn masks_and_ranges_of_sectors_agree() {
+        for mask in 0..=u8::MAX {
+            let back = sectors(mask).fold(0, |all, part| all | mask_of(part));
+            assert_eq!(back, mask);
+        }
+        assert_eq!(sectors(0b1011_0000).collect::<Vec<_>>(), [2048..3072, 3584..4096]);
+        assert_eq!(mask_of(0..4096), ALL_SECTORS);
+    }
+
+    #[test]
+    fn whole_blocks_of_a_column_and_a_whole_stripe_are_ranges() {
+        let mut cells = CachedCells::default();
+        cells.entry(1).put(2, CellState::Dirty(ALL_SECTORS), block(1));
+        cells.entry(1).put(3, CellState::Dirty(ALL_SECTORS), block(1));
+        assert_eq!(cells.as_range(2, 16384), Some(16384 + 8192..32768));
+        cells.entry(1).put(0, CellState::Dirty(ALL_SECTORS), block(1));
+        assert_eq!(cells.as_range(2, 16384), None);
+        cells.entry(1).put(1, CellState::Dirty(ALL_SECTORS), block(1));
+        assert_eq!(cells.as_range(2, 16384), Some(16384..32768));
+        (0..4).for_each(|row| drop(cells.entry(0).put(row, CellState::Dirty(ALL_SECTORS), block(1))));
+        assert_eq!(cells.as_range(2, 16384), Some(0..32768));
+        assert_eq!(cells.as_range(3, 16384), None);
+        cells.entry(0).put(1, CellState::Dirty(1), block(1));
+        assert_eq!(cells.as_range(2, 16384), None);
+    }
+}
