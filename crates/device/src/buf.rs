@@ -182,8 +182,7 @@ impl Drop for Handle {
         let mut allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
         if let Owner::Store(home) = &mut allocation.owner {
             let home = home.take();
-            home.expect("a store lends what it owns").take_back(allocation);
-            return;
+            return give_back(allocation, home);
         }
         let capacity = allocation.capacity;
         let Some(class) = class_of(capacity) else { return };
@@ -195,6 +194,13 @@ impl Drop for Handle {
             }
         });
     }
+}
+
+/// Gives an allocation back to the store that has lent it.
+#[cold]
+#[inline(never)]
+fn give_back(allocation: Pooled, home: Option<Arc<dyn Home>>) {
+    home.expect("a store lends what it owns").take_back(allocation);
 }
 
 /// An exclusive, aligned range of bytes.

@@ -152,16 +152,20 @@ impl Frames {
 
     #[cold]
     fn refill(&self, cell: &Cell) -> Option<Pooled> {
-        let mut got: Vec<Pooled> = {
-            let mut left = self.store.left.lock();
-            (0..BATCH).map_while(|_| self.store.take(&mut left)).collect()
-        };
+        let mut got = self.batch();
+        if got.is_empty() {
+            // What may be charged and is not is memory, too.
+            let credit: usize =
+                self.cells.iter().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
+            self.store.left.lock().bytes += credit;
+            got = self.batch();
+        }
         if got.is_empty() {
             // A thread that gave much back has what this one lacks.
             let stolen = self.cells.iter().find_map(|other| {
                 let mut has = other.has.lock();
-                let half = has.free.len().div_ceil(2);
-                (half > 0).then(|| has.free.split_off(half - 1))
+                let half = has.free.len() / 2;
+                (!has.free.is_empty()).then(|| has.free.split_off(half))
             });
             got = stolen.unwrap_or_default();
         }
@@ -170,6 +174,12 @@ impl Frames {
             cell.has.lock().free.append(&mut got);
         }
         one
+    }
+
+    /// Frames that no thread has.
+    fn batch(&self) -> Vec<Pooled> {
+        let mut left = self.store.left.lock();
+        (0..BATCH).map_while(|_| self.store.take(&mut left)).collect()
     }
 
     /// Counts bytes that the cache takes from the heap. False, and nothing is counted, if the bound leaves no
@@ -285,6 +295,14 @@ mod tests {
         assert_eq!(frames.left_bytes(), BOUND);
         let again: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
         assert!(again.len() > 95, "{}", again.len());
+    }
+
+    #[test]
+    fn what_is_no_longer_charged_becomes_frames() {
+        let frames = Frames::new(BOUND).unwrap();
+        assert!(frames.charge(BOUND) && frames.take().is_none());
+        frames.discharge(BOUND);
+        assert_eq!(std::iter::from_fn(|| frames.take()).collect::<Vec<_>>().len(), 100);
     }
 
     #[test]

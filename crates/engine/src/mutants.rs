@@ -258,7 +258,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 123] = [
+    pub const ALL: [Self; 107] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -366,6 +366,10 @@ impl Mutant {
         Self::BadRowsNotMended,
         Self::UnkeptUncounted,
         Self::WaitersPassed,
+    ];
+
+    /// Those of the cache, which only stories with caches can find.
+    pub const CACHE: [Self; 15] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -373,7 +377,6 @@ impl Mutant {
         Self::PassedStaysClean,
         Self::PassedStaysDirty,
         Self::RewrittenMadeClean,
-        Self::CleanOnError,
         Self::FlushSkipsDirty,
         Self::FlushSkipsDestaging,
         Self::FuaInCache,

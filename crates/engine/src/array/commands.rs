@@ -205,7 +205,7 @@ impl Parts {
             return Err(ArrayError::Closed);
         }
         // Before anything ends: as long as this fails, what is dirty can still be read.
-        self.stripes.destage_written().await?;
+        self.destage().await?;
         if !self.life.close() {
             return Err(ArrayError::Closed);
         }
@@ -219,12 +219,15 @@ impl Parts {
         stopped
     }
 
+    /// Writes what is cached to the members.
+    async fn destage(&self) -> Result<(), ArrayError> {
+        if lives(Mutant::StopDropsDirty) { Ok(()) } else { self.stripes.destage_written().await }
+    }
+
     /// Makes everything durable and marks the superblocks clean if they may be.
     async fn write_down_end(&self) -> Result<(), ArrayError> {
         let Self { stripes, roster, .. } = self;
-        if !lives(Mutant::StopDropsDirty) {
-            stripes.destage_written().await?;
-        }
+        self.destage().await?;
         stripes.flush_and_unlist().await?;
         if let Some(intent) = stripes.intent() {
             intent.clear_all(&**stripes).await;

@@ -19,6 +19,17 @@ pub(crate) const SECTOR_BYTES: usize = 512;
 /// The mask of a block of which all sectors are new.
 pub(crate) const ALL_SECTORS: u8 = u8::MAX;
 
+/// Places by which a column's lists grow: a few, since what a cache keeps is counted.
+const PLACES_ADDED: usize = 8;
+
+/// Makes room for one more, where there is none for another.
+#[inline]
+fn make_room<T>(list: &mut Vec<T>, places: usize) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(places);
+    }
+}
+
 /// One cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CellState {
@@ -91,6 +102,7 @@ impl Column {
         let before = if self.held().contains(row) {
             Some(std::mem::replace(&mut self.blocks[at], block))
         } else {
+            make_room(&mut self.blocks, PLACES_ADDED);
             self.blocks.insert(at, block);
             None
         };
@@ -115,6 +127,7 @@ impl Column {
             }
             (true, _) => self.masks[at] = mask,
             (false, _) => {
+                make_room(&mut self.masks, PLACES_ADDED);
                 self.masks.insert(at, mask);
                 self.partial.insert(row);
             }
@@ -215,6 +228,7 @@ impl CachedCells {
         let at = match self.0.iter().position(|(number, _)| usize::from(*number) == column) {
             Some(at) => at,
             None => {
+                make_room(&mut self.0, 1);
                 let at = self.0.partition_point(|(number, _)| usize::from(*number) < column);
                 self.0.insert(at, (column as u16, Column::default()));
                 at

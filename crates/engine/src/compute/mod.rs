@@ -77,6 +77,7 @@ fn near_rows(rows: RowSet) -> RowSet {
 }
 
 /// Computes all that a recipe writes, and hands each write to `ask`. `fetched` holds what the recipe reads.
+#[inline(always)]
 pub(crate) fn compute(
     recipe: &Recipe,
     geometry: &Geometry,
@@ -283,9 +284,13 @@ fn parity_of<'a>(sum: &Sum, data_columns: usize, old: &'a mut [Run]) -> SmallVec
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use stripewise_device::Block;
     use stripewise_parity as parity;
 
-    use super::*;
+    use super::{
+        cells::{ALL_SECTORS, CellState},
+        *,
+    };
     use crate::{
         plan::{
             Band, Presence, StripeState, WriteSelection, build,
@@ -293,7 +298,10 @@ mod tests {
             lower,
             selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, Stripe, by_counts},
         },
-        shape::geometry::{Geometry, Level, StripeIndex},
+        shape::{
+            geometry::{Geometry, Level, StripeIndex},
+            rows::BLOCK_BYTES,
+        },
     };
 
     /// Always reconstructs, which no real policy does. So both cycles are tried everywhere.
@@ -472,6 +480,85 @@ mod tests {
                         let exact = if geometry.has_parity() { bytes } else { dirty_mirror.clone() };
                         prop_assert!(found[exact.clone()] == expected[exact]);
                     }
+                }
+            }
+        }
+    }
+
+    /// Cells as a cache lends them: in every row something is dirty. Clean ones equal what `columns` hold.
+    fn any_cells(geometry: &Geometry, columns: &[Vec<u8>], seed: u64) -> CachedCells {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (rows, mut cells) = (geometry.chunk_bytes() / BLOCK_BYTES, CachedCells::default());
+        let weights = [rng.u8(1..4), rng.u8(0..4), rng.u8(0..4), rng.u8(0..3)];
+        let kinds: Vec<usize> =
+            (0..4).flat_map(|kind| std::iter::repeat_n(kind, weights[kind].into())).collect();
+        let block = |bytes: &[u8]| Block::of(IoBuf::copy_of(bytes));
+        for row in 0..rows {
+            if rng.u8(..5) == 0 {
+                continue;
+            }
+            let sure = rng.usize(..geometry.data_columns());
+            for (column, chunk) in columns.iter().enumerate().take(geometry.data_columns()) {
+                let (kind, new) = (kinds[rng.usize(..kinds.len())], rng.u8(..));
+                let kind = if column == sure { kind % 2 } else { kind };
+                let (state, block) = match kind {
+                    0 => (CellState::Dirty(ALL_SECTORS), block(&[new; BLOCK_BYTES])),
+                    1 => (CellState::Dirty(rng.u8(1..)), block(&[new; BLOCK_BYTES])),
+                    2 => (CellState::Clean, block(&chunk[Span::from(row..row + 1).bytes()])),
+                    _ => continue,
+                };
+                cells.entry(column).put(row, state, block);
+            }
+        }
+        cells
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        /// The same for what a cache destages.
+        #[test]
+        fn any_cells_leave_data_and_redundancy_right(case in cases(), seed in any::<u64>()) {
+            let Case { geometry, bad, trusted, selection, .. } = case;
+            let presence = |column: usize| bad.iter().find(|(c, _)| *c == column).map_or(Presence::Present, |b| b.1);
+            let mut columns = contents(&geometry, seed);
+            let cells = any_cells(&geometry, &columns, seed);
+            let mut state = StripeState::default();
+            state.set_empty(&geometry, trusted, presence);
+            cells.enter_into(&mut state);
+            let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &PreferRmw, &AlwaysRcw];
+            let Ok(plan) = build(&state, policies[selection], &Uneven(seed)) else {
+                prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
+                return Ok(());
+            };
+            let recipe = lower(&plan, &state, |column| cells.new_ranges(column));
+            let mut expected = columns.clone();
+            for (number, column) in cells.columns() {
+                for row in column.dirty().runs().flatten() {
+                    let into = &mut expected[number][Span::from(row..row + 1).bytes()];
+                    cells.merge(number, &Span::from(row..row + 1).bytes(), into);
+                    prop_assert!(column.get(row).is_some());
+                }
+            }
+            make_redundant(&geometry, &mut expected);
+            bad.iter().for_each(|(column, _)| columns[*column].fill(0xdd));
+            let mut writes = Vec::new();
+            let content = Content::Cells(Arc::new(cells.clone()));
+            compute(&recipe, &geometry, content, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
+            prop_assert_eq!(writes.len(), recipe.writes.len());
+            for (write, bufs) in writes {
+                let column = usize::from(write.column);
+                prop_assert!(presence(column) != Presence::Missing);
+                let mut at = write.bytes().start;
+                for buf in &bufs {
+                    columns[column][at..at + buf.len()].copy_from_slice(buf);
+                    at += buf.len();
+                }
+                prop_assert_eq!(at, write.bytes().end);
+            }
+            for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
+                if presence(column) == Presence::Present {
+                    prop_assert!(found == expected, "column {}", column);
                 }
             }
         }

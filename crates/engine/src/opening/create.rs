@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     array::Array,
+    cache::CacheSettings,
     error::ArrayError,
     intent::locking::{PRESETS, Preset},
     jobs::Tuning,
@@ -79,6 +80,8 @@ pub struct CreateOptions {
     pub parity: ParityPlace,
     /// The steps of background work while the array is open.
     pub tuning: Tuning,
+    /// The cache.
+    pub cache: CacheSettings,
 }
 
 /// Where level 4 keeps its parity.
@@ -122,6 +125,7 @@ impl CreateOptions {
             measure: false,
             parity: ParityPlace::default(),
             tuning: Tuning::PRODUCTION,
+            cache: CacheSettings::NONE,
         }
     }
 }
@@ -234,8 +238,8 @@ impl Array {
         let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
-        let tuning = options.tuning;
-        let open = AssembleOptions::default().run(true).force(true).tuning(tuning);
+        let (tuning, cache) = (options.tuning, options.cache);
+        let open = AssembleOptions::default().run(true).force(true).tuning(tuning).cache(cache);
         Ok(Box::pin(assemble_here(env, devices, &open, options.policy)).await?)
     }
 }

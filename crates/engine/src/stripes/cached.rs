@@ -30,6 +30,8 @@ use crate::{
 
 /// Stripes that are destaged at the same time.
 const DESTAGES_IN_FLIGHT: usize = 64;
+/// How often a writer looks for memory before it makes room itself: for a quarter of a second at most.
+const LOOKS_MAX: u32 = 256;
 /// The longest that a writer waits for memory before it looks again by itself.
 const MEMORY_WAIT: Duration = Duration::from_millis(1);
 
@@ -150,7 +152,7 @@ impl Stripes {
         data: &Data,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
-        loop {
+        for looks in 1_u32.. {
             let seen = cache.changes();
             if self.members.look(|topology| topology.failed) {
                 return Err(ArrayError::Failed);
@@ -161,6 +163,10 @@ impl Stripes {
                         self.destage_soon(cache, span.stripe);
                     }
                     break;
+                }
+                // The destager has ended, or cannot write what would have to go. Then this tells why.
+                Err(NotPut::Full) if self.life.is_closing() || looks.is_multiple_of(LOOKS_MAX) => {
+                    self.destage_written().await?;
                 }
                 Err(NotPut::Full) => cache.want_room(),
                 Err(NotPut::Passed) => {}

@@ -61,13 +61,16 @@ impl Stripes {
         unreadable: &[usize],
         recipe: &mut Recipe,
     ) -> Result<(), PlanError> {
-        let is_quick = unreadable.is_empty()
-            && match content {
-                Content::Span(span, _) => self.is_made_quickly(selection, topology, span, recipe),
-                Content::Cells(cells) => span_of(stripe, cells, &topology.geometry)
-                    .is_some_and(|span| self.is_made_quickly(selection, topology, &span, recipe)),
-            };
-        if !is_quick {
+        let of_cells;
+        let span = match content {
+            Content::Span(span, _) => Some(span),
+            Content::Cells(cells) => {
+                of_cells = span_of(stripe, cells, &topology.geometry);
+                of_cells.as_ref()
+            }
+        };
+        let span = span.filter(|_| unreadable.is_empty());
+        if !span.is_some_and(|span| self.is_made_quickly(selection, topology, span, recipe)) {
             *recipe = self.planned_recipe(selection, topology, (stripe, content), unreadable)?;
         }
         Ok(())

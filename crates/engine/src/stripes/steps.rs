@@ -64,7 +64,7 @@ pub(super) struct Guards<'a> {
 
 impl Guards<'_> {
     /// All was written.
-    #[inline]
+    #[inline(always)]
     pub(super) fn succeed(&mut self) {
         if let Some(ending) = &mut self.ending {
             ending.succeed();

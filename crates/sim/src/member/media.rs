@@ -272,7 +272,13 @@ impl Media {
         self.version += 1;
         self.changes += 1;
         let cached = Cached { version: self.version, offset, content };
-        if fua { self.harden_all(&cached) } else { self.cache.push_back(cached) }
+        if fua {
+            self.harden_all(&cached);
+        } else {
+            // The buffers go back to where they came from, as those of real members do.
+            let content = cached.content.iter().map(|buf| buf[..].into()).collect();
+            self.cache.push_back(Cached { content, ..cached });
+        }
     }
 
     /// A flush is requested.

@@ -13,6 +13,7 @@ mod beside_jobs;
 mod beside_lost;
 mod beyond;
 mod brink;
+mod caching;
 mod calm;
 mod clearing;
 mod commands;
@@ -104,6 +105,8 @@ pub struct Plan {
     pub clients_max: usize,
     /// The most requests of each client.
     pub requests_max: usize,
+    /// Some arrays have caches.
+    pub caches: bool,
     /// Actions to leave out.
     pub without: BTreeSet<Action>,
     /// Keep what narrating the story afterwards needs.
@@ -125,6 +128,7 @@ impl Plan {
             quiet_lives: 0,
             clients_max: 3,
             requests_max: 200,
+            caches: false,
             without: BTreeSet::new(),
             narrate: false,
             #[cfg(feature = "mutants")]
@@ -203,6 +207,12 @@ struct Story {
     side_rng: Rng,
     /// For the traits of devices.
     hardware_rng: Rng,
+    /// For caches.
+    cache_rng: Rng,
+    /// The array that is open, or was open last, has a cache.
+    was_cached: bool,
+    /// No more members will be lost than the level tolerates.
+    may_cache: bool,
     hardware: Hardware,
     units: Vec<Unit>,
     array: Option<Array>,
@@ -239,6 +249,7 @@ impl Story {
         let desk = Desk::of_windows(capacity, windows(&mut side_rng, &shape, capacity));
         let mut hardware_rng = Rng::with_seed(plan.seed.rotate_left(13) ^ 0x4857);
         let hardware = Hardware::draw(&mut hardware_rng, &shape);
+        let cache_rng = Rng::with_seed(plan.seed.rotate_left(29) ^ 0xCAC4_E000);
         let mut story = Self {
             plan,
             shape,
@@ -247,6 +258,9 @@ impl Story {
             lock_rng,
             side_rng,
             hardware_rng,
+            cache_rng,
+            was_cached: false,
+            may_cache: true,
             hardware,
             units: Vec::new(),
             array: None,
@@ -368,6 +382,7 @@ impl Story {
             self.world.run_steps(steps);
             self.act();
             self.desk.check()?;
+            self.check_cache()?;
         }
         if self.side_rng.u8(..CLIENTS_END_ONE_IN) == 0 {
             self.wait_for_clients(&clients)?;
@@ -383,7 +398,9 @@ impl Story {
         if self.world.run_steps_until(STEPS_MAX, have_ended) {
             return Ok(());
         }
-        Err(Checker::Engine.violation("requests of clients do not come to an end"))
+        let cache = self.array().cache();
+        let what = format!("requests of clients do not come to an end; the cache: {cache:?}");
+        Err(Checker::Engine.violation(what))
     }
 
     fn start_clients(&mut self) -> Vec<Slot<()>> {

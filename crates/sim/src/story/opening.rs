@@ -89,6 +89,7 @@ impl Story {
         options.assume_clean = assume_clean;
         options.region_bytes = (self.shape.level != Level::Raid0).then_some(self.shape.region_bytes);
         options.preset = preset;
+        options.cache = self.any_cache();
         // Now and then left to the preset, if that has the same map.
         let left = preset.map == self.shape.map && self.side_rng.bool();
         options.map = (!left).then_some(self.shape.map);
@@ -238,8 +239,9 @@ impl Story {
         is_given: impl Fn(usize) -> bool,
     ) -> Slot<Result<Array, AssembleError>> {
         let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
-        let options =
-            AssembleOptions::default().run(run).force(force).read_only(false).locking(locking).tuning(tuning);
+        let options = AssembleOptions::default().run(run).force(force).locking(locking).tuning(tuning);
+        // Where too much is lost, a flush fails until what is cached can be written, and so does a stop.
+        let options = options.cache(if force { self.no_cache() } else { self.any_cache() });
         let (mut devices, env) = (self.devices(is_given), self.world.env());
         self.rng.shuffle(&mut devices);
         self.world.start(async move { assemble(env, devices, &options).await })

@@ -138,7 +138,9 @@ impl Story {
 
     fn write_block(&mut self, first: usize) -> Result<(), Violation> {
         let written = self.try_write(&(first..first + 8))?;
-        written.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
+        written.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        // What this is for shall happen to members.
+        if self.was_cached { self.flush_all() } else { Ok(()) }
     }
 
     /// Writes sectors with new content.

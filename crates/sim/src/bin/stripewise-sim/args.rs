@@ -53,6 +53,9 @@ pub(crate) struct StoryArgs {
     /// Requests of each client at most.
     #[arg(long, default_value_t = 200)]
     pub(crate) requests: usize,
+    /// Some arrays have caches.
+    #[arg(long)]
+    pub(crate) caches: bool,
     /// Things that do not happen, such as `fail,vanish`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) without: Vec<Action>,
@@ -70,6 +73,7 @@ impl StoryArgs {
             quiet_lives: self.quiet,
             clients_max: self.clients,
             requests_max: self.requests,
+            caches: self.caches,
             without: self.without.iter().copied().collect::<BTreeSet<_>>(),
             #[cfg(feature = "mutants")]
             mutant: self.mutant,
@@ -86,6 +90,9 @@ pub(crate) fn replay_command(plan: &Plan) -> String {
     );
     if let Some(level) = plan.level {
         words += &format!(" --level {}", level.number());
+    }
+    if plan.caches {
+        words += " --caches";
     }
     #[cfg(feature = "mutants")]
     if let Some(mutant) = plan.mutant {
@@ -250,7 +257,8 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 
 #[cfg(feature = "mutants")]
 fn parse_mutant(text: &str) -> Result<Mutant, String> {
-    let names = || Mutant::ALL.iter().map(|mutant| format!("{mutant:?}")).collect::<Vec<_>>();
-    let found = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == text);
+    let all = || Mutant::ALL.into_iter().chain(Mutant::CACHE);
+    let names = || all().map(|mutant| format!("{mutant:?}")).collect::<Vec<_>>();
+    let found = all().find(|mutant| format!("{mutant:?}") == text);
     found.ok_or_else(|| format!("no mutant {text}; there are {}", names().join(", ")))
 }
