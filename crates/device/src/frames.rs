@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ptr::NonNull;
+use std::{ptr::NonNull, sync::Arc};
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
@@ -33,8 +33,8 @@ const CREDIT_BATCH: usize = 16 << 10;
 
 /// A bounded store of frames.
 pub struct Frames {
-    cells: Box<[std::sync::Arc<Cell>]>,
-    store: std::sync::Arc<Store>,
+    cells: Box<[Arc<Cell>]>,
+    store: Arc<Store>,
     bound: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct Frames {
 #[repr(align(128))]
 struct Cell {
     has: Mutex<Stock>,
-    store: std::sync::Arc<Store>,
+    store: Arc<Store>,
 }
 
 #[derive(Default)]
@@ -127,9 +127,9 @@ impl Frames {
         // Only speed depends on it; some systems have no large pages.
         let _ = map.advise(Advice::HugePage);
         let left = Left { free: Vec::new(), vacant: Vec::new(), fresh: 0, bytes: bound };
-        let store = std::sync::Arc::new(Store { left: Mutex::new(left), map });
+        let store = Arc::new(Store { left: Mutex::new(left), map });
         let cell = || Cell { has: Mutex::new(Stock::default()), store: store.clone() };
-        let cells = (0..CELLS).map(|_| std::sync::Arc::new(cell())).collect();
+        let cells = (0..CELLS).map(|_| Arc::new(cell())).collect();
         Some(Self { cells, store, bound })
     }
 
@@ -245,7 +245,8 @@ impl Frames {
     }
 
     /// Bytes that neither frames in use nor charges have, about: threads may take and give meanwhile.
-    pub fn left_bytes(&self) -> usize {
+    #[cfg(test)]
+    fn left_bytes(&self) -> usize {
         let mut sum = {
             let left = self.store.left.lock();
             left.bytes + left.free.len() * FRAME_COST

@@ -244,6 +244,8 @@ pub enum Mutant {
     FlushSkipsDestaging,
     /// A write with FUA is acknowledged when it is in the cache.
     FuaInCache,
+    /// A write with FUA takes its row's destage for its own, though only other cells of the row were dirty still.
+    FuaOfAnother,
     /// Stopping forgets dirty cells.
     StopDropsDirty,
     /// Zeroes leave what is cached of their stripes.
@@ -369,7 +371,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 15] = [
+    pub const CACHE: [Self; 16] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -380,6 +382,7 @@ impl Mutant {
         Self::FlushSkipsDirty,
         Self::FlushSkipsDestaging,
         Self::FuaInCache,
+        Self::FuaOfAnother,
         Self::StopDropsDirty,
         Self::ZeroLeavesCells,
         Self::ReadPastDirty,

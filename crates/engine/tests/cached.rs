@@ -44,6 +44,11 @@ fn all() -> impl Iterator<Item = (u64, Lab)> {
     })
 }
 
+fn fail(lab: &Lab, member: usize) {
+    let (array, name) = (lab.array.clone(), lab.members[member].info().name.clone());
+    lab.world.run(async move { array.fail(&name).await }).unwrap();
+}
+
 #[test]
 fn a_healthy_array_keeps_what_is_written_and_its_parity() {
     for (seed, mut lab) in all() {
@@ -83,8 +88,7 @@ fn every_tolerated_loss_is_survived_under_load() {
         for _ in 0..lab.array.geometry().parity_columns() {
             lab.world.run_steps(lab.world.random(3000));
             let victim = alive.swap_remove(lab.world.random(alive.len() as u64) as usize);
-            let (array, name) = (lab.array.clone(), lab.members[victim].info().name.clone());
-            lab.world.run(async move { array.fail(&name).await }).unwrap();
+            fail(&lab, victim);
         }
         lab.run_clients(1, 0);
         lab.pass(5);
@@ -99,8 +103,7 @@ fn a_member_is_rebuilt_under_load() {
     for (seed, mut lab) in all() {
         lab.run_clients(3, 30);
         let victim = lab.world.random(lab.members.len() as u64) as usize;
-        let (array, name) = (lab.array.clone(), lab.members[victim].info().name.clone());
-        lab.world.run(async move { array.fail(&name).await }).unwrap();
+        fail(&lab, victim);
         lab.run_clients(3, 30);
         let spare = lab.world.add_member("spare", common::MEMBER_BYTES);
         let (array, device) = (lab.array.clone(), spare.clone() as Arc<dyn Device>);

@@ -58,7 +58,7 @@ impl Slot {
         self.written = now;
     }
 
-    /// CachedCells that were lent as they are in `lent` were written: they are clean now. Of a cell of which only some
+    /// Cells that were lent as they are in `lent` were written: they are clean now. Of a cell of which only some
     /// sectors are new, the other sectors are not in hand: it is dropped. Returns how many, and what is dropped.
     pub(super) fn make_clean(&mut self, lent: &CachedCells, dropped: &mut Vec<Block>) -> usize {
         let mut count = 0;

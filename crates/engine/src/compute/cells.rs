@@ -1,4 +1,4 @@
-//! CachedCells of a stripe of which content is in hand: msc-ct's matrix Z with its blocks.
+//! Cells of a stripe of which content is in hand: msc-ct's matrix Z with its blocks.
 //!
 //! A cache keeps these, and lends those of the rows that it destages. A block never changes: new content is a new
 //! block, so what was lent stays as it was.
@@ -11,7 +11,10 @@ use stripewise_device::{Block, IoBuf, WriteBufs};
 use crate::{
     mutants::{Mutant, lives},
     plan::StripeState,
-    shape::rows::{BLOCK_BYTES, RowSet},
+    shape::{
+        geometry::StripeSpan,
+        rows::{BLOCK_BYTES, RowSet},
+    },
 };
 
 /// Bytes of a sector: the unit in which a block may be new.
@@ -61,7 +64,7 @@ impl Column {
         self.clean
     }
 
-    /// CachedCells of which there is a block.
+    /// Cells of which there is a block.
     fn held(&self) -> RowSet {
         self.dirty | self.clean
     }
@@ -201,7 +204,33 @@ pub(crate) fn mask_of(bytes: Range<usize>) -> u8 {
     ((1u32 << end) - (1u32 << start)) as u8
 }
 
-/// CachedCells of a stripe, by data column. Columns without a block are left out.
+/// The part of a write that lies in one block.
+pub(crate) struct Part {
+    pub(crate) column: usize,
+    pub(crate) row: usize,
+    /// In the block.
+    pub(crate) bytes: Range<usize>,
+    /// Where it starts in the write's part in the stripe.
+    pub(crate) from: usize,
+}
+
+/// Cuts a write's part in one stripe at blocks.
+#[inline]
+pub(crate) fn blocks_of(span: &StripeSpan, chunk_bytes: usize) -> impl Iterator<Item = Part> + use<> {
+    let (mut at, end, start) = (span.start, span.start + span.len, span.start);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let (column, in_chunk, from) = (at / chunk_bytes, at % chunk_bytes, at - start);
+        let (row, first) = (in_chunk / BLOCK_BYTES, in_chunk % BLOCK_BYTES);
+        let last = BLOCK_BYTES.min(first + end - at);
+        at += last - first;
+        Some(Part { column, row, bytes: first..last, from })
+    })
+}
+
+/// Cells of a stripe, by data column. Columns without a block are left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CachedCells(Vec<(u16, Column)>);
 
@@ -256,6 +285,15 @@ impl CachedCells {
     /// Rows in which a cell is dirty.
     pub(crate) fn dirty_rows(&self) -> RowSet {
         self.columns().fold(RowSet::EMPTY, |all, (_, column)| all | column.dirty)
+    }
+
+    /// Whether all of a write's part is new here, be it its bytes or later ones.
+    pub(crate) fn covers(&self, span: &StripeSpan, chunk_bytes: usize) -> bool {
+        blocks_of(span, chunk_bytes).all(|Part { column, row, bytes, .. }| {
+            let wanted = mask_of(bytes);
+            let cell = self.get(column).and_then(|column| column.get(row));
+            matches!(cell, Some((CellState::Dirty(mask), _)) if mask & wanted == wanted)
+        })
     }
 
     /// How many cells are dirty.
@@ -444,6 +482,22 @@ mod tests {
             }).collect();
             prop_assert_eq!(new, expected);
         }
+    }
+
+    /// A row may be dirty because of another column, and a block because of other sectors.
+    #[test]
+    fn a_write_is_covered_by_cells_with_all_of_its_sectors() {
+        use crate::shape::geometry::StripeIndex;
+        let span = |start, len| StripeSpan { stripe: StripeIndex(0), start, len, request_offset: 0 };
+        let mut cells = CachedCells::default();
+        cells.entry(0).put(1, CellState::Dirty(0b0000_0110), block(1));
+        cells.entry(1).put(0, CellState::Dirty(ALL_SECTORS), block(1));
+        cells.entry(1).put(1, CellState::Clean, block(1));
+        let covered = [(4096 + 512, 1024), (8192, 4096), (8192 + 512, 512)];
+        let others =
+            [(4096, 1024), (4096 + 512, 1536), (0, 512), (8192, 4096 + 512), (4096 + 1024, 3072 + 512)];
+        assert!(covered.iter().all(|(start, len)| cells.covers(&span(*start, *len), 8192)));
+        assert!(!others.iter().any(|(start, len)| cells.covers(&span(*start, *len), 8192)));
     }
 
     #[test]

@@ -407,6 +407,12 @@ mod tests {
         Data::of(bufs, start as u64)
     }
 
+    /// Writes what was computed.
+    fn apply(write: &Write, bufs: &[SharedBuf], columns: &mut [Vec<u8>]) {
+        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        columns[usize::from(write.column)][write.bytes()].copy_from_slice(&bytes);
+    }
+
     fn fetch(recipe: &Recipe, columns: &[Vec<u8>]) -> Fetched {
         let run = |cells: &Cells| {
             let chunk = &columns[usize::from(cells.column)];
@@ -460,14 +466,8 @@ mod tests {
             }
             prop_assert_eq!(writes.len(), recipe.writes.len());
             for (write, bufs) in writes {
-                let column = usize::from(write.column);
-                prop_assert!(presence(column) != Presence::Missing);
-                let mut at = write.bytes().start;
-                for buf in &bufs {
-                    columns[column][at..at + buf.len()].copy_from_slice(buf);
-                    at += buf.len();
-                }
-                prop_assert_eq!(at, write.bytes().end);
+                prop_assert!(presence(write.column.into()) != Presence::Missing);
+                apply(&write, &bufs, &mut columns);
             }
             let touched = touched_rows(&span, geometry.chunk_bytes());
             for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
@@ -547,14 +547,8 @@ mod tests {
             compute(&recipe, &geometry, content, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
             prop_assert_eq!(writes.len(), recipe.writes.len());
             for (write, bufs) in writes {
-                let column = usize::from(write.column);
-                prop_assert!(presence(column) != Presence::Missing);
-                let mut at = write.bytes().start;
-                for buf in &bufs {
-                    columns[column][at..at + buf.len()].copy_from_slice(buf);
-                    at += buf.len();
-                }
-                prop_assert_eq!(at, write.bytes().end);
+                prop_assert!(presence(write.column.into()) != Presence::Missing);
+                apply(&write, &bufs, &mut columns);
             }
             for (column, (found, expected)) in columns.iter().zip(&expected).enumerate() {
                 if presence(column) == Presence::Present {

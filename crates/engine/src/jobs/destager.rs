@@ -19,6 +19,8 @@ use crate::{
 const TICK: Duration = Duration::from_millis(10);
 /// Cells that are dirty for so long are destaged.
 const AGE_MAX: Duration = Duration::from_secs(30);
+/// How often it looks for such cells.
+const LOOKS_FOR_OLD: Duration = Duration::from_secs(1);
 /// Without requests for so long, all is destaged.
 const IDLE: Duration = Duration::from_secs(1);
 /// From this share of dirty blocks on, in hundredths, cells are destaged to make room.
@@ -28,16 +30,16 @@ const ROUND_PARTS: usize = 16;
 
 /// Destages until the array closes. While nothing is dirty, it keeps no member open.
 pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
-    let mut idle = Idle::default();
+    let mut moments = Moments::default();
     loop {
-        let seen = cache.changes();
         {
-            let changed = pin!(cache.changed(seen));
-            let wakes = select(changed, life.env().sleep(TICK));
+            let wanted = pin!(cache.room_is_wanted());
+            let wakes = select(wanted, life.env().sleep(TICK));
             if let Either::Left(_) = select(pin!(life.closed()), wakes).await {
                 return;
             }
         }
+        let wants_room = cache.take_want_of_room();
         let Some(jobs) = jobs.upgrade() else { return };
         if cache.dirty_blocks() == 0 {
             continue;
@@ -46,48 +48,64 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         if life.is_closing() {
             return;
         }
-        let now = life.env().now();
-        let chosen = chosen(&cache, idle.is_idle(life.requests().served(), now), now);
-        if !chosen.is_empty()
-            && let Err(error) = jobs.destage(&cache, chosen).await
-        {
+        let is_high = cache.dirty_blocks() * 100 >= cache.blocks_max() * LOW_MARK;
+        let why = moments.why(life.requests().served(), life.env().now(), wants_room || is_high);
+        let Some(why) = why else { continue };
+        if let Err(error) = jobs.destage(&cache, chosen(&cache, why, life.env().now())).await {
             tracing::warn!(%error, "what is cached could not be written");
             life.env().sleep(TICK).await;
         }
     }
 }
 
-/// Whether clients are idle.
-#[derive(Default)]
-struct Idle {
-    served: u64,
-    since: Timestamp,
+/// Why cells are destaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Room,
+    Idle,
+    Age,
 }
 
-impl Idle {
-    fn is_idle(&mut self, served: u64, now: Timestamp) -> bool {
+/// When something happened last.
+#[derive(Default)]
+struct Moments {
+    served: u64,
+    request: Timestamp,
+    look: Timestamp,
+}
+
+impl Moments {
+    /// What calls for a destage now. To look for what is old takes a look at every slot: now and then.
+    fn why(&mut self, served: u64, now: Timestamp, needs_room: bool) -> Option<Why> {
         if served != self.served {
-            (self.served, self.since) = (served, now);
+            (self.served, self.request) = (served, now);
         }
-        now.since(self.since) >= IDLE
+        if now.since(self.request) >= IDLE {
+            return Some(Why::Idle);
+        }
+        if needs_room {
+            return Some(Why::Room);
+        }
+        if now.since(self.look) < LOOKS_FOR_OLD {
+            return None;
+        }
+        self.look = now;
+        Some(Why::Age)
     }
 }
 
 /// What is destaged now, by place.
-fn chosen(cache: &Cache, is_idle: bool, now: Timestamp) -> Vec<Candidate> {
-    let wants_room = cache.take_want_of_room();
-    let is_high = cache.dirty_blocks() * 100 >= cache.blocks_max() * LOW_MARK;
+fn chosen(cache: &Cache, why: Why, now: Timestamp) -> Vec<Candidate> {
     let mut chosen = cache.candidates();
-    if is_idle {
-        return chosen;
-    }
-    let count = if wants_room || is_high { chosen.len().div_ceil(ROUND_PARTS) } else { 0 };
+    let count = match why {
+        Why::Idle => return chosen,
+        Why::Room => chosen.len().div_ceil(ROUND_PARTS),
+        Why::Age => 0,
+    };
     chosen.sort_unstable_by_key(|candidate| candidate.written);
-    let mut index = 0;
-    chosen.retain(|candidate| {
-        index += 1;
-        index <= count || now.since(candidate.dirty_since) >= AGE_MAX
-    });
+    let (first, others) = chosen.split_at(count);
+    let old = others.iter().filter(|candidate| now.since(candidate.dirty_since) >= AGE_MAX);
+    let mut chosen: Vec<Candidate> = first.iter().chain(old).copied().collect();
     chosen.sort_unstable_by_key(|candidate| (candidate.stripe.0, candidate.rows.first()));
     chosen
 }

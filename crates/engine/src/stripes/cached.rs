@@ -8,7 +8,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{
     future::select,
-    stream::{self, FuturesUnordered, StreamExt},
+    stream::{self, StreamExt},
 };
 use stripewise_device::{WriteFlags, sync::Reader};
 
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::{
     cache::{Cache, Candidate, NotPut},
-    compute::{Content, Data, touched_rows},
+    compute::{CachedCells, Content, touched_rows},
     error::ArrayError,
     life::detached::Detached,
     mutants::{Mutant, lives},
     shape::{
-        geometry::{StripeIndex, StripeSpan},
+        geometry::{Geometry, StripeIndex},
         rows::RowSet,
     },
 };
@@ -35,123 +35,64 @@ const LOOKS_MAX: u32 = 256;
 /// The longest that a writer waits for memory before it looks again by itself.
 const MEMORY_WAIT: Duration = Duration::from_millis(1);
 
-/// How much of what was to be destaged was still dirty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Destaged {
-    /// Each of the rows, at least in part.
-    All,
-    /// Not each.
-    NotAll,
-}
-
 impl Stripes {
-    /// Begins a write that has been checked, by way of the cache.
-    pub(super) fn begin_cached(
-        &self,
-        request: Reader<'_>,
-        cache: &Arc<Cache>,
-        offset_bytes: u64,
-        data: Data,
-        flags: WriteFlags,
-    ) -> Detached<Result<(), ArrayError>> {
-        if let Some(done) = self.put_at_once(&request, cache, offset_bytes, &data, flags) {
-            return Detached::done(done);
-        }
-        let (stripes, kept, cache) = (self.handle(), request.keep(), cache.clone());
-        Detached::start(self.life.env(), async move {
-            let _request = stripes.requests.resume(kept);
-            let written = stripes.write_cached(&cache, offset_bytes, &data, flags).await;
-            stripes.as_durable(flags, written).await
-        })
-    }
-
-    /// Puts a write into the cache, if it is a part of one stripe, need not be durable, and finds room.
-    #[inline]
-    fn put_at_once(
+    /// Begins a client's part of a stripe, as far as possible without waiting: by way of the cache, if there is one.
+    /// [`Stripes::finish_part`] continues where this stops.
+    #[inline(always)]
+    pub(super) fn start_part(
         &self,
         request: &Reader<'_>,
+        geometry: &Geometry,
+        write: StripeWrite,
+        leads: bool,
+    ) -> Progress {
+        match &self.cache {
+            None => self.start_stripe(request, geometry, write, leads),
+            Some(cache) => self.start_cached(cache, request, geometry, write),
+        }
+    }
+
+    /// Puts a part of a stripe into the cache. A whole stripe goes past it.
+    fn start_cached(
+        &self,
         cache: &Arc<Cache>,
-        offset_bytes: u64,
-        data: &Data,
-        flags: WriteFlags,
-    ) -> Option<Result<(), ArrayError>> {
-        let topology = self.members.get(request);
-        if topology.failed {
-            return Some(Err(ArrayError::Failed));
+        request: &Reader<'_>,
+        geometry: &Geometry,
+        mut write: StripeWrite,
+    ) -> Progress {
+        if self.members.get(request).failed {
+            return Progress::Done(Err(ArrayError::Failed));
         }
-        let geometry = &topology.geometry;
-        let mut spans = geometry.split(offset_bytes..offset_bytes + data.len() as u64);
-        let Some(span) = spans.next() else { return Some(Ok(())) };
-        if spans.next().is_some() || span.len as u64 == geometry.stripe_bytes() || flags.fua {
-            return None;
+        let (span, data) = write.client_part();
+        if span.len as u64 == geometry.stripe_bytes() {
+            write.ending = Some(cache.begin_pass(write.stripe));
+            return self.start_stripe(request, geometry, write, true);
         }
-        match cache.put(&span, data, self.life.env().now()) {
+        if write.flags.fua {
+            return Progress::Waits(Rest::Cached(write));
+        }
+        match cache.put(span, data, self.life.env().now()) {
             Ok(is_full) => {
                 if is_full {
-                    self.destage_soon(cache, span.stripe);
+                    self.destage_soon(cache, write.stripe);
                 }
-                Some(Ok(()))
+                Progress::Done(Ok(()))
             }
-            Err(NotPut::Full | NotPut::Passed) => None,
+            Err(NotPut::Full | NotPut::Passed) => Progress::Waits(Rest::Cached(write)),
         }
     }
 
-    /// Writes a range that has been checked: whole stripes past the cache, and parts into it.
-    pub(super) async fn write_cached(
-        &self,
-        cache: &Arc<Cache>,
-        offset_bytes: u64,
-        data: &Data,
-        flags: WriteFlags,
-    ) -> Result<(), ArrayError> {
-        let geometry = self.geometry();
-        let stripe_bytes = geometry.stripe_bytes();
-        let (mut under_way, mut result) = (FuturesUnordered::new(), Ok(()));
-        for span in geometry.split(offset_bytes..offset_bytes + data.len() as u64) {
-            let data = data.slice(span.request_offset..span.request_offset + span.len);
-            let span = StripeSpan { request_offset: 0, ..span };
-            under_way.push(async move {
-                match span.len as u64 == stripe_bytes {
-                    true => self.write_past(cache, span, data, flags).await,
-                    false => self.put_part(cache, &span, &data, flags).await,
-                }
-            });
-            if under_way.len() == DESTAGES_IN_FLIGHT {
-                result = result.and(under_way.next().await.unwrap_or(Ok(())));
-            }
-            if result.is_err() {
-                break;
-            }
-        }
-        // To the end, whatever fails: a dropped write would release its rows while members still write.
-        under_way.fold(result, async |all, done| all.and(done)).await
-    }
-
-    /// Writes a whole stripe past the cache.
-    async fn write_past(
-        &self,
-        cache: &Arc<Cache>,
-        span: StripeSpan,
-        data: Data,
-        flags: WriteFlags,
-    ) -> Result<(), ArrayError> {
-        let mut write = StripeWrite::of(span, data, flags);
-        write.ending = Some(cache.begin_pass(span.stripe));
-        let progress = self.start_stripe(&self.requests.enter(), &self.geometry(), write, false);
-        match progress {
-            Progress::Done(result) => result,
-            Progress::Waits(rest) => self.finish_stripe(rest).await,
+    /// Continues a client's part of a stripe to its end.
+    pub(super) async fn finish_part(&self, rest: Rest) -> Result<(), ArrayError> {
+        match (rest, &self.cache) {
+            (Rest::Cached(write), Some(cache)) => Box::pin(self.put_part(cache, write)).await,
+            (rest, _) => self.finish_stripe(rest).await,
         }
     }
 
-    /// Puts a part of a stripe into the cache. A part that must be durable is destaged at once.
-    async fn put_part(
-        &self,
-        cache: &Arc<Cache>,
-        span: &StripeSpan,
-        data: &Data,
-        flags: WriteFlags,
-    ) -> Result<(), ArrayError> {
+    /// Puts a part of a stripe into the cache, and waits for room. A part that must be durable is destaged at once.
+    async fn put_part(&self, cache: &Arc<Cache>, write: StripeWrite) -> Result<(), ArrayError> {
+        let ((span, data), flags) = (write.client_part(), write.flags);
         for looks in 1_u32.. {
             let seen = cache.changes();
             if self.members.look(|topology| topology.failed) {
@@ -177,12 +118,14 @@ impl Stripes {
         if !flags.fua || lives(Mutant::FuaInCache) {
             return Ok(());
         }
-        let rows = touched_rows(span, self.geometry().chunk_bytes());
-        match self.destage_as(cache, span.stripe, rows, flags).await? {
-            Destaged::All => Ok(()),
-            // Another destage was faster, without FUA.
-            Destaged::NotAll => self.flush().await,
+        let chunk_bytes = self.geometry().chunk_bytes();
+        let rows = touched_rows(span, chunk_bytes);
+        let destaged = self.destage_as(cache, span.stripe, rows, flags).await?;
+        if destaged.is_some_and(|cells| cells.covers(span, chunk_bytes) || lives(Mutant::FuaOfAnother)) {
+            return Ok(());
         }
+        // Another destage was faster, without FUA.
+        self.flush().await
     }
 
     /// Destages what is dirty in a stripe, by itself.
@@ -200,27 +143,28 @@ impl Stripes {
         self.destage_as(cache, stripe, rows, WriteFlags::default()).await.map(drop)
     }
 
+    /// As [`Stripes::destage`], with flags. Returns what was destaged.
     async fn destage_as(
         &self,
         cache: &Arc<Cache>,
         stripe: StripeIndex,
         rows: RowSet,
         flags: WriteFlags,
-    ) -> Result<Destaged, ArrayError> {
+    ) -> Result<Option<Arc<CachedCells>>, ArrayError> {
         if rows.is_empty() {
-            return Ok(Destaged::NotAll);
+            return Ok(None);
         }
         let held = if lives(Mutant::FlushSkipsDestaging) {
-            let Some(held) = self.locks.try_lock(stripe, rows) else { return Ok(Destaged::NotAll) };
+            let Some(held) = self.locks.try_lock(stripe, rows) else { return Ok(None) };
             held
         } else {
             self.locks.lock(stripe, rows).await
         };
-        let Some((cells, ending)) = cache.lend(stripe, rows) else { return Ok(Destaged::NotAll) };
-        let is_all = cells.dirty_rows() == rows;
-        let write = StripeWrite { stripe, content: Content::Cells(cells), flags, ending: Some(ending) };
+        let Some((cells, ending)) = cache.lend(stripe, rows) else { return Ok(None) };
+        let content = Content::Cells(cells.clone());
+        let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
         self.finish_stripe(Rest::Region(write, held.keep())).await?;
-        Ok(if is_all { Destaged::All } else { Destaged::NotAll })
+        Ok(Some(cells))
     }
 
     /// Destages these, in order, several at a time. All of them are tried, whatever fails.

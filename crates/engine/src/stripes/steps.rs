@@ -40,10 +40,18 @@ impl StripeWrite {
         Self { stripe: span.stripe, content: Content::Span(span, data), flags, ending: None }
     }
 
+    /// Where a client's part lies, and its bytes.
+    pub(super) fn client_part(&self) -> (&StripeSpan, &Data) {
+        match &self.content {
+            Content::Span(span, data) => (span, data),
+            Content::Cells(_) => unreachable!("a cache has no part to put into itself"),
+        }
+    }
+
     /// Where a client's part goes; `leads` tells whether it begins its request.
     #[inline]
     pub(super) fn place(&self, leads: bool) -> Place {
-        let Content::Span(span, _) = &self.content else { unreachable!("what is destaged is not gathered") };
+        let (span, _) = self.client_part();
         Place { stripe: self.stripe, bytes: span.start..span.start + span.len, leads }
     }
 }
@@ -78,6 +86,8 @@ pub(super) enum Rest {
     Gathered(Detached<Result<(), ArrayError>>),
     /// Nothing: it lies behind a write under way, and others may be gathered with it.
     Behind(StripeWrite, Place),
+    /// Nothing: it must be put into the cache.
+    Cached(StripeWrite),
     /// Nothing: other writes have its rows.
     Rows(StripeWrite),
     /// Its rows; its region must still be marked.

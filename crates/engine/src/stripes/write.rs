@@ -82,16 +82,13 @@ impl Stripes {
         data: Data,
         flags: WriteFlags,
     ) -> Detached<Result<(), ArrayError>> {
-        if let Some(cache) = &self.cache {
-            return self.begin_cached(request, cache, offset_bytes, data, flags);
-        }
         let geometry = &self.members.get(&request).value().geometry;
         let mut spans = geometry.split(offset_bytes..offset_bytes + data.len() as u64);
         let Some(span) = spans.next() else { return Detached::done(Ok(())) };
         let left = if spans.next().is_some() {
             Left::All(data)
         } else {
-            match self.start_stripe(&request, geometry, StripeWrite::of(span, data, flags), true) {
+            match self.start_part(&request, geometry, StripeWrite::of(span, data, flags), true) {
                 Progress::Done(Ok(())) if self.must_unlist(flags) => Left::Listed,
                 Progress::Done(result) => return Detached::done(result),
                 Progress::Waits(Rest::Behind(write, place)) => match self.wait_behind(&place, write) {
@@ -113,7 +110,7 @@ impl Stripes {
                 let _request = stripes.requests.resume(kept);
                 let written = match left {
                     Left::Listed => Ok(()),
-                    Left::Stripe(rest) => stripes.finish_stripe(rest).await,
+                    Left::Stripe(rest) => stripes.finish_part(rest).await,
                     Left::All(data) => stripes.write_spans(offset_bytes, &data, flags).await,
                 };
                 stripes.as_durable(flags, written).await
@@ -128,21 +125,18 @@ impl Stripes {
         data: &Data,
         flags: WriteFlags,
     ) -> Result<(), ArrayError> {
-        if let Some(cache) = &self.cache {
-            return self.write_cached(cache, offset_bytes, data, flags).await;
-        }
         let geometry = self.geometry();
         let window = stripes_in_flight(geometry.stripe_bytes());
         let (mut under_way, mut result) = (FuturesUnordered::new(), Ok(()));
         for span in geometry.split(offset_bytes..offset_bytes + data.len() as u64) {
             let data = data.slice(span.request_offset..span.request_offset + span.len);
             let write = StripeWrite::of(StripeSpan { request_offset: 0, ..span }, data, flags);
-            match self.start_stripe(&self.requests.enter(), &geometry, write, span.request_offset == 0) {
+            match self.start_part(&self.requests.enter(), &geometry, write, span.request_offset == 0) {
                 Progress::Done(done) => result = result.and(done),
                 Progress::Waits(Rest::Behind(write, place)) => {
-                    under_way.push(self.finish_stripe(self.wait_behind(&place, write)));
+                    under_way.push(self.finish_part(self.wait_behind(&place, write)));
                 }
-                Progress::Waits(rest) => under_way.push(self.finish_stripe(rest)),
+                Progress::Waits(rest) => under_way.push(self.finish_part(rest)),
             }
             if lives(Mutant::StripesCut) && under_way.len() as u64 == *STRIPES_IN_FLIGHT.start() {
                 break;

@@ -1,0 +1,106 @@
+//! Reading what is cached.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::{Cache, slot::Slot};
+use crate::{
+    compute::cells::{ALL_SECTORS, CellState, Column, sectors},
+    mutants::{Mutant, lives},
+    shape::{geometry::StripeIndex, rows::BLOCK_BYTES},
+};
+
+/// What was found of a read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Hit {
+    /// Nothing.
+    Nothing,
+    /// All of it was copied.
+    All,
+    /// Some was copied. These bytes of the chunk are missing.
+    Without(SmallVec<[Range<usize>; 4]>),
+}
+
+impl Cache {
+    /// Copies what is cached of some bytes of a chunk into the same place of `into`, which holds these bytes.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        bytes: Range<usize>,
+        into: &mut [u8],
+    ) -> Hit {
+        let mut missing: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+        let rows = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
+        for unit in self.units(stripe, rows.clone()) {
+            let first = (unit - stripe.0 * self.units_per_stripe()) as usize * self.unit_rows;
+            let here = rows.start.max(first)..rows.end.min(first + self.unit_rows);
+            let here_bytes = bytes.start.max(here.start * BLOCK_BYTES)..bytes.end.min(here.end * BLOCK_BYTES);
+            let mut bucket = self.bucket(unit);
+            let slot = bucket.slots.iter_mut().find(|slot| slot.unit == unit);
+            let Some((slot, column)) = slot.and_then(|slot| {
+                let Slot { cells, was_read, .. } = slot;
+                Some((was_read, cells.get(column)?))
+            }) else {
+                add(&mut missing, here_bytes);
+                continue;
+            };
+            *slot = true;
+            here.for_each(|row| copy_cell(column, row, &bytes, into, &mut missing));
+        }
+        match &missing[..] {
+            [] => Hit::All,
+            [all] if *all == bytes => Hit::Nothing,
+            _ => Hit::Without(missing),
+        }
+    }
+
+    /// Whether anything of a chunk is cached.
+    pub(crate) fn holds(&self, stripe: StripeIndex, column: usize) -> bool {
+        self.all_units(stripe).any(|unit| {
+            let bucket = self.bucket(unit);
+            bucket.slots.iter().any(|slot| slot.unit == unit && slot.cells.get(column).is_some())
+        })
+    }
+}
+
+/// Copies what is cached of a row, as far as it is wanted. Adds what is missing.
+fn copy_cell(
+    column: &Column,
+    row: usize,
+    bytes: &Range<usize>,
+    into: &mut [u8],
+    missing: &mut SmallVec<[Range<usize>; 4]>,
+) {
+    let start = row * BLOCK_BYTES;
+    let wanted = bytes.start.max(start)..bytes.end.min(start + BLOCK_BYTES);
+    let Some((state, block)) = column.get(row) else { return add(missing, wanted) };
+    let mask = match state {
+        CellState::Dirty(_) if lives(Mutant::ReadPastDirty) => 0,
+        CellState::Dirty(mask) if !lives(Mutant::PartReadWhole) => mask,
+        CellState::Dirty(_) | CellState::Clean => ALL_SECTORS,
+    };
+    let mut at = wanted.start;
+    for part in sectors(mask) {
+        let part = (start + part.start).max(wanted.start)..(start + part.end).min(wanted.end);
+        if part.is_empty() {
+            continue;
+        }
+        add(missing, at..part.start);
+        let held = &block[part.start - start..part.end - start];
+        into[part.start - bytes.start..part.end - bytes.start].copy_from_slice(held);
+        at = part.end;
+    }
+    add(missing, at..wanted.end);
+}
+
+/// Adds a range behind the others; neighbours are joined.
+fn add(ranges: &mut SmallVec<[Range<usize>; 4]>, range: Range<usize>) {
+    match ranges.last_mut() {
+        _ if range.is_empty() => {}
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}

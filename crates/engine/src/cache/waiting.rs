@@ -1,0 +1,76 @@
+//! Waiting for the cache to change: writers wait for memory, or for the end of a write past the cache. The destager
+//! waits for writers that lack memory.
+
+use std::task::Poll;
+
+use stripewise_device::sync::{WaitList, wake_all};
+
+use super::Cache;
+
+/// Tasks that wait for the cache.
+#[derive(Default)]
+pub(super) struct Waiting {
+    changes: u64,
+    writers: WaitList,
+    /// A writer lacks memory.
+    lacks_room: bool,
+    destager: WaitList,
+}
+
+impl Cache {
+    /// A writer lacks memory: wakes the destager.
+    pub(crate) fn want_room(&self) {
+        let wakers = {
+            let mut waiting = self.waiting.lock();
+            waiting.lacks_room = true;
+            waiting.destager.take()
+        };
+        wake_all(wakers);
+    }
+
+    /// Whether a writer has lacked memory since this was asked last.
+    pub(crate) fn take_want_of_room(&self) -> bool {
+        std::mem::take(&mut self.waiting.lock().lacks_room)
+    }
+
+    /// Waits until a writer lacks memory.
+    pub(crate) async fn room_is_wanted(&self) {
+        std::future::poll_fn(|cx| {
+            let mut waiting = self.waiting.lock();
+            if waiting.lacks_room {
+                return Poll::Ready(());
+            }
+            waiting.destager.add(cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes the writers that wait for a change.
+    pub(crate) fn tell_waiting(&self) {
+        let wakers = {
+            let mut waiting = self.waiting.lock();
+            waiting.changes += 1;
+            waiting.writers.take()
+        };
+        wake_all(wakers);
+    }
+
+    /// The number of changes so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.waiting.lock().changes
+    }
+
+    /// Waits until there were more changes.
+    pub(crate) async fn changed(&self, seen: u64) {
+        std::future::poll_fn(|cx| {
+            let mut waiting = self.waiting.lock();
+            if waiting.changes != seen {
+                return Poll::Ready(());
+            }
+            waiting.writers.add(cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+}
