@@ -174,7 +174,9 @@ impl Story {
 
     /// Writes a block; the write must succeed.
     pub(super) fn write_well(&mut self, block: &Range<usize>) -> Result<(), Violation> {
-        self.try_write(block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))
+        self.try_write(block)?.map_err(|error| Checker::Service.violation(format!("a write: {error}")))?;
+        // What this is for shall happen to members.
+        if self.was_cached { self.flush_all() } else { Ok(()) }
     }
 
     fn open_again(&mut self) -> Result<(), Violation> {
