@@ -10,6 +10,7 @@ use crate::{
     bench::BenchCommand,
     commands::{
         assemble::AssembleArgs,
+        cache::CacheArgs,
         class::ClassArgs,
         create::CreateArgs,
         endurance::EnduranceArgs,
@@ -99,6 +100,12 @@ pub(crate) enum Command {
     ///
     /// The choice is kept on the members.
     Policy(PolicyArgs),
+    /// The write-back cache in memory: print it, or change it while the array runs.
+    ///
+    /// With a cache, a write is acknowledged when it is in memory, and written to members later, by whole stripes where
+    /// possible. A flush makes it durable, as on a disk with a write cache: what was written since the last flush may
+    /// be lost if the daemon or the machine ends. The choice is kept on the members.
+    Cache(CacheArgs),
     /// Show how a write would be carried out: counts, the chosen cycles, the rxw-matrix, and all I/O.
     ///
     /// Of a running array, as its stripes are now, or of one that options describe. Nothing is written.

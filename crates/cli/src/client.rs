@@ -7,16 +7,18 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
+use indicatif::ProgressBar;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::socket_peercred,
     process::{Pid, PidfdFlags, pidfd_open},
 };
-use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Reply, Request, protocol_of};
+use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Notes, Reply, Request, protocol_of};
 
 use crate::{
     daemon, errors,
     printable::{printable, printable_list},
+    progress::show_emptying,
     rundir::{check_run_dir, socket_path},
     said::{note, tell_notes},
     sigpipe,
@@ -220,14 +222,11 @@ fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
 
 /// Stops an array and waits until its daemon ends: until then, the name and the members are taken.
 fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
-    let mut connection = Connection::open(name)?;
+    let connection = Connection::open(name)?;
     // Taken before the stop, so that it cannot be another process. None if this process cannot see the
     // daemon's.
     let daemon = connection.daemon_pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let (unclean, notes) = match connection.ask(&Request::Stop { force })? {
-        Reply::Stopped { unclean, notes } => (unclean, notes),
-        other => bail!("{name}: unexpected answer {other:?}"),
-    };
+    let (unclean, notes) = ask_to_stop(name, connection, force)?;
     tell_notes(name, &notes);
     if let Some(daemon) = daemon {
         wait_for_end(name, &daemon)?;
@@ -239,6 +238,27 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
         None => {}
     }
     Ok(())
+}
+
+/// Asks until the array has stopped: with a bar while what is cached is written.
+fn ask_to_stop(
+    name: &str,
+    mut connection: Connection,
+    force: bool,
+) -> anyhow::Result<(Option<String>, Notes)> {
+    let mut bar = None;
+    loop {
+        match connection.ask(&Request::Stop { force, steps: true })? {
+            Reply::Stopped { unclean, notes } => {
+                bar.iter().for_each(ProgressBar::finish_and_clear);
+                return Ok((unclean, notes));
+            }
+            Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
+            other => bail!("{name}: unexpected answer {other:?}"),
+        }
+        // A daemon answers one request on each.
+        connection = Connection::open(name)?;
+    }
 }
 
 fn wait_for_end(name: &str, daemon: &OwnedFd) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use crate::{
     args::{Cli, Command},
     bench,
     commands::{
-        assemble, class, create, endurance, examine, exports, jobs, members, policy, show, stop, trace,
+        assemble, cache, class, create, endurance, examine, exports, jobs, members, policy, show, stop, trace,
     },
     daemon, demo, explain, pages,
 };
@@ -31,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Speed(args) => jobs::speed(&args, json),
         Command::Wait(args) => jobs::wait(&args, json),
         Command::Policy(args) => policy::policy(&args, json),
+        Command::Cache(args) => cache::cache(&args, json),
         Command::Explain(args) => explain::run(&args, json),
         Command::Trace(args) => trace::trace(&args, json),
         Command::Endurance(args) => endurance::endurance(&args, json),

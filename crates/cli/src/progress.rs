@@ -41,6 +41,14 @@ fn left_text(left: Duration) -> String {
     if left.is_zero() { String::new() } else { format!("ETA {}", duration(left.as_secs())) }
 }
 
+/// Shows how much of a cache is written to members. The bar is as long as what was left at first.
+pub(crate) fn show_emptying(shown: &mut Option<ProgressBar>, left_bytes: u64) {
+    let bar = shown.get_or_insert_with(|| bytes_bar(left_bytes, "destage"));
+    let total = bar.length().unwrap_or(0).max(left_bytes);
+    bar.set_length(total);
+    bar.set_position(total - left_bytes);
+}
+
 /// A bar over a load.
 pub(crate) struct LoadBar {
     bar: ProgressBar,

@@ -27,9 +27,38 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     time.filter(|time| !time.is_zero()).ok_or_else(wrong)
 }
 
+/// As [`parse_time`]; `off` is no time at all.
+///
+/// # Errors
+/// A text for the usage error.
+pub(crate) fn parse_time_or_off(text: &str) -> Result<Duration, String> {
+    match text {
+        "off" => Ok(Duration::ZERO),
+        text => parse_time(text).map_err(|wrong| format!("{wrong}; or `off`")),
+    }
+}
+
+/// Writes a time as [`parse_time`] reads it.
+pub(crate) fn format_time(time: Duration) -> String {
+    match time.as_millis() {
+        ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_may_be_switched_off() {
+        assert_eq!(parse_time_or_off("off"), Ok(Duration::ZERO));
+        assert_eq!(parse_time_or_off("2m"), Ok(Duration::from_secs(120)));
+        assert!(parse_time_or_off("0").unwrap_err().contains("or `off`"));
+        for text in ["1500ms", "30s"] {
+            assert_eq!(format_time(parse_time(text).unwrap()), text);
+        }
+    }
 
     #[test]
     fn times_are_printed_in_their_unit() {

@@ -3,6 +3,8 @@
 use stripewise_device::{IoError, IoErrorKind};
 use thiserror::Error;
 
+use crate::cache::CacheError;
+
 /// An array request or command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -72,6 +74,20 @@ pub enum ArrayError {
     /// The level has no such operation.
     #[error("{0}")]
     Unsupported(String),
+    /// The array cannot have such a cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The array cannot be stopped without losing writes that are in its cache only.
+    #[error(
+        "{bytes} bytes of acknowledged writes are in the cache only, and members do not take them ({why}); stopped by \
+         force, the array loses them"
+    )]
+    Unwritten {
+        /// How much, in whole blocks.
+        bytes: u64,
+        /// Why members do not take them.
+        why: Box<ArrayError>,
+    },
     /// A member I/O failed in an operation without redundancy to fall back on.
     #[error("{member}: {error}")]
     Io {
@@ -85,16 +101,18 @@ pub enum ArrayError {
 impl From<ArrayError> for IoError {
     fn from(error: ArrayError) -> Self {
         match error {
-            ArrayError::Range { .. } | ArrayError::Unsupported(_) | ArrayError::OnWorker => {
-                Self::new(IoErrorKind::Refused)
-            }
+            ArrayError::Range { .. }
+            | ArrayError::Unsupported(_)
+            | ArrayError::OnWorker
+            | ArrayError::Cache(_) => Self::new(IoErrorKind::Refused),
             ArrayError::Unreadable { .. } => Self::new(IoErrorKind::Medium),
             ArrayError::Io { error, .. } => error,
             ArrayError::Closed | ArrayError::Failed => Self::new(IoErrorKind::Gone),
             ArrayError::ReadOnly => Self::new(IoErrorKind::Refused),
-            ArrayError::Member { .. } | ArrayError::TooSmall { .. } | ArrayError::Busy(_) => {
-                Self::new(IoErrorKind::Other)
-            }
+            ArrayError::Member { .. }
+            | ArrayError::TooSmall { .. }
+            | ArrayError::Unwritten { .. }
+            | ArrayError::Busy(_) => Self::new(IoErrorKind::Other),
         }
     }
 }

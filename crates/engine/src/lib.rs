@@ -14,6 +14,7 @@
 mod array;
 mod cache;
 mod compute;
+pub mod destage;
 mod error;
 mod intent;
 mod jobs;
@@ -34,7 +35,7 @@ mod stripes;
 pub use array::{
     Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport, device::ArrayDevice,
 };
-pub use cache::{CacheKind, CacheReport, CacheSettings};
+pub use cache::{CacheError, CacheKind, CacheReport, CacheSettings, DestageReason, Destaged, ReadCache};
 pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
 pub use jobs::{ArrayEvent, ArrayEvents, JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};

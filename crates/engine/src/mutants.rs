@@ -256,6 +256,12 @@ pub enum Mutant {
     PartReadWhole,
     /// A lost column is recovered from dirty cells of others.
     RecoverFromDirty,
+    /// A cache that is replaced keeps what members hold, and old requests read it.
+    ClosedKeepsClean,
+    /// A cache keeps what members hold while older requests write beside it.
+    YoungKeepsClean,
+    /// What was written while the old cache was emptied is lost with it.
+    SwitchDropsDirty,
 }
 
 impl Mutant {
@@ -371,7 +377,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 16] = [
+    pub const CACHE: [Self; 19] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -388,6 +394,9 @@ impl Mutant {
         Self::ReadPastDirty,
         Self::PartReadWhole,
         Self::RecoverFromDirty,
+        Self::ClosedKeepsClean,
+        Self::YoungKeepsClean,
+        Self::SwitchDropsDirty,
     ];
 }
 

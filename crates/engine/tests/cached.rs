@@ -21,7 +21,7 @@ fn cache(seed: u64, lab: &Lab) -> CacheSettings {
     let kind = [CacheKind::Stripe, CacheKind::Pbg][seed as usize % 2];
     let stripes = [2, 3, 8, 1000][(seed / 2) as usize % 4];
     let stripe_bytes = lab.array.geometry().stripe_bytes();
-    CacheSettings { kind, size_bytes: (stripes * stripe_bytes * 5 / 4 + 16384).min(64 << 20) }
+    CacheSettings::new(kind, (stripes * stripe_bytes * 5 / 4 + 16384).min(64 << 20))
 }
 
 fn options(seed: u64, lab: &Lab) -> AssembleOptions {

@@ -42,17 +42,18 @@ pub use stripewise_device::{
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError, AssembleOptions,
-    BitmapReport, CreateError, CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind,
-    JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace,
-    Preview, ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice,
-    assemble, endurance, examine, geometry, measure, preview,
+    BitmapReport, CacheError, CacheKind, CacheReport, CacheSettings, CreateError, CreateOptions, Decision,
+    DestageReason, Destaged, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
+    MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, Preview, ReadCache,
+    ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice, assemble,
+    endurance, examine, geometry, measure, preview,
 };
 pub use stripewise_export as export;
 
 /// The parts that an array is made of. They may change with any version.
 pub mod internals {
     pub use stripewise_device::{parts, uring, wrap};
-    pub use stripewise_engine::{locking, plan, rows};
+    pub use stripewise_engine::{destage, locking, plan, rows};
     pub use stripewise_format as format;
     pub use stripewise_parity as parity;
 }

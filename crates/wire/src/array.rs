@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{JobStatus, MemberStatus};
+use crate::{CacheStatus, JobStatus, MemberStatus};
 
 /// An array at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub struct ArrayStatus {
     pub members: Vec<MemberStatus>,
     /// None where it keeps none.
     pub bitmap: Option<BitmapStatus>,
+    /// None where its level can have none.
+    pub cache: Option<CacheStatus>,
     /// The background job under way.
     pub job: Option<JobStatus>,
     /// The one that ended last.

@@ -122,7 +122,7 @@ impl Request {
         match command.as_str() {
             "status" => Some(Self::Status),
             "detach" => Some(Self::Detach { force: false }),
-            "stop" => Some(Self::Stop { force: false }),
+            "stop" => Some(Self::Stop { force: false, steps: false }),
             _ => None,
         }
     }
@@ -236,11 +236,14 @@ mod tests {
         let read = |line: &str| Request::read(line).unwrap();
         assert!(matches!(read(r#"{"command":"status","of":["a"],"protocol":9}"#), Request::Status));
         let stop = r#"{"command":"stop","force":{"after_s":9},"protocol":9}"#;
-        assert!(matches!(read(stop), Request::Stop { force: false }), "what is not understood is no force");
+        assert!(
+            matches!(read(stop), Request::Stop { force: false, .. }),
+            "what is not understood is no force"
+        );
         assert!(matches!(read(r#"{"command":"detach","force":"lazily"}"#), Request::Detach { force: false }));
         let later = r#"{"command":"stop","force":true,"protocol":9,"needs":9}"#;
         assert!(
-            matches!(read(later), Request::Stop { force: false }),
+            matches!(read(later), Request::Stop { force: false, .. }),
             "an option that is lost may take the force away"
         );
         assert!(matches!(read(r#"{"command":"status","needs":9}"#), Request::Status));

@@ -29,6 +29,11 @@ pub enum Reply {
         #[serde(default)]
         notes: Notes,
     },
+    /// What is cached is being written to members; more is to be asked.
+    Emptying {
+        /// What is left.
+        left_bytes: u64,
+    },
     /// How the array is.
     Status(Box<ArrayStatus>),
     /// The URI or path of a new export.

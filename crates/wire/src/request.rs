@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttachChoice, ClassChoice, DiscardChoice, LoadSpec, ScrubAction, TraceChoice};
+use crate::{AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, ScrubAction, TraceChoice};
 
 /// A request to an array's daemon. Members and devices are absolute paths: a daemon works in another folder.
 /// What is done is answered by [`Reply::Done`](crate::Reply::Done), where nothing else is said.
@@ -102,12 +102,23 @@ pub enum Request {
         /// Also if its block device is in use, or a member hangs.
         #[serde(default)]
         force: bool,
+        /// While its cache is written to members, [`Reply::Emptying`](crate::Reply::Emptying) is answered, and the
+        /// request is to be sent again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steps: bool,
     },
     /// Changes the write selection policy.
     Policy {
         /// Its name.
         policy: String,
     },
+    /// Changes the cache: [`Reply::Emptying`](crate::Reply::Emptying) until the old one is empty.
+    Cache {
+        /// What is changed.
+        change: CacheChange,
+    },
+    /// How far a change of the cache has come, as [`Request::Cache`] is answered.
+    CacheChanged,
     /// Says what kind of device a member is.
     Class {
         /// The member's path.

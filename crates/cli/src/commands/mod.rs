@@ -1,6 +1,7 @@
 //! The commands, each with its arguments. What several commands share is in this module.
 
 pub(crate) mod assemble;
+pub(crate) mod cache;
 pub(crate) mod class;
 pub(crate) mod create;
 pub(crate) mod endurance;

@@ -121,7 +121,7 @@ impl Door {
         let said = self.hear(stream)?;
         let waited_s = self.began.elapsed().as_secs();
         let name = &self.name;
-        if matches!(Request::read(&said), Ok(Request::Stop { force: true })) {
+        if matches!(Request::read(&said), Ok(Request::Stop { force: true, .. })) {
             tracing::warn!(waited_s, "stopped by force while the array is being opened");
             let notes = vec![
                 "it was being opened: as after a crash, it is checked when it is opened again".to_owned(),

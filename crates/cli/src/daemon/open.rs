@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, AssembleOptions, CreateOptions, Device, Host, HostOptions, ParityPlace, Preview,
+    Array, AssembleOptions, CacheSettings, CreateOptions, Device, Host, HostOptions, ParityPlace, Preview,
     file::{FileDevice, FileOptions},
     geometry::Level,
     internals::{
@@ -14,11 +14,14 @@ use stripewise::{
 use stripewise_wire::Notes;
 
 use super::{
-    members,
+    members, room,
     spec::{CreateSpec, DaemonSpec, Opening},
     state::{DaemonState, member_name},
 };
-use crate::{errors, reports::member_class};
+use crate::{
+    errors,
+    reports::{changed_cache, member_class},
+};
 
 /// Opens the members and the array. Returns notes for the command.
 pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
@@ -30,6 +33,7 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
         }
         Opening::Assemble { devices, run, force, read_only } => {
             let options = AssembleOptions::default().run(*run).force(*force).read_only(*read_only);
+            let options = options.memory_bytes(room::memory_bytes());
             let (array, unopened) = assemble(&host, devices, options)?;
             (array, unopened, Notes::new())
         }
@@ -118,6 +122,8 @@ fn create_options(
     options.map = spec.distributed.map(|yes| if yes { MapKind::Distributed } else { MapKind::Linear });
     options.preset = Preset::numbered(spec.preset);
     options.policy = spec.policy.as_deref().map(policy).transpose()?;
+    options.cache = changed_cache(CacheSettings::default(), &spec.cache)?;
+    options.memory_bytes = room::memory_bytes();
     options.classes = classes.collect();
     options.measure = spec.measure;
     options.parity = parity;

@@ -9,7 +9,7 @@ use stripewise_wire::{ArrayStatus, BitmapStatus, StripeStatus};
 use super::state::DaemonState;
 use crate::{
     dates::now_s,
-    reports::{job_status, map_name, member_statuses, state_name},
+    reports::{cache_status, job_status, map_name, member_statuses, state_name},
 };
 
 /// The most stripes reported at once.
@@ -49,6 +49,7 @@ impl DaemonState {
                 regions: b.regions,
                 marked: b.marked,
             }),
+            cache: cache_status(&self.array),
             job: report.job.as_ref().map(job_status),
             last_job: self.array.last_job().as_ref().map(job_status),
             last_scrub: self.array.last_scrub().as_ref().map(job_status),
@@ -63,7 +64,7 @@ impl DaemonState {
             metadata_written_bytes: report.members.iter().map(|member| member.stats.metadata_bytes).sum(),
             write_amplification: write_amplification(&report, &counted),
             advice: advice_on(&report),
-            warnings: unknown_policy(&self.name, &report).into_iter().collect(),
+            warnings: unknown_policy(&self.name, &report).into_iter().chain(cache_problem(&report)).collect(),
             pid: std::process::id(),
         })
     }
@@ -93,6 +94,11 @@ fn unknown_policy(name: &str, report: &ArrayReport) -> Option<String> {
         "its members keep write selection policy number {number}, which this version does not know: {instead} is used in \
          its place, and the number stays on them until `stripewise policy {name} POLICY` chooses another"
     ))
+}
+
+/// The warning about a cache that is not as members keep it.
+fn cache_problem(report: &ArrayReport) -> Option<String> {
+    report.cache_problem.as_ref().map(|problem| format!("its members keep {problem}"))
 }
 
 /// Advice about the members' kinds, by role.

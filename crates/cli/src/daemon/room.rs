@@ -18,6 +18,13 @@ pub(super) fn left_bytes() -> Option<u64> {
     of_addresses.into_iter().chain(of_group).min()
 }
 
+/// The memory of the machine, or what control groups leave this process of it.
+pub(super) fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    let all = machine.totalram as u64 * u64::from(machine.mem_unit);
+    group_limit_bytes().map_or(all, |limit| limit.min(all))
+}
+
 /// The lowest limit of the control groups that this process is in.
 fn group_limit_bytes() -> Option<u64> {
     limits_of_groups(&fs::read_to_string("/proc/self/cgroup").ok()?, |path| fs::read_to_string(path).ok())

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
@@ -19,7 +19,7 @@ use signal_hook::{
 use super::{
     exports::Users,
     patience::Deadline,
-    state::{DaemonState, Stopped},
+    state::{DaemonState, StopStep, Stopped},
 };
 use crate::errors;
 
@@ -88,7 +88,9 @@ fn try_to_stop(state: &DaemonState, is_hurried: bool) -> anyhow::Result<()> {
         true => (Users::Force, Deadline::of_command()),
         false => (Users::Unmount, Deadline::after(ATTEMPT_MAX)),
     };
-    let Stopped { unclean, notes } = state.stop(users, deadline)?;
+    let StopStep::Stopped(Stopped { unclean, notes }) = state.stop(users, deadline, false)? else {
+        bail!("what is cached is still being written");
+    };
     for trouble in unclean.iter().chain(&notes) {
         tracing::error!("stopped, but {trouble}");
     }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use stripewise::internals::uring::RuntimeOptions;
-use stripewise_wire::{ArrayStatus, ClassChoice, Reply};
+use stripewise_wire::{ArrayStatus, CacheChange, ClassChoice, Reply};
 
 use super::{caller, members::LookedAt};
 use crate::{
@@ -70,6 +70,9 @@ pub(crate) struct CreateSpec {
     pub(crate) kept_name: Option<String>,
     /// None for the default.
     pub(crate) policy: Option<String>,
+    /// The cache.
+    #[serde(default)]
+    pub(crate) cache: CacheChange,
     /// The classes that were given, and are not detected, by path.
     pub(crate) classes: BTreeMap<String, ClassChoice>,
     pub(crate) measure: bool,

@@ -1,6 +1,10 @@
 //! A daemon's state, and its answers to requests.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
@@ -9,7 +13,7 @@ use stripewise::{
     Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits,
     internals::{format::extension::Endurance, plan::selection::policy, uring::Started},
 };
-use stripewise_wire::{ClassChoice, Notes, Reply, Request, ScrubAction};
+use stripewise_wire::{CacheChange, ClassChoice, Notes, Reply, Request, ScrubAction};
 
 use super::{
     end::{Asked, End},
@@ -20,7 +24,10 @@ use super::{
     session::Session,
     trace::Tracing,
 };
-use crate::{errors, reports::member_class};
+use crate::{
+    errors,
+    reports::{cache_status, changed_cache, member_class},
+};
 
 /// How long a question and a command to the array may take. A command waits for members. A member that hangs
 /// must not keep the user waiting for ever.
@@ -30,6 +37,11 @@ const COMMAND_WAIT: Duration = Duration::from_secs(60);
 /// never end.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 const FORCED_STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a caller waits for a cache to be emptied before it is told how much is left, and the longest that a
+/// member may take nothing of it meanwhile.
+const EMPTYING_STEP: Duration = Duration::from_millis(300);
+const EMPTYING_STILL_MAX: Duration = Duration::from_secs(60);
 
 /// The error for an array that does not answer.
 const HANGS: &str =
@@ -52,6 +64,8 @@ pub(crate) struct DaemonState {
     pub(super) unopened: Vec<String>,
     tracing: Tracing,
     loading: Loading,
+    /// A change of the cache that is under way.
+    changing: Mutex<Option<Started<Result<(), ArrayError>>>>,
     /// How far stopping has come. Locked while the array is being stopped.
     stopping: Mutex<Stopping>,
 }
@@ -65,8 +79,33 @@ enum Stopping {
     Told {
         ends: Started<Result<(), ArrayError>>,
         notes: Notes,
+        emptying: Emptying,
     },
     Stopped(Stopped),
+}
+
+/// How far a stop has come.
+pub(super) enum StopStep {
+    Stopped(Stopped),
+    /// What is cached is being written to members.
+    Emptying {
+        left_bytes: u64,
+    },
+}
+
+/// Whether what is cached becomes less.
+#[derive(Default)]
+struct Emptying(Option<(u64, Instant)>);
+
+impl Emptying {
+    /// Whether something is left, and was written lately.
+    fn goes_on(&mut self, left_bytes: u64) -> bool {
+        let (least, since) = self.0.get_or_insert((u64::MAX, Instant::now()));
+        if left_bytes < *least {
+            (*least, *since) = (left_bytes, Instant::now());
+        }
+        left_bytes > 0 && since.elapsed() < EMPTYING_STILL_MAX
+    }
 }
 
 /// How an array stopped.
@@ -92,13 +131,15 @@ impl DaemonState {
             unopened,
             tracing: Tracing::default(),
             loading: Loading::default(),
+            changing: Mutex::default(),
             stopping: Mutex::default(),
         })
     }
 
     /// Ends the exports and stops the array. A caller that asks while this is under way waits for it and gets
-    /// the same answer. By force, a daemon whose array does not stop ends without it.
-    pub(super) fn stop(&self, users: Users, deadline: Deadline) -> anyhow::Result<Stopped> {
+    /// the same answer. By force, a daemon whose array does not stop ends without it. In steps, a caller does not wait
+    /// for long while what is cached is written.
+    pub(super) fn stop(&self, users: Users, deadline: Deadline, in_steps: bool) -> anyhow::Result<StopStep> {
         let stopping = self.stopping.try_lock_until(deadline.instant());
         let mut stopping = stopping
             .ok_or_else(|| anyhow!("it is being stopped already, and that takes long; see its log"))?;
@@ -106,32 +147,85 @@ impl DaemonState {
             let notes = self.exports.end_all(users, deadline)?;
             self.loading.cut_short();
             let array = self.array.clone();
-            let ends = self.host.runtime().begin(async move { array.stop().await });
-            *stopping = Stopping::Told { ends, notes };
+            let ends = self.host.runtime().begin(async move {
+                if users == Users::Force { array.stop_by_force().await } else { array.stop().await }
+            });
+            *stopping = Stopping::Told { ends, notes, emptying: Emptying::default() };
         }
-        let (ended, notes) = match &*stopping {
-            Stopping::Stopped(stopped) => return Ok(stopped.clone()),
-            Stopping::Told { ends, notes } => {
-                (ends.wait_for(deadline.within(patience_for(users))), notes.clone())
-            }
+        let (ends, notes, emptying) = match &mut *stopping {
+            Stopping::Stopped(stopped) => return Ok(StopStep::Stopped(stopped.clone())),
+            Stopping::Told { ends, notes, emptying } => (ends, notes.clone(), emptying),
             Stopping::No => bail!("it could not be told to stop"),
         };
-        let unclean = match ended {
-            Some(result) => result.err().map(why_unclean),
-            None if users == Users::Force => Some(HANGS_UNCLEAN.to_owned()),
-            None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
+        let unclean = loop {
+            let is_emptied = emptying.goes_on(self.cached_bytes());
+            let patience = if is_emptied { EMPTYING_STEP } else { patience_for(users) };
+            match ends.wait_for(deadline.within(patience)) {
+                Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
+                    *stopping = Stopping::No;
+                    return Err(unwritten.into());
+                }
+                Some(result) => break result.err().map(why_unclean),
+                None if is_emptied && in_steps => {
+                    return Ok(StopStep::Emptying { left_bytes: self.cached_bytes() });
+                }
+                None if is_emptied && !deadline.is_over() => {}
+                None if is_emptied => bail!("what is cached is still being written; ask again"),
+                None if users == Users::Force => break Some(HANGS_UNCLEAN.to_owned()),
+                None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
+            }
         };
         self.end.stopped();
         let stopped = Stopped { unclean, notes };
         *stopping = Stopping::Stopped(stopped.clone());
-        Ok(stopped)
+        Ok(StopStep::Stopped(stopped))
+    }
+
+    /// What is in the cache only.
+    fn cached_bytes(&self) -> u64 {
+        cache_status(&self.array).map_or(0, |cache| cache.dirty_bytes)
+    }
+
+    /// Begins to change the cache.
+    fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
+        {
+            let mut changing = self.changing.lock();
+            if changing.is_some() {
+                bail!(
+                    "the cache is being changed already; wait for that (`stripewise detail {}`)",
+                    self.name
+                );
+            }
+            let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
+            let change = async move { array.set_cache(settings).await };
+            *changing = Some(self.host.runtime().begin(change));
+        }
+        self.cache_changed(deadline)
+    }
+
+    /// How far the change of the cache has come.
+    fn cache_changed(&self, deadline: Deadline) -> anyhow::Result<Reply> {
+        let mut changing = self.changing.lock();
+        let Some(change) = &*changing else { return Ok(Reply::Done(Notes::new())) };
+        match change.wait_for(deadline.within(EMPTYING_STEP)) {
+            None => Ok(Reply::Emptying { left_bytes: self.cached_bytes() }),
+            Some(result) => {
+                *changing = None;
+                result?;
+                Ok(Reply::Done(Notes::new()))
+            }
+        }
     }
 
     /// Answers one request of a connection.
     pub(super) fn answer(&self, request: Request, session: &mut Session) -> Reply {
         let is_question = matches!(
             request,
-            Request::Status | Request::Stripes { .. } | Request::Traced { .. } | Request::LoadStatus
+            Request::Status
+                | Request::CacheChanged
+                | Request::Stripes { .. }
+                | Request::Traced { .. }
+                | Request::LoadStatus
         );
         if !is_question {
             tracing::info!(?request, "an operator asks");
@@ -188,6 +282,8 @@ impl DaemonState {
                 let policy = policy(&name)?;
                 self.on_array(deadline, move |array| async move { array.set_policy(policy).await })?
             }
+            Request::Cache { change } => return self.change_cache(&change, deadline),
+            Request::CacheChanged => return self.cache_changed(deadline),
             Request::Class { member, class } => self.set_class(&member, class, deadline)?,
             Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),
             Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {
@@ -230,9 +326,11 @@ impl DaemonState {
                 session.load()?.end();
                 Notes::new()
             }
-            Request::Stop { force } => {
-                let Stopped { unclean, notes } = self.stop(users_for(force), deadline)?;
-                return Ok(Reply::Stopped { unclean, notes });
+            Request::Stop { force, steps } => {
+                return Ok(match self.stop(users_for(force), deadline, steps)? {
+                    StopStep::Stopped(Stopped { unclean, notes }) => Reply::Stopped { unclean, notes },
+                    StopStep::Emptying { left_bytes } => Reply::Emptying { left_bytes },
+                });
             }
         };
         Ok(Reply::Done(notes))

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use stripewise_wire::ArrayStatus;
 
 use super::{
-    members,
+    cache, members,
     parts::{has_chunks, job_line},
 };
 use crate::{printable::printable_status, sizes::format_size};
@@ -33,6 +33,9 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     line("Logical Block", format_size(u64::from(status.logical_block_bytes)));
     if status.level >= 4 {
         line("Write Selection", status.selection.clone());
+    }
+    for (label, value) in status.cache.iter().flat_map(cache::lines) {
+        line(label, value);
     }
     line("Consistency Policy", if status.bitmap.is_some() { "bitmap" } else { "none" }.to_owned());
     line("Events", status.events.to_string());

@@ -1,5 +1,6 @@
 //! Arrays as people read them: /proc/mdstat's shape, and mdadm's.
 
+mod cache;
 mod detail;
 mod members;
 mod parts;
@@ -10,6 +11,7 @@ use stripewise_wire::{ArrayStatus, MemberStatus};
 
 use self::parts::{has_chunks, short};
 pub(crate) use self::{
+    cache::settings as cache_settings,
     detail::detail,
     members::{no_forecast_lines, time_texts},
     parts::{duration, job_line, progress_line, rows_text},
@@ -46,6 +48,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
             "      bitmap: {}/{} {} regions marked, {region} each",
             bitmap.marked, bitmap.regions, bitmap.map
         );
+    }
+    if let Some(line) = cache::line(status) {
+        let _ = writeln!(text, "      {line}");
     }
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");

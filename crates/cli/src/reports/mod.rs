@@ -2,11 +2,13 @@
 //! engine's types.
 
 mod array;
+mod cache;
 mod decision;
 mod job;
 mod member;
 
 pub(crate) use array::{map_name, state_name};
+pub(crate) use cache::{cache_status, changed as changed_cache};
 pub(crate) use decision::{band_status, trace_filter, traced_status};
 pub(crate) use job::job_status;
 pub(crate) use member::{

@@ -31,7 +31,7 @@ fn a_program_asks_a_daemon_by_types() {
     assert_eq!((after.in_sync.iter().filter(|in_sync| **in_sync).count(), after.failed), (2, false));
 
     assert!(matches!(
-        ask(&socket, &Request::Stop { force: false }),
+        ask(&socket, &Request::Stop { force: false, steps: false }),
         Ok(Reply::Stopped { unclean: None, .. })
     ));
     eventually("the socket has gone", || matches!(ask(&socket, &Request::Status), Err(AskError::Io(_))));

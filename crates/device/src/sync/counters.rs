@@ -42,6 +42,20 @@ impl<const N: usize> Counters<N> {
         }
     }
 
+    /// As [`Counters::add`]. Returns what the thread's cell counts by now.
+    #[inline]
+    pub fn add_here(&self, index: usize, count: u64) -> u64 {
+        let (cell, is_own) = my_cell();
+        let cell = &self.0[cell].0[index];
+        if is_own {
+            let sum = cell.load(Relaxed).wrapping_add(count);
+            cell.store(sum, Relaxed);
+            sum
+        } else {
+            cell.fetch_add(count, Relaxed).wrapping_add(count)
+        }
+    }
+
     /// What was added to counter `index` so far. Additions under way may be missing.
     pub fn sum(&self, index: usize) -> u64 {
         self.0.iter().map(|cells| cells.0[index].load(Relaxed)).fold(0, u64::wrapping_add)

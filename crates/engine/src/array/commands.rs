@@ -7,11 +7,12 @@ use stripewise_format::extension::{Endurance, MemberClass};
 
 use super::{Array, Parts};
 use crate::{
+    cache::DestageReason,
     error::ArrayError,
     jobs::{ArrayEvents, Found, JobKind, JobReport, Request, SpeedLimits},
     life::detached::Detached,
     mutants::{Mutant, lives},
-    shape::geometry::Level,
+    shape::{geometry::Level, rows::BLOCK_BYTES},
 };
 
 impl Array {
@@ -168,12 +169,24 @@ impl Array {
     /// [`ArrayError::Closed`], and [`Array::report`] returns the last report. A read whose future is neither
     /// polled nor dropped is still under way: stopping waits for it.
     ///
+    /// What is cached is written first, which takes as long as members need.
+    ///
     /// # Errors
+    /// [`ArrayError::Unwritten`] if members do not take what is cached: the array stays open, and can be read.
     /// [`ArrayError::Failed`] if the array has failed; the members stay as they are. [`ArrayError::Closed`] if
     /// it was stopped before. [`ArrayError::Io`] if a member cannot keep what it was sent.
     pub async fn stop(&self) -> Result<(), ArrayError> {
         let parts = self.parts.clone();
-        Detached::start(self.env(), async move { parts.stop().await }).await
+        Detached::start(self.env(), async move { parts.stop(Unwritten::Refuse).await }).await
+    }
+
+    /// As [`Array::stop`]. What members do not take of the cache is lost.
+    ///
+    /// # Errors
+    /// As [`Array::stop`], without [`ArrayError::Unwritten`].
+    pub async fn stop_by_force(&self) -> Result<(), ArrayError> {
+        let parts = self.parts.clone();
+        Detached::start(self.env(), async move { parts.stop(Unwritten::Lose).await }).await
     }
 
     /// Sets how much may be written to a member and how long it must last. The member stores this. The count
@@ -199,19 +212,27 @@ impl Array {
     }
 }
 
+/// What becomes of writes that members do not take from the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unwritten {
+    /// The array is not stopped.
+    Refuse,
+    Lose,
+}
+
 impl Parts {
-    async fn stop(&self) -> Result<(), ArrayError> {
+    async fn stop(&self, unwritten: Unwritten) -> Result<(), ArrayError> {
         if self.life.is_closing() {
             return Err(ArrayError::Closed);
         }
         // Before anything ends: as long as this fails, what is dirty can still be read.
-        self.destage().await?;
+        self.destage(unwritten).await?;
         if !self.life.close() {
             return Err(ArrayError::Closed);
         }
         self.board.poke();
         self.life.quiet().await;
-        let stopped = if self.life.is_read_only() { Ok(()) } else { self.write_down_end().await };
+        let stopped = if self.life.is_read_only() { Ok(()) } else { self.write_down_end(unwritten).await };
         let report = self.report().await;
         self.last.get_or_init(|| report);
         self.roster.let_all_go().await;
@@ -220,14 +241,25 @@ impl Parts {
     }
 
     /// Writes what is cached to the members.
-    async fn destage(&self) -> Result<(), ArrayError> {
-        if lives(Mutant::StopDropsDirty) { Ok(()) } else { self.stripes.destage_written().await }
+    async fn destage(&self, unwritten: Unwritten) -> Result<(), ArrayError> {
+        if lives(Mutant::StopDropsDirty) {
+            return Ok(());
+        }
+        let destaged = self.stripes.destage_written(DestageReason::Stop).await;
+        let blocks = self.stripes.cache().map_or(0, |cache| cache.dirty_blocks());
+        match (destaged, unwritten) {
+            (Err(why), Unwritten::Refuse) if blocks > 0 => {
+                Err(ArrayError::Unwritten { bytes: blocks * BLOCK_BYTES as u64, why: Box::new(why) })
+            }
+            // Without anything to lose, what comes next tells.
+            _ => Ok(()),
+        }
     }
 
     /// Makes everything durable and marks the superblocks clean if they may be.
-    async fn write_down_end(&self) -> Result<(), ArrayError> {
+    async fn write_down_end(&self, unwritten: Unwritten) -> Result<(), ArrayError> {
         let Self { stripes, roster, .. } = self;
-        self.destage().await?;
+        self.destage(unwritten).await?;
         stripes.flush_and_unlist().await?;
         if let Some(intent) = stripes.intent() {
             intent.clear_all(&**stripes).await;

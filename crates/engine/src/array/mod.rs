@@ -1,5 +1,6 @@
 //! The array: the handle that clients and operators hold.
 
+pub(crate) mod cache;
 mod commands;
 pub(crate) mod device;
 mod policy;
@@ -15,8 +16,8 @@ use uuid::Uuid;
 
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 
+use self::cache::CacheChoice;
 use crate::{
-    cache::CacheReport,
     jobs::{JobBoard, Jobs},
     life::Life,
     members::stats::Stats,
@@ -55,6 +56,7 @@ pub(crate) struct Parts {
     /// The only lasting strong reference: without a handle there are no jobs.
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) board: Arc<JobBoard>,
+    pub(crate) cache: CacheChoice,
     pub(crate) uuid: Uuid,
     pub(crate) name: ArrayName,
     /// Devices that were given but take no part, for display.
@@ -108,11 +110,6 @@ impl Array {
     /// The environment the array runs in.
     pub fn env(&self) -> &EnvHandle {
         self.parts.life.env()
-    }
-
-    /// What the cache holds now; none if there is no cache.
-    pub fn cache(&self) -> Option<CacheReport> {
-        self.parts.stripes.cache().map(|cache| cache.report())
     }
 
     /// What the array has done since it was opened.

@@ -104,6 +104,8 @@ pub struct ArrayReport {
     /// The number of the policy stored on the members, if it is not known here. The default policy is used
     /// instead, and the number stays on the members until another policy is chosen.
     pub unknown_policy: Option<u8>,
+    /// Why the cache is not as members keep it.
+    pub cache_problem: Option<String>,
     /// The superblocks' event count.
     pub events: u64,
     /// Regions of the write-intent bitmap, and how many are marked. None if the level has no bitmap.

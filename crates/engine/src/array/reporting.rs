@@ -62,6 +62,7 @@ impl Parts {
             read_only: life.is_read_only(),
             selection: stripes.policy().name,
             unknown_policy: stripes.unknown_policy(),
+            cache_problem: self.cache.problem(),
             events: ledger.events,
             bitmap,
             excluded: self.excluded.clone(),

@@ -3,34 +3,21 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use stripewise_device::{Timestamp, sync::seam::spin};
+use stripewise_device::{frames::FRAME_COST, sync::seam::spin};
 
-use super::{Cache, slot::NEVER};
+use super::{Cache, DestageCost, DestageReason, slot::NEVER};
 use crate::{
     compute::CachedCells,
+    destage::{Candidate, place},
     mutants::{Mutant, lives},
     shape::{geometry::StripeIndex, rows::RowSet},
 };
-
-/// A unit that could be destaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) stripe: StripeIndex,
-    /// The rows that are dirty.
-    pub(crate) rows: RowSet,
-    /// Dirty cells.
-    pub(crate) blocks: usize,
-    /// When it was written last.
-    pub(crate) written: Timestamp,
-    /// No dirty cell was written before.
-    pub(crate) dirty_since: Timestamp,
-}
 
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     /// Cells are destaged. `epoch` is that of the moment when they were lent.
-    Destage { epoch: u64 },
+    Destage { epoch: u64, reason: DestageReason },
     /// A whole stripe is written or zeroed past the cache.
     Pass,
 }
@@ -56,9 +43,9 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         match self.of {
-            Of::Destage { epoch } => {
+            Of::Destage { epoch, reason } => {
                 if self.has_succeeded || lives(Mutant::CleanOnError) {
-                    self.cache.destaged(self.stripe, &self.cells, epoch);
+                    self.cache.destaged(self.stripe, &self.cells, epoch, reason);
                 }
             }
             Of::Pass => self.cache.passed(self.stripe, &self.cells, self.has_succeeded),
@@ -84,6 +71,7 @@ impl Cache {
         self: &Arc<Self>,
         stripe: StripeIndex,
         rows: RowSet,
+        reason: DestageReason,
     ) -> Option<(Arc<CachedCells>, Box<Ending>)> {
         let epoch = self.epoch.load(Ordering::SeqCst);
         let mut lent = CachedCells::default();
@@ -95,7 +83,7 @@ impl Cache {
         }
         (!lent.is_empty()).then(|| {
             let cells = Arc::new(lent);
-            (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { epoch })))
+            (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { epoch, reason })))
         })
     }
 
@@ -104,13 +92,14 @@ impl Cache {
     }
 
     /// What was lent is on the members.
-    fn destaged(&self, stripe: StripeIndex, lent: &CachedCells, epoch: u64) {
+    fn destaged(&self, stripe: StripeIndex, lent: &CachedCells, epoch: u64, reason: DestageReason) {
         let (mut dropped, mut went) = (Vec::new(), 0);
+        let keeps = self.keeps_clean.load(Ordering::SeqCst);
         for unit in self.all_units(stripe) {
             let mut bucket = self.bucket(unit);
             let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { continue };
             let dirty = slot.cells.dirty_rows();
-            went += slot.make_clean(lent, &mut dropped);
+            went += slot.make_clean(lent, keeps, &mut dropped);
             if slot.cells.dirty_rows().is_empty() {
                 slot.oldest = NEVER;
             } else if (dirty - lent.dirty_rows()).is_empty() {
@@ -120,6 +109,10 @@ impl Cache {
             self.forget_empty(&mut bucket);
         }
         self.dirty.add(1, went as u64);
+        self.counts.add_each([(2 * reason as usize, went as u64), (2 * reason as usize + 1, 1)]);
+        if self.is_over.load(Ordering::Relaxed) {
+            self.note_fill();
+        }
     }
 
     /// A write of a whole stripe begins to pass the cache by. What is dirty stays until the end, and what is clean
@@ -160,6 +153,9 @@ impl Cache {
             self.forget_empty(&mut bucket);
         }
         self.dirty.add(1, went as u64);
+        if self.is_over.load(Ordering::Relaxed) {
+            self.note_fill();
+        }
     }
 
     /// What members hold of a stripe is changed beside the cache.
@@ -181,24 +177,59 @@ impl Cache {
 
     /// The units with cells of this epoch or an earlier one, by place.
     pub(crate) fn dirty_until(&self, epoch: u64) -> Vec<Candidate> {
-        let mut found = Vec::new();
+        self.collect(epoch, |_| 0.0)
+    }
+
+    /// All units with dirty cells, by place, and how long their destage takes.
+    pub(crate) fn candidates(&self, cost: &DestageCost) -> Vec<Candidate> {
+        self.collect(NEVER - 1, |cells| cost.of(cells))
+    }
+
+    fn collect(&self, epoch: u64, cost: impl Fn(&CachedCells) -> f32) -> Vec<Candidate> {
+        let (mut found, mut blocks, mut beside) = (Vec::new(), 0, 0);
         for bucket in &self.buckets {
             let bucket = spin(bucket);
-            let old = bucket.slots.iter().filter(|slot| slot.oldest != NEVER && slot.oldest <= epoch);
-            found.extend(old.map(|slot| Candidate {
-                stripe: StripeIndex(slot.unit / self.units_per_stripe()),
-                rows: slot.cells.dirty_rows(),
-                blocks: slot.cells.dirty_blocks(),
-                written: slot.written,
-                dirty_since: slot.dirty_since,
-            }));
+            for slot in &bucket.slots {
+                blocks += slot.cells.blocks();
+                beside += slot.bytes();
+                if slot.oldest != NEVER && slot.oldest <= epoch {
+                    found.push(Candidate {
+                        stripe: StripeIndex(slot.unit / self.units_per_stripe()),
+                        rows: slot.cells.dirty_rows(),
+                        blocks: slot.cells.dirty_blocks(),
+                        written: slot.written,
+                        dirty_since: slot.dirty_since,
+                        is_recent: slot.is_recent,
+                        cost_ns: cost(&slot.cells),
+                    });
+                }
+            }
         }
-        found.sort_unstable_by_key(|candidate| (candidate.stripe.0, candidate.rows.first()));
+        if blocks > 0 {
+            self.beside_block.store((beside / blocks).min(FRAME_COST), Ordering::Relaxed);
+        }
+        found.sort_unstable_by_key(place);
         found
     }
 
-    /// All units with dirty cells, by place.
-    pub(crate) fn candidates(&self) -> Vec<Candidate> {
-        self.dirty_until(NEVER - 1)
+    /// A policy has spared these: unless they are written again, they are no longer recent.
+    pub(crate) fn spare(&self, passed: &[Candidate]) {
+        for candidate in passed {
+            let unit = self.unit_of(candidate.stripe, candidate.rows.first().unwrap_or(0));
+            let mut bucket = self.bucket(unit);
+            if let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) {
+                slot.is_recent = false;
+            }
+        }
+    }
+
+    /// These go next to make room.
+    pub(crate) fn offer(&self, chosen: Vec<Candidate>) {
+        self.victims.lock().extend(chosen);
+    }
+
+    /// The next that goes to make room.
+    pub(crate) fn next_victim(&self) -> Option<Candidate> {
+        self.victims.lock().pop_front()
     }
 }

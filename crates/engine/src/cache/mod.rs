@@ -8,18 +8,22 @@
 //! The cache takes no locks of rows. Cells are found by a hash of their unit, a stripe or a row, in buckets with a
 //! lock each, which is held for as long as a few blocks are copied.
 
+mod cost;
 mod destage;
+mod modes;
 mod put;
 mod read;
+mod report;
 mod settings;
 mod slot;
 mod waiting;
 
 use std::{
+    collections::VecDeque,
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -33,14 +37,19 @@ use stripewise_device::{
     },
 };
 
-pub use self::settings::{CacheKind, CacheReport, CacheSettings};
 pub(crate) use self::{
-    destage::{Candidate, Ending},
-    put::NotPut,
+    cost::DestageCost,
+    destage::Ending,
+    put::{NotPut, Way},
     read::Hit,
 };
-use self::{slot::Slot, waiting::Waiting};
+use self::{modes::Mode, slot::Slot, waiting::Waiting};
+pub use self::{
+    report::{CacheReport, DestageReason, Destaged},
+    settings::{CacheError, CacheKind, CacheSettings, ReadCache},
+};
 use crate::{
+    destage::{Candidate, Fill},
     mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeIndex},
@@ -68,8 +77,33 @@ pub(crate) struct Cache {
     hand: AtomicUsize,
     /// Dirty cells: how many there came, and how many went.
     dirty: Counters<2>,
+    counts: Counters<COUNTS>,
+    settings: Mutex<CacheSettings>,
+    /// A [`Mode`].
+    mode: AtomicU8,
+    /// What was destaged may stay.
+    keeps_clean: AtomicBool,
+    /// Bytes that a block takes beside its frame, on average.
+    beside_block: AtomicUsize,
+    /// Blocks that members take in the time that a flush may take.
+    flushed_in_time: AtomicU64,
+    blocks_per_s: AtomicU64,
+    /// As many blocks are dirty as may be.
+    is_over: AtomicBool,
+    /// What goes next to make room.
+    victims: Mutex<VecDeque<Candidate>>,
     waiting: Mutex<Waiting>,
 }
+
+/// What is counted: two numbers for each reason of a destage, and these.
+const COUNTS: usize = 2 * DestageReason::ALL.len() + 4;
+const READ_HITS: usize = COUNTS - 4;
+const READ_PART_HITS: usize = COUNTS - 3;
+const READ_MISSES: usize = COUNTS - 2;
+const WAITS: usize = COUNTS - 1;
+
+/// What a block takes beside its frame until that was measured: its share of a slot with few blocks.
+const BESIDE_BLOCK: usize = 256;
 
 /// Slots with the same hash.
 #[derive(Default)]
@@ -80,21 +114,25 @@ struct Bucket {
 }
 
 impl Cache {
-    /// A cache for an array of this shape; none for [`CacheKind::None`], or if there is not that much address
-    /// space.
-    pub(crate) fn new(settings: &CacheSettings, geometry: &Geometry) -> Option<Arc<Self>> {
+    /// A cache of so many bytes for an array of this shape; none for [`CacheKind::None`].
+    pub(crate) fn new(
+        settings: &CacheSettings,
+        size_bytes: u64,
+        geometry: &Geometry,
+    ) -> Result<Option<Arc<Self>>, CacheError> {
         let unit_rows = match settings.kind {
-            CacheKind::None => return None,
+            CacheKind::None => return Ok(None),
             CacheKind::Pbg => 1,
             CacheKind::Stripe => geometry.chunk_bytes() / BLOCK_BYTES,
         };
-        let size = settings.size_bytes as usize;
+        let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
         let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
         let tables = size_of_val(&*buckets);
-        Some(Arc::new(Self {
-            size_bytes: settings.size_bytes,
-            frames: Frames::new(size.saturating_sub(tables))?,
+        let frames = Frames::new(size.saturating_sub(tables)).ok_or(CacheError::NoMemory { size_bytes })?;
+        Ok(Some(Arc::new(Self {
+            size_bytes,
+            frames,
             buckets,
             data_columns: geometry.data_columns(),
             chunk_bytes: geometry.chunk_bytes(),
@@ -102,8 +140,17 @@ impl Cache {
             epoch: AtomicU64::new(1),
             hand: AtomicUsize::new(0),
             dirty: Counters::default(),
+            counts: Counters::default(),
+            settings: Mutex::new(*settings),
+            mode: AtomicU8::new(Mode::Open as u8),
+            keeps_clean: AtomicBool::new(settings.read == ReadCache::Written),
+            beside_block: AtomicUsize::new(BESIDE_BLOCK),
+            flushed_in_time: AtomicU64::new(u64::MAX),
+            blocks_per_s: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            victims: Mutex::default(),
             waiting: Mutex::default(),
-        }))
+        })))
     }
 
     fn units_per_stripe(&self) -> u64 {
@@ -189,15 +236,75 @@ impl Cache {
         self.dirty.sum(0).saturating_sub(gone)
     }
 
-    /// The most blocks that it can hold.
-    pub(crate) fn blocks_max(&self) -> u64 {
-        (self.frames.bound() / FRAME_COST) as u64
+    /// The most blocks that may be dirty: as many as there is memory for, and no more than a flush may take.
+    pub(crate) fn dirty_max(&self) -> u64 {
+        let held = self.frames.bound() / (FRAME_COST + self.beside_block.load(Ordering::Relaxed));
+        let stripe = self.data_columns * self.chunk_bytes / BLOCK_BYTES;
+        let in_time = self.flushed_in_time.load(Ordering::Relaxed).max(2 * stripe as u64);
+        (held as u64).min(in_time)
     }
 
-    /// What it holds now.
+    /// How much of what may be dirty is, and the marks.
+    pub(crate) fn fill(&self) -> Fill {
+        let CacheSettings { low_percent, high_percent, .. } = *self.settings.lock();
+        let mark = |percent: u8| self.dirty_max() * u64::from(percent) / 100;
+        Fill { dirty: self.dirty_blocks(), low: mark(low_percent), high: mark(high_percent) }
+    }
+
+    /// Looks whether too much is dirty: then nothing is put until members have taken some.
+    #[cold]
+    pub(crate) fn note_fill(&self) {
+        let is_over = self.dirty_blocks() >= self.dirty_max();
+        if self.is_over.swap(is_over, Ordering::Relaxed) && !is_over {
+            self.tell_waiting();
+        }
+    }
+
+    /// Blocks that were destaged so far.
+    pub(crate) fn destaged_blocks(&self) -> u64 {
+        DestageReason::ALL.iter().map(|reason| self.counts.sum(2 * *reason as usize)).sum()
+    }
+
+    /// Members take so many blocks in a second: what may be dirty follows from it.
+    pub(crate) fn note_rate(&self, blocks_per_s: f64) {
+        self.blocks_per_s.store(blocks_per_s as u64, Ordering::Relaxed);
+        self.limit_flush_time();
+    }
+
+    /// Lets no more be dirty than members take in the time that a flush may take.
+    fn limit_flush_time(&self) {
+        let rate = self.blocks_per_s.load(Ordering::Relaxed);
+        let limit = self.settings.lock().flush_time.filter(|_| rate > 0);
+        let blocks = limit.map_or(u64::MAX, |time| (time.as_secs_f64() * rate as f64) as u64);
+        self.flushed_in_time.store(blocks, Ordering::Relaxed);
+        self.note_fill();
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> CacheSettings {
+        *self.settings.lock()
+    }
+
+    /// What it holds now, and did so far.
     pub(crate) fn report(&self) -> CacheReport {
-        let mut report = CacheReport { size_bytes: self.size_bytes, ..CacheReport::default() };
-        report.used_bytes = size_of_val(&*self.buckets) as u64;
+        let destaged = DestageReason::ALL.map(|reason| Destaged {
+            blocks: self.counts.sum(2 * reason as usize),
+            writes: self.counts.sum(2 * reason as usize + 1),
+        });
+        let mut report = CacheReport {
+            settings: self.settings(),
+            size_bytes: self.size_bytes,
+            used_bytes: size_of_val(&*self.buckets) as u64,
+            dirty_max: self.dirty_max(),
+            blocks_per_s: self.blocks_per_s.load(Ordering::Relaxed),
+            is_draining: self.is_draining(),
+            destaged,
+            read_hits: self.counts.sum(READ_HITS),
+            read_part_hits: self.counts.sum(READ_PART_HITS),
+            read_misses: self.counts.sum(READ_MISSES),
+            waits: self.counts.sum(WAITS),
+            ..CacheReport::default()
+        };
         for bucket in &self.buckets {
             for slot in &spin(bucket).slots {
                 let (dirty, held) = (slot.cells.dirty_blocks(), slot.cells.blocks());

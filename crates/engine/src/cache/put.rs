@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use stripewise_device::{Block, IoBuf, Timestamp};
 
-use super::{Bucket, Cache, EVICTED_AT_ONCE, slot::Slot};
+use super::{Bucket, Cache, EVICTED_AT_ONCE, modes::Mode, slot::Slot};
 use crate::{
     compute::{
         CachedCells, Data,
@@ -25,7 +25,23 @@ pub(crate) enum NotPut {
     Full,
     /// A write of the whole stripe is under way, and what this write would leave of a block is not known before.
     Passed,
+    /// The cache is being emptied: the write must be put [through](Way::Through).
+    Through,
+    /// The cache is being replaced: the write waits, and goes to its successor.
+    Closed,
 }
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// When it is put.
+    Back,
+    /// When it is destaged.
+    Through,
+}
+
+/// A thread looks how much is dirty after so many blocks that it put.
+const LOOKS_AFTER: u64 = 64;
 
 /// A block that is about to be put.
 struct New {
@@ -39,9 +55,18 @@ impl Cache {
     /// Puts a write's part in one stripe into the cache. Returns whether all of the stripe is dirty now, and was not
     /// before.
     #[inline]
-    pub(crate) fn put(&self, span: &StripeSpan, data: &Data, now: Timestamp) -> Result<bool, NotPut> {
+    pub(crate) fn put(
+        &self,
+        span: &StripeSpan,
+        data: &Data,
+        way: Way,
+        now: Timestamp,
+    ) -> Result<bool, NotPut> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(NotPut::Full);
+        }
         loop {
-            match self.try_put(span, data, now) {
+            match self.try_put(span, data, way, now) {
                 // Perhaps there was room for the blocks, and none for what is kept about them.
                 Err(NotPut::Full) if self.evict(EVICTED_AT_ONCE) > 0 => {}
                 put => return put,
@@ -49,16 +74,16 @@ impl Cache {
         }
     }
 
-    fn try_put(&self, span: &StripeSpan, data: &Data, now: Timestamp) -> Result<bool, NotPut> {
+    fn try_put(&self, span: &StripeSpan, data: &Data, way: Way, now: Timestamp) -> Result<bool, NotPut> {
         let mut new = self.copies_of(span, data).ok_or(NotPut::Full)?;
         if self.unit_rows > 1 {
-            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), new, now);
+            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), new, way, now);
         }
         new.sort_unstable_by_key(|block| block.row);
         while let Some(first) = new.first() {
             let (row, unit) = (first.row, self.unit_of(span.stripe, first.row));
             let end = new.iter().position(|block| block.row != row).unwrap_or(new.len());
-            self.put_unit(span.stripe, unit, new.drain(..end).collect(), now)?;
+            self.put_unit(span.stripe, unit, new.drain(..end).collect(), way, now)?;
         }
         Ok(false)
     }
@@ -79,11 +104,17 @@ impl Cache {
         stripe: StripeIndex,
         unit: u64,
         new: SmallVec<[New; 2]>,
+        way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
         let epoch = self.epoch.load(Ordering::SeqCst);
         let mut replaced: SmallVec<[Block; 2]> = SmallVec::new();
         let mut bucket = self.bucket(unit);
+        match self.takes(way == Way::Through) {
+            Mode::Open => {}
+            Mode::Through => return Err(NotPut::Through),
+            Mode::Closed => return Err(NotPut::Closed),
+        }
         let Bucket { slots, passing } = &mut *bucket;
         if !passing.is_empty()
             && passing.contains(&stripe.0)
@@ -134,7 +165,10 @@ impl Cache {
         let is_full = came > 0 && self.is_full(&slot.cells);
         drop(bucket);
         if came > 0 {
-            self.dirty.add(0, came);
+            let sum = self.dirty.add_here(0, came);
+            if sum % LOOKS_AFTER < came {
+                self.note_fill();
+            }
         }
         Ok(is_full)
     }

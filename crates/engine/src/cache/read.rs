@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{Cache, slot::Slot};
+use super::{Cache, READ_HITS, READ_MISSES, READ_PART_HITS, slot::Slot};
 use crate::{
     compute::cells::{ALL_SECTORS, CellState, Column, sectors},
     mutants::{Mutant, lives},
@@ -50,11 +50,13 @@ impl Cache {
             *slot = true;
             here.for_each(|row| copy_cell(column, row, &bytes, into, &mut missing));
         }
-        match &missing[..] {
-            [] => Hit::All,
-            [all] if *all == bytes => Hit::Nothing,
-            _ => Hit::Without(missing),
-        }
+        let (count, hit) = match &missing[..] {
+            [] => (READ_HITS, Hit::All),
+            [all] if *all == bytes => (READ_MISSES, Hit::Nothing),
+            _ => (READ_PART_HITS, Hit::Without(missing)),
+        };
+        self.counts.add(count, 1);
+        hit
     }
 
     /// Whether anything of a chunk is cached.

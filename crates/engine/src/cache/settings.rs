@@ -1,4 +1,14 @@
-//! What an operator chooses about the cache.
+//! What an operator chooses about the cache, and what members keep of it.
+
+use std::time::Duration;
+
+use stripewise_format::extension::{ArrayOptions, CacheOptions};
+use thiserror::Error;
+
+use crate::{
+    destage::{WHAT, WHEN, WhatPolicy, WhenPolicy, numbered},
+    shape::geometry::Geometry,
+};
 
 /// Which cache an array has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,35 +22,344 @@ pub enum CacheKind {
     Stripe,
 }
 
-/// The cache of an array.
+impl CacheKind {
+    /// All of them. Members keep the number of a kind, which is its place here.
+    pub const ALL: [Self; 3] = [Self::None, Self::Pbg, Self::Stripe];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pbg => "pbg",
+            Self::Stripe => "stripe",
+        }
+    }
+}
+
+/// What the cache keeps for readers, in the memory that dirty blocks leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadCache {
+    /// What was written, until it is evicted.
+    #[default]
+    Written,
+    /// Nothing: what members hold is dropped.
+    Nothing,
+}
+
+impl ReadCache {
+    /// All of them. Members keep the number, which is one more than the place here.
+    pub const ALL: [Self; 2] = [Self::Written, Self::Nothing];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Nothing => "none",
+        }
+    }
+}
+
+/// The cache of an array. [`CacheSettings::default`] is no cache, and what is best otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSettings {
     /// Which one.
     pub kind: CacheKind,
-    /// Bytes of memory that it takes: blocks, and all that it keeps about them.
-    pub size_bytes: u64,
-}
-
-impl CacheSettings {
-    /// No cache.
-    pub const NONE: Self = Self { kind: CacheKind::None, size_bytes: 0 };
+    /// Bytes of memory that it takes: blocks, and all that it keeps about them. If none are given,
+    /// [`SIZE_DEFAULT`](Self::SIZE_DEFAULT), and no more than a quarter of the machine's memory.
+    pub size_bytes: Option<u64>,
+    /// When room is made.
+    pub when: &'static WhenPolicy,
+    /// What is destaged first.
+    pub what: &'static WhatPolicy,
+    /// The share of dirty blocks, in hundredths, below which no room is made.
+    pub low_percent: u8,
+    /// The share from which on members do all that they can.
+    pub high_percent: u8,
+    /// The longest that a write stays off the members, under load too; for ever, if none is given.
+    pub age: Option<Duration>,
+    /// After so long without requests, everything is destaged; never, if none is given.
+    pub idle: Option<Duration>,
+    /// No more is dirty than members write in this time, as measured; without limit, if none is given.
+    pub flush_time: Option<Duration>,
+    /// What is kept for readers.
+    pub read: ReadCache,
 }
 
 impl Default for CacheSettings {
     fn default() -> Self {
-        Self::NONE
+        Self {
+            kind: CacheKind::None,
+            size_bytes: None,
+            when: WHEN[0],
+            what: WHAT[0],
+            low_percent: 85,
+            high_percent: 95,
+            age: Some(Duration::from_secs(30)),
+            idle: Some(Duration::from_secs(1)),
+            flush_time: Some(Duration::from_secs(10)),
+            read: ReadCache::Written,
+        }
     }
 }
 
-/// What a cache holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CacheReport {
-    /// Bytes of memory that it may take.
-    pub size_bytes: u64,
-    /// Bytes that it takes for what it holds.
-    pub used_bytes: u64,
-    /// Blocks of 4 KiB that members do not hold yet, at least in part.
-    pub dirty_blocks: u64,
-    /// Blocks that members hold, too.
-    pub clean_blocks: u64,
+/// Why an array cannot have a cache.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The level has no parity.
+    #[error("level {0} has no parity that a write would wait for, and takes no cache; levels 4, 5 and 6 do")]
+    Level(i32),
+    /// It has no size.
+    #[error("a cache of 0 bytes holds nothing; give it at least {min_bytes} bytes, or choose `none`")]
+    Empty {
+        /// The least.
+        min_bytes: u64,
+    },
+    /// It does not hold two stripes.
+    #[error(
+        "a cache of {size_bytes} bytes does not hold two stripes of this array; give it at least {min_bytes} bytes"
+    )]
+    TooSmall {
+        /// The size as given.
+        size_bytes: u64,
+        /// The least.
+        min_bytes: u64,
+    },
+    /// The machine has not that much memory.
+    #[error(
+        "a cache of {size_bytes} bytes is more than this machine's memory, {memory_bytes} bytes; a quarter of that is enough"
+    )]
+    TooLarge {
+        /// The size as given.
+        size_bytes: u64,
+        /// What there is.
+        memory_bytes: u64,
+    },
+    /// The marks are out of order.
+    #[error(
+        "the low mark, {low} %, must be 1 % at least and below the high mark, {high} %, and that 100 % at most"
+    )]
+    Marks {
+        /// The low mark as given.
+        low: u8,
+        /// The high mark as given.
+        high: u8,
+    },
+    /// The system gave no memory.
+    #[error("the system has no {size_bytes} bytes of address space for a cache; give it less")]
+    NoMemory {
+        /// The size that was wanted.
+        size_bytes: u64,
+    },
+}
+
+/// The number of a time without limit.
+const NO_LIMIT_MS: u32 = u32::MAX;
+
+impl CacheSettings {
+    /// The size of a cache for which none is given.
+    pub const SIZE_DEFAULT: u64 = 512 << 20;
+
+    /// A cache of this kind and size, with everything else by default.
+    pub fn new(kind: CacheKind, size_bytes: u64) -> Self {
+        Self { kind, size_bytes: Some(size_bytes), ..Self::default() }
+    }
+
+    /// The least bytes that a cache of an array of this shape needs: two stripes, and what it keeps about them.
+    pub fn min_bytes(geometry: &Geometry) -> u64 {
+        2 * geometry.stripe_bytes() * 5 / 4 + (16 << 10)
+    }
+
+    /// The bytes that it takes on a machine with so much memory.
+    pub fn size_on(&self, memory_bytes: u64) -> u64 {
+        self.size_bytes.unwrap_or(Self::SIZE_DEFAULT.min(memory_bytes / 4))
+    }
+
+    /// Checks that an array of this shape can have such a cache on a machine with so much memory.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn check(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
+        let Self { low_percent: low, high_percent: high, .. } = *self;
+        if low == 0 || low >= high || high > 100 {
+            return Err(CacheError::Marks { low, high });
+        }
+        if self.kind == CacheKind::None {
+            return Ok(());
+        }
+        if !geometry.has_parity() {
+            return Err(CacheError::Level(geometry.level().number()));
+        }
+        let (size_bytes, min_bytes) = (self.size_on(memory_bytes), Self::min_bytes(geometry));
+        if size_bytes == 0 {
+            return Err(CacheError::Empty { min_bytes });
+        }
+        if size_bytes < min_bytes {
+            return Err(CacheError::TooSmall { size_bytes, min_bytes });
+        }
+        if size_bytes > memory_bytes {
+            return Err(CacheError::TooLarge { size_bytes, memory_bytes });
+        }
+        Ok(())
+    }
+
+    /// Enters the settings into what members keep. What is so by default is 0.
+    pub(crate) fn keep(&self, options: &mut ArrayOptions) {
+        let default = Self::default();
+        let percent = |own: u8, default: u8| if own == default { 0 } else { own };
+        let time = |own: Option<Duration>, default: Option<Duration>| match own {
+            _ if own == default => 0,
+            Some(time) => time.as_millis().clamp(1, u128::from(NO_LIMIT_MS) - 1) as u32,
+            None => NO_LIMIT_MS,
+        };
+        let place = |kind| CacheKind::ALL.iter().position(|one| *one == kind).unwrap_or_default() as u8;
+        options.cache_policy = place(self.kind);
+        options.cache = CacheOptions {
+            size_bytes: self.size_bytes.unwrap_or(0),
+            age_ms: time(self.age, default.age),
+            idle_ms: time(self.idle, default.idle),
+            flush_ms: time(self.flush_time, default.flush_time),
+            when: if self.when == default.when { 0 } else { self.when.number },
+            what: if self.what == default.what { 0 } else { self.what.number },
+            high_percent: percent(self.high_percent, default.high_percent),
+            low_percent: percent(self.low_percent, default.low_percent),
+            read: if self.read == default.read { 0 } else { 2 },
+        };
+    }
+
+    /// The settings that members keep, and what of it is not known here: then there is no cache.
+    pub(crate) fn kept(options: &ArrayOptions) -> (Self, Option<String>) {
+        let (default, kept) = (Self::default(), &options.cache);
+        let percent = |own: u8, default: u8| if own == 0 { default } else { own };
+        let time = |ms: u32, default| match ms {
+            0 => default,
+            NO_LIMIT_MS => None,
+            ms => Some(Duration::from_millis(ms.into())),
+        };
+        let kind = CacheKind::ALL.get(usize::from(options.cache_policy)).copied();
+        let (when, what) = (numbered(WHEN, kept.when), numbered(WHAT, kept.what));
+        let read = match kept.read {
+            0 | 1 => Some(ReadCache::Written),
+            2 => Some(ReadCache::Nothing),
+            _ => None,
+        };
+        let (low_percent, high_percent) = (
+            percent(kept.low_percent, default.low_percent),
+            percent(kept.high_percent, default.high_percent),
+        );
+        let unknown = [
+            (kind.is_none(), "cache policy", options.cache_policy),
+            (when.is_none(), "cache `when`", kept.when),
+            (what.is_none(), "cache `what`", kept.what),
+            (read.is_none(), "cache `read`", kept.read),
+            (low_percent >= high_percent || high_percent > 100, "cache low mark", low_percent),
+        ];
+        let unknown = unknown.into_iter().find(|(is_unknown, ..)| *is_unknown);
+        let problem =
+            unknown.map(|(_, field, number)| format!("{field} {number}, which makes no sense here"));
+        let settings = Self {
+            kind: kind.filter(|_| problem.is_none()).unwrap_or_default(),
+            size_bytes: Some(kept.size_bytes).filter(|size| *size > 0),
+            when: when.unwrap_or(default.when),
+            what: what.unwrap_or(default.what),
+            low_percent,
+            high_percent,
+            age: time(kept.age_ms, default.age),
+            idle: time(kept.idle_ms, default.idle),
+            flush_time: time(kept.flush_ms, default.flush_time),
+            read: read.unwrap_or_default(),
+        };
+        if low_percent >= high_percent || high_percent > 100 {
+            let (low_percent, high_percent) = (default.low_percent, default.high_percent);
+            return (Self { low_percent, high_percent, ..settings }, problem);
+        }
+        (settings, problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::shape::geometry::Level;
+
+    fn geometry(level: Level, members: usize) -> Geometry {
+        Geometry::new(level, members, 65536, 1 << 30, 512).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let (raid5, raid1) = (geometry(Level::Raid5, 5), geometry(Level::Raid1, 2));
+        let memory = 1 << 30;
+        let sized = |size| CacheSettings::new(CacheKind::Stripe, size).check(&raid5, memory);
+        let min_bytes = CacheSettings::min_bytes(&raid5);
+        assert_eq!(min_bytes, 671_744);
+        assert_eq!(sized(0), Err(CacheError::Empty { min_bytes }));
+        assert_eq!(sized(671_743), Err(CacheError::TooSmall { size_bytes: 671_743, min_bytes }));
+        assert_eq!(sized(min_bytes), Ok(()));
+        assert_eq!(sized(memory), Ok(()));
+        let too_large = CacheError::TooLarge { size_bytes: memory + 1, memory_bytes: memory };
+        assert_eq!(sized(memory + 1), Err(too_large));
+        let stripe = CacheSettings { kind: CacheKind::Stripe, ..CacheSettings::default() };
+        assert_eq!(stripe.check(&raid1, memory), Err(CacheError::Level(1)));
+        assert_eq!(CacheSettings::default().check(&raid1, memory), Ok(()));
+        for (low, high) in [(0, 50), (60, 50), (50, 50), (50, 101)] {
+            let marks = CacheSettings { low_percent: low, high_percent: high, ..stripe };
+            assert_eq!(marks.check(&raid5, memory), Err(CacheError::Marks { low, high }));
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_not_given_leaves_memory_to_others() {
+        let by_default = CacheSettings::default();
+        assert_eq!(by_default.size_on(64 << 30), 512 << 20);
+        assert_eq!(by_default.size_on(1 << 30), 256 << 20);
+        assert_eq!(CacheSettings::new(CacheKind::Pbg, 7 << 20).size_on(1 << 20), 7 << 20);
+    }
+
+    #[test]
+    fn an_array_that_never_had_a_cache_keeps_zeroes() {
+        let mut options = ArrayOptions::default();
+        CacheSettings::default().keep(&mut options);
+        assert_eq!(options, ArrayOptions::default());
+    }
+
+    fn any_time() -> impl Strategy<Value = Option<Duration>> {
+        prop::option::of((1..u64::from(NO_LIMIT_MS)).prop_map(Duration::from_millis))
+    }
+
+    proptest! {
+        #[test]
+        fn members_keep_every_setting(
+            kind in 0..3_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
+            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), read in 0..2_usize,
+        ) {
+            let (low_percent, high_percent) = (marks.0.min(marks.1), marks.0.max(marks.1) + 1);
+            let settings = CacheSettings {
+                kind: CacheKind::ALL[kind], size_bytes: size, when: WHEN[policies.0], what: WHAT[policies.1],
+                low_percent, high_percent, age: times.0, idle: times.1, flush_time: times.2,
+                read: ReadCache::ALL[read],
+            };
+            let mut options = ArrayOptions::default();
+            settings.keep(&mut options);
+            prop_assert_eq!(CacheSettings::kept(&options), (settings, None));
+        }
+
+        /// Whatever a header says: settings that can be used, and no cache where something is not known.
+        #[test]
+        fn nonsense_is_told_and_harmless(
+            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), read: u8,
+        ) {
+            let cache = CacheOptions {
+                size_bytes: size, age_ms: times.0, idle_ms: times.1, flush_ms: times.2, when, what,
+                high_percent: marks.0, low_percent: marks.1, read,
+            };
+            let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
+            prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);
+            prop_assert!(problem.is_none() || settings.kind == CacheKind::None);
+            prop_assert_eq!(problem.is_some(), policy > 2 || when > 2 || what > 3 || read > 2
+                || { let (h, l) = (if marks.0 == 0 { 95 } else { marks.0 }, if marks.1 == 0 { 85 } else { marks.1 }); l >= h || h > 100 });
+        }
+    }
 }

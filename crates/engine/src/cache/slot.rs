@@ -25,6 +25,8 @@ pub(super) struct Slot {
     pub(super) written: Timestamp,
     /// No dirty cell was written before.
     pub(super) dirty_since: Timestamp,
+    /// It was written again while it was dirty, and no destage policy has passed it since.
+    pub(super) is_recent: bool,
     /// It was read since eviction last looked at it.
     pub(super) was_read: bool,
     /// Bytes of the heap that were charged for it.
@@ -39,6 +41,7 @@ impl Slot {
             oldest: NEVER,
             written: Timestamp::default(),
             dirty_since: Timestamp::default(),
+            is_recent: false,
             was_read: false,
             charged: 0,
         }
@@ -51,6 +54,7 @@ impl Slot {
 
     /// Notes a write.
     pub(super) fn note_write(&mut self, epoch: u64, now: Timestamp) {
+        self.is_recent = self.oldest != NEVER;
         if self.oldest == NEVER {
             self.dirty_since = now;
         }
@@ -58,9 +62,10 @@ impl Slot {
         self.written = now;
     }
 
-    /// Cells that were lent as they are in `lent` were written: they are clean now. Of a cell of which only some
-    /// sectors are new, the other sectors are not in hand: it is dropped. Returns how many, and what is dropped.
-    pub(super) fn make_clean(&mut self, lent: &CachedCells, dropped: &mut Vec<Block>) -> usize {
+    /// Cells that were lent as they are in `lent` were written: they are clean now, and stay if the cache `keeps`
+    /// such cells. Of a cell of which only some sectors are new, the other sectors are not in hand: it is dropped.
+    /// Returns how many, and what is dropped.
+    pub(super) fn make_clean(&mut self, lent: &CachedCells, keeps: bool, dropped: &mut Vec<Block>) -> usize {
         let mut count = 0;
         for (number, column) in lent.columns() {
             let Some(own) = self.cells.get_mut(number) else { continue };
@@ -75,7 +80,7 @@ impl Slot {
                     continue;
                 }
                 count += 1;
-                if mask == ALL_SECTORS {
+                if mask == ALL_SECTORS && keeps {
                     own.make_clean(row);
                 } else {
                     dropped.extend(own.take(row));

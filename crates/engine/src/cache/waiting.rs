@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use stripewise_device::sync::{WaitList, wake_all};
 
-use super::Cache;
+use super::{Cache, WAITS};
 
 /// Tasks that wait for the cache.
 #[derive(Default)]
@@ -20,6 +20,7 @@ pub(super) struct Waiting {
 impl Cache {
     /// A writer lacks memory: wakes the destager.
     pub(crate) fn want_room(&self) {
+        self.counts.add(WAITS, 1);
         let wakers = {
             let mut waiting = self.waiting.lock();
             waiting.lacks_room = true;

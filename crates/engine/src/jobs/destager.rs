@@ -1,69 +1,179 @@
 //! The destager: the task that makes room in the cache, and keeps what is dirty from growing old.
+//!
+//! It destages as many stripes at a time as the cache's policies of when and what say. Writers that lack memory help:
+//! each destages what goes next before it tries again, so that destages come from as many threads as there are
+//! writers.
 
 use std::{
+    collections::VecDeque,
     pin::pin,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use futures_util::future::{Either, select};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Either, select},
+    stream::{FuturesUnordered, StreamExt},
+};
 use stripewise_device::Timestamp;
 
 use super::Jobs;
 use crate::{
-    cache::{Cache, Candidate},
+    cache::{Cache, CacheSettings, DestageReason},
+    destage::{Candidate, Chosen, What, WhatPolicy, When, WhenPolicy},
+    error::ArrayError,
     life::Life,
 };
 
 /// How often it looks whether something is to be destaged.
 const TICK: Duration = Duration::from_millis(10);
-/// Cells that are dirty for so long are destaged.
-const AGE_MAX: Duration = Duration::from_secs(30);
-/// How often it looks for such cells.
+/// The same while nothing is dirty.
+const REST: Duration = Duration::from_millis(100);
+/// How often it looks for what is old.
 const LOOKS_FOR_OLD: Duration = Duration::from_secs(1);
-/// Without requests for so long, all is destaged.
-const IDLE: Duration = Duration::from_secs(1);
-/// From this share of dirty blocks on, in hundredths, cells are destaged to make room.
-const LOW_MARK: u64 = 85;
-/// The share of what is dirty that one round destages for room: one part in so many, the oldest first.
-const ROUND_PARTS: usize = 16;
+/// How long it leaves members alone after a destage that failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Stripes that are destaged at the same time: as many keep the members' queues full.
+const IN_FLIGHT_MAX: usize = 64;
+/// Blocks that are destaged at the same time, unless one stripe has more.
+const BLOCKS_IN_FLIGHT_MAX: usize = 4096;
+/// The share of what is dirty that is chosen at a time, one part in so many, and the least blocks.
+const CHOSEN_PARTS: u64 = 16;
+const CHOSEN_MIN: u64 = 256;
+/// Weight of the newest measurement of how fast members take blocks.
+const RATE_WEIGHT: f64 = 1.0 / 8.0;
+/// Time and blocks that such a measurement takes at least.
+const MEASURED_FOR: Duration = Duration::from_millis(100);
+const MEASURED_BLOCKS: u64 = 64;
 
-/// Destages until the array closes. While nothing is dirty, it keeps no member open.
+/// Destages until the array closes, or another cache is in the place of this one. While nothing is dirty, it keeps no
+/// member open.
 pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
-    let mut moments = Moments::default();
+    let mut destager = Destager::new(&cache);
     loop {
+        let rest = if cache.dirty_blocks() == 0 { REST } else { TICK };
         {
             let wanted = pin!(cache.room_is_wanted());
-            let wakes = select(wanted, life.env().sleep(TICK));
+            let wakes = select(wanted, life.env().sleep(rest));
             if let Either::Left(_) = select(pin!(life.closed()), wakes).await {
                 return;
             }
         }
-        let wants_room = cache.take_want_of_room();
         let Some(jobs) = jobs.upgrade() else { return };
-        if cache.dirty_blocks() == 0 {
-            continue;
-        }
         let _working = life.work();
-        if life.is_closing() {
+        if life.is_closing() || cache.is_closed() {
             return;
         }
-        let is_high = cache.dirty_blocks() * 100 >= cache.blocks_max() * LOW_MARK;
-        let why = moments.why(life.requests().served(), life.env().now(), wants_room || is_high);
-        let Some(why) = why else { continue };
-        if let Err(error) = jobs.destage(&cache, chosen(&cache, why, life.env().now())).await {
+        destager.settle_policies(&cache);
+        if let Err(error) = destager.round(&jobs, &cache).await {
             tracing::warn!(%error, "what is cached could not be written");
-            life.env().sleep(TICK).await;
+            destager.queue.clear();
+            select(pin!(life.closed()), life.env().sleep(AFTER_FAILURE)).await;
         }
     }
 }
 
-/// Why cells are destaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Room,
-    Idle,
-    Age,
+/// What the task remembers.
+struct Destager {
+    policies: (&'static WhenPolicy, &'static WhatPolicy),
+    when: Box<dyn When>,
+    what: Box<dyn What>,
+    /// What is destaged for other reasons than room.
+    queue: VecDeque<(Candidate, DestageReason)>,
+    moments: Moments,
+    rate: Rate,
+}
+
+type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, (usize, Result<(), ArrayError>)>>;
+
+impl Destager {
+    fn new(cache: &Cache) -> Self {
+        let CacheSettings { when, what, .. } = cache.settings();
+        Self {
+            policies: (when, what),
+            when: (when.make)(),
+            what: (what.make)(),
+            queue: VecDeque::new(),
+            moments: Moments::default(),
+            rate: Rate::default(),
+        }
+    }
+
+    /// Takes up policies that were chosen since.
+    fn settle_policies(&mut self, cache: &Cache) {
+        let CacheSettings { when, what, .. } = cache.settings();
+        if self.policies.0 != when {
+            self.when = (when.make)();
+        }
+        if self.policies.1 != what {
+            self.what = (what.make)();
+        }
+        self.policies = (when, what);
+    }
+
+    /// Destages for as long as something calls for it.
+    async fn round(&mut self, jobs: &Jobs, cache: &Arc<Cache>) -> Result<(), ArrayError> {
+        let (mut under_way, mut blocks) = (UnderWay::new(), 0);
+        let mut result = Ok(());
+        loop {
+            while result.is_ok() && !jobs.life.is_closing() && !cache.is_closed() {
+                let Some((next, reason)) = self.next(jobs, cache, under_way.len(), blocks) else { break };
+                blocks += next.blocks;
+                let destage = jobs.stripes.destage(cache, next.stripe, next.rows, reason);
+                under_way.push(destage.map(move |done| (next.blocks, done)).boxed());
+            }
+            self.rate.note(cache, jobs.life.env().now(), !under_way.is_empty());
+            if under_way.is_empty() {
+                return result;
+            }
+            // More may be called for before one ends.
+            let tick = jobs.life.env().sleep(TICK);
+            if let Either::Left((Some((freed, done)), _)) = select(under_way.next(), tick).await {
+                blocks -= freed;
+                result = result.and(done);
+            }
+        }
+    }
+
+    /// What is destaged next, and why, if anything is to be begun now.
+    fn next(
+        &mut self,
+        jobs: &Jobs,
+        cache: &Cache,
+        count: usize,
+        blocks: usize,
+    ) -> Option<(Candidate, DestageReason)> {
+        if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
+            return None;
+        }
+        if let Some(next) = self.queue.pop_front() {
+            return Some(next);
+        }
+        let (fill, now) = (cache.fill(), jobs.life.env().now());
+        if fill.dirty == 0 {
+            return None;
+        }
+        let wanted = match cache.take_want_of_room() {
+            true => IN_FLIGHT_MAX,
+            false => self.when.in_flight(fill, IN_FLIGHT_MAX),
+        };
+        if count < wanted {
+            if let Some(next) = cache.next_victim() {
+                return Some((next, DestageReason::Mark));
+            }
+            let Chosen { destaged, passed } = self.what.choose(
+                cache.candidates(&jobs.stripes.destage_cost()),
+                (fill.dirty / CHOSEN_PARTS).max(CHOSEN_MIN) as usize,
+            );
+            cache.spare(&passed);
+            cache.offer(destaged);
+            return cache.next_victim().map(|next| (next, DestageReason::Mark));
+        }
+        let chosen = self.moments.chosen(cache, jobs.life.requests().served(), now);
+        self.queue.extend(chosen);
+        self.queue.pop_front()
+    }
 }
 
 /// When something happened last.
@@ -75,37 +185,50 @@ struct Moments {
 }
 
 impl Moments {
-    /// What calls for a destage now. To look for what is old takes a look at every slot: now and then.
-    fn why(&mut self, served: u64, now: Timestamp, needs_room: bool) -> Option<Why> {
+    /// What is destaged because clients are idle, or it was dirty for long. To look for it takes a look at every slot:
+    /// now and then.
+    fn chosen(&mut self, cache: &Cache, served: u64, now: Timestamp) -> Vec<(Candidate, DestageReason)> {
+        let CacheSettings { idle, age, .. } = cache.settings();
         if served != self.served {
             (self.served, self.request) = (served, now);
         }
-        if now.since(self.request) >= IDLE {
-            return Some(Why::Idle);
+        let dirty = || cache.dirty_until(cache.end_epoch()).into_iter();
+        if idle.is_some_and(|idle| now.since(self.request) >= idle) {
+            return dirty().map(|one| (one, DestageReason::Idle)).collect();
         }
-        if needs_room {
-            return Some(Why::Room);
-        }
-        if now.since(self.look) < LOOKS_FOR_OLD {
-            return None;
-        }
+        let Some(age) = age.filter(|age| now.since(self.look) >= LOOKS_FOR_OLD.min(*age)) else {
+            return Vec::new();
+        };
         self.look = now;
-        Some(Why::Age)
+        let old = dirty().filter(|candidate| now.since(candidate.dirty_since) >= age);
+        old.map(|one| (one, DestageReason::Age)).collect()
     }
 }
 
-/// What is destaged now, by place.
-fn chosen(cache: &Cache, why: Why, now: Timestamp) -> Vec<Candidate> {
-    let mut chosen = cache.candidates();
-    let count = match why {
-        Why::Idle => return chosen,
-        Why::Room => chosen.len().div_ceil(ROUND_PARTS),
-        Why::Age => 0,
-    };
-    chosen.sort_unstable_by_key(|candidate| candidate.written);
-    let (first, others) = chosen.split_at(count);
-    let old = others.iter().filter(|candidate| now.since(candidate.dirty_since) >= AGE_MAX);
-    let mut chosen: Vec<Candidate> = first.iter().chain(old).copied().collect();
-    chosen.sort_unstable_by_key(|candidate| (candidate.stripe.0, candidate.rows.first()));
-    chosen
+/// Measures how fast members take blocks, while they are asked to.
+#[derive(Default)]
+struct Rate {
+    since: Option<(Timestamp, u64)>,
+    blocks_per_s: f64,
+}
+
+impl Rate {
+    fn note(&mut self, cache: &Cache, now: Timestamp, is_busy: bool) {
+        let destaged = cache.destaged_blocks();
+        if let Some((since, before)) = self.since {
+            let (time, blocks) = (now.since(since), destaged - before);
+            if time >= MEASURED_FOR && blocks >= MEASURED_BLOCKS {
+                let measured = blocks as f64 / time.as_secs_f64();
+                let weight = if self.blocks_per_s == 0.0 { 1.0 } else { RATE_WEIGHT };
+                self.blocks_per_s += weight * (measured - self.blocks_per_s);
+                cache.note_rate(self.blocks_per_s);
+                self.since = None;
+            }
+        }
+        match self.since {
+            _ if !is_busy => self.since = None,
+            None => self.since = Some((now, destaged)),
+            Some(_) => {}
+        }
+    }
 }

@@ -26,14 +26,7 @@ pub(crate) use report::Found;
 
 use std::sync::Arc;
 
-use crate::{
-    cache::{Cache, Candidate},
-    error::ArrayError,
-    life::Life,
-    roster::Roster,
-    shape::geometry::Geometry,
-    stripes::Stripes,
-};
+use crate::{life::Life, roster::Roster, shape::geometry::Geometry, stripes::Stripes};
 
 /// What jobs and housekeeping work with.
 pub(crate) struct Jobs {
@@ -54,10 +47,6 @@ impl Jobs {
         tuning: Tuning,
     ) -> Arc<Self> {
         Arc::new(Self { life, stripes, roster, board, tuning })
-    }
-
-    async fn destage(&self, cache: &Arc<Cache>, chosen: Vec<Candidate>) -> Result<(), ArrayError> {
-        self.stripes.destage_all_of(cache, chosen).await
     }
 
     /// The array's shape now.

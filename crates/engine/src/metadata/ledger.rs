@@ -17,6 +17,7 @@ use stripewise_format::{
 };
 
 use crate::{
+    cache::CacheSettings,
     intent::locking::Preset,
     members::member::Member,
     mutants::{Mutant, lives},
@@ -124,12 +125,23 @@ impl Ledger {
 
     /// Records on every member how partly written rows are written. False if no member has room for it.
     pub(crate) fn set_policy(&mut self, policy: &Policy) -> bool {
-        if self.entries.iter().all(|entry| entry.header.is_none()) {
+        if !self.keeps_options() {
             return false;
         }
         self.common.options.selection_policy = policy.number;
         self.spread_options();
         true
+    }
+
+    /// Whether a member has room to keep options.
+    pub(crate) fn keeps_options(&self) -> bool {
+        self.entries.iter().any(|entry| entry.header.is_some())
+    }
+
+    /// Records what was chosen for the cache.
+    pub(crate) fn set_cache(&mut self, settings: &CacheSettings) {
+        settings.keep(&mut self.common.options);
+        self.spread_options();
     }
 
     fn spread_options(&mut self) {

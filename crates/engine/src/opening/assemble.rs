@@ -16,17 +16,19 @@ use super::{
     options::{AssembleError, AssembleOptions},
 };
 use crate::{
-    array::{Array, Parts},
-    cache::Cache,
+    array::{
+        Array, Parts,
+        cache::{CacheChoice, start_destager},
+    },
     error::ArrayError,
     intent::locking::{Locking, Preset},
-    jobs::{Found, JobBoard, JobKind, Jobs, Request, destager, runner},
+    jobs::{Found, JobBoard, JobKind, Jobs, Request, runner},
     life::{Life, detached::on_worker},
     metadata::examine::{Examination, examine_in_time},
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, Policy, policy_numbered},
     roster::{Roster, membership::Membership},
-    shape::geometry::{Geometry, StripeIndex},
+    shape::geometry::StripeIndex,
     stripes::{RowLocks, StripeOptions, Stripes},
 };
 
@@ -79,13 +81,15 @@ async fn open(
     let loaded = load::load(examined, &chosen, options, locking).await?;
     let scrub = interrupted_scrub(examined, &chosen);
     // From the first member that can tell.
-    let kept = load::kept_options(examined, &chosen).selection_policy;
+    let kept_options = load::kept_options(examined, &chosen);
+    let kept = kept_options.selection_policy;
     let own = || options.policies.iter().copied().chain(policy).find(|own| own.number == kept);
     let known = policy_numbered(kept).or_else(own);
     if known.is_none() {
         let instead = DEFAULT_POLICY.name;
         tracing::warn!(kept, instead, "the members keep a write selection policy that is not known here");
     }
+    let cache = CacheChoice::of(options.cache, &kept_options, &chosen.geometry, options.memory_bytes)?;
     let superblock = &examined[chosen.freshest].superblock;
     let life = Life::new(env.clone(), options.read_only);
     let board = Arc::new(JobBoard::default());
@@ -98,7 +102,7 @@ async fn open(
         policy: known.unwrap_or(DEFAULT_POLICY),
         unknown_policy: if known.is_none() { kept } else { 0 },
         doubts_stale: options.read_only && !options.force,
-        cache: cache_of(options, &chosen.geometry),
+        cache: if options.read_only { None } else { cache.make(&chosen.geometry)? },
     };
     let stripes = Stripes::new(life.clone(), Membership::of(roster.clone()), stripes);
     let jobs = Jobs::new(life.clone(), stripes.clone(), roster.clone(), board.clone(), options.tuning);
@@ -109,6 +113,7 @@ async fn open(
         roster,
         jobs,
         board,
+        cache,
         uuid: superblock.array_uuid,
         name: superblock.name,
         excluded: chosen.excluded,
@@ -150,17 +155,9 @@ async fn begin_serving(
     }
     let jobs = Arc::downgrade(&parts.jobs);
     life.spawn(runner::run_jobs(jobs.clone()));
-    if let Some(cache) = stripes.cache() {
-        life.spawn(destager::run(jobs.clone(), life.clone(), cache.clone()));
-    }
+    stripes.cache().into_iter().for_each(|cache| start_destager(life, &parts.jobs, cache));
     life.spawn(runner::run_housekeeping(jobs, life.clone(), interval));
     Ok(())
-}
-
-/// The cache, where the level keeps parity and the array is written to.
-fn cache_of(options: &AssembleOptions, geometry: &Geometry) -> Option<Arc<Cache>> {
-    let may_cache = geometry.has_parity() && !options.read_only;
-    may_cache.then(|| Cache::new(&options.cache, geometry)).flatten()
 }
 
 /// The locks that were chosen for the array.

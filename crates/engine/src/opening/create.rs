@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     array::Array,
-    cache::CacheSettings,
+    cache::{CacheError, CacheSettings},
     error::ArrayError,
     intent::locking::{PRESETS, Preset},
     jobs::Tuning,
@@ -82,6 +82,8 @@ pub struct CreateOptions {
     pub tuning: Tuning,
     /// The cache.
     pub cache: CacheSettings,
+    /// The machine's memory, of which a cache takes a part.
+    pub memory_bytes: u64,
 }
 
 /// Where level 4 keeps its parity.
@@ -125,7 +127,8 @@ impl CreateOptions {
             measure: false,
             parity: ParityPlace::default(),
             tuning: Tuning::PRODUCTION,
-            cache: CacheSettings::NONE,
+            cache: CacheSettings::default(),
+            memory_bytes: u64::MAX,
         }
     }
 }
@@ -167,6 +170,9 @@ pub enum CreateError {
         /// The chunk.
         chunk_bytes: usize,
     },
+    /// There can be no such cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// Nothing is selected at this level.
     #[error(
         "policy {policy}: level {level} keeps no parity, so that nothing is selected when it is written; leave it out, or \
@@ -238,8 +244,8 @@ impl Array {
         let traits = prepare(&env, &mut options, touch).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
-        let (tuning, cache) = (options.tuning, options.cache);
-        let open = AssembleOptions::default().run(true).force(true).tuning(tuning).cache(cache);
+        let (tuning, memory_bytes) = (options.tuning, options.memory_bytes);
+        let open = AssembleOptions::default().run(true).force(true).tuning(tuning).memory_bytes(memory_bytes);
         Ok(Box::pin(assemble_here(env, devices, &open, options.policy)).await?)
     }
 }
@@ -349,6 +355,7 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
     if let Some(Policy { name: policy, number, .. }) = options.policy.filter(|policy| !policy.can_be_kept()) {
         return Err(CreateError::PolicyNumber { policy, number: *number });
     }
+    options.cache.check(&geometry, options.memory_bytes)?;
     regions(options, &geometry)?;
     if geometry.level() == Level::Raid0 && !options.spares.is_empty() {
         return Err(CreateError::SparesWithoutRedundancy);
@@ -487,6 +494,7 @@ fn new_ledger(
     let mut ledger = Ledger { entries, events: 0, clean: in_sync, common };
     let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);
     ledger.set_preset(options.preset);
+    ledger.set_cache(&options.cache);
     ledger.set_policy(options.policy.unwrap_or_else(|| policy_for(classes)));
     Ok(ledger)
 }

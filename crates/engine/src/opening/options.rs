@@ -5,12 +5,17 @@ use uuid::Uuid;
 
 use super::candidates::Excluded;
 use crate::{
-    cache::CacheSettings, error::ArrayError, intent::locking::Locking, jobs::Tuning,
-    metadata::examine::ExamineError, plan::selection::Policy, shape::geometry::GeometryError,
+    cache::{CacheError, CacheSettings},
+    error::ArrayError,
+    intent::locking::Locking,
+    jobs::Tuning,
+    metadata::examine::ExamineError,
+    plan::selection::Policy,
+    shape::geometry::GeometryError,
 };
 
 /// How to open an array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AssembleOptions {
     /// Start even if members are absent that were there when the array was last used.
@@ -24,10 +29,18 @@ pub struct AssembleOptions {
     pub locking: Option<Locking>,
     /// The steps of background work.
     pub tuning: Tuning,
-    /// The cache.
-    pub cache: CacheSettings,
+    /// The cache, if not as was chosen for the array.
+    pub cache: Option<CacheSettings>,
+    /// The machine's memory, of which a cache takes a part.
+    pub memory_bytes: u64,
     /// Policies besides [`POLICIES`](crate::plan::selection::POLICIES) that the members may keep.
     pub policies: &'static [&'static Policy],
+}
+
+impl Default for AssembleOptions {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl AssembleOptions {
@@ -39,7 +52,8 @@ impl AssembleOptions {
             read_only: false,
             locking: None,
             tuning: Tuning::PRODUCTION,
-            cache: CacheSettings::NONE,
+            cache: None,
+            memory_bytes: u64::MAX,
             policies: &[],
         }
     }
@@ -77,7 +91,13 @@ impl AssembleOptions {
     /// Sets [`AssembleOptions::cache`](#structfield.cache).
     #[must_use]
     pub const fn cache(self, cache: CacheSettings) -> Self {
-        Self { cache, ..self }
+        Self { cache: Some(cache), ..self }
+    }
+
+    /// Sets [`AssembleOptions::memory_bytes`](#structfield.memory_bytes).
+    #[must_use]
+    pub const fn memory_bytes(self, memory_bytes: u64) -> Self {
+        Self { memory_bytes, ..self }
     }
 
     /// Sets [`AssembleOptions::policies`](#structfield.policies).
@@ -194,6 +214,9 @@ pub enum AssembleError {
          unless it is the one that failed, or accept that by force"
     )]
     DirtyDegraded,
+    /// The cache that was asked for cannot be.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// A member could not be read or written.
     #[error(transparent)]
     Array(#[from] ArrayError),

@@ -113,7 +113,7 @@ impl Stripes {
     ) -> Result<(), ArrayError> {
         let how = How { topology, stripe, recipe, flags: WriteFlags::default(), cause: Cause::Job };
         how.assert_is_held(rows);
-        self.cache.iter().for_each(|cache| cache.forget_clean(stripe));
+        self.cache().iter().for_each(|cache| cache.forget_clean(stripe));
         let mut requested = Requested::new();
         for write in &recipe.writes {
             self.ask_write(&how, write, smallvec![content(write)], &mut requested);

@@ -17,8 +17,9 @@ use super::{
     steps::{Progress, Rest, StripeWrite},
 };
 use crate::{
-    cache::{Cache, Candidate, NotPut},
+    cache::{Cache, DestageReason, NotPut, Way},
     compute::{CachedCells, Content, touched_rows},
+    destage::Candidate,
     error::ArrayError,
     life::detached::Detached,
     mutants::{Mutant, lives},
@@ -46,7 +47,7 @@ impl Stripes {
         write: StripeWrite,
         leads: bool,
     ) -> Progress {
-        match &self.cache {
+        match self.cache.get(request).value() {
             None => self.start_stripe(request, geometry, write, leads),
             Some(cache) => self.start_cached(cache, request, geometry, write),
         }
@@ -71,61 +72,93 @@ impl Stripes {
         if write.flags.fua {
             return Progress::Waits(Rest::Cached(write));
         }
-        match cache.put(span, data, self.life.env().now()) {
+        match cache.put(span, data, Way::Back, self.life.env().now()) {
             Ok(is_full) => {
                 if is_full {
                     self.destage_soon(cache, write.stripe);
                 }
                 Progress::Done(Ok(()))
             }
-            Err(NotPut::Full | NotPut::Passed) => Progress::Waits(Rest::Cached(write)),
+            Err(_) => Progress::Waits(Rest::Cached(write)),
         }
     }
 
     /// Continues a client's part of a stripe to its end.
     pub(super) async fn finish_part(&self, rest: Rest) -> Result<(), ArrayError> {
-        match (rest, &self.cache) {
-            (Rest::Cached(write), Some(cache)) => Box::pin(self.put_part(cache, write)).await,
-            (rest, _) => self.finish_stripe(rest).await,
+        match rest {
+            Rest::Cached(write) => Box::pin(self.put_part(write)).await,
+            rest => self.finish_stripe(rest).await,
         }
     }
 
     /// Puts a part of a stripe into the cache, and waits for room. A part that must be durable is destaged at once.
-    async fn put_part(&self, cache: &Arc<Cache>, write: StripeWrite) -> Result<(), ArrayError> {
-        let ((span, data), flags) = (write.client_part(), write.flags);
+    async fn put_part(&self, write: StripeWrite) -> Result<(), ArrayError> {
+        let ((span, data), fua) = (write.client_part(), write.flags.fua);
+        let mut way = if fua { Way::Through } else { Way::Back };
         for looks in 1_u32.. {
+            // It may have been replaced meanwhile.
+            let Some(cache) = self.cache() else { break };
             let seen = cache.changes();
             if self.members.look(|topology| topology.failed) {
                 return Err(ArrayError::Failed);
             }
-            match cache.put(span, data, self.life.env().now()) {
+            match cache.put(span, data, way, self.life.env().now()) {
+                Ok(_) if way == Way::Through => return self.write_through(&cache, &write).await,
                 Ok(is_full) => {
-                    if is_full && !flags.fua {
-                        self.destage_soon(cache, span.stripe);
+                    if is_full {
+                        self.destage_soon(&cache, span.stripe);
                     }
-                    break;
+                    return Ok(());
                 }
                 // The destager has ended, or cannot write what would have to go. Then this tells why.
                 Err(NotPut::Full) if self.life.is_closing() || looks.is_multiple_of(LOOKS_MAX) => {
-                    self.destage_written().await?;
+                    self.destage_written(DestageReason::Mark).await?;
                 }
-                Err(NotPut::Full) => cache.want_room(),
-                Err(NotPut::Passed) => {}
+                Err(NotPut::Full) if self.make_room(&cache).await => continue,
+                Err(NotPut::Through) => {
+                    way = Way::Through;
+                    continue;
+                }
+                Err(NotPut::Full | NotPut::Passed | NotPut::Closed) => {}
             }
             // What wakes it is not always what it needs, and room may come without a word.
             select(pin!(cache.changed(seen)), self.life.env().sleep(MEMORY_WAIT)).await;
         }
-        if !flags.fua || lives(Mutant::FuaInCache) {
+        let geometry = self.geometry();
+        let begun = self.start_stripe(&self.requests.enter(), &geometry, write, true);
+        match begun {
+            Progress::Done(done) => done,
+            Progress::Waits(Rest::Behind(write, place)) => {
+                self.finish_stripe(self.wait_behind(&place, write)).await
+            }
+            Progress::Waits(rest) => self.finish_stripe(rest).await,
+        }
+    }
+
+    /// Destages a part that was put.
+    async fn write_through(&self, cache: &Arc<Cache>, write: &StripeWrite) -> Result<(), ArrayError> {
+        let ((span, _), flags) = (write.client_part(), write.flags);
+        if flags.fua && lives(Mutant::FuaInCache) {
             return Ok(());
         }
         let chunk_bytes = self.geometry().chunk_bytes();
         let rows = touched_rows(span, chunk_bytes);
-        let destaged = self.destage_as(cache, span.stripe, rows, flags).await?;
-        if destaged.is_some_and(|cells| cells.covers(span, chunk_bytes) || lives(Mutant::FuaOfAnother)) {
+        let destaged = self.destage_as(cache, span.stripe, rows, DestageReason::Fua, flags).await?;
+        let is_own = |cells: Arc<CachedCells>| cells.covers(span, chunk_bytes) || lives(Mutant::FuaOfAnother);
+        if !flags.fua || destaged.is_some_and(is_own) {
             return Ok(());
         }
         // Another destage was faster, without FUA.
         self.flush().await
+    }
+
+    /// Destages what goes next to make room; false if that is not known, and the destager must look.
+    async fn make_room(&self, cache: &Arc<Cache>) -> bool {
+        cache.want_room();
+        let Some(victim) = cache.next_victim() else { return false };
+        // What fails is told by the destager, and by a flush.
+        let _ = self.destage(cache, victim.stripe, victim.rows, DestageReason::Mark).await;
+        true
     }
 
     /// Destages what is dirty in a stripe, by itself.
@@ -134,13 +167,19 @@ impl Stripes {
         drop(Detached::start(self.life.env(), async move {
             let _request = stripes.requests.resume(kept);
             let rows = cache.dirty_rows(stripe);
-            stripes.destage(&cache, stripe, rows).await
+            stripes.destage(&cache, stripe, rows, DestageReason::Full).await
         }));
     }
 
     /// Destages what is dirty in some rows of a stripe.
-    async fn destage(&self, cache: &Arc<Cache>, stripe: StripeIndex, rows: RowSet) -> Result<(), ArrayError> {
-        self.destage_as(cache, stripe, rows, WriteFlags::default()).await.map(drop)
+    pub(crate) async fn destage(
+        &self,
+        cache: &Arc<Cache>,
+        stripe: StripeIndex,
+        rows: RowSet,
+        reason: DestageReason,
+    ) -> Result<(), ArrayError> {
+        self.destage_as(cache, stripe, rows, reason, WriteFlags::default()).await.map(drop)
     }
 
     /// As [`Stripes::destage`], with flags. Returns what was destaged.
@@ -149,6 +188,7 @@ impl Stripes {
         cache: &Arc<Cache>,
         stripe: StripeIndex,
         rows: RowSet,
+        reason: DestageReason,
         flags: WriteFlags,
     ) -> Result<Option<Arc<CachedCells>>, ArrayError> {
         if rows.is_empty() {
@@ -160,7 +200,7 @@ impl Stripes {
         } else {
             self.locks.lock(stripe, rows).await
         };
-        let Some((cells, ending)) = cache.lend(stripe, rows) else { return Ok(None) };
+        let Some((cells, ending)) = cache.lend(stripe, rows, reason) else { return Ok(None) };
         let content = Content::Cells(cells.clone());
         let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
         self.finish_stripe(Rest::Region(write, held.keep())).await?;
@@ -168,23 +208,34 @@ impl Stripes {
     }
 
     /// Destages these, in order, several at a time. All of them are tried, whatever fails.
-    pub(crate) async fn destage_all_of(
+    async fn destage_all_of(
         &self,
         cache: &Arc<Cache>,
         chosen: Vec<Candidate>,
+        reason: DestageReason,
     ) -> Result<(), ArrayError> {
-        let destages = chosen.into_iter().map(|one| self.destage(cache, one.stripe, one.rows));
+        let destages = chosen.into_iter().map(|one| self.destage(cache, one.stripe, one.rows, reason));
         let destages = stream::iter(destages).buffer_unordered(DESTAGES_IN_FLIGHT);
         destages.fold(Ok(()), async |all: Result<(), ArrayError>, one| all.and(one)).await
     }
 
     /// Destages all that was acknowledged before the call. Later writes do not delay it.
-    pub(crate) async fn destage_written(&self) -> Result<(), ArrayError> {
-        let Some(cache) = &self.cache else { return Ok(()) };
-        let dirty = cache.dirty_until(cache.end_epoch());
-        if lives(Mutant::FlushSkipsDirty) {
+    pub(crate) async fn destage_written(&self, reason: DestageReason) -> Result<(), ArrayError> {
+        let Some(cache) = self.cache() else { return Ok(()) };
+        if lives(Mutant::FlushSkipsDirty) && reason == DestageReason::Flush {
+            cache.end_epoch();
             return Ok(());
         }
-        self.destage_all_of(cache, dirty).await
+        self.destage_all(&cache, reason).await
+    }
+
+    /// As [`Stripes::destage_written`], from this cache.
+    pub(super) async fn destage_all(
+        &self,
+        cache: &Arc<Cache>,
+        reason: DestageReason,
+    ) -> Result<(), ArrayError> {
+        let dirty = cache.dirty_until(cache.end_epoch());
+        self.destage_all_of(cache, dirty, reason).await
     }
 }

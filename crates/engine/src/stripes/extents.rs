@@ -60,7 +60,7 @@ impl Stripes {
             let all = stripes.clone().flat_map(chunks);
             all.filter(|(stripe, column)| cache.holds(*stripe, *column)).collect()
         };
-        self.cache.as_ref().map(held).unwrap_or_default()
+        self.cache().as_ref().map(held).unwrap_or_default()
     }
 
     async fn holes_of_members(&self, stripes: &Range<u64>) -> Result<Vec<Holes>, IoError> {

@@ -9,6 +9,7 @@ use stripewise_device::WriteFlags;
 
 use super::Stripes;
 use crate::{
+    cache::DestageReason,
     error::ArrayError,
     mutants::{Mutant, lives},
 };
@@ -19,8 +20,8 @@ impl Stripes {
         let _request = self.requests.enter();
         self.check_request(&self.geometry(), 0, 0)?;
         self.stats.count_flush();
-        if self.cache.is_some() {
-            Box::pin(self.destage_written()).await?;
+        if self.cache.look(Option::is_some) {
+            Box::pin(self.destage_written(DestageReason::Flush)).await?;
         }
         if self.logs_are_behind() && !lives(Mutant::ListedAfterFlush) {
             return Box::pin(self.flush_and_unlist()).await;

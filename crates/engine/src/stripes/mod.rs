@@ -4,7 +4,8 @@
 //! [`gather`] lets writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its
 //! region; [`execute`] does what the recipe says that [`selection`] makes, with [`recover`] and [`heal`] for
 //! what cannot be read ([`around`]: a large read); [`blame`] and [`healing`] note what could not; [`ask`] asks
-//! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed. What a
+//! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed; [`switch`] puts
+//! another cache in the place of one. What a
 //! request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
 //! module calls one above it.
 
@@ -28,6 +29,7 @@ mod rows;
 mod selection;
 mod settle;
 mod steps;
+mod switch;
 pub(crate) mod trace;
 mod wait;
 mod write;
@@ -69,7 +71,9 @@ pub(crate) struct Stripes {
     /// None for level 0, which has nothing that could disagree.
     intent: Option<Intent>,
     /// None if writes are acknowledged by members.
-    cache: Option<Arc<Cache>>,
+    cache: Replaced<Option<Arc<Cache>>>,
+    /// Held while the cache is replaced.
+    switching: AsyncMutex<()>,
     selection: Replaced<Arc<dyn WriteSelection>>,
     /// The number of the policy that the members keep, if it is not known here and another policy stands in
     /// for it; else 0.
@@ -106,6 +110,8 @@ impl Stripes {
             me: me.clone(),
             life,
             selection: Replaced::new(requests.clone(), Arc::new((policy.make)())),
+            cache: Replaced::new(requests.clone(), Arc::new(cache)),
+            switching: AsyncMutex::new(()),
             requests,
             members,
             locks,
@@ -114,7 +120,6 @@ impl Stripes {
             tracer: Tracer::default(),
             stats: Stats::default(),
             doubts_stale,
-            cache,
             unlisting: AsyncMutex::new(()),
             healing: Mutex::default(),
         })
@@ -131,8 +136,8 @@ impl Stripes {
     }
 
     /// The cache, if there is one.
-    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
-        self.cache.as_ref()
+    pub(crate) fn cache(&self) -> Option<Arc<Cache>> {
+        self.cache.look(Clone::clone)
     }
 
     pub(crate) fn stats(&self) -> &Stats {
@@ -153,9 +158,10 @@ impl Stripes {
         Some(self.unknown_policy.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
 
-    /// Drops policies that no request looks at any more.
+    /// Drops policies and caches that no request looks at any more.
     pub(crate) fn reclaim(&self) {
         self.selection.reclaim();
+        self.reclaim_caches();
     }
 
     /// Checks that a request lies in the array and that the array takes requests.

@@ -128,7 +128,7 @@ impl Stripes {
         let Some(piece) = Piece::only(&topology.geometry, offset_bytes, buf.len()) else {
             return Progress::Waits(Left::All(buf));
         };
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.get(request).value() {
             match cache.read(piece.stripe, piece.column, piece.bytes.clone(), &mut buf) {
                 Hit::All => return Progress::Done(buf),
                 Hit::Without(_) => return Progress::Waits(Left::All(buf)),
@@ -166,7 +166,7 @@ impl Stripes {
             Left::All(mut buf) => {
                 let topology = self.members.get(request);
                 let mut pieces = Piece::all(&topology.geometry, offset_bytes, buf.len());
-                if let Some(cache) = &self.cache {
+                if let Some(cache) = self.cache.get(request).value() {
                     pieces = cut_cached(cache, pieces, &mut buf);
                 }
                 self.read_pieces(&topology, buf, &pieces).await

@@ -4,12 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{Stripes, trace::Decision};
 use crate::{
+    cache::DestageCost,
     compute::{CachedCells, Content},
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::{
         self, Band, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
-        costs::{ColumnCosts, MemberCost},
+        costs::{ColumnCosts, MemberCost, ServiceTime},
         quick::{self, Columns},
         selection::Policy,
     },
@@ -35,6 +36,29 @@ impl ColumnCosts for StripeCosts<'_> {
 }
 
 impl Stripes {
+    /// What a destage costs on members, which are taken for alike.
+    pub(crate) fn destage_cost(&self) -> DestageCost {
+        self.members.look(|topology| {
+            let costs: Vec<MemberCost> = topology.members().map(|member| member.meter.cost()).collect();
+            let mean = |part: &dyn Fn(&MemberCost) -> f32| {
+                costs.iter().map(part).sum::<f32>() / costs.len().max(1) as f32
+            };
+            let time = |of: fn(&MemberCost) -> ServiceTime| ServiceTime {
+                fixed_ns: mean(&|cost| of(cost).fixed_ns),
+                block_ns: mean(&|cost| of(cost).block_ns),
+            };
+            let member = MemberCost {
+                read: time(|cost| cost.read),
+                write: time(|cost| cost.write),
+                rewrite: time(|cost| cost.rewrite),
+                queue: 0.0,
+            };
+            let geometry = &topology.geometry;
+            let parity_columns = geometry.parity_columns();
+            DestageCost { member, data_columns: geometry.data_columns(), parity_columns }
+        })
+    }
+
     /// Sets how partly written rows are written from now on.
     pub(crate) fn use_policy(&self, policy: &'static Policy) {
         self.selection.store(Arc::new((policy.make)()));

@@ -152,7 +152,8 @@ impl Stripes {
         }
         assert_may_be_zeroed(&topology.geometry, &stripes, &rows, &intents);
         // Dropped before the rows.
-        let passes = self.cache.iter().filter(|_| !lives(Mutant::ZeroLeavesCells));
+        let cache = self.cache();
+        let passes = cache.iter().filter(|_| !lives(Mutant::ZeroLeavesCells));
         let mut passes: Vec<_> = passes
             .flat_map(|cache| stripes.clone().map(|stripe| cache.begin_pass(StripeIndex(stripe))))
             .collect();

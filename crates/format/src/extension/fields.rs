@@ -177,6 +177,8 @@ pub struct ArrayOptions {
     pub selection_policy: u8,
     /// Which stripe cache.
     pub cache_policy: u8,
+    /// How the stripe cache works.
+    pub cache: CacheOptions,
     /// Which lock granularity.
     pub locking_policy: u8,
     /// How the write hole is closed.
@@ -185,4 +187,28 @@ pub struct ArrayOptions {
     pub speed_min_kib_per_s: u32,
     /// The speed that background jobs may use at most.
     pub speed_max_kib_per_s: u32,
+}
+
+/// An operator's choices for the stripe cache. 0 everywhere: the default; the largest number of a time: never, or no
+/// limit. The engine defines the policies' numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheOptions {
+    /// The memory that it may take.
+    pub size_bytes: u64,
+    /// The longest that what was written stays off the members.
+    pub age_ms: u32,
+    /// Without requests for so long, everything is destaged.
+    pub idle_ms: u32,
+    /// No more is dirty than members can write in this time.
+    pub flush_ms: u32,
+    /// When room is made.
+    pub when: u8,
+    /// What is destaged first.
+    pub what: u8,
+    /// The share of the memory, in hundredths, at which dirty blocks are destaged in full force.
+    pub high_percent: u8,
+    /// The share below which none are destaged to make room.
+    pub low_percent: u8,
+    /// What is kept for readers.
+    pub read: u8,
 }

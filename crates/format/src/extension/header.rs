@@ -9,8 +9,8 @@ use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::fields::{
-    ArrayOptions, BitmapDescriptor, CompatFeatures, Endurance, FieldError, IncompatFeatures, Job, JobKind,
-    LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
+    ArrayOptions, BitmapDescriptor, CacheOptions, CompatFeatures, Endurance, FieldError, IncompatFeatures,
+    Job, JobKind, LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
 };
 use super::raw::{self, CRC_AT, HEADER_MAGIC, HEADER_VERSION, RawHeader, SERVICE_TIMES, TAIL_LEN};
 use crate::bitmap::SLOTS_PER_PAGE;
@@ -251,6 +251,17 @@ impl Header {
             options: ArrayOptions {
                 selection_policy: raw.selection_policy,
                 cache_policy: raw.cache_policy,
+                cache: CacheOptions {
+                    size_bytes: raw.cache_size_bytes.get(),
+                    age_ms: raw.cache_age_ms.get(),
+                    idle_ms: raw.cache_idle_ms.get(),
+                    flush_ms: raw.cache_flush_ms.get(),
+                    when: raw.cache_when,
+                    what: raw.cache_what,
+                    high_percent: raw.cache_high_percent,
+                    low_percent: raw.cache_low_percent,
+                    read: raw.cache_read,
+                },
                 locking_policy: raw.locking_policy,
                 consistency_policy: raw.consistency_policy,
                 speed_min_kib_per_s: raw.speed_min_kib_per_s.get(),
@@ -309,6 +320,15 @@ impl Header {
             written_since_s: self.endurance.written_since_s.into(),
             warranty_end_s: self.endurance.warranty_end_s.into(),
             warranty_margin_days: self.endurance.warranty_margin_days.into(),
+            cache_size_bytes: self.options.cache.size_bytes.into(),
+            cache_age_ms: self.options.cache.age_ms.into(),
+            cache_idle_ms: self.options.cache.idle_ms.into(),
+            cache_flush_ms: self.options.cache.flush_ms.into(),
+            cache_when: self.options.cache.when,
+            cache_what: self.options.cache.what,
+            cache_high_percent: self.options.cache.high_percent,
+            cache_low_percent: self.options.cache.low_percent,
+            cache_read: self.options.cache.read,
             tail: *self.tail.0,
             ..raw::zeroed()
         }

@@ -12,8 +12,8 @@ pub(crate) mod raw;
 
 pub use choose::{CopyState, ExtensionError, HeaderCopy, OtherCopy, choose};
 pub use fields::{
-    ArrayOptions, BitmapDescriptor, CompatFeatures, Endurance, FieldError, IncompatFeatures, Job, JobKind,
-    LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
+    ArrayOptions, BitmapDescriptor, CacheOptions, CompatFeatures, Endurance, FieldError, IncompatFeatures,
+    Job, JobKind, LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
 };
 pub use header::{Header, HeaderError, SuperblockOrigin, Tail, UnknownFeatures};
 pub use layout::{AREA_START_BYTES, DATA_OFFSET_MIN_BYTES, ExtensionLayout, LayoutError};

@@ -15,7 +15,7 @@ pub const HEADER_VERSION: u16 = 1;
 pub const SERVICE_TIMES: usize = 8;
 
 /// The rest of the block, carried unchanged for later versions.
-pub(crate) const TAIL_LEN: usize = 3840;
+pub(crate) const TAIL_LEN: usize = 3808;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]
@@ -67,6 +67,16 @@ pub(crate) struct RawHeader {
     pub(crate) warranty_end_s: U64,
     pub(crate) warranty_margin_days: U32,
     pub(crate) reserved_252: [u8; 4],
+    pub(crate) cache_size_bytes: U64,
+    pub(crate) cache_age_ms: U32,
+    pub(crate) cache_idle_ms: U32,
+    pub(crate) cache_flush_ms: U32,
+    pub(crate) cache_when: u8,
+    pub(crate) cache_what: u8,
+    pub(crate) cache_high_percent: u8,
+    pub(crate) cache_low_percent: u8,
+    pub(crate) cache_read: u8,
+    pub(crate) reserved_281: [u8; 7],
     pub(crate) tail: [u8; TAIL_LEN],
 }
 
@@ -79,7 +89,7 @@ const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_111) == 111);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_131) == 131);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_178) == 178);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_204) == 204);
-const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 256);
+const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 288);
 
 /// A header of zeroes: what a version that knows fewer fields writes in the reserved places.
 pub(crate) fn zeroed() -> RawHeader {

@@ -14,7 +14,7 @@ impl Story {
     pub(super) fn any_cache(&mut self) -> CacheSettings {
         self.was_cached = false;
         if !self.plan.caches || self.plan.seed % CACHED_ONE_IN != 1 || !self.may_cache {
-            return CacheSettings::NONE;
+            return CacheSettings::default();
         }
         let rng: &mut Rng = &mut self.cache_rng;
         let kind = [CacheKind::Stripe, CacheKind::Stripe, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
@@ -23,13 +23,13 @@ impl Story {
         let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20);
         self.say(|_| format!("cache: {kind:?} of {size_bytes} bytes"));
         self.was_cached = kind != CacheKind::None;
-        CacheSettings { kind, size_bytes }
+        CacheSettings::new(kind, size_bytes)
     }
 
     /// The next opening has none.
     pub(super) fn no_cache(&mut self) -> CacheSettings {
         self.was_cached = false;
-        CacheSettings::NONE
+        CacheSettings::default()
     }
 
     /// The cache takes no more memory than it may.

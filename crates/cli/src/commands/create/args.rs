@@ -1,5 +1,7 @@
 //! The arguments of `stripewise create`.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use stripewise::{
     geometry::MEMBERS_MAX,
@@ -8,11 +10,12 @@ use stripewise::{
 use stripewise_wire::ClassChoice;
 
 use crate::{
-    commands::workers::WorkerArgs,
+    commands::{cache::kind_parser, workers::WorkerArgs},
     numbers::within,
     policies::{policy_parser, preset_parser},
     rundir::parse_name,
     sizes::parse_size,
+    times::parse_time_or_off,
     words::{parse_bitmap, parse_chunk, parse_class, parse_level, parse_metadata},
 };
 
@@ -106,6 +109,15 @@ pub(crate) struct CreateArgs {
     /// and which it is if left out.
     #[arg(long, value_parser = policy_parser())]
     pub(super) policy: Option<&'static Policy>,
+    /// Of levels 4, 5 and 6: a write-back cache in memory; `stripewise cache` tells of it and changes it.
+    #[arg(long, value_parser = kind_parser(), default_value = "none")]
+    pub(super) cache: String,
+    /// Memory that the cache may take: 512M, and at most a quarter of the machine's, if left out.
+    #[arg(long, value_parser = parse_size)]
+    pub(super) cache_size: Option<u64>,
+    /// No more is dirty in the cache than members write in this time, as measured; or `off`; 10s, if left out.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
+    pub(super) cache_flush_time: Option<Duration>,
     /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be
     /// given again.
     #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]

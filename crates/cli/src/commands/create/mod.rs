@@ -13,10 +13,11 @@ use anyhow::{Context, bail, ensure};
 
 use serde_json::json;
 use stripewise::Preview;
+use stripewise_wire::CacheChange;
 
 pub(crate) use self::args::CreateArgs;
 use self::args::MapChoice;
-use super::{mdadm, show};
+use super::{cache::ms, mdadm, show};
 use crate::{
     client,
     daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, start_daemon},
@@ -134,6 +135,12 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
         uuid: args.uuid.clone(),
         kept_name: args.kept_name.clone(),
         policy: args.policy.map(|policy| policy.name.to_owned()),
+        cache: CacheChange {
+            kind: Some(args.cache.clone()),
+            size_bytes: args.cache_size,
+            flush_ms: args.cache_flush_time.map(ms),
+            ..CacheChange::default()
+        },
         classes: given_classes(&args.class, &given)?,
         measure: !args.no_measure,
         parity_on_fastest: match parity {

@@ -1,0 +1,166 @@
+//! `stripewise cache`: the write-back cache of an array.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::bail;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser},
+};
+use indicatif::ProgressBar;
+use stripewise::{
+    CacheKind, ReadCache,
+    internals::destage::{WHAT, WHEN},
+};
+use stripewise_wire::{CacheChange, CacheStatus, Reply, Request};
+
+use super::tell;
+use crate::{
+    client,
+    interrupt::Interrupt,
+    numbers::within,
+    output,
+    progress::show_emptying,
+    rundir::parse_name,
+    said::{print_json, say, tell_notes},
+    sizes::{format_size, parse_size},
+    times::parse_time_or_off,
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CacheArgs {
+    /// The array.
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// Which cache; printed with all settings, if nothing is given.
+    #[arg(value_parser = kind_parser())]
+    kind: Option<String>,
+    /// Memory that it may take.
+    #[arg(long, value_parser = parse_size)]
+    size: Option<u64>,
+    /// When room is made.
+    #[arg(long, value_parser = when_parser())]
+    when: Option<String>,
+    /// What is destaged first.
+    #[arg(long, value_parser = what_parser())]
+    what: Option<String>,
+    /// The share of what may be dirty, in percent, below which no room is made.
+    #[arg(long, value_name = "PERCENT", value_parser = within(1..=99_u8))]
+    low: Option<u8>,
+    /// The share from which on members do all that they can.
+    #[arg(long, value_name = "PERCENT", value_parser = within(1..=100_u8))]
+    high: Option<u8>,
+    /// The longest that a write stays off the members, under load too, as 30s; or `off`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
+    age: Option<Duration>,
+    /// After so long without requests everything is destaged, as 1s; or `off`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
+    idle: Option<Duration>,
+    /// No more is dirty than members write in this time, as measured; or `off`.
+    #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
+    flush: Option<Duration>,
+    /// What is kept for readers.
+    #[arg(long, value_parser = read_parser())]
+    read: Option<String>,
+}
+
+/// Parses the name of a cache.
+pub(crate) fn kind_parser() -> PossibleValuesParser {
+    let help = |kind: CacheKind| match kind {
+        CacheKind::None => "a write is acknowledged when members have it",
+        CacheKind::Pbg => "rows are cached and destaged one by one, as md does",
+        CacheKind::Stripe => "what is dirty in a stripe is destaged together",
+    };
+    PossibleValuesParser::new(CacheKind::ALL.map(|kind| PossibleValue::new(kind.name()).help(help(kind))))
+}
+
+fn when_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new(WHEN.iter().map(|policy| PossibleValue::new(policy.name).help(policy.summary)))
+}
+
+fn what_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new(WHAT.iter().map(|policy| PossibleValue::new(policy.name).help(policy.summary)))
+}
+
+fn read_parser() -> PossibleValuesParser {
+    let help = |read: ReadCache| match read {
+        ReadCache::Written => "what was written, in the memory that dirty blocks leave",
+        ReadCache::Nothing => "nothing",
+    };
+    PossibleValuesParser::new(ReadCache::ALL.map(|read| PossibleValue::new(read.name()).help(help(read))))
+}
+
+/// A time in the words of the control socket, where 0 is without limit.
+pub(crate) fn ms(time: Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let change = CacheChange {
+        kind: args.kind.clone(),
+        size_bytes: args.size,
+        when: args.when.clone(),
+        what: args.what.clone(),
+        low_percent: args.low,
+        high_percent: args.high,
+        age_ms: args.age.map(ms),
+        idle_ms: args.idle.map(ms),
+        flush_ms: args.flush.map(ms),
+        read: args.read.clone(),
+    };
+    let name = &args.name;
+    if change != CacheChange::default() {
+        apply(name, change)?;
+        let cache = known(name)?;
+        tell(name, json, &text(&cache));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cache = known(name)?;
+    if json {
+        print_json(&cache)?;
+    } else {
+        say!("{name}: {}", text(&cache));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(cache: &CacheStatus) -> String {
+    let settings = output::cache_settings(cache);
+    match cache.kind.as_str() {
+        "none" => format!("no cache; of one that is switched on: {settings}"),
+        kind => format!("cache {kind} of {}: {settings}", format_size(cache.size_bytes)),
+    }
+}
+
+fn known(name: &str) -> anyhow::Result<CacheStatus> {
+    let status = client::status(name)?;
+    let level = status.level;
+    match status.cache {
+        Some(cache) => Ok(cache),
+        None => bail!("{name}: level {level} has no parity that a write would wait for, and takes no cache"),
+    }
+}
+
+/// Has the daemon change the cache, and shows how far emptying it has come. Interrupted, it goes on.
+fn apply(name: &str, change: CacheChange) -> anyhow::Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let mut bar = None;
+    let mut answer = client::ask(name, &Request::Cache { change })?;
+    loop {
+        match answer {
+            Reply::Done(notes) => {
+                bar.iter().for_each(ProgressBar::finish_and_clear);
+                tell_notes(name, &notes);
+                return Ok(());
+            }
+            Reply::Emptying { .. } if interrupt.is_asked() => {
+                bail!(
+                    "{name}: no longer waited for; what is cached is written all the same, and then the cache changes"
+                )
+            }
+            Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
+            other => bail!("{name}: unexpected answer {other:?}"),
+        }
+        answer = client::ask(name, &Request::CacheChanged)?;
+    }
+}

@@ -1,0 +1,147 @@
+//! The cache of an open array: what was chosen, and changes of it while clients write.
+
+use std::sync::Arc;
+
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use stripewise_format::extension::ArrayOptions;
+
+use super::{Array, Parts};
+use crate::{
+    cache::{Cache, CacheError, CacheKind, CacheReport, CacheSettings},
+    error::ArrayError,
+    jobs::{Jobs, destager},
+    life::Life,
+    shape::geometry::Geometry,
+};
+
+/// What was chosen for an array's cache.
+pub(crate) struct CacheChoice {
+    /// The machine's memory.
+    memory_bytes: u64,
+    chosen: Mutex<Chosen>,
+    /// Held while it is changed.
+    changing: AsyncMutex<()>,
+}
+
+#[derive(Clone)]
+struct Chosen {
+    settings: CacheSettings,
+    /// Why the cache is not as members keep it.
+    problem: Option<String>,
+}
+
+impl CacheChoice {
+    /// What is given for this opening; else what members keep. Of that, what makes no sense, or not on this machine,
+    /// is a problem to tell, and no reason to keep the data from its owner.
+    pub(crate) fn of(
+        given: Option<CacheSettings>,
+        kept: &ArrayOptions,
+        geometry: &Geometry,
+        memory_bytes: u64,
+    ) -> Result<Self, CacheError> {
+        let chosen = match given {
+            Some(settings) => {
+                settings.check(geometry, memory_bytes)?;
+                Chosen { settings, problem: None }
+            }
+            None => Chosen::kept(kept, geometry, memory_bytes),
+        };
+        Ok(Self { memory_bytes, chosen: Mutex::new(chosen), changing: AsyncMutex::new(()) })
+    }
+
+    /// The cache that was chosen.
+    pub(crate) fn make(&self, geometry: &Geometry) -> Result<Option<Arc<Cache>>, CacheError> {
+        let settings = self.settings();
+        Cache::new(&settings, settings.size_on(self.memory_bytes), geometry)
+    }
+
+    fn settings(&self) -> CacheSettings {
+        self.chosen.lock().settings
+    }
+
+    fn choose(&self, settings: CacheSettings) {
+        *self.chosen.lock() = Chosen { settings, problem: None };
+    }
+
+    /// Why the cache is not as members keep it.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.chosen.lock().problem.clone()
+    }
+}
+
+impl Chosen {
+    fn kept(kept: &ArrayOptions, geometry: &Geometry, memory_bytes: u64) -> Self {
+        let (settings, unknown) = CacheSettings::kept(kept);
+        if let Some(unknown) = unknown {
+            return Self { settings, problem: Some(format!("{unknown}: it has no cache")) };
+        }
+        match settings.check(geometry, memory_bytes) {
+            Ok(()) => Self { settings, problem: None },
+            Err(error @ CacheError::TooLarge { .. }) => {
+                let settings = CacheSettings { size_bytes: None, ..settings };
+                let size = settings.size_on(memory_bytes);
+                Self { settings, problem: Some(format!("{error}; it has one of {size} bytes")) }
+            }
+            Err(error) => {
+                let settings = CacheSettings { kind: CacheKind::None, ..settings };
+                Self { settings, problem: Some(format!("{error}; it has none")) }
+            }
+        }
+    }
+}
+
+/// Starts the task that destages from a cache.
+pub(crate) fn start_destager(life: &Arc<Life>, jobs: &Arc<Jobs>, cache: Arc<Cache>) {
+    life.spawn(destager::run(Arc::downgrade(jobs), life.clone(), cache));
+}
+
+impl Array {
+    /// What the cache holds now, and did; none if there is no cache.
+    pub fn cache(&self) -> Option<CacheReport> {
+        self.parts.stripes.cache().map(|cache| cache.report())
+    }
+
+    /// What was chosen for the cache.
+    pub fn cache_settings(&self) -> CacheSettings {
+        self.parts.cache.settings()
+    }
+
+    /// Changes the cache, while clients write. Members keep the choice for later openings. For another kind or size,
+    /// the cache is emptied first, which takes as long as members need; [`Array::cache`] tells how much is left.
+    /// Meanwhile writes are acknowledged when members have them.
+    ///
+    /// # Errors
+    /// [`ArrayError::Cache`] if there can be no such cache; [`ArrayError::Unsupported`] where no member has room to
+    /// keep the choice; also the errors of [any command](Array#commands). [`ArrayError::Failed`] and
+    /// [`ArrayError::Io`] leave the cache as it was if it could not be emptied.
+    pub async fn set_cache(&self, settings: CacheSettings) -> Result<(), ArrayError> {
+        if self.is_read_only() {
+            return Err(ArrayError::ReadOnly);
+        }
+        settings.check(&self.geometry(), self.parts.cache.memory_bytes)?;
+        let parts = self.parts.clone();
+        self.parts.life.run(async move { parts.set_cache(settings).await }).await
+    }
+}
+
+impl Parts {
+    async fn set_cache(&self, settings: CacheSettings) -> Result<(), ArrayError> {
+        let _one_at_a_time = self.cache.changing.lock().await;
+        if !self.roster.look(|ledger, _| ledger.keeps_options()).await {
+            let problem = "no member has an extension area to keep the choice of a cache in".to_owned();
+            return Err(ArrayError::Unsupported(problem));
+        }
+        let before = self.cache.settings();
+        if (settings.kind, settings.size_bytes) == (before.kind, before.size_bytes) {
+            self.stripes.cache().iter().for_each(|cache| cache.use_settings(&settings));
+        } else {
+            let size_bytes = settings.size_on(self.cache.memory_bytes);
+            let next = Cache::new(&settings, size_bytes, &self.stripes.geometry())?;
+            self.stripes.switch_cache(next.clone()).await?;
+            next.into_iter().for_each(|next| start_destager(&self.life, &self.jobs, next));
+        }
+        self.cache.choose(settings);
+        self.roster.record(|ledger| ledger.set_cache(&settings)).await
+    }
+}

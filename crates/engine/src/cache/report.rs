@@ -1,0 +1,81 @@
+//! What the cache tells about itself.
+
+use super::CacheSettings;
+
+/// Why cells are destaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DestageReason {
+    /// To make room: too much is dirty, or a writer lacks memory.
+    Mark,
+    /// They were dirty for long.
+    Age,
+    /// There were no requests for a while.
+    Idle,
+    /// All of their stripe is dirty.
+    Full,
+    /// A client flushes.
+    Flush,
+    /// The write is to be durable, or the cache is being emptied meanwhile.
+    Fua,
+    /// The array is stopped, or the cache replaced.
+    Stop,
+}
+
+impl DestageReason {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Mark, Self::Age, Self::Idle, Self::Full, Self::Flush, Self::Fua, Self::Stop];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mark => "mark",
+            Self::Age => "age",
+            Self::Idle => "idle",
+            Self::Full => "full",
+            Self::Flush => "flush",
+            Self::Fua => "fua",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+/// What was destaged for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Destaged {
+    /// Blocks that members got.
+    pub blocks: u64,
+    /// Writes of stripes, or of rows, that it took.
+    pub writes: u64,
+}
+
+/// What a cache holds, and what it did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CacheReport {
+    /// What was chosen.
+    pub settings: CacheSettings,
+    /// Bytes of memory that it may take.
+    pub size_bytes: u64,
+    /// Bytes that it takes for what it holds.
+    pub used_bytes: u64,
+    /// Blocks of 4 KiB that members do not hold yet, at least in part.
+    pub dirty_blocks: u64,
+    /// Blocks that members hold, too.
+    pub clean_blocks: u64,
+    /// The most blocks that may be dirty now.
+    pub dirty_max: u64,
+    /// Blocks that members take in a second, as last measured; 0: not yet.
+    pub blocks_per_s: u64,
+    /// It is being emptied: writes wait for members meanwhile.
+    pub is_draining: bool,
+    /// By [reason](DestageReason::ALL).
+    pub destaged: [Destaged; 7],
+    /// Reads that the cache served without members.
+    pub read_hits: u64,
+    /// Reads of which the cache had a part.
+    pub read_part_hits: u64,
+    /// Reads of which the cache had nothing.
+    pub read_misses: u64,
+    /// Writes that had to wait for memory.
+    pub waits: u64,
+}

@@ -1,0 +1,34 @@
+//! Linear threshold scheduling (Varma and Jacob, 1998; msc-ct I-A): the more of the cache is dirty, the faster it is
+//! destaged.
+
+use super::{Fill, When, WhenPolicy};
+
+pub(super) static POLICY: WhenPolicy = WhenPolicy {
+    name: "lt",
+    number: 1,
+    summary: "from the low mark on, the faster the more is dirty; at the high mark as fast as members can",
+    make: || Box::new(LinearThreshold),
+};
+
+struct LinearThreshold;
+
+impl When for LinearThreshold {
+    fn in_flight(&mut self, fill: Fill, most: usize) -> usize {
+        if fill.dirty < fill.low {
+            return 0;
+        }
+        let (above, range) = (fill.dirty - fill.low, (fill.high - fill.low).max(1));
+        (above * most as u64 / range).clamp(1, most as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_grows_with_what_is_dirty() {
+        let count = |dirty| LinearThreshold.in_flight(Fill { dirty, low: 80, high: 90 }, 60);
+        assert_eq!([79, 80, 81, 85, 89, 90, 100].map(count), [0, 1, 6, 30, 54, 60, 60]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Puts another cache, or none, in the place of one, while clients write.
+//!
+//! First the old cache is emptied, and writes are acknowledged only after their destage: so what is dirty shrinks,
+//! however much is written. Then it is closed: writes wait for as long as the last destages take, and nothing is in
+//! it any more when the new one takes its place. Requests that began before may still write past the new cache. So it
+//! keeps nothing of what members hold until they have ended.
+
+use std::sync::Arc;
+
+use super::Stripes;
+use crate::{
+    cache::{Cache, DestageReason},
+    error::ArrayError,
+    mutants::{Mutant, lives},
+};
+
+impl Stripes {
+    /// Replaces the cache. If that fails, the old one stays.
+    pub(crate) async fn switch_cache(&self, next: Option<Arc<Cache>>) -> Result<(), ArrayError> {
+        let _one_at_a_time = self.switching.lock().await;
+        let old = self.cache();
+        if let Some(old) = &old {
+            let emptied = self.empty(old).await;
+            if emptied.is_err() {
+                old.open();
+                return emptied;
+            }
+        }
+        next.iter().for_each(|next| next.keep_nothing_clean());
+        self.cache.store(Arc::new(next));
+        // Writes that waited for the end of the old one.
+        old.iter().for_each(|old| old.tell_waiting());
+        Ok(())
+    }
+
+    /// Destages everything, and closes the cache.
+    async fn empty(&self, cache: &Arc<Cache>) -> Result<(), ArrayError> {
+        cache.write_through();
+        self.destage_all(cache, DestageReason::Stop).await?;
+        cache.close();
+        if lives(Mutant::SwitchDropsDirty) {
+            return Ok(());
+        }
+        self.destage_all(cache, DestageReason::Stop).await
+    }
+
+    /// Drops caches that no request looks at any more. Then the one in their place may keep what members hold.
+    pub(super) fn reclaim_caches(&self) {
+        let Some(_no_switch) = self.switching.try_lock() else { return };
+        if self.cache.reclaim() {
+            self.cache.look(|cache| cache.iter().for_each(|cache| cache.keep_clean()));
+        }
+    }
+}
