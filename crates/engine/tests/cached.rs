@@ -8,7 +8,12 @@ use std::sync::Arc;
 
 use common::{Lab, SHAPES, Shape};
 use stripewise_device::Device;
-use stripewise_engine::{AssembleOptions, CacheKind, CacheSettings, geometry::Level};
+use std::time::Duration;
+use stripewise_engine::{
+    ArrayError, AssembleOptions, CacheError, CacheKind, CacheSettings, ReadCache,
+    destage::{WHAT, WHEN},
+    geometry::Level,
+};
 
 /// Shapes of which the level keeps parity.
 fn shapes() -> impl Iterator<Item = Shape> {
@@ -130,4 +135,93 @@ fn what_is_dirty_is_written_in_time() {
         lab.assemble_all(options(seed + 1, &lab)).unwrap();
         lab.adopt();
     }
+}
+
+/// Any settings: of none, too.
+fn any_settings(seed: u64, lab: &Lab) -> CacheSettings {
+    let any = |count: usize| lab.world.random(count as u64) as usize;
+    let low_percent = 1 + any(98) as u8;
+    let time = || [None, Some(Duration::from_millis(50)), Some(Duration::from_secs(30))][any(3)];
+    CacheSettings {
+        kind: CacheKind::ALL[any(3)],
+        when: WHEN[any(2)],
+        what: WHAT[any(3)],
+        low_percent,
+        high_percent: low_percent + 1,
+        age: time(),
+        idle: time(),
+        flush_time: time(),
+        read: ReadCache::ALL[any(2)],
+        ..cache(seed, lab)
+    }
+}
+
+/// Another kind, another size, other policies, or no cache: what is written stays right, and members keep the choice.
+#[test]
+fn a_cache_is_changed_under_load() {
+    for (seed, mut lab) in all() {
+        for turn in 0..5 {
+            lab.start_clients(3, 60);
+            lab.world.run_steps(lab.world.random(2000));
+            let (array, settings) = (lab.array.clone(), any_settings(seed + turn, &lab));
+            let changed = array.clone();
+            lab.world.run(async move { changed.set_cache(settings).await }).unwrap();
+            assert_eq!(array.cache_settings(), settings);
+            assert_eq!(array.cache().is_some(), settings.kind != CacheKind::None);
+            if array.cache().is_none() {
+                lab.run_clients(1, 0);
+                lab.check_parity(&lab.members);
+            }
+        }
+        lab.run_clients(1, 0);
+        lab.check_all();
+        let chosen = lab.array.cache_settings();
+        lab.stop();
+        lab.check_parity(&lab.members);
+        lab.assemble_all(AssembleOptions::default()).unwrap();
+        assert_eq!(lab.array.cache_settings(), chosen, "as members keep it");
+        lab.check_all();
+    }
+}
+
+/// The array loses more members than it can do without while something is dirty: that can be read still, and is given
+/// up only by force.
+#[test]
+fn what_cannot_be_written_is_lost_only_by_force() {
+    let shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+    let bench = common::faulty::bench(1, shape);
+    let settings = CacheSettings { age: None, idle: None, ..CacheSettings::new(CacheKind::Stripe, 16 << 20) };
+    let array = || bench.array.clone();
+    let cached = array();
+    bench.world.run(async move { cached.set_cache(settings).await }).unwrap();
+    bench.write(4096, 7, 8192).unwrap();
+    assert_eq!(bench.array.cache().unwrap().dirty_blocks, 2);
+    bench.faults[..2].iter().for_each(|faults| faults.set_gone(true));
+    let stopped = array();
+    let refused = bench.world.run(async move { stopped.stop().await }).unwrap_err();
+    assert!(matches!(&refused, ArrayError::Unwritten { bytes: 8192, .. }), "{refused}");
+    assert_eq!(bench.read(4096, 8192).unwrap(), [7; 8192], "what is dirty can be read still");
+    let flushed = array();
+    for _ in 0..2 {
+        let flushed = flushed.clone();
+        assert!(bench.world.run(async move { flushed.flush().await }).is_err(), "a flush fails until it is written");
+    }
+    let forced = array();
+    assert_eq!(bench.world.run(async move { forced.stop_by_force().await }), Err(ArrayError::Failed));
+}
+
+#[test]
+fn caches_that_cannot_be_are_refused_and_leave_the_old_one() {
+    let (_, lab) = all().next().unwrap();
+    let before = lab.array.cache_settings();
+    let array = lab.array.clone();
+    let set = |settings| {
+        let array = array.clone();
+        lab.world.run(async move { array.set_cache(settings).await })
+    };
+    let refused = set(CacheSettings::new(CacheKind::Stripe, 1)).unwrap_err();
+    assert!(matches!(refused, ArrayError::Cache(CacheError::TooSmall { .. })), "{refused}");
+    let marks = CacheSettings { low_percent: 90, high_percent: 80, ..before };
+    assert_eq!(set(marks), Err(ArrayError::Cache(CacheError::Marks { low: 90, high: 80 })));
+    assert_eq!(lab.array.cache_settings(), before);
 }

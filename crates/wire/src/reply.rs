@@ -57,4 +57,8 @@ pub struct StripeStatus {
     pub synced: bool,
     /// Roles of which no member holds the stripe.
     pub missing: Vec<usize>,
+    /// What is cached of it: its first rows joined by `/`, with a letter for each data column: (D)irty, (P)artly
+    /// dirty, (C)lean, (E)mpty. None without a cache.
+    #[serde(default)]
+    pub cells: Option<String>,
 }

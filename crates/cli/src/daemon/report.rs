@@ -75,6 +75,7 @@ impl DaemonState {
         let stripes = self.array.stripes(from..to).into_iter().map(|report| StripeStatus {
             stripe: report.stripe.0,
             synced: report.synced,
+            cells: report.cells,
             missing: report.missing.iter().map(|role| role.0).collect(),
         });
         Ok(stripes.collect())

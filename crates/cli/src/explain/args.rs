@@ -21,8 +21,15 @@ pub(crate) struct ExplainArgs {
     #[arg(value_parser = parse_name)]
     pub(super) name: Option<String>,
     /// What is written: offset and length in the array, such as 0:128K.
-    #[arg(long, value_name = "OFFSET:LENGTH", value_parser = parse_write)]
-    pub(super) write: WriteRange,
+    #[arg(long, value_name = "OFFSET:LENGTH", value_parser = parse_write, required_unless_present_any = ["cells", "stripe"])]
+    pub(super) write: Option<WriteRange>,
+    /// What a cache holds of a stripe and destages: its first rows, separated by slashes, with a letter for each data
+    /// column: (D)irty, (P)artly dirty, (C)lean, (E)mpty, such as DEEE/ECED.
+    #[arg(long, value_name = "ROW/ROW", conflicts_with = "write")]
+    pub(super) cells: Option<String>,
+    /// The stripe that is destaged; of a running array, with what its cache holds, if no cells are given.
+    #[arg(long, conflicts_with = "write")]
+    pub(super) stripe: Option<u64>,
     /// RAID level; 5, if left out.
     #[arg(long, value_parser = parse_level, conflicts_with = "name")]
     pub(super) level: Option<i32>,
@@ -71,6 +78,13 @@ fn parse_write(text: &str) -> Result<WriteRange, String> {
         .checked_add(len_bytes)
         .ok_or_else(|| format!("'{text}' is too large: it ends beyond 16384P"))?;
     Ok(WriteRange { offset_bytes, len_bytes })
+}
+
+impl ExplainArgs {
+    /// The first byte behind what is written.
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.write.map_or(0, |write| write.offset_bytes + write.len_bytes)
+    }
 }
 
 fn parse_shape(text: &str) -> Result<Shape, String> {

@@ -2,6 +2,7 @@
 //! raid4s-modthresh show it. Nothing is written: plans are pure functions.
 
 mod args;
+mod cells;
 mod stripe;
 mod target;
 mod text;
@@ -12,7 +13,12 @@ use anyhow::{bail, ensure};
 use stripewise::geometry::{Level, StripeIndex};
 
 pub(crate) use self::args::ExplainArgs;
-use self::{args::WriteRange, stripe::Explained, target::Target};
+use self::{
+    args::WriteRange,
+    cells::Cells,
+    stripe::{Explained, ExplainedStripe},
+    target::Target,
+};
 use crate::said::{print_json, say};
 
 /// The most stripes that a write may touch here: nobody reads more.
@@ -30,25 +36,15 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn explain(args: &ExplainArgs, mut target: Target) -> anyhow::Result<Explained> {
-    let WriteRange { offset_bytes, len_bytes } = args.write;
-    let (geometry, end) = (target.geometry, offset_bytes + len_bytes);
-    let block = u64::from(geometry.logical_block_bytes());
-    ensure!(
-        offset_bytes % block == 0 && len_bytes % block == 0,
-        "--write: offset and length must be multiples of {block}"
-    );
-    let capacity = geometry.capacity_bytes();
-    ensure!(end <= capacity, "--write: it ends at byte {end}, and the array has {capacity}");
-    if let Some(column) = args.missing.iter().find(|column| **column >= geometry.members()) {
-        bail!("--missing {column}: columns count from 0 to {}", geometry.members() - 1);
+    if let Some(column) = args.missing.iter().find(|column| **column >= target.geometry.members()) {
+        bail!("--missing {column}: columns count from 0 to {}", target.geometry.members() - 1);
     }
     target.check_missing()?;
-    let spans: Vec<_> = geometry.split(offset_bytes..end).take(STRIPES_MAX + 1).collect();
-    if spans.len() > STRIPES_MAX {
-        bail!("--write: it touches more than {STRIPES_MAX} stripes; explain a shorter one");
-    }
-    target.look_at(spans[0].stripe..StripeIndex(spans[spans.len() - 1].stripe.0 + 1))?;
-    let stripes = spans.iter().map(|span| stripe::explain(&target, span)).collect::<Result<_, _>>()?;
+    let stripes = match args.write {
+        Some(write) => written(&mut target, write)?,
+        None => vec![destaged(args, &mut target)?],
+    };
+    let geometry = target.geometry;
     Ok(Explained {
         level: geometry.level().number(),
         disks: geometry.members(),
@@ -57,6 +53,37 @@ fn explain(args: &ExplainArgs, mut target: Target) -> anyhow::Result<Explained> 
         notes: target.notes,
         stripes,
     })
+}
+
+/// A client's write, stripe by stripe.
+fn written(target: &mut Target, write: WriteRange) -> anyhow::Result<Vec<ExplainedStripe>> {
+    let WriteRange { offset_bytes, len_bytes } = write;
+    let (geometry, end) = (target.geometry, offset_bytes + len_bytes);
+    let block = u64::from(geometry.logical_block_bytes());
+    ensure!(
+        offset_bytes % block == 0 && len_bytes % block == 0,
+        "--write: offset and length must be multiples of {block}"
+    );
+    let capacity = geometry.capacity_bytes();
+    ensure!(end <= capacity, "--write: it ends at byte {end}, and the array has {capacity}");
+    let spans: Vec<_> = geometry.split(offset_bytes..end).take(STRIPES_MAX + 1).collect();
+    if spans.len() > STRIPES_MAX {
+        bail!("--write: it touches more than {STRIPES_MAX} stripes; explain a shorter one");
+    }
+    target.look_at(spans[0].stripe..StripeIndex(spans[spans.len() - 1].stripe.0 + 1))?;
+    Ok(spans.iter().map(|span| stripe::explain(target, span)).collect::<Result<_, _>>()?)
+}
+
+/// A destage of a stripe from a cache.
+fn destaged(args: &ExplainArgs, target: &mut Target) -> anyhow::Result<ExplainedStripe> {
+    let stripe = StripeIndex(args.stripe.unwrap_or(0));
+    let (level, stripes) = (target.geometry.level().number(), target.geometry.stripes());
+    ensure!(target.geometry.has_parity(), "--cells: level {level} has no parity, and takes no cache");
+    ensure!(stripe.0 < stripes, "--stripe {}: the array has {stripes}, which count from 0", stripe.0);
+    target.look_at(stripe..StripeIndex(stripe.0 + 1))?;
+    let text = args.cells.clone().map_or_else(|| target.cells(stripe), Ok)?;
+    let cells = Cells::parse(&text, target.geometry.data_columns(), target.geometry.rows_of(stripe).len())?;
+    Ok(stripe::explain_cells(target, stripe, &cells)?)
 }
 
 #[cfg(test)]
@@ -175,9 +202,25 @@ mod tests {
         assert!(ignored.contains("note: --chunk is ignored"), "{ignored}");
     }
 
+    /// What a cache holds of a stripe: a full row, a row with a clean and a dirty block, a part of a block.
+    #[test]
+    fn a_destage_is_explained_by_its_cells() {
+        let said = said("--geometry 3+1 --chunk 16K --policy classic --cells DDD/ECD/PEE");
+        assert!(said.contains("destaged"), "{said}");
+        assert!(said.contains("D D D") && said.contains("E C D") && said.contains("P E E"), "{said}");
+        assert!(said.contains("all data is new"), "{said}");
+        assert!(said.contains("rmw=2 rcw=1: RCW"), "{said}");
+    }
+
     #[test]
     fn nonsense_is_named() {
         for (options, word) in [
+            ("--geometry 3+1 --cells DD", "3 data columns"),
+            ("--geometry 3+1 --cells DXD", "'X' is no cell"),
+            ("--geometry 3+1 --chunk 4K --cells DEE/DEE", "has 1 rows"),
+            ("--geometry 3+1 --cells EEC", "nothing is dirty"),
+            ("--level 1 --cells D", "takes no cache"),
+            ("--stripe 0", "give --cells, or the name of a running array"),
             ("--write 128K", "not OFFSET:LENGTH"),
             ("--write 0:0", "nothing is written"),
             ("--write 0:1.5K", "not a size"),

@@ -4,14 +4,17 @@ use std::ops::Range;
 
 use serde::Serialize;
 use stripewise::{
-    geometry::StripeSpan,
+    geometry::{StripeIndex, StripeSpan},
     internals::{
         plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState},
         rows::BLOCK_BYTES,
     },
 };
 
-use super::target::{StripeCosts, Target};
+use super::{
+    cells::Cells,
+    target::{StripeCosts, Target},
+};
 use stripewise_wire::BandStatus;
 
 use crate::reports::band_status;
@@ -37,6 +40,9 @@ pub(super) struct ExplainedStripe {
     /// In the array.
     pub(super) offset_bytes: u64,
     pub(super) len_bytes: u64,
+    /// Of a destage: what the cache holds of its first rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) cells: Vec<String>,
     /// By column: data, then P and Q.
     pub(super) columns: Vec<ExplainedColumn>,
     pub(super) bands: Vec<ExplainedBand>,
@@ -90,19 +96,49 @@ pub(super) struct MemberIo {
     pub(super) len_bytes: u64,
 }
 
+/// A client's write of a part of a stripe.
 pub(super) fn explain(target: &Target, span: &StripeSpan) -> Result<ExplainedStripe, PlanError> {
-    let geometry = &target.geometry;
     let presence = |column| target.presence(span.stripe, column);
-    let state = StripeState::for_write(geometry, span, target.is_synced(span.stripe), presence);
-    let selection = (target.policy.make)();
-    let costs = StripeCosts { target, stripe: span.stripe };
-    let plan = plan::build(&state, &*selection, &costs)?;
-    let of = Of { target, span, state: &state, plan: &plan };
+    let state = StripeState::for_write(&target.geometry, span, target.is_synced(span.stripe), presence);
+    let stripe = explain_state(target, span.stripe, Some(span), &state)?;
     Ok(ExplainedStripe {
-        stripe: span.stripe.0,
-        synced: target.is_synced(span.stripe),
-        offset_bytes: span.stripe.0 * geometry.stripe_bytes() + span.start as u64,
+        offset_bytes: stripe.offset_bytes + span.start as u64,
         len_bytes: span.len as u64,
+        ..stripe
+    })
+}
+
+/// A destage of what a cache holds of a stripe.
+pub(super) fn explain_cells(
+    target: &Target,
+    stripe: StripeIndex,
+    cells: &Cells,
+) -> Result<ExplainedStripe, PlanError> {
+    let presence = |column| target.presence(stripe, column);
+    let nothing = StripeSpan { stripe, start: 0, len: 0, request_offset: 0 };
+    let mut state = StripeState::for_write(&target.geometry, &nothing, target.is_synced(stripe), presence);
+    cells.enter_into(&mut state);
+    let explained = explain_state(target, stripe, None, &state)?;
+    let len_bytes = (cells.dirty_blocks() * BLOCK_BYTES) as u64;
+    Ok(ExplainedStripe { len_bytes, cells: cells.lines(), ..explained })
+}
+
+fn explain_state(
+    target: &Target,
+    stripe: StripeIndex,
+    span: Option<&StripeSpan>,
+    state: &StripeState,
+) -> Result<ExplainedStripe, PlanError> {
+    let geometry = &target.geometry;
+    let selection = (target.policy.make)();
+    let plan = plan::build(state, &*selection, &StripeCosts { target, stripe })?;
+    let of = Of { target, stripe, span, state, plan: &plan };
+    Ok(ExplainedStripe {
+        stripe: stripe.0,
+        synced: target.is_synced(stripe),
+        offset_bytes: stripe.0 * geometry.stripe_bytes(),
+        len_bytes: 0,
+        cells: Vec::new(),
         columns: (0..geometry.members()).map(|column| of.column(column)).collect(),
         bands: plan.bands.iter().map(|band| of.band(band)).collect(),
         matrix: of.matrix(),
@@ -114,14 +150,16 @@ pub(super) fn explain(target: &Target, span: &StripeSpan) -> Result<ExplainedStr
 /// A stripe with its plan.
 struct Of<'a> {
     target: &'a Target,
-    span: &'a StripeSpan,
+    stripe: StripeIndex,
+    /// A client's part; none if a cache is destaged.
+    span: Option<&'a StripeSpan>,
     state: &'a StripeState,
     plan: &'a Plan,
 }
 
 impl Of<'_> {
     fn disk(&self, column: usize) -> usize {
-        self.target.role(self.span.stripe, column).0
+        self.target.role(self.stripe, column).0
     }
 
     fn column(&self, column: usize) -> ExplainedColumn {
@@ -134,7 +172,7 @@ impl Of<'_> {
         };
         ExplainedColumn {
             disk: self.disk(column),
-            device: self.target.device(self.target.role(self.span.stripe, column)),
+            device: self.target.device(self.target.role(self.stripe, column)),
             holds,
             missing: self.state.columns[column].presence == Presence::Missing,
         }
@@ -150,7 +188,7 @@ impl Of<'_> {
     }
 
     fn matrix(&self) -> Vec<MatrixRows> {
-        let rows = self.target.geometry.chunk_len(self.span.stripe).div_ceil(BLOCK_BYTES);
+        let rows = self.target.geometry.chunk_len(self.stripe).div_ceil(BLOCK_BYTES);
         let mut folded: Vec<MatrixRows> = Vec::new();
         for (row, line) in self.plan.matrix(rows).lines().enumerate() {
             let cells: Vec<_> = line.split(" | ").map(str::to_owned).collect();
@@ -163,11 +201,11 @@ impl Of<'_> {
     }
 
     fn io(&self, column: usize, bytes: &Range<usize>) -> MemberIo {
-        let role = self.target.role(self.span.stripe, column);
+        let role = self.target.role(self.stripe, column);
         MemberIo {
             disk: role.0,
             device: self.target.device(role),
-            offset_bytes: self.target.geometry.chunk_start(self.span.stripe) + bytes.start as u64,
+            offset_bytes: self.target.geometry.chunk_start(self.stripe) + bytes.start as u64,
             len_bytes: bytes.len() as u64,
         }
     }
@@ -186,9 +224,9 @@ impl Of<'_> {
         let chunk = self.target.geometry.chunk_bytes();
         let mut writes = Vec::new();
         for (column, ops) in self.plan.columns.iter().enumerate().filter(|(_, ops)| !ops.w.is_empty()) {
-            if direct {
+            if let Some(span) = self.span.filter(|_| direct) {
                 let source = if column < self.state.data_columns { column } else { 0 };
-                writes.push(self.io(column, &self.span.in_column(source, chunk).0));
+                writes.push(self.io(column, &span.in_column(source, chunk).0));
             } else {
                 writes.extend(ops.w.runs().map(|rows| self.io(column, &byte_range(&rows))));
             }

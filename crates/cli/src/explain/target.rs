@@ -193,6 +193,15 @@ impl Target {
         Ok(())
     }
 
+    /// What the running array's cache holds of a stripe.
+    pub(super) fn cells(&self, stripe: StripeIndex) -> anyhow::Result<String> {
+        let name = self.running.as_deref().context("--stripe: give --cells, or the name of a running array")?;
+        let found = self.stripes.get(&stripe.0).with_context(|| format!("{name} has no stripe {}", stripe.0))?;
+        let cells = found.cells.clone().with_context(|| format!("{name} has no cache; give --cells"))?;
+        ensure!(cells.contains(['D', 'P']), "{name}: nothing of stripe {} is to be destaged", stripe.0);
+        Ok(cells)
+    }
+
     /// Whether redundancy is known to agree with data.
     pub(super) fn is_synced(&self, stripe: StripeIndex) -> bool {
         self.stripes.get(&stripe.0).is_none_or(|status| status.synced)
@@ -229,13 +238,14 @@ fn usual_shape(level: Level) -> Shape {
 
 /// A member size that is large enough for the write.
 fn member_bytes(args: &ExplainArgs, level: Level, shape: Shape, chunk_bytes: u32) -> Option<u64> {
-    let end = args.write.offset_bytes + args.write.len_bytes;
+    let end = args.end_bytes();
     if level == Level::Raid1 {
         return end.checked_next_multiple_of(MIRROR_GRAIN);
     }
     // The geometry reports an invalid shape.
     let stripe_bytes = u64::from(chunk_bytes).checked_mul(shape.data.max(1) as u64)?;
-    end.checked_div(stripe_bytes)?.checked_add(1)?.checked_mul(u64::from(chunk_bytes))
+    let stripes = end.checked_div(stripe_bytes)?.max(args.stripe.unwrap_or(0)).checked_add(1)?;
+    stripes.checked_mul(u64::from(chunk_bytes))
 }
 
 /// What the members of one stripe cost.

@@ -31,19 +31,34 @@ fn draw_stripe(text: &mut String, explained: &Explained, stripe: &ExplainedStrip
         .map_or_else(String::new, |bytes| format!(", chunk {}", format_size(bytes as u64)));
     let _ = writeln!(
         text,
-        "stripe {} of level {}, {}+{redundant}{chunk}: {} written at {}{by}",
+        "stripe {} of level {}, {}+{redundant}{chunk}: {} {} at {}{by}",
         stripe.stripe,
         explained.level,
         explained.disks - redundant,
         format_size(stripe.len_bytes),
+        if stripe.cells.is_empty() { "written" } else { "destaged" },
         format_size(stripe.offset_bytes)
     );
+    draw_cells(text, &stripe.cells);
     for band in &stripe.bands {
         draw_band(text, stripe, band, explained.policy);
     }
     draw_matrix(text, stripe);
     draw_requests(text, "reads", &stripe.reads);
     draw_requests(text, "writes", &stripe.writes);
+}
+
+/// What a cache holds: rows that are alike in a line.
+fn draw_cells(text: &mut String, cells: &[String]) {
+    let mut first = 0;
+    for alike in cells.chunk_by(|a, b| a == b) {
+        let rows = rows_text(&[(first, first + alike.len())]);
+        let _ = writeln!(text, "  cached in rows {rows}: {}", alike[0]);
+        first += alike.len();
+    }
+    if !cells.is_empty() {
+        let _ = writeln!(text, "  (D dirty, P dirty in part, C clean, E empty)");
+    }
 }
 
 fn draw_band(text: &mut String, stripe: &ExplainedStripe, explained: &ExplainedBand, policy: &str) {

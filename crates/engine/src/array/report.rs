@@ -142,6 +142,9 @@ pub struct StripeReport {
     pub synced: bool,
     /// Roles for which no member holds the stripe.
     pub missing: Vec<MemberIndex>,
+    /// What is cached of it, msc-ct's matrix Z: its first rows joined by `/`, with a letter for each data column:
+    /// (D)irty, (P)artly dirty, (C)lean, (E)mpty. None without a cache.
+    pub cells: Option<String>,
 }
 
 impl ArrayReport {

@@ -23,13 +23,14 @@ impl Array {
     /// What writes to these stripes find now. Stripes beyond the array's end are left out.
     pub fn stripes(&self, stripes: Range<u64>) -> Vec<StripeReport> {
         let topology = self.parts.roster.topology();
-        let geometry = &topology.geometry;
+        let (geometry, cache) = (&topology.geometry, self.parts.stripes.cache());
         let report = |stripe: StripeIndex| {
             let is_missing = |column: &usize| topology.reader(stripe, *column).is_none();
             let missing = (0..geometry.members()).filter(is_missing);
             StripeReport {
                 stripe,
                 synced: self.parts.stripes.is_trusted(stripe),
+                cells: cache.as_ref().map(|cache| cache.cells_text(stripe)),
                 missing: missing.map(|column| geometry.member_of(stripe, column)).collect(),
             }
         };

@@ -1,6 +1,10 @@
 //! What the cache tells about itself.
 
-use super::CacheSettings;
+use super::{Cache, CacheSettings};
+use crate::{
+    compute::cells::{ALL_SECTORS, CellState},
+    shape::{geometry::StripeIndex, rows::BLOCK_BYTES},
+};
 
 /// Why cells are destaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,4 +82,31 @@ pub struct CacheReport {
     pub read_misses: u64,
     /// Writes that had to wait for memory.
     pub waits: u64,
+}
+
+impl Cache {
+    /// What is in hand of a stripe, msc-ct's matrix Z: rows from the first to the last of which something is, joined
+    /// by `/`, with a letter for each data column: (D)irty, (P)artly dirty, (C)lean, (E)mpty.
+    pub(crate) fn cells_text(&self, stripe: StripeIndex) -> String {
+        let rows = self.chunk_bytes / BLOCK_BYTES;
+        let mut lines = vec![vec!['E'; self.data_columns]; rows];
+        let mut count = 0;
+        for unit in self.all_units(stripe) {
+            let bucket = self.bucket(unit);
+            let Some(slot) = bucket.slots.iter().find(|slot| slot.unit == unit) else { continue };
+            for (number, column) in slot.cells.columns() {
+                for (row, line) in lines.iter_mut().enumerate() {
+                    let Some((state, _)) = column.get(row) else { continue };
+                    count = count.max(row + 1);
+                    line[number] = match state {
+                        CellState::Dirty(ALL_SECTORS) => 'D',
+                        CellState::Dirty(_) => 'P',
+                        CellState::Clean => 'C',
+                    };
+                }
+            }
+        }
+        lines.truncate(count);
+        lines.iter().map(|line| line.iter().collect::<String>()).collect::<Vec<_>>().join("/")
+    }
 }
