@@ -1,13 +1,28 @@
-//! The caches of stories' arrays: in some stories, of a few stripes, so that they are full most of the time.
+//! The caches of stories' arrays: in some stories, of a few stripes, so that they are full most of the time. And a life
+//! of such an array that ends when a durable write of a row is acknowledged that others write and flush.
 
 use fastrand::Rng;
 use stripewise_engine::{CacheKind, CacheSettings};
 
 use super::Story;
-use crate::check::{Checker, Violation};
+use crate::{
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
+    client::Client,
+};
 
 /// One story in so many is of an array with a cache.
 const CACHED_ONE_IN: u64 = 3;
+/// One life in so many of an array with a cache ends while clients crowd in a row.
+const CROWD_ONE_IN: u8 = 4;
+/// The most requests before a write is started that must be durable, and until it is.
+const REQUESTS_MAX: usize = 40;
+/// The most steps between two requests.
+const STEPS_BETWEEN: u64 = 12;
+/// How much longer a flush takes than a write: what is destaged without FUA is not durable for a while.
+const FLUSH_SLOWNESS: u32 = 20;
+
+/// Sectors of a block.
+pub(super) const BLOCK_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 
 impl Story {
     /// The cache of the next opening.
@@ -30,6 +45,58 @@ impl Story {
     pub(super) fn no_cache(&mut self) -> CacheSettings {
         self.was_cached = false;
         CacheSettings::NONE
+    }
+
+    /// Clients write, flush and write durably in one row, which is being destaged all the time. True once a durable
+    /// write there is acknowledged: power fails at once. False: there is no cache, or it is not drawn.
+    pub(super) fn crowds_in_a_row(&mut self) -> Result<bool, Violation> {
+        if self.array().cache().is_none() || self.cache_rng.u8(..CROWD_ONE_IN) != 0 {
+            return Ok(false);
+        }
+        let blocks = self.row_of_blocks();
+        if blocks.is_empty() {
+            return Ok(false);
+        }
+        self.say(|_| format!("clients crowd in the row of {blocks:?}"));
+        self.units.iter().for_each(|unit| unit.sim.set_flush_slowness(FLUSH_SLOWNESS));
+        for _ in 0..self.cache_rng.usize(..=REQUESTS_MAX) {
+            self.ask_in_row(&blocks);
+        }
+        let (client, block) = (self.client_of_row(1), blocks[self.cache_rng.usize(..blocks.len())]);
+        let written = self.world.start(client.write_block(block));
+        for _ in 0..REQUESTS_MAX {
+            if written.lock().is_some() {
+                break;
+            }
+            self.ask_in_row(&blocks);
+        }
+        self.wait_for(written, "a durable write in a row")?;
+        self.say(|_| format!("block {block} is written durably"));
+        self.desk.check().map(|()| true)
+    }
+
+    /// One client writes something of a row or flushes, and others go on for some steps.
+    fn ask_in_row(&mut self, blocks: &[usize]) {
+        let client = self.client_of_row(8);
+        self.world.env().spawn(Box::pin(client.write_or_flush(blocks.to_vec())));
+        let steps = self.cache_rng.u64(..STEPS_BETWEEN);
+        self.world.run_steps(steps);
+    }
+
+    fn client_of_row(&mut self, fua_one_in: u8) -> Client {
+        let (array, desk) = (self.array().clone(), self.desk.clone());
+        Client { array, desk, rng: Rng::with_seed(self.cache_rng.u64(..)), home: 0, fua_one_in }
+    }
+
+    /// The blocks of some row that clients use, of all columns.
+    pub(super) fn row_of_blocks(&mut self) -> Vec<usize> {
+        let blocks = self.blocks();
+        let block = blocks[self.cache_rng.usize(..blocks.len())].start / BLOCK_SECTORS * BLOCK_SECTORS;
+        let (stripe, chunk) =
+            (self.layout().stripe_bytes() / SECTOR_BYTES, self.shape.chunk_bytes as usize / SECTOR_BYTES);
+        let first = block / stripe * stripe + block % stripe % chunk;
+        let columns = (0..self.shape.data_columns()).map(|column| first + column * chunk);
+        columns.filter(|block| self.is_whole_block(*block)).collect()
     }
 
     /// The cache takes no more memory than it may.
