@@ -371,7 +371,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 16] = [
+    pub const CACHE: [Self; 17] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -379,6 +379,7 @@ impl Mutant {
         Self::PassedStaysClean,
         Self::PassedStaysDirty,
         Self::RewrittenMadeClean,
+        Self::CleanOnError,
         Self::FlushSkipsDirty,
         Self::FlushSkipsDestaging,
         Self::FuaInCache,

@@ -44,6 +44,7 @@ mod scrub;
 mod shape;
 mod split;
 mod stale;
+mod undestaged;
 mod unhealable;
 mod unit;
 mod unkept;
