@@ -18,6 +18,8 @@ const CROWD_ONE_IN: u8 = 4;
 const REQUESTS_MAX: usize = 40;
 /// The most steps between two requests.
 const STEPS_BETWEEN: u64 = 12;
+/// One of so many of their writes must be durable.
+const FUA_ONE_IN: u8 = 8;
 /// How much longer a flush takes than a write: what is destaged without FUA is not durable for a while.
 const FLUSH_SLOWNESS: u32 = 20;
 
@@ -37,14 +39,8 @@ impl Story {
         let stripe_bytes = u64::from(self.shape.chunk_bytes) * self.shape.data_columns() as u64;
         let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20);
         self.say(|_| format!("cache: {kind:?} of {size_bytes} bytes"));
-        self.was_cached = kind != CacheKind::None;
+        self.was_cached = kind != CacheKind::None && self.shape.level.has_parity();
         CacheSettings { kind, size_bytes }
-    }
-
-    /// The next opening has none.
-    pub(super) fn no_cache(&mut self) -> CacheSettings {
-        self.was_cached = false;
-        CacheSettings::NONE
     }
 
     /// Clients write, flush and write durably in one row, which is being destaged all the time. True once a durable
@@ -77,7 +73,7 @@ impl Story {
 
     /// One client writes something of a row or flushes, and others go on for some steps.
     fn ask_in_row(&mut self, blocks: &[usize]) {
-        let client = self.client_of_row(8);
+        let client = self.client_of_row(FUA_ONE_IN);
         self.world.env().spawn(Box::pin(client.write_or_flush(blocks.to_vec())));
         let steps = self.cache_rng.u64(..STEPS_BETWEEN);
         self.world.run_steps(steps);

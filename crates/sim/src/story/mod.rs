@@ -129,7 +129,7 @@ impl Plan {
             quiet_lives: 0,
             clients_max: 3,
             requests_max: 200,
-            caches: false,
+            caches: true,
             without: BTreeSet::new(),
             narrate: false,
             #[cfg(feature = "mutants")]
@@ -212,7 +212,7 @@ struct Story {
     cache_rng: Rng,
     /// The array that is open, or was open last, has a cache.
     was_cached: bool,
-    /// No more members will be lost than the level tolerates.
+    /// Everything that is written can be written to members at some time.
     may_cache: bool,
     hardware: Hardware,
     units: Vec<Unit>,
