@@ -148,7 +148,8 @@ pub(crate) struct ExhaustArgs {
     /// Operations of a history at most.
     #[arg(long, default_value_t = 2, value_parser = parse_ops)]
     pub(crate) ops: usize,
-    /// Arrays, as level x members, such as 5x3,6x4; all, if left out.
+    /// Arrays, as level x members, such as 5x3,6x4, and with a cache of stripes or rows, as 5x4.sc, 6x5.pbg; all, if
+    /// left out.
     #[arg(long, value_delimiter = ',')]
     pub(crate) shapes: Vec<Shape>,
     /// Seeds of each history: which task goes next, and how long I/O takes. Single operations have four times
