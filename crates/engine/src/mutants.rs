@@ -377,7 +377,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 19] = [
+    pub const CACHE: [Self; 20] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -385,6 +385,7 @@ impl Mutant {
         Self::PassedStaysClean,
         Self::PassedStaysDirty,
         Self::RewrittenMadeClean,
+        Self::CleanOnError,
         Self::FlushSkipsDirty,
         Self::FlushSkipsDestaging,
         Self::FuaInCache,

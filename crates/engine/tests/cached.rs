@@ -7,8 +7,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{Lab, SHAPES, Shape};
-use stripewise_device::Device;
 use std::time::Duration;
+use stripewise_device::Device;
 use stripewise_engine::{
     ArrayError, AssembleOptions, CacheError, CacheKind, CacheSettings, ReadCache,
     destage::{WHAT, WHEN},
@@ -204,7 +204,10 @@ fn what_cannot_be_written_is_lost_only_by_force() {
     let flushed = array();
     for _ in 0..2 {
         let flushed = flushed.clone();
-        assert!(bench.world.run(async move { flushed.flush().await }).is_err(), "a flush fails until it is written");
+        assert!(
+            bench.world.run(async move { flushed.flush().await }).is_err(),
+            "a flush fails until it is written"
+        );
     }
     let forced = array();
     assert_eq!(bench.world.run(async move { forced.stop_by_force().await }), Err(ArrayError::Failed));

@@ -141,12 +141,8 @@ impl Client {
     /// Writes and reads one block of 4 KiB and parts of it, and nothing else: several such clients get in
     /// each other's way.
     pub async fn crowd(mut self, block: usize, requests: usize) {
-        let unit = self.unit();
         for _ in 0..requests {
-            let (first, count) = match self.rng.bool() {
-                true => (block, BLOCK_SECTORS),
-                false => (block + self.rng.usize(..BLOCK_SECTORS / unit) * unit, unit),
-            };
+            let (first, count) = self.part_of(block);
             let done = match self.rng.u8(..16) {
                 0 => self.zero_stripe_of(block).await,
                 1 => self.extents(first, count).await,
@@ -161,6 +157,38 @@ impl Client {
                     return self.desk.report(Checker::Service.violation(what));
                 }
             }
+        }
+    }
+
+    /// Writes one of some blocks of 4 KiB or a part of one, or flushes.
+    pub async fn write_or_flush(mut self, blocks: Vec<usize>) {
+        let done = match self.rng.u8(..4) {
+            0 => self.flush().await,
+            _ => {
+                let block = blocks[self.rng.usize(..blocks.len())];
+                let (first, count) = self.part_of(block);
+                self.write(first, count).await
+            }
+        };
+        if let Err(error) = done {
+            let what = format!("a request of many to a row failed: {error}");
+            self.desk.report(Checker::Service.violation(what));
+        }
+    }
+
+    /// Writes one block of 4 KiB.
+    pub async fn write_block(mut self, block: usize) {
+        if let Err(error) = self.write(block, BLOCK_SECTORS).await {
+            self.desk.report(Checker::Service.violation(format!("a write of a block failed: {error}")));
+        }
+    }
+
+    /// A block of 4 KiB, or one of its smallest parts.
+    fn part_of(&mut self, block: usize) -> (usize, usize) {
+        let unit = self.unit();
+        match self.rng.bool() {
+            true => (block, BLOCK_SECTORS),
+            false => (block + self.rng.usize(..BLOCK_SECTORS / unit) * unit, unit),
         }
     }
 

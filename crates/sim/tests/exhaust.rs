@@ -18,7 +18,7 @@ fn tell(histories: &[&str]) -> Counts {
 #[test]
 fn histories_of_every_shape_end_well() {
     for shape in Shape::ALL {
-        let name = format!("{}x{}", shape.level.number(), shape.members);
+        let name = shape.to_string();
         let counts = tell(&[&format!("{name}:1:512.fua,flush"), &format!("{name}:1:512.fua,lose,4k.beside")]);
         assert_eq!(counts.histories, 2);
         assert!(counts.distinct_points > 10 && counts.distinct_states > 20, "{name}: {counts:?}");

@@ -9,7 +9,8 @@ pub(super) struct Cells(Vec<Vec<char>>);
 impl Cells {
     /// Reads rows that are separated by slashes. What is not told of is empty; so is a dot.
     pub(super) fn parse(text: &str, columns: usize, rows: usize) -> anyhow::Result<Self> {
-        let lines: Vec<Vec<char>> = text.split('/').map(|line| line.to_uppercase().chars().collect()).collect();
+        let lines: Vec<Vec<char>> =
+            text.split('/').map(|line| line.to_uppercase().chars().collect()).collect();
         ensure!(lines.len() <= rows, "--cells: a chunk has {rows} rows, and {} are given", lines.len());
         for line in &lines {
             let is_rest = line.iter().all(|cell| *cell == '.');
@@ -19,7 +20,9 @@ impl Cells {
                 line.iter().collect::<String>()
             );
             if let Some(other) = line.iter().find(|cell| !"DPCE.".contains(**cell)) {
-                bail!("--cells: '{other}' is no cell; give D (dirty), P (dirty in part), C (clean) or E (empty)");
+                bail!(
+                    "--cells: '{other}' is no cell; give D (dirty), P (dirty in part), C (clean) or E (empty)"
+                );
             }
         }
         let is_dirty = lines.iter().flatten().any(|cell| "DP".contains(*cell));

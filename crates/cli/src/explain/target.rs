@@ -195,8 +195,10 @@ impl Target {
 
     /// What the running array's cache holds of a stripe.
     pub(super) fn cells(&self, stripe: StripeIndex) -> anyhow::Result<String> {
-        let name = self.running.as_deref().context("--stripe: give --cells, or the name of a running array")?;
-        let found = self.stripes.get(&stripe.0).with_context(|| format!("{name} has no stripe {}", stripe.0))?;
+        let name =
+            self.running.as_deref().context("--stripe: give --cells, or the name of a running array")?;
+        let found =
+            self.stripes.get(&stripe.0).with_context(|| format!("{name} has no stripe {}", stripe.0))?;
         let cells = found.cells.clone().with_context(|| format!("{name} has no cache; give --cells"))?;
         ensure!(cells.contains(['D', 'P']), "{name}: nothing of stripe {} is to be destaged", stripe.0);
         Ok(cells)

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use stripewise_engine::{
-    MapKind,
+    CacheKind, CacheSettings, MapKind,
     geometry::Level,
     plan::selection::{Policy, policy},
 };
@@ -12,6 +12,10 @@ use stripewise_engine::{
 pub(super) const CHUNK_BYTES: u64 = 8192;
 /// Stripes of an array.
 const STRIPES: u64 = 4;
+/// Stripes that a cache has room for: fewer than the longest writes touch.
+const CACHED_STRIPES: u64 = 2;
+/// Bytes that a cache takes beside blocks.
+const CACHE_TABLES_BYTES: u64 = 16 << 10;
 /// Bytes of a stripe of level 1, on each member.
 const MIRROR_STRIPE_BYTES: u64 = 64 << 10;
 
@@ -22,19 +26,33 @@ pub struct Shape {
     pub level: Level,
     /// Roles.
     pub members: usize,
+    /// The cache, which is small.
+    pub cache: CacheKind,
 }
 
 impl Shape {
     /// The shapes of all histories.
-    pub const ALL: [Self; 7] = [
-        Self { level: Level::Raid5, members: 3 },
-        Self { level: Level::Raid5, members: 4 },
-        Self { level: Level::Raid6, members: 4 },
-        Self { level: Level::Raid6, members: 5 },
-        Self { level: Level::Raid4, members: 4 },
-        Self { level: Level::Raid1, members: 3 },
-        Self { level: Level::Raid5, members: 6 },
+    pub const ALL: [Self; 9] = [
+        Self::plain(Level::Raid5, 3),
+        Self::plain(Level::Raid5, 4),
+        Self::plain(Level::Raid6, 4),
+        Self::plain(Level::Raid6, 5),
+        Self::plain(Level::Raid4, 4),
+        Self::plain(Level::Raid1, 3),
+        Self::plain(Level::Raid5, 6),
+        Self { cache: CacheKind::Stripe, ..Self::plain(Level::Raid5, 4) },
+        Self { cache: CacheKind::Pbg, ..Self::plain(Level::Raid6, 5) },
     ];
+
+    const fn plain(level: Level, members: usize) -> Self {
+        Self { level, members, cache: CacheKind::None }
+    }
+
+    pub(super) fn cache(self) -> CacheSettings {
+        // A block takes a little more than its bytes.
+        let size_bytes = CACHED_STRIPES * self.stripe_bytes() * 5 / 4 + CACHE_TABLES_BYTES;
+        CacheSettings::new(self.cache, size_bytes)
+    }
 
     pub(super) fn data_columns(self) -> u64 {
         match self.level {
@@ -211,7 +229,12 @@ pub struct History {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.level.number(), self.members)
+        let cache = match self.cache {
+            CacheKind::None => "",
+            CacheKind::Stripe => ".sc",
+            CacheKind::Pbg => ".pbg",
+        };
+        write!(f, "{}x{}{cache}", self.level.number(), self.members)
     }
 }
 

@@ -59,7 +59,8 @@ impl Life {
         let (devices, faults): (Vec<_>, Vec<_>) = members.iter().cloned().map(Fault::new).unzip();
         let devices = devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Device>).collect();
         let env = world.env();
-        let opening = async move { assemble(env, devices, &AssembleOptions::default()).await };
+        let options = AssembleOptions::default().cache(base.shape.cache());
+        let opening = async move { assemble(env, devices, &options).await };
         let opened = world.run_within(STEPS_MAX, opening);
         let opened = opened.ok_or_else(|| Checker::Engine.violation("assembling does not come to an end"))?;
         let array = opened

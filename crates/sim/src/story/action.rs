@@ -167,7 +167,7 @@ impl Story {
         self.lost.len() + self.losses_before
     }
 
-    fn command(
+    pub(super) fn command(
         &mut self,
         words: String,
         command: impl Future<Output = Result<(), stripewise_engine::ArrayError>> + Send + 'static,

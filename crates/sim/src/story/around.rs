@@ -97,7 +97,7 @@ impl Story {
     }
 
     /// A member cannot read a block of its data until it is written.
-    fn lose_block_of(&mut self, unit: usize, offset_bytes: usize) {
+    pub(super) fn lose_block_of(&mut self, unit: usize, offset_bytes: usize) {
         let start = self.units[unit].data_offset_bytes + offset_bytes as u64;
         self.units[unit].bad_sectors.push(start);
         self.cannot_read(unit, start, u32::MAX);

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 use stripewise_device::{
-    IoErrorKind, ZeroFlags,
+    IoErrorKind, WriteFlags, ZeroFlags,
     wrap::{FaultRule, Operation},
 };
 use stripewise_engine::{
@@ -126,9 +126,12 @@ impl Story {
         let stripe = self.layout().stripe_bytes() / SECTOR_BYTES;
         let window = self.desk.windows[0].clone();
         let sectors = window.start..window.end.min(window.start.next_multiple_of(stripe) + stripe);
+        // A cache takes what is not a whole stripe, unless it must be durable.
+        let flags = WriteFlags { fua: self.was_cached };
         // Twice: the first write may only discover it, the second is refused.
-        let is_refused =
-            [self.try_write(&sectors)?.is_err(), self.try_write(&sectors)?.is_err()] == [true; 2];
+        let is_refused = [self.try_write_as(&sectors, flags)?, self.try_write_as(&sectors, flags)?]
+            .iter()
+            .all(Result::is_err);
         let array = self.array().clone();
         let report = self.finish(async move { array.report().await }, "a report")?;
         let is_new = |name: &str| !before.iter().any(|unit| self.units[*unit].name() == name);

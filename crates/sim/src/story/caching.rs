@@ -1,35 +1,156 @@
-//! The caches of stories' arrays: in some stories, of a few stripes, so that they are full most of the time.
+//! The caches of stories' arrays: in some stories, of a few stripes, so that they are full most of the time. And a life
+//! of such an array that ends when a durable write of a row is acknowledged that others write and flush.
 
 use fastrand::Rng;
-use stripewise_engine::{CacheKind, CacheSettings};
+use std::time::Duration;
+use stripewise_engine::{
+    CacheKind, CacheSettings, ReadCache,
+    destage::{WHAT, WHEN},
+};
 
 use super::Story;
-use crate::check::{Checker, Violation};
+use crate::{
+    check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
+    client::Client,
+};
 
 /// One story in so many is of an array with a cache.
 const CACHED_ONE_IN: u64 = 3;
+/// The cache is changed after one action of so many.
+const CHANGES_ONE_IN: u8 = 4;
+/// One life in so many of an array with a cache ends while clients crowd in a row.
+const CROWD_ONE_IN: u8 = 4;
+/// The most requests before a write is started that must be durable, and until it is.
+const REQUESTS_MAX: usize = 40;
+/// The most steps between two requests.
+const STEPS_BETWEEN: u64 = 12;
+/// One of so many of their writes must be durable.
+const FUA_ONE_IN: u8 = 8;
+/// How much longer a flush takes than a write: what is destaged without FUA is not durable for a while.
+const FLUSH_SLOWNESS: u32 = 20;
+
+/// Sectors of a block.
+pub(super) const BLOCK_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 
 impl Story {
     /// The cache of the next opening.
     pub(super) fn any_cache(&mut self) -> CacheSettings {
         self.was_cached = false;
-        if !self.plan.caches || self.plan.seed % CACHED_ONE_IN != 1 || !self.may_cache {
+        if !self.has_caches() {
             return CacheSettings::default();
         }
+        let settings = self.any_cache_settings();
+        self.was_cached = settings.kind != CacheKind::None;
+        settings
+    }
+
+    /// The cache of the next opening: now and then the one that members keep.
+    pub(super) fn any_cache_of_opening(&mut self) -> Option<CacheSettings> {
+        let settings = self.any_cache();
+        let is_kept = self.has_caches() && self.cache_rng.u8(..4) == 0;
+        // Perhaps there is one.
+        self.was_cached |= is_kept;
+        (!is_kept).then_some(settings)
+    }
+
+    /// Whether the array of this story has a cache now and then.
+    fn has_caches(&self) -> bool {
+        let is_drawn = self.plan.caches && self.plan.seed % CACHED_ONE_IN == 1;
+        is_drawn && self.may_cache && self.shape.level.has_parity()
+    }
+
+    fn any_cache_settings(&mut self) -> CacheSettings {
+        let stripe_bytes = u64::from(self.shape.chunk_bytes) * self.shape.data_columns() as u64;
+        let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
         let rng: &mut Rng = &mut self.cache_rng;
         let kind = [CacheKind::Stripe, CacheKind::Stripe, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
         let stripes = [2, 2, 3, 5, 16, 200][rng.usize(..6)];
-        let stripe_bytes = u64::from(self.shape.chunk_bytes) * self.shape.data_columns() as u64;
-        let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20);
-        self.say(|_| format!("cache: {kind:?} of {size_bytes} bytes"));
-        self.was_cached = kind != CacheKind::None;
-        CacheSettings::new(kind, size_bytes)
+        let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20).max(min_bytes);
+        let mut time =
+            || [None, Some(1), Some(30), Some(1000), Some(30_000)][rng.usize(..5)].map(Duration::from_millis);
+        let (age, idle, flush_time) = (time(), time(), time());
+        let low_percent = rng.u8(1..99);
+        let settings = CacheSettings {
+            when: WHEN[rng.usize(..WHEN.len())],
+            what: WHAT[rng.usize(..WHAT.len())],
+            low_percent,
+            high_percent: rng.u8(low_percent + 1..=100),
+            age,
+            idle,
+            flush_time,
+            read: ReadCache::ALL[rng.usize(..2)],
+            ..CacheSettings::new(kind, size_bytes)
+        };
+        self.say(|_| format!("cache: {settings:?}"));
+        settings
     }
 
-    /// The next opening has none.
-    pub(super) fn no_cache(&mut self) -> CacheSettings {
-        self.was_cached = false;
-        CacheSettings::default()
+    /// Now and then an operator changes the cache while clients work.
+    pub(super) fn change_cache(&mut self) {
+        if !self.has_caches() || self.cache_rng.u8(..CHANGES_ONE_IN) != 0 || self.array.is_none() {
+            return;
+        }
+        let mut settings = self.any_cache_settings();
+        if self.cache_rng.bool() {
+            // What is changed without another cache.
+            let now = self.array().cache_settings();
+            (settings.kind, settings.size_bytes) = (now.kind, now.size_bytes);
+        }
+        self.was_cached |= settings.kind != CacheKind::None;
+        let array = self.array().clone();
+        self.command("another cache".to_owned(), async move { array.set_cache(settings).await });
+    }
+
+    /// Clients write, flush and write durably in one row, which is being destaged all the time. True once a durable
+    /// write there is acknowledged: power fails at once. False: there is no cache, or it is not drawn.
+    pub(super) fn crowds_in_a_row(&mut self) -> Result<bool, Violation> {
+        if self.array().cache().is_none() || self.cache_rng.u8(..CROWD_ONE_IN) != 0 {
+            return Ok(false);
+        }
+        let blocks = self.row_of_blocks();
+        if blocks.is_empty() {
+            return Ok(false);
+        }
+        self.say(|_| format!("clients crowd in the row of {blocks:?}"));
+        self.units.iter().for_each(|unit| unit.sim.set_flush_slowness(FLUSH_SLOWNESS));
+        for _ in 0..self.cache_rng.usize(..=REQUESTS_MAX) {
+            self.ask_in_row(&blocks);
+        }
+        let (client, block) = (self.client_of_row(1), blocks[self.cache_rng.usize(..blocks.len())]);
+        let written = self.world.start(client.write_block(block));
+        for _ in 0..REQUESTS_MAX {
+            if written.lock().is_some() {
+                break;
+            }
+            self.ask_in_row(&blocks);
+        }
+        self.wait_for(written, "a durable write in a row")?;
+        self.say(|_| format!("block {block} is written durably"));
+        self.desk.check().map(|()| true)
+    }
+
+    /// One client writes something of a row or flushes, and others go on for some steps.
+    fn ask_in_row(&mut self, blocks: &[usize]) {
+        let client = self.client_of_row(FUA_ONE_IN);
+        self.world.env().spawn(Box::pin(client.write_or_flush(blocks.to_vec())));
+        let steps = self.cache_rng.u64(..STEPS_BETWEEN);
+        self.world.run_steps(steps);
+    }
+
+    fn client_of_row(&mut self, fua_one_in: u8) -> Client {
+        let (array, desk) = (self.array().clone(), self.desk.clone());
+        Client { array, desk, rng: Rng::with_seed(self.cache_rng.u64(..)), home: 0, fua_one_in }
+    }
+
+    /// The blocks of some row that clients use, of all columns.
+    pub(super) fn row_of_blocks(&mut self) -> Vec<usize> {
+        let blocks = self.blocks();
+        let block = blocks[self.cache_rng.usize(..blocks.len())].start / BLOCK_SECTORS * BLOCK_SECTORS;
+        let (stripe, chunk) =
+            (self.layout().stripe_bytes() / SECTOR_BYTES, self.shape.chunk_bytes as usize / SECTOR_BYTES);
+        let first = block / stripe * stripe + block % stripe % chunk;
+        let columns = (0..self.shape.data_columns()).map(|column| first + column * chunk);
+        columns.filter(|block| self.is_whole_block(*block)).collect()
     }
 
     /// The cache takes no more memory than it may.

@@ -44,6 +44,7 @@ mod scrub;
 mod shape;
 mod split;
 mod stale;
+mod undestaged;
 mod unhealable;
 mod unit;
 mod unkept;
@@ -128,7 +129,7 @@ impl Plan {
             quiet_lives: 0,
             clients_max: 3,
             requests_max: 200,
-            caches: false,
+            caches: true,
             without: BTreeSet::new(),
             narrate: false,
             #[cfg(feature = "mutants")]
@@ -211,7 +212,7 @@ struct Story {
     cache_rng: Rng,
     /// The array that is open, or was open last, has a cache.
     was_cached: bool,
-    /// No more members will be lost than the level tolerates.
+    /// Everything that is written can be written to members at some time.
     may_cache: bool,
     hardware: Hardware,
     units: Vec<Unit>,
@@ -249,7 +250,7 @@ impl Story {
         let desk = Desk::of_windows(capacity, windows(&mut side_rng, &shape, capacity));
         let mut hardware_rng = Rng::with_seed(plan.seed.rotate_left(13) ^ 0x4857);
         let hardware = Hardware::draw(&mut hardware_rng, &shape);
-        let cache_rng = Rng::with_seed(plan.seed.rotate_left(29) ^ 0xCAC4_E000);
+        let cache_rng = cache_rng(plan.seed, u32::MAX);
         let mut story = Self {
             plan,
             shape,
@@ -322,6 +323,7 @@ impl Story {
             // A life's choices do not depend on how many draws the lives before took.
             self.rng = Rng::with_seed(self.plan.seed.rotate_left(20) ^ u64::from(life) << 1 ^ 1);
             self.side_rng = side_rng(self.plan.seed, life);
+            self.cache_rng = cache_rng(self.plan.seed, life);
             self.live(life)?;
         }
         if self.plan.until.is_none_or(|until| Instant::now() < until) { self.end() } else { Ok(()) }
@@ -346,7 +348,7 @@ impl Story {
             _ => {}
         }
         if life >= self.plan.quiet_lives {
-            if self.hands_over_in_vain()? || self.fills_all_but_the_end()? {
+            if self.hands_over_in_vain()? || self.fills_all_but_the_end()? || self.crowds_in_a_row()? {
                 return self.lose_power();
             }
             self.busy_time()?;
@@ -381,6 +383,7 @@ impl Story {
             let steps = self.rng.u64(..steps);
             self.world.run_steps(steps);
             self.act();
+            self.change_cache();
             self.desk.check()?;
             self.check_cache()?;
         }
@@ -591,6 +594,11 @@ fn windows(rng: &mut Rng, shape: &Shape, capacity_bytes: u64) -> Vec<Range<usize
 /// The source of draws beside the story in one of the array's lives.
 fn side_rng(seed: u64, life: u32) -> Rng {
     Rng::with_seed(seed.rotate_left(40) ^ u64::from(life) ^ 0x5349_4445_0000_0000)
+}
+
+/// The source of draws about caches in one of the array's lives.
+fn cache_rng(seed: u64, life: u32) -> Rng {
+    Rng::with_seed(seed.rotate_left(29) ^ u64::from(life) ^ 0xCAC4_E000_0000)
 }
 
 /// Where the result of a started future will be.

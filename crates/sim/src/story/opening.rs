@@ -240,8 +240,10 @@ impl Story {
     ) -> Slot<Result<Array, AssembleError>> {
         let (locking, tuning) = (Some(self.any_locking()), self.shape.tuning);
         let options = AssembleOptions::default().run(run).force(force).locking(locking).tuning(tuning);
-        // Where too much is lost, a flush fails until what is cached can be written, and so does a stop.
-        let options = options.cache(if force { self.no_cache() } else { self.any_cache() });
+        let options = match self.any_cache_of_opening() {
+            Some(cache) => options.cache(cache),
+            None => options,
+        };
         let (mut devices, env) = (self.devices(is_given), self.world.env());
         self.rng.shuffle(&mut devices);
         self.world.start(async move { assemble(env, devices, &options).await })

@@ -53,9 +53,9 @@ pub(crate) struct StoryArgs {
     /// Requests of each client at most.
     #[arg(long, default_value_t = 200)]
     pub(crate) requests: usize,
-    /// Some arrays have caches.
+    /// No array has a cache.
     #[arg(long)]
-    pub(crate) caches: bool,
+    pub(crate) no_caches: bool,
     /// Things that do not happen, such as `fail,vanish`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) without: Vec<Action>,
@@ -73,7 +73,7 @@ impl StoryArgs {
             quiet_lives: self.quiet,
             clients_max: self.clients,
             requests_max: self.requests,
-            caches: self.caches,
+            caches: !self.no_caches,
             without: self.without.iter().copied().collect::<BTreeSet<_>>(),
             #[cfg(feature = "mutants")]
             mutant: self.mutant,
@@ -91,8 +91,8 @@ pub(crate) fn replay_command(plan: &Plan) -> String {
     if let Some(level) = plan.level {
         words += &format!(" --level {}", level.number());
     }
-    if plan.caches {
-        words += " --caches";
+    if !plan.caches {
+        words += " --no-caches";
     }
     #[cfg(feature = "mutants")]
     if let Some(mutant) = plan.mutant {
@@ -148,7 +148,8 @@ pub(crate) struct ExhaustArgs {
     /// Operations of a history at most.
     #[arg(long, default_value_t = 2, value_parser = parse_ops)]
     pub(crate) ops: usize,
-    /// Arrays, as level x members, such as 5x3,6x4; all, if left out.
+    /// Arrays, as level x members, such as 5x3,6x4, and with a cache of stripes or rows, as 5x4.sc, 6x5.pbg; all, if
+    /// left out.
     #[arg(long, value_delimiter = ',')]
     pub(crate) shapes: Vec<Shape>,
     /// Seeds of each history: which task goes next, and how long I/O takes. Single operations have four times

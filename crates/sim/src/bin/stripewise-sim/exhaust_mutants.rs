@@ -5,8 +5,11 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use stripewise_engine::mutants::{self, Mutant};
-use stripewise_sim::exhaust::{Extent, Teller};
+use stripewise_engine::{
+    CacheKind,
+    mutants::{self, Mutant},
+};
+use stripewise_sim::exhaust::{Extent, Shape, Teller};
 
 use crate::{
     args::{ExhaustArgs, WhichMutants, threads_or_all},
@@ -14,7 +17,7 @@ use crate::{
 };
 
 /// Bugs in the order in which writes become durable, and in what a crash leaves.
-const MUST_BE_FOUND: [Mutant; 9] = [
+const MUST_BE_FOUND: [Mutant; 11] = [
     Mutant::SkipIntent,
     Mutant::IntentNotDurable,
     Mutant::SkipDirtyMark,
@@ -24,6 +27,8 @@ const MUST_BE_FOUND: [Mutant; 9] = [
     Mutant::FailureNotRecorded,
     Mutant::UseStaleMember,
     Mutant::EventsNotRaised,
+    Mutant::FlushSkipsDirty,
+    Mutant::FuaInCache,
 ];
 
 /// The result of the hunt for a mutant.
@@ -37,8 +42,10 @@ struct Hunt {
 /// Lets mutants loose on histories of one operation, and on longer ones if these do not find them. True if
 /// all mutants that must be found are.
 pub(crate) fn hunt_all(args: &ExhaustArgs) -> bool {
-    let wanted: &[Mutant] =
-        if args.mutants == Some(WhichMutants::All) { &Mutant::ALL } else { &MUST_BE_FOUND };
+    let wanted: Vec<Mutant> = match args.mutants {
+        Some(WhichMutants::All) => Mutant::ALL.into_iter().chain(Mutant::CACHE).collect(),
+        _ => MUST_BE_FOUND.to_vec(),
+    };
     let (hunts, next): (Mutex<Vec<Hunt>>, _) = (Mutex::default(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads_or_all(args.threads) {
@@ -59,11 +66,14 @@ pub(crate) fn hunt_all(args: &ExhaustArgs) -> bool {
 fn hunt(mutant: Mutant, args: &ExhaustArgs) -> Hunt {
     mutants::set(Some(mutant));
     let (mut histories, mut base) = (0, None);
+    // Those of the cache live only where there is one.
+    let is_cached = |shape: &Shape| shape.cache != CacheKind::None;
+    let may_live = |shape: &Shape| !Mutant::CACHE.contains(&mutant) || is_cached(shape);
     let lots_of = |shape| {
         let extent = move |ops| Extent { shapes: vec![shape], ops, seeds: 1, seeds_of_one: 1 };
         (1..=args.ops).flat_map(move |ops| extent(ops).lots())
     };
-    for lot in args.extent().shapes.into_iter().flat_map(lots_of) {
+    for lot in args.extent().shapes.into_iter().filter(may_live).flat_map(lots_of) {
         let mut teller = match base_of(lot, &mut base) {
             Ok(base) => Teller::new(base, args.states),
             Err(violation) => {

@@ -52,21 +52,16 @@ pub(crate) fn mutants(args: &MutantsArgs) -> bool {
     report(&results, args)
 }
 
-/// The story of a seed in which the mutant could be found, without it.
-fn plan(mutant: Mutant, seed: u64) -> Plan {
-    Plan { caches: Mutant::CACHE.contains(&mutant), ..Plan::new(seed) }
-}
-
 /// Seeds from 0 on, until one ends badly.
 fn hunt(mutant: Mutant, seeds_max: u64) -> Hunt {
     let mut power_failures = 0;
     let found = (0..seeds_max).find_map(|seed| {
-        let outcome = tell(&Plan { mutant: Some(mutant), ..plan(mutant, seed) });
+        let outcome = tell(&Plan { mutant: Some(mutant), ..Plan::new(seed) });
         power_failures += outcome.crash_points.len();
         outcome.violation.map(|violation| (seed, violation))
     });
     let Some((seed, violation)) = found else { return Hunt::Survived };
-    match tell(&plan(mutant, seed)).violation {
+    match tell(&Plan::new(seed)).violation {
         None => Hunt::Found { seeds: seed + 1, power_failures, violation },
         Some(violation) => Hunt::FalseAlarm { seed, violation },
     }

@@ -9,8 +9,8 @@ use stripewise_sim::story::{Action, Outcome, Plan, tell};
 const TRIES_MAX: usize = 400;
 const TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Leaves out of a story what it does not need: lives after the end, lives before it, clients, requests,
-/// actions.
+/// Leaves out of a story what it does not need: lives after the end, lives before it, caches, clients,
+/// requests, actions.
 pub(crate) fn shrink(plan: &Plan, outcome: &Outcome) -> Plan {
     let checker = outcome.violation.as_ref().map(|violation| violation.checker);
     let started = Instant::now();
@@ -43,6 +43,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         if quiet_lives > plan.quiet_lives && quiet_lives < plan.lives {
             shorter.push(Plan { quiet_lives, ..plan.clone() });
         }
+    }
+    if plan.caches {
+        shorter.push(Plan { caches: false, ..plan.clone() });
     }
     for clients_max in 0..plan.clients_max {
         shorter.push(Plan { clients_max, ..plan.clone() });
