@@ -53,6 +53,20 @@ impl Stopped {
         ExtensionLayout::for_superblock(&self.superblock(member)).unwrap().header_offset_bytes(copy)
     }
 
+    /// Changes both copies of the header of every member. Their checksums are right afterwards.
+    fn change_headers(&self, change: impl Fn(&mut Header)) {
+        for member in 0..self.members.len() {
+            let file = std::fs::File::open(&self.members[member]).unwrap();
+            for copy in [HeaderCopy::A, HeaderCopy::B] {
+                let (at, mut block) = (self.header_offset_bytes(member, copy), [0; BLOCK_LEN]);
+                file.read_exact_at(&mut block, at).unwrap();
+                let mut header = Header::decode(&block).unwrap();
+                change(&mut header);
+                self.scribble(member, at, &header.encode());
+            }
+        }
+    }
+
     fn assert_holds(&self) {
         let client = Client::connect(&self.sandbox.serve("a"));
         assert!(client.read(0, self.data.len()).unwrap() == self.data);
@@ -149,16 +163,7 @@ fn both_copies_gone_is_a_plain_md_member() {
 #[test]
 fn a_policy_that_is_not_known_is_told_and_kept() {
     let array = stopped();
-    let file = |member: usize| std::fs::File::open(&array.members[member]).unwrap();
-    for member in 0..array.members.len() {
-        for copy in [HeaderCopy::A, HeaderCopy::B] {
-            let (at, mut block) = (array.header_offset_bytes(member, copy), [0; BLOCK_LEN]);
-            file(member).read_exact_at(&mut block, at).unwrap();
-            let mut header = Header::decode(&block).unwrap();
-            header.options.selection_policy = 77;
-            array.scribble(member, at, &header.encode());
-        }
-    }
+    array.change_headers(|header| header.options.selection_policy = 77);
     let words = ["policy number 77", "classic is used in its place", "`stripewise policy a POLICY`"];
     let told = |said: &str| words.iter().all(|word| said.contains(word));
     let said = array.sandbox.run("assemble a", &array.members);
@@ -176,6 +181,40 @@ fn a_policy_that_is_not_known_is_told_and_kept() {
     array.sandbox.done("stop a");
     assert_eq!(array.sandbox.run("assemble a", &array.members).err, "");
     assert_eq!(array.sandbox.json("policy a")["policy"], "modthresh");
+}
+
+/// The array opens without a cache: what is not known is not guessed.
+#[test]
+fn a_cache_that_makes_no_sense_is_told() {
+    let array = stopped();
+    for (change, words) in [
+        (
+            (|header| header.options.cache_policy = 77) as fn(&mut Header),
+            "cache policy 77, which makes no sense here",
+        ),
+        (|header| header.options.cache.what = 99, "cache `what` 99"),
+        (|header| header.options.cache.high_percent = 3, "cache low mark 85"),
+    ] {
+        array.change_headers(change);
+        array.sandbox.ok("assemble a", &array.members);
+        let status = array.sandbox.done("status");
+        assert!(status.contains(words) && status.contains("it has no cache"), "{status}");
+        array.assert_holds();
+        array.sandbox.done("cache a stripe --what gain --low 85 --high 95 --size 8M");
+        assert!(!array.sandbox.done("status").contains("sense"));
+        array.sandbox.done("cache a none");
+        array.sandbox.done("stop a");
+    }
+    array.change_headers(|header| {
+        (header.options.cache_policy, header.options.cache.size_bytes) = (2, 1 << 60)
+    });
+    array.sandbox.ok("assemble a", &array.members);
+    let status = array.sandbox.done("status");
+    assert!(
+        status.contains("more than this machine's memory") && status.contains("cache: stripe"),
+        "{status}"
+    );
+    array.assert_holds();
 }
 
 #[test]

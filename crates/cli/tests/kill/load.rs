@@ -33,17 +33,23 @@ async fn writer(client: Arc<NbdClient>, model: Arc<Mutex<Model>>, span: Range<us
     let mut acknowledged = 0;
     loop {
         let range = pick(&mut random, &model, &span);
+        let fua = random.u8(0..8) == 0;
         let done = match random.u8(0..16) {
             0 | 1 => read(&client, &model, range.clone()).await,
             2 => zero(&client, &model, range.clone(), random.bool()).await,
-            _ => write(&client, &model, range.clone(), &mut random).await,
+            _ => write(&client, &model, range.clone(), fua, &mut random).await,
         };
         // What failed stays as it is: a write that was not acknowledged.
-        if done.is_err() || random.u8(..) == 0 && client.flush().await.is_err() {
-            return acknowledged;
-        }
-        model.lock().unwrap().end(range);
+        let Ok(is_durable) = done else { return acknowledged };
+        model.lock().unwrap().end(range, is_durable);
         acknowledged += 1;
+        if random.u8(..) == 0 {
+            let count = model.lock().unwrap().count();
+            if client.flush().await.is_err() {
+                return acknowledged;
+            }
+            model.lock().unwrap().flushed(count);
+        }
     }
 }
 
@@ -62,24 +68,25 @@ fn pick(random: &mut fastrand::Rng, model: &Mutex<Model>, span: &Range<usize>) -
     }
 }
 
-async fn read(client: &NbdClient, model: &Mutex<Model>, range: Range<usize>) -> Result<(), IoError> {
+async fn read(client: &NbdClient, model: &Mutex<Model>, range: Range<usize>) -> Result<bool, IoError> {
     let into = smallvec![IoBuf::with_len(range.len() * SECTOR)];
     let bytes = client.read((range.start * SECTOR) as u64, into).await.into_one()?;
     model.lock().unwrap().check(range.start, &bytes);
-    Ok(())
+    Ok(false)
 }
 
 async fn write(
     client: &NbdClient,
     model: &Mutex<Model>,
     range: Range<usize>,
+    fua: bool,
     random: &mut fastrand::Rng,
-) -> Result<(), IoError> {
+) -> Result<bool, IoError> {
     let mut data = IoBuf::with_len(range.len() * SECTOR);
     random.fill(&mut data);
     model.lock().unwrap().begin(range.clone(), Some(&data));
-    let flags = WriteFlags { fua: random.u8(0..8) == 0 };
-    client.write((range.start * SECTOR) as u64, smallvec![data.freeze()], flags).await
+    let data = smallvec![data.freeze()];
+    client.write((range.start * SECTOR) as u64, data, WriteFlags { fua }).await.map(|()| fua)
 }
 
 async fn zero(
@@ -87,8 +94,8 @@ async fn zero(
     model: &Mutex<Model>,
     range: Range<usize>,
     may_unmap: bool,
-) -> Result<(), IoError> {
+) -> Result<bool, IoError> {
     model.lock().unwrap().begin(range.clone(), None);
     let (start, len) = ((range.start * SECTOR) as u64, (range.len() * SECTOR) as u64);
-    client.write_zeroes(start, len, ZeroFlags { may_unmap, ..ZeroFlags::default() }).await
+    client.write_zeroes(start, len, ZeroFlags { may_unmap, ..ZeroFlags::default() }).await.map(|()| false)
 }

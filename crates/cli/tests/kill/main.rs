@@ -1,5 +1,5 @@
-//! Daemons killed with -9 under load, at random moments. Whatever was acknowledged is there afterwards; what
-//! was under way is old or new, sector by sector.
+//! Daemons killed with -9 under load, at random moments. Whatever was acknowledged is there afterwards, and with a
+//! cache whatever was flushed; what was under way is old or new, sector by sector.
 //!
 //! `STRIPEWISE_KILL_ROUNDS` says how many rounds are run over all levels; 40 if it is not set.
 

@@ -83,18 +83,20 @@ impl Story {
         let seed = fastrand::u64(..);
         let mut random = fastrand::Rng::with_seed(seed);
         let preset = &PRESETS[random.usize(..PRESETS.len())];
-        eprintln!("level {level}, seed {seed}, locking {}", preset.name);
+        let cache = if level == 1 { "none" } else { ["none", "stripe", "pbg"][random.usize(..3)] };
+        eprintln!("level {level}, seed {seed}, locking {}, cache {cache}", preset.name);
         let sandbox = Sandbox::new();
         let members = sandbox.members(count, MEMBER_BYTES);
         let chunk_bytes = if level == 1 { 64 * KIB } else { [4, 16, 64, 256][random.usize(..4)] * KIB };
         let line = format!(
-            "create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean --locking {}",
+            "create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean --locking {} --cache {cache} \
+             --cache-size 6M",
             preset.name
         );
         sandbox.ok(&line, &members);
         let size_bytes = sandbox.status("a")["size_bytes"].as_u64().unwrap();
         let data_members = size_bytes / sandbox.status("a")["member_bytes"].as_u64().unwrap();
-        let model = Arc::new(Mutex::new(Model::new(size_bytes)));
+        let model = Arc::new(Mutex::new(Model::new(size_bytes, cache != "none")));
         let figures = Figures::default();
         let (lost, stale) = (None, Vec::new());
         Self {

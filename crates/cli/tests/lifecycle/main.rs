@@ -6,6 +6,7 @@
 mod common;
 
 mod arrays;
+mod caches;
 mod demo;
 mod discards;
 mod exports;

@@ -1,0 +1,127 @@
+//! The write-back cache: chosen, changed while clients write, shown, kept, refused.
+
+use std::time::Duration;
+
+use crate::common::{Client, KIB, MIB, Sandbox, eventually, noise};
+
+fn array(options: &str) -> (Sandbox, Vec<String>) {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 40 * MIB);
+    sandbox.ok(&format!("create a --level 5 --assume-clean {options}"), &members);
+    (sandbox, members)
+}
+
+#[test]
+fn a_cache_is_chosen_kept_and_changed() {
+    let (sandbox, members) = array("--cache stripe --cache-size 8M --cache-flush-time 2s");
+    let cache = sandbox.json("cache a");
+    assert_eq!((&cache["kind"], &cache["size_bytes"]), (&"stripe".into(), &(8 * MIB).into()), "{cache}");
+    assert_eq!(
+        (&cache["when"], &cache["what"], &cache["flush_ms"]),
+        (&"lt".into(), &"gain".into(), &2000.into())
+    );
+    let said =
+        sandbox.done("cache a pbg --when hlm --what wow --low 10 --high 20 --age off --idle 2m --read none");
+    let settings =
+        "cache pbg of 8 MiB: when hlm (10 to 20 %), what wow, age off, idle 120s, flush 2s, read none";
+    assert!(said.contains(settings), "{said}");
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    let shown = sandbox.done("cache a");
+    assert!(shown.contains(settings), "kept on the members: {shown}");
+    assert!(sandbox.done("detail a").contains("Cache : pbg, 8 MiB"));
+    assert!(sandbox.done("status a").contains("cache: pbg, 0 B of 8 MiB dirty"));
+    assert!(sandbox.done("cache a none").contains("no cache; of one that is switched on: when hlm"));
+    assert!(!sandbox.done("status a").contains("cache"));
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    assert_eq!(sandbox.json("cache a")["kind"], "none");
+}
+
+#[test]
+fn caches_that_cannot_be_are_refused() {
+    let (sandbox, members) = array("--cache stripe --cache-size 8M");
+    let none = &[""; 0];
+    sandbox.fails(1, "cache a --size 0", none, &["holds nothing", "at least", "`none`"]);
+    sandbox.fails(1, "cache a --size 4K", none, &["does not hold two stripes", "at least 507904 bytes"]);
+    sandbox.fails(1, "cache a --size 1000T", none, &["more than this machine's memory"]);
+    sandbox.fails(1, "cache a --low 90 --high 80", none, &["low mark, 90 %", "below the high mark, 80 %"]);
+    sandbox.fails(2, "cache a --age soon", none, &["not a time", "`off`"]);
+    sandbox.fails(2, "cache a lru", none, &["pbg", "stripe"]);
+    assert_eq!(sandbox.json("cache a")["size_bytes"], 8 * MIB, "as it was");
+    sandbox.done("stop a");
+    sandbox.ok("assemble a --read-only", &members);
+    sandbox.fails(1, "cache a none", none, &["read-only"]);
+    let mirror = Sandbox::new();
+    let members = mirror.members(2, 24 * MIB);
+    mirror.fails(
+        1,
+        "create m --level 1 --cache stripe",
+        &members,
+        &["level 1 has no parity", "levels 4, 5 and 6"],
+    );
+    mirror.ok("create m --level 1", &members);
+    mirror.fails(1, "cache m", none, &["level 1 has no parity"]);
+    mirror.fails(1, "cache m stripe", none, &["level 1 has no parity"]);
+}
+
+/// What is written is in the cache, is counted there, and is on the members after a flush, a stop and a change.
+#[test]
+fn what_is_cached_is_shown_and_written() {
+    let (sandbox, members) = array("--cache stripe --cache-size 16M --cache-flush-time off");
+    sandbox.done("cache a --idle off --age off");
+    let (data, block) = (noise(3, 4 * KIB as usize), 64 * KIB);
+    let client = Client::connect(&sandbox.serve("a"));
+    for stripe in 0..10 {
+        client.write(stripe * 3 * block, &data).unwrap();
+    }
+    let cache = sandbox.json("cache a");
+    assert_eq!(cache["dirty_bytes"], 10 * 4 * KIB, "{cache}");
+    assert_eq!(client.read(3 * block, data.len()).unwrap(), data);
+    assert_eq!(sandbox.json("cache a")["read_hits"], 1);
+    let cells = sandbox.done("explain a --stripe 2");
+    assert!(cells.contains("cached in rows 0: D E E") && cells.contains("destaged"), "{cells}");
+    client.flush().unwrap();
+    let cache = sandbox.json("cache a");
+    assert_eq!(
+        (&cache["dirty_bytes"], &cache["clean_bytes"]),
+        (&0.into(), &(10 * 4 * KIB).into()),
+        "{cache}"
+    );
+    assert_eq!(cache["destaged"]["flush"]["bytes"], 10 * 4 * KIB, "{cache}");
+    sandbox.fails(1, "explain a --stripe 2", &[""; 0], &["nothing of stripe 2"]);
+    client.write(0, &noise(4, 4 * KIB as usize)).unwrap();
+    sandbox.done("cache a none");
+    client.write(block, &data).unwrap();
+    sandbox.done("cache a stripe --idle 50ms");
+    client.write(2 * block, &data).unwrap();
+    eventually("what is idle is written", || sandbox.json("cache a")["dirty_bytes"] == 0);
+    client.write(5 * block, &data).unwrap();
+    drop(client);
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    for (offset, seed) in [(0, 4), (block, 3), (2 * block, 3), (5 * block, 3)] {
+        assert_eq!(client.read(offset, data.len()).unwrap(), noise(seed, data.len()), "{offset}");
+    }
+    drop(client);
+    sandbox.assert_consistent("a");
+}
+
+/// SIGTERM writes what is cached before the daemon ends.
+#[test]
+fn a_signal_loses_nothing() {
+    let (sandbox, members) = array("--cache stripe --cache-size 16M");
+    sandbox.done("cache a --idle off --age off");
+    let data = noise(9, 12 * KIB as usize);
+    let client = Client::connect(&sandbox.serve("a"));
+    client.write(KIB * 100, &data).unwrap();
+    drop(client);
+    let pid = sandbox.pid("a");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("the daemon has ended", || crate::common::has_ended(pid));
+    std::thread::sleep(Duration::from_millis(10));
+    sandbox.ok("assemble a", &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    assert_eq!(client.read(KIB * 100, data.len()).unwrap(), data);
+}
