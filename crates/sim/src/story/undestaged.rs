@@ -82,7 +82,8 @@ impl Story {
             _ => ("a flush", self.finish(async move { array.flush().await }, "a flush")?),
         };
         match result {
-            Err(ArrayError::Unreadable { .. }) => Ok(()),
+            Err(ArrayError::Unreadable { .. }) if what != "a stop" => Ok(()),
+            Err(ArrayError::Unwritten { why, .. }) if matches!(*why, ArrayError::Unreadable { .. }) => Ok(()),
             other => {
                 let what = format!("{what}, while {sectors:?} cannot be destaged: {other:?}");
                 Err(Checker::Service.violation(what))

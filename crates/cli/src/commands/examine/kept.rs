@@ -1,11 +1,14 @@
 //! What the extension area keeps about a member and its array: the member's class, its measured times, its
-//! wear, and the policy for partly written rows.
+//! wear, the policy for partly written rows, and the cache.
 
 use serde::Serialize;
 use stripewise::{
-    ServiceTimes,
+    CacheKind, ServiceTimes,
     internals::{
-        format::{extension::Header, md::Level},
+        format::{
+            extension::{ArrayOptions, Header},
+            md::Level,
+        },
         plan::selection::policy_numbered,
     },
 };
@@ -26,6 +29,8 @@ pub(super) struct Kept {
     class_given: bool,
     /// None for levels without write selection.
     policy: Option<String>,
+    /// None for levels without a cache.
+    cache: Option<String>,
     /// None if they were not measured.
     times: Option<TimesStatus>,
     endurance: EnduranceStatus,
@@ -44,6 +49,7 @@ impl Kept {
             class: class_name(header.member_class),
             class_given: header.member_class_given,
             policy: check_selects(level.number()).is_ok().then(policy),
+            cache: check_selects(level.number()).is_ok().then(|| cache_text(&header.options)),
             times: times_status(times),
             endurance: endurance_status(&header.endurance, noted, dates::now_s()),
         }
@@ -53,6 +59,7 @@ impl Kept {
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("Member Class", self.class_text())];
         lines.extend(self.policy.clone().map(|policy| ("Write Selection", policy)));
+        lines.extend(self.cache.clone().map(|cache| ("Cache", cache)));
         if let Some(times) = &self.times {
             let [read, write, rewrite, run_read, run_write] = time_texts(times);
             lines.push(("Random I/O", format!("read {read}, write {write}, rewrite {rewrite}")));
@@ -65,6 +72,17 @@ impl Kept {
     fn class_text(&self) -> String {
         let source = if self.class_given { ", as said" } else { "" };
         format!("{}{source}", self.class)
+    }
+}
+
+/// Which cache the array has when it is next opened.
+fn cache_text(options: &ArrayOptions) -> String {
+    let number = options.cache_policy;
+    match (CacheKind::ALL.get(usize::from(number)), options.cache.size_bytes) {
+        (None, _) => format!("number {number}, of a later version"),
+        (Some(kind), 0) => kind.name().to_owned(),
+        (Some(CacheKind::None), _) => CacheKind::None.name().to_owned(),
+        (Some(kind), size_bytes) => format!("{}, {}", kind.name(), format_size(size_bytes)),
     }
 }
 
