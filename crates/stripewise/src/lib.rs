@@ -42,10 +42,10 @@ pub use stripewise_device::{
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError, AssembleOptions,
-    BitmapReport, CreateError, CreateOptions, Decision, Examination, ExamineError, Excluded, JobKind,
-    JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace,
-    Preview, ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice,
-    assemble, endurance, examine, geometry, measure, preview,
+    BitmapReport, CacheKind, CreateError, CreateOptions, Decision, Examination, ExamineError, Excluded,
+    JobKind, JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch,
+    ParityPlace, Preview, ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced,
+    advice, assemble, endurance, examine, geometry, measure, preview,
 };
 pub use stripewise_export as export;
 
