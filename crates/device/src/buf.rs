@@ -14,7 +14,6 @@ use std::{
     fmt,
     ops::{Deref, DerefMut, Range},
     ptr::NonNull,
-    sync::Arc,
 };
 
 use crate::{
@@ -44,10 +43,11 @@ thread_local! {
     static POOL: RefCell<[Vec<Pooled>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
 }
 
-/// A store that lends allocations of its own, and takes them back instead of the pools.
+/// A store that lends allocations of its own, and takes them back instead of the pools. It stays for ever, so that
+/// what it lends need not be counted references to it.
 pub(crate) trait Home: Send + Sync {
     /// Takes back an allocation that no handle refers to any more.
-    fn take_back(&self, allocation: Box<Allocation>);
+    fn take_back(&'static self, allocation: Pooled);
 }
 
 /// Aligned memory, always initialised.
@@ -64,8 +64,8 @@ pub(crate) struct Allocation {
 enum Owner {
     /// The allocation itself, when it is dropped.
     Itself,
-    /// A store, which is known while the allocation is lent.
-    Store(Option<Arc<dyn Home>>),
+    /// A store.
+    Store(&'static dyn Home),
 }
 
 // SAFETY: the allocation is plain memory that any thread may free; access goes through IoBuf (exclusive
@@ -81,13 +81,13 @@ impl Allocation {
         Self { start, capacity, holders: AtomicUsize::new(1), owner: Owner::Itself }
     }
 
-    /// Memory of a store that outlives the allocation.
+    /// Memory of a store.
     ///
     /// # Safety
-    /// The range is initialised and aligned to [`BUF_ALIGN`]. Nothing else refers to it before the allocation
-    /// is dropped.
-    pub(crate) unsafe fn of_store(start: NonNull<u8>, capacity: usize) -> Box<Self> {
-        Box::new(Self { start, capacity, holders: AtomicUsize::new(1), owner: Owner::Store(None) })
+    /// The range is initialised and aligned to [`BUF_ALIGN`]. It stays, and nothing else refers to it, before the
+    /// allocation is dropped.
+    pub(crate) unsafe fn of_store(start: NonNull<u8>, capacity: usize, store: &'static dyn Home) -> Pooled {
+        Box::new(Self { start, capacity, holders: AtomicUsize::new(1), owner: Owner::Store(store) })
     }
 
     /// Where its memory starts.
@@ -179,9 +179,8 @@ impl Drop for Handle {
             self.allocation().holders.store(1, Ordering::Relaxed);
         }
         // SAFETY: it came from a leaked box, and this, the last holder, takes it back exactly once.
-        let mut allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
-        if let Owner::Store(home) = &mut allocation.owner {
-            let home = home.take();
+        let allocation = unsafe { Box::from_raw(self.0.as_ptr()) };
+        if let Owner::Store(home) = allocation.owner {
             return give_back(allocation, home);
         }
         let capacity = allocation.capacity;
@@ -199,8 +198,8 @@ impl Drop for Handle {
 /// Gives an allocation back to the store that has lent it.
 #[cold]
 #[inline(never)]
-fn give_back(allocation: Pooled, home: Option<Arc<dyn Home>>) {
-    home.expect("a store lends what it owns").take_back(allocation);
+fn give_back(allocation: Pooled, home: &'static dyn Home) {
+    home.take_back(allocation);
 }
 
 /// An exclusive, aligned range of bytes.
@@ -236,9 +235,8 @@ impl IoBuf {
     }
 
     /// A buffer of all of an allocation that a store lends.
-    pub(crate) fn lent(mut allocation: Box<Allocation>, home: Arc<dyn Home>) -> Self {
+    pub(crate) fn lent(allocation: Pooled) -> Self {
         let len = allocation.capacity;
-        allocation.owner = Owner::Store(Some(home));
         Self { handle: Handle(NonNull::from(Box::leak(allocation))), start: 0, len }
     }
 
@@ -348,9 +346,18 @@ impl SharedBuf {
     }
 }
 
-/// A shared block of [`BUF_ALIGN`] bytes, in one word: caches keep many.
+/// A shared block of [`BUF_ALIGN`] bytes, in two words: caches keep many.
 #[derive(Clone)]
-pub struct Block(Handle);
+pub struct Block {
+    handle: Handle,
+    /// Of its bytes: who reads them need not look at the allocation.
+    start: NonNull<u8>,
+}
+
+// SAFETY: as for the handle, to whose memory `start` points.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
 
 impl Block {
     /// Makes a buffer a block.
@@ -358,9 +365,9 @@ impl Block {
     /// # Panics
     /// If the buffer is not all of an allocation of a block's size.
     pub fn of(buf: IoBuf) -> Self {
-        let capacity = buf.handle.allocation().capacity;
+        let &Allocation { start, capacity, .. } = buf.handle.allocation();
         assert!(buf.start == 0 && buf.len == BUF_ALIGN && capacity == BUF_ALIGN, "a block is an allocation");
-        Self(buf.handle)
+        Self { handle: buf.handle, start }
     }
 
     /// Some of its bytes, which it lends.
@@ -369,12 +376,12 @@ impl Block {
     /// If the range is not within the block.
     pub fn lend(&self, range: Range<usize>) -> SharedBuf {
         assert!(range.start <= range.end && range.end <= BUF_ALIGN, "{range:?} of a block");
-        SharedBuf { handle: self.0.clone(), start: range.start, len: range.len() }
+        SharedBuf { handle: self.handle.clone(), start: range.start, len: range.len() }
     }
 
     /// Whether both are the same memory. An address is not used again as long as a block refers to it.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.0.is_same(&other.0)
+        self.handle.is_same(&other.handle)
     }
 }
 
@@ -383,13 +390,13 @@ impl Deref for Block {
     fn deref(&self) -> &[u8] {
         // SAFETY: the allocation is of a block's size and initialised. It came from an exclusive IoBuf that was
         // consumed, so only read-only views of it exist.
-        unsafe { std::slice::from_raw_parts(self.0.at(0), BUF_ALIGN) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), BUF_ALIGN) }
     }
 }
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({:p})", self.0.allocation().start)
+        write!(f, "Block({:p})", self.start)
     }
 }
 

@@ -4,14 +4,18 @@
 //! from here. Besides blocks, the bound covers what the cache [charges](Frames::charge): its own tables. The
 //! memory of a block is given back to the system when its bytes are charged for something else.
 //!
-//! Each thread takes blocks from a cell of its own, to which they return. Cells get and give whole batches of
-//! the common store; a thread that finds both empty takes from the other cells.
+//! Each thread takes blocks from a cell of its own, and returns what it drops to that. Cells get and give whole
+//! batches of the common store; a thread that finds both empty takes from the other cells.
+//!
+//! A store stays for ever, so that a block need not count as a reference to it. Once it is closed and has all its
+//! blocks back, its memory goes, and what is left of it is used for the next one.
 
 #![allow(unsafe_code)]
 
-use std::{ptr::NonNull, sync::Arc};
+use std::ptr::NonNull;
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use parking_lot::Mutex as PlainMutex;
 
 use crate::{
     BUF_ALIGN, IoBuf,
@@ -31,18 +35,25 @@ const BATCH: usize = 32;
 /// Bytes that a cell takes from the store at a time to charge.
 const CREDIT_BATCH: usize = 16 << 10;
 
-/// A bounded store of frames.
+/// Closed stores without memory.
+static SPARE: PlainMutex<Vec<&'static Store>> = PlainMutex::new(Vec::new());
+
+/// A bounded store of frames. When this is dropped, the store is closed.
 pub struct Frames {
-    cells: Box<[Arc<Cell>]>,
-    store: Arc<Store>,
+    store: &'static Store,
     bound: usize,
 }
 
+struct Store {
+    cells: Box<[Cell]>,
+    left: Mutex<Left>,
+}
+
 /// What one thread has.
+#[derive(Default)]
 #[repr(align(128))]
 struct Cell {
     has: Mutex<Stock>,
-    store: Arc<Store>,
 }
 
 #[derive(Default)]
@@ -50,15 +61,12 @@ struct Stock {
     free: Vec<Pooled>,
     /// Bytes that may be charged.
     credit: usize,
+    /// Nothing is kept here any more.
+    is_closed: bool,
 }
 
 /// What no thread has.
-struct Store {
-    left: Mutex<Left>,
-    /// Last, so that the allocations are dropped before.
-    map: MmapRaw,
-}
-
+#[derive(Default)]
 struct Left {
     free: Vec<Pooled>,
     /// Places in the map without a frame: returned ones.
@@ -67,52 +75,99 @@ struct Left {
     fresh: usize,
     /// Bytes of the bound that neither frames nor charges have.
     bytes: usize,
+    /// Frames that there are.
+    made: usize,
+    is_closed: bool,
+    /// None once the store is closed and there are no frames.
+    map: Option<MmapRaw>,
 }
 
-impl Store {
+impl Left {
     /// A frame that no thread has.
-    fn take(&self, left: &mut Left) -> Option<Pooled> {
-        if let Some(free) = left.free.pop() {
+    fn take(&mut self, store: &'static Store) -> Option<Pooled> {
+        if let Some(free) = self.free.pop() {
             return Some(free);
         }
-        let at = match left.vacant.pop() {
-            Some(at) if left.bytes >= FRAME_COST => at,
-            Some(at) => {
-                left.vacant.push(at);
-                return None;
-            }
-            None if left.bytes >= FRAME_COST && left.fresh + FRAME_BYTES <= self.map.len() => {
-                left.fresh += FRAME_BYTES;
-                left.fresh - FRAME_BYTES
-            }
-            None => return None,
-        };
-        left.bytes -= FRAME_COST;
-        let start = NonNull::new(self.map.as_mut_ptr().wrapping_add(at))?;
-        // SAFETY: the place lies in the map, which is zeroed where it was never used, page-aligned, and kept by
-        // the cell that the frame returns to. Places are handed out once: they are fresh or vacant.
-        Some(unsafe { Allocation::of_store(start, FRAME_BYTES) })
+        let map = self.map.as_ref()?;
+        if self.bytes < FRAME_COST {
+            return None;
+        }
+        let at = self.vacant.pop().or_else(|| {
+            let at = self.fresh;
+            (at + FRAME_BYTES <= map.len()).then(|| {
+                self.fresh += FRAME_BYTES;
+                at
+            })
+        })?;
+        let start = NonNull::new(map.as_mut_ptr().wrapping_add(at))?;
+        self.bytes -= FRAME_COST;
+        self.made += 1;
+        // SAFETY: the place lies in the map, which is zeroed where it was never used, page-aligned, and kept as
+        // long as there are frames. Places are handed out once: they are fresh or vacant.
+        Some(unsafe { Allocation::of_store(start, FRAME_BYTES, store) })
     }
 
     /// Gives a free frame's memory back to the system.
-    fn vacate(&self, left: &mut Left, frame: Pooled) {
-        let at = frame.start().as_ptr().addr() - self.map.as_mut_ptr().addr();
+    fn vacate(&mut self, frame: Pooled) {
+        let Some(map) = &self.map else { return };
+        let at = frame.start().as_ptr().addr() - map.as_mut_ptr().addr();
         drop(frame);
         // SAFETY: no handle refers to the frame, so nothing reads its content again before it is written. Its
         // pages stay mapped, and are zeroes when they are next touched.
-        let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, FRAME_BYTES) };
-        left.vacant.push(at);
-        left.bytes += FRAME_COST;
+        let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, FRAME_BYTES) };
+        self.vacant.push(at);
+        self.bytes += FRAME_COST;
+        self.made -= 1;
     }
 }
 
-impl Home for Cell {
-    fn take_back(&self, frame: Pooled) {
-        let mut has = spin(&self.has);
+impl Store {
+    /// One without memory.
+    fn spare() -> &'static Self {
+        let spare = SPARE.lock().pop();
+        spare.unwrap_or_else(|| {
+            let cells = (0..CELLS).map(|_| Cell::default()).collect();
+            Box::leak(Box::new(Self { cells, left: Mutex::default() }))
+        })
+    }
+
+    /// Closes it.
+    fn close(&'static self) {
+        let mut free = Vec::new();
+        for cell in &self.cells {
+            let mut has = cell.has.lock();
+            has.is_closed = true;
+            free.append(&mut has.free);
+        }
+        // No cell adds to the list any more.
+        let mut left = self.left.lock();
+        free.append(&mut left.free);
+        left.is_closed = true;
+        self.retire(&mut left, free);
+    }
+
+    /// Drops frames. With the last one, the memory of a closed store goes.
+    fn retire(&'static self, left: &mut Left, frames: Vec<Pooled>) {
+        left.made -= frames.len();
+        drop(frames);
+        if left.made == 0 && left.is_closed {
+            *left = Left::default();
+            SPARE.lock().push(self);
+        }
+    }
+}
+
+impl Home for Store {
+    fn take_back(&'static self, frame: Pooled) {
+        let mut has = spin(&self.cells[my_cell().0].has);
+        if has.is_closed {
+            drop(has);
+            return self.retire(&mut self.left.lock(), vec![frame]);
+        }
         has.free.push(frame);
         if has.free.len() > 2 * BATCH {
             let at = has.free.len() - BATCH;
-            let mut left = self.store.left.lock();
+            let mut left = self.left.lock();
             left.free.extend(has.free.drain(at..));
         }
     }
@@ -126,11 +181,10 @@ impl Frames {
         let map: MmapRaw = MmapOptions::new().len(len).no_reserve_swap().map_anon().ok()?.into();
         // Only speed depends on it; some systems have no large pages.
         let _ = map.advise(Advice::HugePage);
-        let left = Left { free: Vec::new(), vacant: Vec::new(), fresh: 0, bytes: bound };
-        let store = Arc::new(Store { left: Mutex::new(left), map });
-        let cell = || Cell { has: Mutex::new(Stock::default()), store: store.clone() };
-        let cells = (0..CELLS).map(|_| Arc::new(cell())).collect();
-        Some(Self { cells, store, bound })
+        let store = Store::spare();
+        store.cells.iter().for_each(|cell| *cell.has.lock() = Stock::default());
+        *store.left.lock() = Left { bytes: bound, map: Some(map), ..Left::default() };
+        Some(Self { store, bound })
     }
 
     /// The bound, in bytes.
@@ -141,13 +195,19 @@ impl Frames {
     /// A frame with arbitrary content; none if all are in use.
     #[inline]
     pub fn take(&self) -> Option<IoBuf> {
-        let cell = &self.cells[my_cell().0];
+        let cell = self.cell();
         let frame = spin(&cell.has).free.pop();
         let frame = match frame {
             Some(frame) => frame,
             None => self.refill(cell)?,
         };
-        Some(IoBuf::lent(frame, cell.clone()))
+        Some(IoBuf::lent(frame))
+    }
+
+    /// This thread's cell.
+    #[inline]
+    fn cell(&self) -> &'static Cell {
+        &self.store.cells[my_cell().0]
     }
 
     #[cold]
@@ -156,13 +216,13 @@ impl Frames {
         if got.is_empty() {
             // What may be charged and is not is memory, too.
             let credit: usize =
-                self.cells.iter().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
+                self.store.cells.iter().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
             self.store.left.lock().bytes += credit;
             got = self.batch();
         }
         if got.is_empty() {
             // A thread that gave much back has what this one lacks.
-            let stolen = self.cells.iter().find_map(|other| {
+            let stolen = self.store.cells.iter().find_map(|other| {
                 let mut has = other.has.lock();
                 let half = has.free.len() / 2;
                 (!has.free.is_empty()).then(|| has.free.split_off(half))
@@ -179,13 +239,13 @@ impl Frames {
     /// Frames that no thread has.
     fn batch(&self) -> Vec<Pooled> {
         let mut left = self.store.left.lock();
-        (0..BATCH).map_while(|_| self.store.take(&mut left)).collect()
+        (0..BATCH).map_while(|_| left.take(self.store)).collect()
     }
 
     /// Counts bytes that the cache takes from the heap. False, and nothing is counted, if the bound leaves no
     /// room for them.
     pub fn charge(&self, bytes: usize) -> bool {
-        let cell = &self.cells[my_cell().0];
+        let cell = self.cell();
         {
             let mut has = spin(&cell.has);
             if has.credit >= bytes {
@@ -205,7 +265,7 @@ impl Frames {
         let wanted = bytes.max(CREDIT_BATCH);
         while left.bytes < bytes {
             let Some(frame) = left.free.pop() else { break };
-            self.store.vacate(&mut left, frame);
+            left.vacate(frame);
         }
         if left.bytes >= bytes {
             let credit = left.bytes.min(wanted);
@@ -215,13 +275,13 @@ impl Frames {
         drop(left);
         // What other threads have, one cell after the other: locks are taken in the order cell, store.
         let mut found = 0;
-        for other in &self.cells {
+        for other in &self.store.cells {
             let mut has = other.has.lock();
             found += std::mem::take(&mut has.credit);
             let mut left = self.store.left.lock();
             while found + left.bytes < bytes {
                 let Some(frame) = has.free.pop() else { break };
-                self.store.vacate(&mut left, frame);
+                left.vacate(frame);
             }
             if found + left.bytes >= bytes {
                 left.bytes -= bytes.saturating_sub(found);
@@ -234,8 +294,7 @@ impl Frames {
 
     /// The opposite of [`Frames::charge`].
     pub fn discharge(&self, bytes: usize) {
-        let cell = &self.cells[my_cell().0];
-        let mut has = spin(&cell.has);
+        let mut has = spin(&self.cell().has);
         has.credit += bytes;
         if has.credit > 4 * CREDIT_BATCH {
             let surplus = has.credit - CREDIT_BATCH;
@@ -251,11 +310,17 @@ impl Frames {
             let left = self.store.left.lock();
             left.bytes + left.free.len() * FRAME_COST
         };
-        for cell in &self.cells {
+        for cell in &self.store.cells {
             let has = cell.has.lock();
             sum += has.credit + has.free.len() * FRAME_COST;
         }
         sum
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.store.close();
     }
 }
 
@@ -328,6 +393,21 @@ mod tests {
         let lent = block.lend(512..1024);
         drop((frames, block));
         assert_eq!(lent[..], [7; 512]);
+    }
+
+    /// A store that is used again has all its bound, and nothing that the last one lent.
+    #[test]
+    fn a_store_is_not_used_again_before_it_has_all_its_blocks_back() {
+        let frames = Frames::new(BOUND).unwrap();
+        let (store, lent) = (std::ptr::from_ref(frames.store), frames.take().unwrap());
+        drop(frames);
+        let others: Vec<_> = (0..8).map(|_| Frames::new(BOUND).unwrap()).collect();
+        assert!(others.iter().all(|other| !std::ptr::eq(other.store, store)));
+        drop(lent);
+        drop(others);
+        let again = Frames::new(BOUND).unwrap();
+        assert_eq!(std::iter::from_fn(|| again.take()).collect::<Vec<_>>().len(), 100);
+        assert_eq!(again.left_bytes(), BOUND);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use stripewise_device::{
     Device, IoBuf, WriteFlags,
     memory::{MemoryDevice, NullDevice},
 };
-use stripewise_engine::{Array, CreateOptions, geometry::Level};
+use stripewise_engine::{Array, CacheKind, CacheSettings, CreateOptions, geometry::Level};
 use stripewise_parity::Kernel;
 use stripewise_sim::World;
 
@@ -20,6 +20,9 @@ const MEMBER_BYTES: u64 = 64 << 20;
 /// More than the metadata takes.
 const METADATA_BYTES: u64 = 1 << 20;
 const BLOCK: usize = 4096;
+/// What the cases of a cache write and read: a part of what it can hold.
+const HIT_BYTES: u64 = CACHE_BYTES / 4;
+const CACHE_BYTES: u64 = 32 << 20;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -39,6 +42,9 @@ fn main() {
     };
     let mut options = CreateOptions::new("operations", Level::Raid5, (0..5).map(member).collect());
     options.assume_clean = true;
+    if case.ends_with("-hit") {
+        options.cache = CacheSettings::new(CacheKind::Stripe, CACHE_BYTES);
+    }
     let env = world.env();
     let array =
         world.run(async move { Array::create(env, options).await }).expect("memory members do not fail");
@@ -46,7 +52,13 @@ fn main() {
         "random-write" => world.run(random_writes(array, count)),
         "random-read" => world.run(random_reads(array, count)),
         "full-stripe" => world.run(full_stripes(array, count)),
-        _ => eprintln!("give random-write, random-read or full-stripe and a count, or kernel"),
+        "write-hit" => world.run(write_hits(array, count)),
+        "read-hit" => world.run(read_hits(array, count)),
+        _ => {
+            eprintln!(
+                "give random-write, random-read, full-stripe, write-hit or read-hit and a count, or kernel"
+            );
+        }
     }
 }
 
@@ -77,5 +89,38 @@ async fn full_stripes(array: Array, count: u64) {
     for i in 0..count {
         let at = i % stripes * stripe_bytes;
         array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+    }
+}
+
+/// Blocks that are dirty in the cache: all of some stripes but the last of each, so that none is destaged.
+async fn cached_blocks(array: &Array) -> Vec<u64> {
+    let in_stripe = array.geometry().stripe_bytes() / BLOCK as u64;
+    let blocks: Vec<u64> =
+        (0..HIT_BYTES / BLOCK as u64).filter(|block| block % in_stripe < in_stripe - 1).collect();
+    let data = IoBuf::copy_of(&[7; BLOCK]).freeze();
+    for block in &blocks {
+        let written = array.write(block * BLOCK as u64, data.clone(), WriteFlags::default()).await;
+        written.expect("memory members do not fail");
+    }
+    blocks
+}
+
+async fn write_hits(array: Array, count: u64) {
+    let blocks = cached_blocks(&array).await;
+    let mut rng = Rng::with_seed(1);
+    let data = IoBuf::copy_of(&[7; BLOCK]).freeze();
+    for _ in 0..count {
+        let at = blocks[rng.usize(..blocks.len())] * BLOCK as u64;
+        array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+    }
+}
+
+async fn read_hits(array: Array, count: u64) {
+    let blocks = cached_blocks(&array).await;
+    let mut rng = Rng::with_seed(1);
+    let mut buf = IoBuf::with_len(BLOCK);
+    for _ in 0..count {
+        let at = blocks[rng.usize(..blocks.len())] * BLOCK as u64;
+        buf = array.read(at, buf).await.expect("memory members do not fail");
     }
 }

@@ -6,11 +6,12 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use stripewise::{
+    CacheKind,
     geometry::{Level, MEMBERS_MAX},
     internals::plan::selection::{DEFAULT_POLICY, Policy},
 };
 use stripewise_lab::{
-    engine_bench::{self, BitmapMode, Case, Figure, LockSetting, MemberKind, Options, page},
+    engine_bench::{self, BitmapMode, Case, Figure, LockSetting, MemberKind, Options, cache_name, page},
     machine::Machine,
     runner::shell_line,
 };
@@ -84,6 +85,13 @@ pub(crate) struct EngineBench {
     /// counters. Given again, they take turns, on arrays of their own.
     #[arg(long, value_name = "PRESET[+WHAT=HOW]...")]
     pub(crate) locking: Vec<LockSetting>,
+    /// The cache of writes; `none`, if left out, and for cases of hits `none` and `stripe`. Given again, they take
+    /// turns, on arrays of their own.
+    #[arg(long, value_parser = one_of(&CACHES, cache_name, cache_about))]
+    pub(crate) cache: Vec<CacheKind>,
+    /// Memory of a cache; a twentieth of the array by default. Hits are in half of that.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) cache_size: Option<u64>,
     /// Bytes of each member that one bit of the bitmap stands for, as `create` takes it.
     #[arg(long, value_parser = parse_size)]
     pub(crate) bitmap_chunk: Option<u64>,
@@ -108,6 +116,16 @@ fn parse_source(text: &str) -> Result<u64, String> {
 }
 
 impl EngineBench {
+    /// What is measured if no cache is given.
+    fn usual_caches(&self) -> &'static [CacheKind] {
+        let is_of_hits = |case: &Case| matches!(case, Case::WriteHit | Case::ReadHit);
+        if self.case.iter().any(is_of_hits) {
+            &[CacheKind::None, CacheKind::Stripe]
+        } else {
+            &[CacheKind::None]
+        }
+    }
+
     fn options(&self) -> anyhow::Result<Options> {
         let level = Level::from_number(self.level).filter(|level| level.has_parity());
         Ok(Options {
@@ -125,11 +143,24 @@ impl EngineBench {
             bitmaps: or_default(&self.bitmap, &[BitmapMode::Internal]),
             policies: or_default(&self.policy, &[DEFAULT_POLICY]),
             locks: or_default(&self.locking, &[LockSetting::default()]),
+            caches: or_default(&self.cache, self.usual_caches()),
+            cache_bytes: self.cache_size,
             region_bytes: self.bitmap_chunk,
             limit: true,
             latency: self.latency,
             parts: self.parts,
         })
+    }
+}
+
+/// What `--cache` takes.
+const CACHES: [CacheKind; 3] = [CacheKind::None, CacheKind::Pbg, CacheKind::Stripe];
+
+fn cache_about(kind: CacheKind) -> &'static str {
+    match kind {
+        CacheKind::None => "None: a write is done when members have it",
+        CacheKind::Pbg => "By rows, as md's stripe cache",
+        CacheKind::Stripe => "By stripes",
     }
 }
 

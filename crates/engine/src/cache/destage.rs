@@ -96,7 +96,8 @@ impl Cache {
         let (mut dropped, mut went) = (Vec::new(), 0);
         let keeps = self.keeps_clean.load(Ordering::SeqCst);
         for unit in self.all_units(stripe) {
-            let mut bucket = self.bucket(unit);
+            let at = self.place_of(unit);
+            let mut bucket = spin(&self.buckets[at]);
             let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { continue };
             let dirty = slot.cells.dirty_rows();
             went += slot.make_clean(lent, keeps, &mut dropped);
@@ -106,7 +107,12 @@ impl Cache {
                 // What is dirty now was written since it was lent.
                 slot.oldest = slot.oldest.max(epoch);
             }
-            self.forget_empty(&mut bucket);
+            if slot.has_clean() {
+                self.list(&mut bucket, at);
+            }
+            if !dropped.is_empty() {
+                self.forget_empty(&mut bucket);
+            }
         }
         self.dirty.add(1, went as u64);
         self.counts.add_each([(2 * reason as usize, went as u64), (2 * reason as usize + 1, 1)]);

@@ -6,7 +6,8 @@
 //! meanwhile is seen by whether its block is still the same.
 //!
 //! The cache takes no locks of rows. Cells are found by a hash of their unit, a stripe or a row, in buckets with a
-//! lock each, which is held for as long as a few blocks are copied.
+//! lock each, which is held for as long as a few blocks are copied. A write of several blocks copies them before it
+//! takes the lock.
 
 mod cost;
 mod destage;
@@ -62,6 +63,7 @@ use crate::{
 const BLOCKS_PER_BUCKET: usize = 4;
 /// Clean blocks that a writer without memory drops at a time.
 const EVICTED_AT_ONCE: usize = 32;
+
 /// Cells of an array that members do not hold yet, and others that were written lately.
 pub(crate) struct Cache {
     size_bytes: u64,
@@ -73,8 +75,9 @@ pub(crate) struct Cache {
     unit_rows: usize,
     /// Grows with each flush: later writes are of a later epoch.
     epoch: AtomicU64,
-    /// The bucket that eviction looks at next.
-    hand: AtomicUsize,
+    /// The buckets with clean cells, each once, in the order in which eviction looks at them. Its room is made at the
+    /// beginning.
+    clean: Mutex<VecDeque<u32>>,
     /// Dirty cells: how many there came, and how many went.
     dirty: Counters<2>,
     counts: Counters<COUNTS>,
@@ -111,6 +114,8 @@ struct Bucket {
     slots: Vec<Slot>,
     /// Stripes that writes pass by under way, as often as there are such writes.
     passing: Vec<u64>,
+    /// It is among those with clean cells.
+    is_listed: bool,
 }
 
 impl Cache {
@@ -128,7 +133,8 @@ impl Cache {
         let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
         let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
-        let tables = size_of_val(&*buckets);
+        let clean = VecDeque::with_capacity(count);
+        let tables = size_of_val(&*buckets) + clean.capacity() * size_of::<u32>();
         let frames = Frames::new(size.saturating_sub(tables)).ok_or(CacheError::NoMemory { size_bytes })?;
         Ok(Some(Arc::new(Self {
             size_bytes,
@@ -138,7 +144,7 @@ impl Cache {
             chunk_bytes: geometry.chunk_bytes(),
             unit_rows: unit_rows.max(1),
             epoch: AtomicU64::new(1),
-            hand: AtomicUsize::new(0),
+            clean: Mutex::new(clean),
             dirty: Counters::default(),
             counts: Counters::default(),
             settings: Mutex::new(*settings),
@@ -174,9 +180,15 @@ impl Cache {
 
     #[inline]
     fn bucket(&self, unit: u64) -> MutexGuard<'_, Bucket> {
+        spin(&self.buckets[self.place_of(unit)])
+    }
+
+    /// Where a unit's bucket is.
+    #[inline]
+    fn place_of(&self, unit: u64) -> usize {
         // Fibonacci hashing, as for the table of locked rows.
         let hash = unit.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        spin(&self.buckets[hash as usize & (self.buckets.len() - 1)])
+        hash as usize & (self.buckets.len() - 1)
     }
 
     /// A frame, perhaps from clean cells.
@@ -200,10 +212,13 @@ impl Cache {
         let (mut dropped, mut left) = (Vec::new(), 2 * self.buckets.len());
         while dropped.len() < wanted && left > 0 {
             left -= 1;
-            let at = self.hand.fetch_add(1, Ordering::Relaxed) & (self.buckets.len() - 1);
-            let mut bucket = self.buckets[at].lock();
+            let Some(at) = self.clean.lock().pop_front() else { break };
+            let mut bucket = self.buckets[at as usize].lock();
+            bucket.is_listed = false;
+            let mut keeps = false;
             for slot in &mut bucket.slots {
                 if std::mem::take(&mut slot.was_read) {
+                    keeps |= slot.has_clean();
                     continue;
                 }
                 slot.drop_clean(&mut dropped);
@@ -213,8 +228,18 @@ impl Cache {
                 }
             }
             self.forget_empty(&mut bucket);
+            if keeps {
+                self.list(&mut bucket, at as usize);
+            }
         }
         dropped.len()
+    }
+
+    /// Notes that a bucket has clean cells.
+    fn list(&self, bucket: &mut Bucket, at: usize) {
+        if !std::mem::replace(&mut bucket.is_listed, true) {
+            self.clean.lock().push_back(at as u32);
+        }
     }
 
     fn forget_empty(&self, bucket: &mut Bucket) {
@@ -294,7 +319,7 @@ impl Cache {
         let mut report = CacheReport {
             settings: self.settings(),
             size_bytes: self.size_bytes,
-            used_bytes: size_of_val(&*self.buckets) as u64,
+            used_bytes: self.size_bytes.saturating_sub(self.frames.bound() as u64),
             dirty_max: self.dirty_max(),
             blocks_per_s: self.blocks_per_s.load(Ordering::Relaxed),
             is_draining: self.is_draining(),

@@ -3,16 +3,18 @@
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use stripewise_device::{Block, IoBuf, Timestamp};
+use stripewise_device::{IoBuf, Timestamp};
 
 use super::{Bucket, Cache, EVICTED_AT_ONCE, modes::Mode, slot::Slot};
 use crate::{
     compute::{
         CachedCells, Data,
-        cells::{ALL_SECTORS, CellState, Part, blocks_of, mask_of, sectors},
+        cells::{Part, blocks_of, mask_of},
     },
-    mutants::{Mutant, lives},
-    shape::geometry::{StripeIndex, StripeSpan},
+    shape::{
+        geometry::{StripeIndex, StripeSpan},
+        rows::BLOCK_BYTES,
+    },
 };
 
 /// What a slot may grow by with each block that it gets: its places in lists, and those of a new column.
@@ -45,10 +47,17 @@ const LOOKS_AFTER: u64 = 64;
 
 /// A block that is about to be put.
 struct New {
-    column: usize,
-    row: usize,
-    mask: u8,
-    buf: IoBuf,
+    part: Part,
+    buf: Option<IoBuf>,
+}
+
+impl New {
+    /// Copies its part of a write.
+    #[inline]
+    fn copy_from(&mut self, data: &Data) {
+        let buf = self.buf.as_mut().expect("it was not put yet");
+        data.copy_to(self.part.from, &mut buf[self.part.bytes.clone()]);
+    }
 }
 
 impl Cache {
@@ -75,58 +84,51 @@ impl Cache {
     }
 
     fn try_put(&self, span: &StripeSpan, data: &Data, way: Way, now: Timestamp) -> Result<bool, NotPut> {
-        let mut new = self.copies_of(span, data).ok_or(NotPut::Full)?;
-        if self.unit_rows > 1 {
-            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), new, way, now);
+        let mut new: SmallVec<[New; 2]> = SmallVec::new();
+        for part in blocks_of(span, self.chunk_bytes) {
+            new.push(New { part, buf: Some(self.frame().ok_or(NotPut::Full)?) });
         }
-        new.sort_unstable_by_key(|block| block.row);
-        while let Some(first) = new.first() {
-            let (row, unit) = (first.row, self.unit_of(span.stripe, first.row));
-            let end = new.iter().position(|block| block.row != row).unwrap_or(new.len());
-            self.put_unit(span.stripe, unit, new.drain(..end).collect(), way, now)?;
+        let later = (new.len() == 1).then_some(data);
+        if later.is_none() {
+            // Not before all are in their places: what moves them behind a copy would wait until that is done.
+            new.iter_mut().for_each(|block| block.copy_from(data));
+        }
+        if self.unit_rows > 1 {
+            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), &mut new, later, way, now);
+        }
+        new.sort_unstable_by_key(|block| block.part.row);
+        for of_row in new.chunk_by_mut(|one, other| one.part.row == other.part.row) {
+            let unit = self.unit_of(span.stripe, of_row[0].part.row);
+            self.put_unit(span.stripe, unit, of_row, later, way, now)?;
         }
         Ok(false)
     }
 
-    /// Copies a write's part in one stripe into blocks of the cache. None if there is no memory for all.
-    fn copies_of(&self, span: &StripeSpan, data: &Data) -> Option<SmallVec<[New; 2]>> {
-        let mut new = SmallVec::new();
-        for Part { column, row, bytes, from } in blocks_of(span, self.chunk_bytes) {
-            let mut buf = self.frame()?;
-            data.copy_to(from, &mut buf[bytes.clone()]);
-            new.push(New { column, row, mask: mask_of(bytes), buf });
-        }
-        Some(new)
-    }
-
+    /// Puts blocks of one unit. What was left for later is copied here: a copy and the search for its cell, which both
+    /// wait for memory, run at the same time. A lock between them would make one wait for the other.
     fn put_unit(
         &self,
         stripe: StripeIndex,
         unit: u64,
-        new: SmallVec<[New; 2]>,
+        new: &mut [New],
+        later: Option<&Data>,
         way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
         let epoch = self.epoch.load(Ordering::SeqCst);
-        let mut replaced: SmallVec<[Block; 2]> = SmallVec::new();
         let mut bucket = self.bucket(unit);
         match self.takes(way == Way::Through) {
             Mode::Open => {}
             Mode::Through => return Err(NotPut::Through),
             Mode::Closed => return Err(NotPut::Closed),
         }
-        let Bucket { slots, passing } = &mut *bucket;
-        if !passing.is_empty()
-            && passing.contains(&stripe.0)
-            && new.iter().any(|block| block.mask != ALL_SECTORS)
-        {
+        let Bucket { slots, passing, .. } = &mut *bucket;
+        let is_whole = |block: &New| block.part.bytes.len() == BLOCK_BYTES;
+        if !passing.is_empty() && passing.contains(&stripe.0) && !new.iter().all(is_whole) {
             return Err(NotPut::Passed);
         }
         let known = slots.iter().position(|slot| slot.unit == unit);
-        let is_held = |slot: &Slot, block: &New| {
-            slot.cells.get(block.column).is_some_and(|column| column.get(block.row).is_some())
-        };
-        let grows = known.is_none_or(|at| !new.iter().all(|block| is_held(&slots[at], block)));
+        let grows = known.is_none_or(|at| !slots[at].holds_all(new.iter().map(|block| &block.part)));
         let growth = size_of::<Slot>() + new.len() * GROWTH_PER_BLOCK;
         if grows && !self.frames.charge(growth) {
             return Err(NotPut::Full);
@@ -136,24 +138,14 @@ impl Cache {
             slots.len() - 1
         });
         let slot = &mut slots[at];
+        if let Some(data) = later {
+            new.iter_mut().for_each(|block| block.copy_from(data));
+        }
         let mut came = 0;
-        for block in new {
-            let (mut buf, mut mask) = (block.buf, block.mask);
-            let column = slot.cells.entry(block.column);
-            if let Some((state, old)) = column.get(block.row) {
-                came += u64::from(state == CellState::Clean);
-                let held = if let CellState::Dirty(held) = state { held } else { ALL_SECTORS };
-                if !lives(Mutant::SectorsLost) {
-                    sectors(held & !mask).for_each(|part| buf[part.clone()].copy_from_slice(&old[part]));
-                }
-                mask |= held;
-            } else {
-                came += 1;
-            }
-            if lives(Mutant::SectorMaskLost) {
-                mask = ALL_SECTORS;
-            }
-            replaced.extend(column.put(block.row, CellState::Dirty(mask), Block::of(buf)));
+        for New { part, buf } in new {
+            let buf = buf.take().expect("it is put once");
+            came +=
+                u64::from(slot.cells.entry(part.column).write(part.row, mask_of(part.bytes.clone()), buf));
         }
         slot.note_write(epoch, now);
         if grows {

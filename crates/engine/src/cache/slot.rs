@@ -5,10 +5,9 @@ use stripewise_device::{Block, Timestamp};
 use crate::{
     compute::{
         CachedCells,
-        cells::{ALL_SECTORS, CellState},
+        cells::{ALL_SECTORS, CellState, Column, Part},
     },
     mutants::{Mutant, lives},
-    shape::rows::RowSet,
 };
 
 /// The epoch of a slot without dirty cells.
@@ -50,6 +49,12 @@ impl Slot {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.cells.heap_bytes()
+    }
+
+    /// Whether it holds the blocks of all these parts.
+    #[inline]
+    pub(super) fn holds_all<'a>(&self, mut parts: impl Iterator<Item = &'a Part>) -> bool {
+        parts.all(|part| self.cells.get(part.column).is_some_and(|column| column.holds(part.row)))
     }
 
     /// Notes a write.
@@ -110,11 +115,12 @@ impl Slot {
 
     /// Drops clean cells.
     pub(super) fn drop_clean(&mut self, dropped: &mut Vec<Block>) {
-        let clean: Vec<(usize, RowSet)> =
-            self.cells.columns().map(|(number, column)| (number, column.clean())).collect();
-        for (number, rows) in clean {
-            let Some(own) = self.cells.get_mut(number) else { continue };
-            rows.runs().flatten().for_each(|row| dropped.extend(own.take(row)));
-        }
+        let has_clean = |column: &&mut Column| !column.clean().is_empty();
+        self.cells.columns_mut().filter(has_clean).for_each(|column| column.drop_clean(dropped));
+    }
+
+    /// Whether there are clean cells.
+    pub(super) fn has_clean(&self) -> bool {
+        self.cells.columns().any(|(_, column)| !column.clean().is_empty())
     }
 }

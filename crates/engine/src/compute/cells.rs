@@ -79,6 +79,12 @@ impl Column {
         self.blocks.capacity() * size_of::<Block>() + self.masks.capacity()
     }
 
+    /// Whether there is a block of a cell.
+    #[inline]
+    pub(crate) fn holds(&self, row: usize) -> bool {
+        self.held().contains(row)
+    }
+
     /// A cell's state and block.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> Option<(CellState, &Block)> {
@@ -118,10 +124,50 @@ impl Column {
         before
     }
 
-    fn set_mask(&mut self, row: usize, mask: u8) {
-        if mask == ALL_SECTORS && !self.partial.contains(row) {
-            return;
+    /// Sets sectors of a cell, which `buf` holds; its other sectors stay as they are. Returns whether it was not dirty
+    /// before.
+    #[inline]
+    pub(crate) fn write(&mut self, row: usize, mut mask: u8, mut buf: IoBuf) -> bool {
+        let held = self.held();
+        let (at, was_dirty) = (held.rank(row), self.dirty.contains(row));
+        if mask != ALL_SECTORS {
+            let old = held.contains(row).then(|| &self.blocks[at]);
+            mask |= self.carry_on(row, mask, old, &mut buf);
         }
+        self.set_mask(row, mask);
+        let block = Block::of(buf);
+        if held.contains(row) {
+            self.blocks[at] = block;
+        } else {
+            make_room(&mut self.blocks, PLACES_ADDED);
+            self.blocks.insert(at, block);
+        }
+        if !was_dirty {
+            self.dirty.insert(row);
+            self.clean.remove(row);
+        }
+        !was_dirty
+    }
+
+    /// Copies sectors that a write leaves as they are. Returns which of the block are in hand then.
+    fn carry_on(&self, row: usize, mask: u8, old: Option<&Block>, buf: &mut IoBuf) -> u8 {
+        let Some(old) = old else { return if lives(Mutant::SectorMaskLost) { ALL_SECTORS } else { mask } };
+        let held = if self.dirty.contains(row) { self.mask(row) } else { ALL_SECTORS };
+        if !lives(Mutant::SectorsLost) {
+            sectors(held & !mask).for_each(|part| buf[part.clone()].copy_from_slice(&old[part]));
+        }
+        if lives(Mutant::SectorMaskLost) { ALL_SECTORS } else { held | mask }
+    }
+
+    #[inline]
+    fn set_mask(&mut self, row: usize, mask: u8) {
+        if mask != ALL_SECTORS || self.partial.contains(row) {
+            self.change_mask(row, mask);
+        }
+    }
+
+    #[inline(never)]
+    fn change_mask(&mut self, row: usize, mask: u8) {
         let at = self.partial.rank(row);
         match (self.partial.contains(row), mask) {
             (true, ALL_SECTORS) => {
@@ -144,6 +190,16 @@ impl Column {
         self.clean.insert(row);
     }
 
+    /// Drops clean cells.
+    pub(crate) fn drop_clean(&mut self, dropped: &mut Vec<Block>) {
+        if self.dirty.is_empty() {
+            self.clean = RowSet::EMPTY;
+            dropped.append(&mut self.blocks);
+            return;
+        }
+        self.clean.runs().flatten().for_each(|row| dropped.extend(self.take(row)));
+    }
+
     /// Takes a cell's block out.
     pub(crate) fn take(&mut self, row: usize) -> Option<Block> {
         if !self.held().contains(row) {
@@ -159,12 +215,13 @@ impl Column {
     /// The cells of some rows, lent.
     fn lend(&self, rows: RowSet) -> Self {
         let held = self.held();
-        let block = |row: usize| self.blocks[held.rank(row)].clone();
+        let mut blocks = Vec::with_capacity((held & rows).len());
+        blocks.extend((held & rows).runs().flatten().map(|row| self.blocks[held.rank(row)].clone()));
         Self {
             dirty: self.dirty & rows,
             partial: self.partial & rows,
             clean: self.clean & rows,
-            blocks: (held & rows).runs().flatten().map(block).collect(),
+            blocks,
             masks: (self.partial & rows).runs().flatten().map(|row| self.mask(row)).collect(),
         }
     }
@@ -238,6 +295,11 @@ impl CachedCells {
     /// The columns that have blocks, with their numbers.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         self.0.iter().map(|(number, column)| (usize::from(*number), column))
+    }
+
+    /// As [`CachedCells::columns`], to be changed.
+    pub(crate) fn columns_mut(&mut self) -> impl Iterator<Item = &mut Column> {
+        self.0.iter_mut().map(|(_, column)| column)
     }
 
     /// A column, if it has blocks.

@@ -3,29 +3,43 @@
 use std::sync::Arc;
 
 use stripewise_device::{
-    Device, ZeroFlags,
+    Device, WriteFlags, ZeroFlags,
     memory::{MemoryDevice, NullDevice},
     uring::Runtime,
 };
 use stripewise_engine::{
-    Array, ArrayError, AssembleOptions, SpeedLimits, assemble,
+    Array, ArrayError, AssembleOptions, CacheKind, CacheSettings, SpeedLimits, assemble,
     geometry::MemberIndex,
     locking::{CounterLocks, Locking},
     plan::selection::Policy,
 };
 use stripewise_format::{md::default_data_offset_sectors, media::SECTOR_BYTES};
 
-use super::{BenchError, BitmapMode, LockSetting, MemberKind, Options, memory};
+use super::{
+    BenchError, BitmapMode, LockSetting, MemberKind, Options,
+    case::HIT_BYTES,
+    client::{self, Held},
+    memory,
+};
 
 /// The member that is lost.
 const LOST: usize = 1;
 
-/// What is compared: an array with its locks and its bitmap, and a policy on it.
+/// What is compared: an array with its locks, its bitmap and its cache, and a policy on it.
 pub(super) struct Variant {
     pub(super) locks: LockSetting,
     pub(super) policy: &'static Policy,
     pub(super) bitmap: BitmapMode,
+    pub(super) cache: CacheKind,
     pub(super) array: Array,
+}
+
+impl Variant {
+    /// Whether this is the other one without a cache.
+    pub(super) fn is_uncached(&self, other: &Self) -> bool {
+        self.cache == CacheKind::None
+            && (&self.locks, self.bitmap, self.policy.name) == (&other.locks, other.bitmap, other.policy.name)
+    }
 }
 
 /// All that were asked for, over so many members of their own but where only the policy differs.
@@ -37,9 +51,12 @@ pub(super) fn variants(
     let mut variants = Vec::new();
     for locks in &options.locks {
         for bitmap in options.bitmaps.iter().copied() {
-            let array = new_array(options, members, runtime, locks, bitmap)?;
-            let variant = |policy| Variant { locks: locks.clone(), policy, bitmap, array: array.clone() };
-            variants.extend(options.policies.iter().copied().map(variant));
+            for cache in options.caches.iter().copied() {
+                let array = new_array(options, members, runtime, (locks, bitmap, cache))?;
+                let variant =
+                    |policy| Variant { locks: locks.clone(), policy, bitmap, cache, array: array.clone() };
+                variants.extend(options.policies.iter().copied().map(variant));
+            }
         }
     }
     Ok(variants)
@@ -49,8 +66,7 @@ fn new_array(
     options: &Options,
     members: usize,
     runtime: &Runtime,
-    locks: &LockSetting,
-    bitmap: BitmapMode,
+    (locks, bitmap, cache): (&LockSetting, BitmapMode, CacheKind),
 ) -> Result<Array, BenchError> {
     let members: Vec<_> = (0..members).map(|i| new_member(options, &i.to_string())).collect();
     let (chunk_bytes, region_bytes) = (options.chunk_bytes, options.region_bytes);
@@ -60,8 +76,9 @@ fn new_array(
         BitmapMode::Internal => locks.locking(),
         BitmapMode::None => Locking { counter_locks: CounterLocks::Uncounted, ..locks.locking() },
     };
-    if locking != locks.preset().locking {
-        let open = AssembleOptions::default().locking(Some(locking));
+    if locking != locks.preset().locking || cache != CacheKind::None {
+        let cache = CacheSettings::new(cache, options.cache_bytes(&array.geometry()));
+        let open = AssembleOptions::default().locking(Some(locking)).cache(cache);
         let env = runtime.env();
         array = runtime.block_on(async move {
             array.stop().await?;
@@ -91,6 +108,18 @@ fn new_member(options: &Options, name: &str) -> Arc<dyn Device> {
 pub(super) fn choose(runtime: &Runtime, variant: &Variant) -> Result<(), ArrayError> {
     let (array, policy) = (variant.array.clone(), variant.policy);
     runtime.block_on(async move { array.set_policy(policy).await })
+}
+
+/// Writes once what hits are to find in the cache.
+pub(super) fn fill(runtime: &Runtime, array: &Array, held_bytes: u64) -> Result<(), ArrayError> {
+    let array = array.clone();
+    runtime.block_on(async move {
+        let (data, held) = (client::source(HIT_BYTES), Held::of(&array.geometry(), held_bytes, HIT_BYTES));
+        for index in 0..held.count {
+            array.write(held.place(index), data.clone(), WriteFlags::default()).await?;
+        }
+        Ok(())
+    })
 }
 
 /// Loses a member, if none is lost yet.

@@ -15,6 +15,12 @@ pub enum Case {
     RandomWrite128K,
     /// Random reads of 4 KiB.
     RandomRead,
+    /// Sequential writes of 4 KiB.
+    SmallSequential,
+    /// Random writes of 4 KiB over what a cache holds.
+    WriteHit,
+    /// Random reads of 4 KiB of what a cache holds.
+    ReadHit,
     /// Sequential reads of 1 MiB.
     SequentialRead,
     /// A check of all redundancy, in bytes of each member.
@@ -35,16 +41,30 @@ pub enum Case {
     DegradedLargeWrite,
 }
 
+/// What hits read or replace at once.
+pub(super) const HIT_BYTES: usize = 4 << 10;
 /// About the size of a large operation: as many whole stripes as that.
 const LARGE_BYTES: u64 = 16 << 20;
+
+/// Where operations go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Places {
+    /// Anywhere.
+    Random,
+    /// From one to the next.
+    Sequential,
+    /// Anywhere in a part of the array that fits into a cache. The last block of each stripe is left out: a
+    /// stripe that is all dirty would be destaged.
+    Held,
+}
 
 /// What is done over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// Clients read so many bytes.
-    Read { bytes: usize, sequential: bool },
+    Read { bytes: usize, places: Places },
     /// Clients write so many bytes.
-    Write { bytes: usize, sequential: bool },
+    Write { bytes: usize, places: Places },
     /// A check of the whole array.
     Check,
     /// A rebuild of a whole member.
@@ -59,16 +79,24 @@ impl Work {
             Self::Read { .. } | Self::Check | Self::Rebuild => None,
         }
     }
+
+    /// Whether its operations are to find in the cache what they read or replace.
+    pub(super) fn is_of_hits(self) -> bool {
+        matches!(self, Self::Read { places: Places::Held, .. } | Self::Write { places: Places::Held, .. })
+    }
 }
 
 impl Case {
     /// All, those that leave a member lost at the end.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::FullStripe,
         Self::RandomWrite,
         Self::RandomWrite64K,
         Self::RandomWrite128K,
         Self::RandomRead,
+        Self::SmallSequential,
+        Self::WriteHit,
+        Self::ReadHit,
         Self::SequentialRead,
         Self::LargeRead,
         Self::LargeWrite,
@@ -90,6 +118,9 @@ impl Case {
             Self::RandomWrite64K => "random-write-64k",
             Self::RandomWrite128K => "random-write-128k",
             Self::RandomRead => "random-read",
+            Self::SmallSequential => "small-sequential",
+            Self::WriteHit => "write-hit",
+            Self::ReadHit => "read-hit",
             Self::SequentialRead => "sequential-read",
             Self::Check => "check",
             Self::Rebuild => "rebuild",
@@ -110,6 +141,9 @@ impl Case {
             Self::RandomWrite64K => "Random writes of 64 KiB",
             Self::RandomWrite128K => "Random writes of 128 KiB",
             Self::RandomRead => "Random reads of 4 KiB",
+            Self::SmallSequential => "Sequential writes of 4 KiB",
+            Self::WriteHit => "Random writes of 4 KiB over what a cache holds",
+            Self::ReadHit => "Random reads of 4 KiB of what a cache holds",
             Self::SequentialRead => "Sequential reads of 1 MiB",
             Self::Check => "A check of all redundancy, in bytes of each member",
             Self::Rebuild => "A rebuild onto a new member, in bytes of it",
@@ -130,18 +164,22 @@ impl Case {
     }
 
     pub(super) fn work(self, geometry: &Geometry) -> Work {
-        let random_write = |bytes| Work::Write { bytes, sequential: false };
+        let read = |bytes, places| Work::Read { bytes, places };
+        let write = |bytes, places| Work::Write { bytes, places };
         let stripe_bytes = geometry.stripe_bytes();
         let large = ((LARGE_BYTES / stripe_bytes).max(1) * stripe_bytes) as usize;
         match self {
-            Self::FullStripe => Work::Write { bytes: stripe_bytes as usize, sequential: true },
-            Self::RandomWrite | Self::DegradedWrite => random_write(4 << 10),
-            Self::RandomWrite64K => random_write(64 << 10),
-            Self::RandomWrite128K => random_write(128 << 10),
-            Self::RandomRead | Self::DegradedRead => Work::Read { bytes: 4 << 10, sequential: false },
-            Self::SequentialRead => Work::Read { bytes: 1 << 20, sequential: true },
-            Self::LargeRead | Self::DegradedLargeRead => Work::Read { bytes: large, sequential: true },
-            Self::LargeWrite | Self::DegradedLargeWrite => Work::Write { bytes: large, sequential: true },
+            Self::FullStripe => write(stripe_bytes as usize, Places::Sequential),
+            Self::RandomWrite | Self::DegradedWrite => write(4 << 10, Places::Random),
+            Self::RandomWrite64K => write(64 << 10, Places::Random),
+            Self::RandomWrite128K => write(128 << 10, Places::Random),
+            Self::RandomRead | Self::DegradedRead => read(4 << 10, Places::Random),
+            Self::SmallSequential => write(4 << 10, Places::Sequential),
+            Self::WriteHit => write(HIT_BYTES, Places::Held),
+            Self::ReadHit => read(HIT_BYTES, Places::Held),
+            Self::SequentialRead => read(1 << 20, Places::Sequential),
+            Self::LargeRead | Self::DegradedLargeRead => read(large, Places::Sequential),
+            Self::LargeWrite | Self::DegradedLargeWrite => write(large, Places::Sequential),
             Self::Check => Work::Check,
             Self::Rebuild => Work::Rebuild,
         }

@@ -12,10 +12,10 @@ use stripewise_device::{
     IoBuf, SharedBuf, WriteFlags,
     parts::{Part, within},
 };
-use stripewise_engine::Array;
+use stripewise_engine::{Array, geometry::Geometry};
 
 use super::{
-    case::Work,
+    case::{Places, Work},
     round::Baton,
     turn::{BATCH, Latencies, Turn},
 };
@@ -42,6 +42,29 @@ pub(super) struct Client {
     /// The start of its worker's part of the places, for sequential operations.
     first: u64,
     places: u64,
+    held: Held,
+}
+
+/// The places of [`Places::Held`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) count: u64,
+    /// Bytes of each.
+    bytes: u64,
+    in_stripe: u64,
+}
+
+impl Held {
+    /// Those in so many bytes at the start of the array.
+    pub(super) fn of(geometry: &Geometry, held_bytes: u64, bytes: usize) -> Self {
+        let (bytes, stripe_bytes) = (bytes as u64, geometry.stripe_bytes());
+        let in_stripe = (stripe_bytes / bytes).saturating_sub(1).max(1);
+        Self { count: (held_bytes / stripe_bytes).max(1) * in_stripe, bytes, in_stripe }
+    }
+
+    pub(super) fn place(&self, index: u64) -> u64 {
+        (index / self.in_stripe * (self.in_stripe + 1) + index % self.in_stripe) * self.bytes
+    }
 }
 
 impl Client {
@@ -52,8 +75,9 @@ impl Client {
         };
         let Seat { worker, workers, slot } = seat;
         let places = array.geometry().capacity_bytes() / bytes as u64 / workers as u64;
+        let held = Held::of(&array.geometry(), turn.held_bytes, bytes);
         let rng = Rng::with_seed(turn.seed << 32 | (worker * turn.queue + slot) as u64);
-        Self { turn, array, rng, source, latencies, bytes, slot, first: places * worker as u64, places }
+        Self { turn, array, rng, source, latencies, bytes, slot, first: places * worker as u64, places, held }
     }
 
     /// Runs operation after operation, until the baton says that it is over; returns how many.
@@ -96,12 +120,12 @@ impl Client {
         // Clients of a worker share its part.
         let index = done * self.turn.queue as u64 + self.slot as u64;
         match self.turn.work {
-            Work::Read { sequential, .. } => {
-                let at = self.place(index, sequential);
+            Work::Read { places, .. } => {
+                let at = self.place(index, places);
                 self.array.read(at, block).await.expect("members in memory do not fail")
             }
-            Work::Write { sequential, .. } => {
-                let (at, data) = (self.place(index, sequential), slice(&self.source, index, self.bytes));
+            Work::Write { places, .. } => {
+                let (at, data) = (self.place(index, places), slice(&self.source, index, self.bytes));
                 let written = self.array.write(at, data, WriteFlags::default()).await;
                 written.expect("members in memory do not fail");
                 block
@@ -111,10 +135,13 @@ impl Client {
     }
 
     /// The next place in its worker's part, or a random one.
-    fn place(&mut self, index: u64, sequential: bool) -> u64 {
-        let all = self.array.geometry().capacity_bytes() / self.bytes as u64;
-        let place = if sequential { self.first + index % self.places.max(1) } else { self.rng.u64(..all) };
-        place * self.bytes as u64
+    fn place(&mut self, index: u64, places: Places) -> u64 {
+        let bytes = self.bytes as u64;
+        match places {
+            Places::Random => self.rng.u64(..self.array.geometry().capacity_bytes() / bytes) * bytes,
+            Places::Sequential => (self.first + index % self.places.max(1)) * bytes,
+            Places::Held => self.held.place(self.rng.u64(..self.held.count)),
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::{
     arrays::Variant,
+    cache_name,
     case::{Case, Work},
     parts::Shares,
-    turn::Done,
+    turn::{Counts, Done},
 };
 
 /// One case's figures.
@@ -25,6 +26,8 @@ pub struct Figure {
     pub policy: &'static str,
     /// The preset of locks, and its replaced settings.
     pub locking: String,
+    /// [`cache_name`] of its cache.
+    pub cache: &'static str,
     /// Worker threads.
     pub threads: usize,
     /// Operations under way for each thread.
@@ -41,6 +44,12 @@ pub struct Figure {
     pub limit_per_s: Option<f64>,
     /// Median over the turns of engine / limit.
     pub ratio: Option<f64>,
+    /// Median over the turns of engine / engine without a cache; None if that was not measured.
+    pub of_uncached: Option<f64>,
+    /// The share of rows that were written with all their data new; None if no row was written.
+    pub rows_full: Option<f64>,
+    /// Reads of members for each operation.
+    pub member_reads: f64,
     /// None if it was not measured.
     pub latency_ns: Option<Latency>,
     /// The share of each part of the time of operations; empty without a sampler.
@@ -96,6 +105,8 @@ pub(super) struct Turns {
     limit: Vec<f64>,
     latency: Option<Histogram<u64>>,
     parts: Shares,
+    counts: Counts,
+    operations: u64,
 }
 
 impl Turns {
@@ -105,15 +116,34 @@ impl Turns {
         self.cpu_ns.push(done.cpu_ns);
         self.limit.extend(limit);
         self.parts.add(&done.parts);
+        self.counts.add(&done.counts);
+        self.operations += done.operations;
         match &mut self.latency {
             None => self.latency = Some(done.latency),
             Some(all) => all.add(done.latency).expect("histograms of one kind"),
         }
     }
 
-    pub(super) fn figure(self, case: Case, variant: &Variant, (threads, queue): (usize, usize)) -> Figure {
-        let engine = || self.each.iter().map(|turn| turn.per_s);
-        let ratios = engine().zip(&self.limit).map(|(engine, limit)| engine / limit).collect();
+    /// Operations a second, turn by turn.
+    pub(super) fn rates(&self) -> impl Iterator<Item = f64> {
+        self.each.iter().map(|turn| turn.per_s)
+    }
+
+    /// The median of this over that, turn by turn.
+    fn ratio(&self, to: &[f64]) -> Option<f64> {
+        median(self.rates().zip(to).map(|(engine, other)| engine / other).collect())
+    }
+
+    /// `uncached` are the rates without a cache.
+    pub(super) fn figure(
+        self,
+        case: Case,
+        variant: &Variant,
+        (threads, queue): (usize, usize),
+        uncached: Option<&[f64]>,
+    ) -> Figure {
+        let (ratio, of_uncached) = (self.ratio(&self.limit), uncached.and_then(|rates| self.ratio(rates)));
+        let Counts { rows_full, rows, member_reads } = self.counts;
         let geometry = variant.array.geometry();
         let bytes_per_operation = match case.work(&geometry) {
             Work::Read { bytes, .. } | Work::Write { bytes, .. } => bytes as u64,
@@ -125,14 +155,18 @@ impl Turns {
             bitmap: variant.bitmap.name(),
             policy: variant.policy.name,
             locking: variant.locks.name().to_owned(),
+            cache: cache_name(variant.cache),
             threads,
             queue,
             raid_devices: geometry.members(),
             bytes_per_operation,
-            engine_per_s: median(engine().collect()).unwrap_or(0.0),
+            engine_per_s: median(self.rates().collect()).unwrap_or(0.0),
             cpu_ns_per_operation: median(self.cpu_ns).unwrap_or(0.0),
             limit_per_s: median(self.limit),
-            ratio: median(ratios),
+            ratio,
+            of_uncached,
+            rows_full: (rows > 0).then(|| rows_full as f64 / rows as f64),
+            member_reads: member_reads as f64 / self.operations.max(1) as f64,
             latency_ns: self.latency.as_ref().and_then(Latency::of),
             parts: self.parts.of_operations().collect(),
             looks: self.parts.looks(),
@@ -149,6 +183,18 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl Figure {
+    /// What a cache does.
+    fn write_cache(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  cache {}", self.cache)?;
+        if let Some(ratio) = self.of_uncached {
+            write!(f, " {ratio:.2} of none")?;
+        }
+        if let Some(share) = self.rows_full {
+            write!(f, ", full rows {:.2} %", share * 100.0)?;
+        }
+        write!(f, ", member reads {:.3}", self.member_reads)
+    }
+
     /// The data moved in a second at a rate of operations, in 10^9 bytes.
     pub fn gb_per_s(&self, per_s: f64) -> f64 {
         per_s * self.bytes_per_operation as f64 / 1e9
@@ -174,6 +220,9 @@ impl fmt::Display for Figure {
         )?;
         if let (Some(limit), Some(ratio)) = (self.limit_per_s, self.ratio) {
             write!(f, "  limit {:>10}/s {:>6.2} GB/s  ratio {ratio:.2}", rate(limit), self.gb_per_s(limit))?;
+        }
+        if self.cache != "none" {
+            self.write_cache(f)?;
         }
         if let Some(Latency { p50, p99, p99_9, p99_99, max, .. }) = &self.latency_ns {
             write!(f, "  p50 {p50} p99 {p99} p99.9 {p99_9} p99.99 {p99_99} max {max} ns")?;

@@ -9,7 +9,7 @@ use super::{
     Options, arrays,
     case::Work,
     parts::Shares,
-    turn::{Done, Turn, histogram, own_processor_time},
+    turn::{Counts, Done, Turn, histogram, own_processor_time},
 };
 
 /// Runs a job to its end. A rebuild begins with the loss of a member, and fills a new one.
@@ -24,7 +24,14 @@ pub(super) fn job_turn(
         _ => check(runtime, array)?,
     };
     let (per_s, cpu_ns) = (1.0 / elapsed.as_secs_f64(), cpu.as_nanos() as f64);
-    Ok(Done { per_s, cpu_ns, latency: histogram(), parts: Shares::default() })
+    Ok(Done {
+        per_s,
+        cpu_ns,
+        latency: histogram(),
+        parts: Shares::default(),
+        counts: Counts::default(),
+        operations: 1,
+    })
 }
 
 fn check(runtime: &Runtime, array: &Array) -> Result<(Duration, Duration), ArrayError> {

@@ -27,24 +27,24 @@ use stripewise_device::{
     SharedBuf,
     uring::{Runtime, RuntimeOptions},
 };
-use stripewise_engine::{ArrayError, AssembleError, CreateError};
+use stripewise_engine::{ArrayError, AssembleError, CacheKind, CreateError};
 use thiserror::Error;
 
 use self::{
     affinity::Pinned,
-    arrays::{Variant, choose, degrade, variants},
+    arrays::{Variant, choose, degrade, fill, variants},
     case::Work,
     client::source,
     figure::Turns,
     jobs::job_turn,
     limit::Limit,
-    turn::{Done, Turn, engine_turn},
+    turn::{Done, Turn, destage, engine_turn},
 };
 pub use self::{
     case::Case,
     figure::{Figure, Latency, TurnFigure, median},
     locking::{LockSetting, LockSettingError},
-    options::{BitmapMode, MemberKind, Options},
+    options::{BitmapMode, MemberKind, Options, cache_name},
     turn::own_processor_time,
 };
 
@@ -146,8 +146,18 @@ impl<'a> Bench<'a> {
             }
         }
         let (threads, queue) = (self.runtime.workers(), self.options.queue);
-        let figure = |(variant, turns): (&Variant, Turns)| turns.figure(case, variant, (threads, queue));
-        Ok(self.variants.iter().zip(turns).map(figure).collect())
+        let uncached: Vec<_> = self.variants.iter().map(|variant| self.uncached(variant, &turns)).collect();
+        let figure = |((variant, turns), uncached): ((&Variant, Turns), Option<Vec<f64>>)| {
+            turns.figure(case, variant, (threads, queue), uncached.as_deref())
+        };
+        Ok(self.variants.iter().zip(turns).zip(uncached).map(figure).collect())
+    }
+
+    /// The rates of the variant that differs only in that it has no cache; none for itself.
+    fn uncached(&self, of: &Variant, turns: &[Turns]) -> Option<Vec<f64>> {
+        let is_it = |one: &Variant| one.is_uncached(of);
+        let at = self.variants.iter().position(is_it).filter(|_| of.cache != CacheKind::None)?;
+        Some(turns[at].rates().collect())
     }
 
     /// The results of each variant, and of the limit.
@@ -172,6 +182,12 @@ impl<'a> Bench<'a> {
         }
         match turn.work {
             Work::Check | Work::Rebuild => Ok(job_turn(turn, self.options, runtime, array)?),
+            work if work.is_of_hits() => {
+                fill(runtime, array, turn.held_bytes)?;
+                let done = engine_turn(turn, runtime, array, &self.sources);
+                destage(runtime, array);
+                Ok(done)
+            }
             Work::Read { .. } | Work::Write { .. } => Ok(engine_turn(turn, runtime, array, &self.sources)),
         }
     }

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use stripewise_engine::{
-    geometry::Level,
+    CacheKind,
+    geometry::{Geometry, Level},
     plan::selection::{DEFAULT_POLICY, Policy},
 };
 
 use super::{case::Case, locking::LockSetting};
 
+/// An array is so many times as large as its cache, if the size of that is not given.
+const CACHE_PART: u64 = 20;
+
 /// What to measure, and for how long. Shapes, counts of threads and cases run one after the other; bitmaps,
-/// policies and locks take turns.
+/// policies, locks and caches take turns.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Level 4, 5 or 6.
@@ -42,6 +46,10 @@ pub struct Options {
     pub policies: Vec<&'static Policy>,
     /// The locks.
     pub locks: Vec<LockSetting>,
+    /// The caches.
+    pub caches: Vec<CacheKind>,
+    /// Bytes of each cache; a part of the array's if not given.
+    pub cache_bytes: Option<u64>,
     /// Bytes of each member per bit of the bitmap, if not the default.
     pub region_bytes: Option<u64>,
     /// Whether the bare loops take turns, too.
@@ -71,6 +79,8 @@ impl Default for Options {
             bitmaps: vec![BitmapMode::Internal],
             policies: vec![DEFAULT_POLICY],
             locks: vec![LockSetting::default()],
+            caches: vec![CacheKind::None],
+            cache_bytes: None,
             region_bytes: None,
             limit: true,
             latency: false,
@@ -84,6 +94,11 @@ impl Options {
     pub fn shape(&self, members: usize) -> String {
         let parity = if self.level == Level::Raid6 { 2 } else { 1 };
         format!("{}+{parity}", members.saturating_sub(parity))
+    }
+
+    /// Bytes of a cache.
+    pub(super) fn cache_bytes(&self, geometry: &Geometry) -> u64 {
+        self.cache_bytes.unwrap_or(geometry.capacity_bytes() / CACHE_PART)
     }
 
     /// The cases, ordered so that those that lose a member come last.
@@ -153,5 +168,14 @@ impl BitmapMode {
             Self::Internal => "In the write-intent bitmap",
             Self::None => "Not at all: the whole array is to be resynced after a crash",
         }
+    }
+}
+
+/// A cache's name on the command line, and in files.
+pub fn cache_name(kind: CacheKind) -> &'static str {
+    match kind {
+        CacheKind::None => "none",
+        CacheKind::Pbg => "pbg",
+        CacheKind::Stripe => "stripe",
     }
 }

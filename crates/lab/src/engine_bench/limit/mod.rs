@@ -19,7 +19,7 @@ use stripewise_parity as parity;
 
 use super::{
     affinity::Cores,
-    case::Work,
+    case::{Places, Work},
     client::slice,
     turn::{Turn, per_second},
 };
@@ -44,6 +44,7 @@ impl Limit {
         if !loops[0].knows(turn) {
             return None;
         }
+        let turn = &Turn { held_bytes: turn.held_bytes / loops.len() as u64, ..*turn };
         let start = Barrier::new(loops.len());
         let run = |number: usize, bare: &mut BareArray| {
             cores.keep_to(number);
@@ -75,6 +76,8 @@ struct BareArray {
     old: Vec<IoBuf>,
     /// The results computed from it, by redundant column.
     made: [IoBuf; 2],
+    /// A stripe of which parts are written one after the other.
+    collected: Vec<u8>,
 }
 
 /// Memory with pages of the same size as a memory member's. It is written once, so that no page fault falls
@@ -105,16 +108,21 @@ impl BareArray {
             source,
             old: (0..count).map(|column| working(chunk_bytes, column)).collect(),
             made: [count, count + 1].map(|place| working(chunk_bytes, place)),
+            collected: vec![0; chunk_bytes * geometry.data_columns()],
         }
     }
 
     fn turn(&mut self, turn: &Turn) -> f64 {
         let (mut rng, source) = (Rng::with_seed(turn.seed), self.source.clone());
         match turn.work {
-            Work::Write { bytes, sequential } => per_second(turn.length, |done| {
-                let (at, first) = self.place(done, bytes, sequential, &mut rng);
+            Work::Write { bytes, places } => per_second(turn.length, |done| {
+                let (at, first) = self.place(turn, done, (bytes, places), &mut rng);
                 let data = slice(&source, done, bytes);
                 match turn.is_degraded {
+                    _ if places == Places::Held => self.members[0][at..at + bytes].copy_from_slice(&data),
+                    _ if places == Places::Sequential && bytes < self.stripe_bytes() => {
+                        self.collect(done as usize * bytes, &data);
+                    }
                     _ if bytes > self.stripe_bytes() => {
                         self.write_stripes(turn.is_degraded.then_some(&mut rng), at, &data);
                     }
@@ -122,10 +130,10 @@ impl BareArray {
                     false => self.write(at, first, &data),
                 }
             }),
-            Work::Read { bytes, sequential } => {
+            Work::Read { bytes, places } => {
                 let mut block = working(bytes, self.members.len() + 2);
                 let per_s = per_second(turn.length, |done| {
-                    let (at, first) = self.place(done, bytes, sequential, &mut rng);
+                    let (at, first) = self.place(turn, done, (bytes, places), &mut rng);
                     match turn.is_degraded {
                         true if bytes > self.stripe_bytes() => self.read_stripes(&mut rng, at, &mut block),
                         true => self.read_without(self.lost_column(&mut rng), at, first, &mut block),
@@ -151,9 +159,9 @@ impl BareArray {
         };
         match turn.work {
             // Random ones would pass the end of the members.
-            Work::Write { bytes, sequential } if is_large(bytes) => sequential && fits(bytes),
-            Work::Read { bytes, sequential } if is_large(bytes) && turn.is_degraded => {
-                sequential && fits(bytes)
+            Work::Write { bytes, places } if is_large(bytes) => places == Places::Sequential && fits(bytes),
+            Work::Read { bytes, places } if is_large(bytes) && turn.is_degraded => {
+                places == Places::Sequential && fits(bytes)
             }
             Work::Write { bytes, .. } | Work::Read { bytes, .. } if turn.is_degraded => {
                 self.chunk_bytes.is_multiple_of(bytes)
@@ -169,15 +177,26 @@ impl BareArray {
     }
 
     /// Where an operation goes: the place in the members, and its first column.
-    fn place(&self, index: u64, bytes: usize, sequential: bool, rng: &mut Rng) -> (usize, usize) {
+    fn place(
+        &self,
+        turn: &Turn,
+        index: u64,
+        (bytes, places): (usize, Places),
+        rng: &mut Rng,
+    ) -> (usize, usize) {
         let len = bytes.min(self.chunk_bytes);
         let columns = bytes.div_ceil(self.chunk_bytes);
         let rows = self.members[0].len() / len;
-        if sequential {
-            let stripes = columns.div_ceil(self.data_columns);
-            return ((index as usize * stripes) % (rows - stripes).max(1) * len, 0);
+        match places {
+            Places::Sequential => {
+                let stripes = columns.div_ceil(self.data_columns);
+                ((index as usize * stripes) % (rows - stripes).max(1) * len, 0)
+            }
+            Places::Held => (rng.usize(..(turn.held_bytes as usize / len).clamp(1, rows)) * len, 0),
+            Places::Random => {
+                (rng.usize(..rows) * len, rng.usize(..(self.data_columns / columns).max(1)) * columns)
+            }
         }
-        (rng.usize(..rows) * len, rng.usize(..(self.data_columns / columns).max(1)) * columns)
     }
 
     /// Writes data over one column or several whole chunks, by the cycle that reads less, or touches less on
@@ -210,6 +229,19 @@ impl BareArray {
         }
         for (column, parity) in self.old.iter().enumerate().skip(k) {
             store(&parity[..len], &mut self.members[column][at..at + len]);
+        }
+    }
+
+    /// Keeps the next part of a stripe. With its last part, it is written.
+    fn collect(&mut self, at: usize, data: &[u8]) {
+        let (stripe, in_stripe) = (at / self.stripe_bytes(), at % self.stripe_bytes());
+        let end = in_stripe + data.len();
+        self.collected[in_stripe..end].copy_from_slice(data);
+        if end == self.stripe_bytes() {
+            let collected = std::mem::take(&mut self.collected);
+            let stripes = self.members[0].len() / self.chunk_bytes;
+            self.write_stripe(None, stripe % stripes * self.chunk_bytes, &collected);
+            self.collected = collected;
         }
     }
 

@@ -10,8 +10,8 @@ use crate::{
 };
 
 const FIGURES: &str = "figures.csv";
-const HEADER: &str = "case,level,raid_devices,bitmap,policy,locking,threads,queue,bytes_per_operation,engine_per_s,engine_gb_per_s,\
-                      cpu_ns_per_operation,limit_per_s,ratio,p50_ns,p90_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns,operations_timed,\
+const HEADER: &str = "case,level,raid_devices,bitmap,policy,locking,cache,threads,queue,bytes_per_operation,engine_per_s,engine_gb_per_s,\
+                      cpu_ns_per_operation,limit_per_s,ratio,of_uncached,rows_full,member_reads,p50_ns,p90_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns,operations_timed,\
                       stripe_lock,counter_lock,parity,copy,submit,rest,looks,turns_per_s,turns_p99_99_ns\n";
 /// Parts in the order of the header.
 const PARTS: [&str; 6] = ["stripe lock", "counter lock", "parity", "copy", "submit", "rest"];
@@ -58,14 +58,15 @@ fn figures_csv(figures: &[Figure]) -> String {
 fn row(figure: &Figure) -> String {
     let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     let mut fields = vec![figure.case.clone(), figure.level.to_string(), figure.raid_devices.to_string()];
-    fields.extend([figure.bitmap, figure.policy, &figure.locking].map(str::to_owned));
+    fields.extend([figure.bitmap, figure.policy, &figure.locking, figure.cache].map(str::to_owned));
     fields.extend([figure.threads, figure.queue].map(|count| count.to_string()));
     fields.push(figure.bytes_per_operation.to_string());
     let per_s = figure.engine_per_s;
     fields.extend(
         [per_s, figure.gb_per_s(per_s), figure.cpu_ns_per_operation].map(|value| optional(Some(value))),
     );
-    fields.extend([figure.limit_per_s, figure.ratio].map(optional));
+    let cached = [figure.of_uncached, figure.rows_full, Some(figure.member_reads)];
+    fields.extend([figure.limit_per_s, figure.ratio].into_iter().chain(cached).map(optional));
     fields.extend(match figure.latency_ns {
         Some(of) => [of.p50, of.p90, of.p99, of.p99_9, of.p99_99, of.max, of.operations]
             .map(|value| value.to_string()),

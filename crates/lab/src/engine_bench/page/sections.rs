@@ -53,6 +53,8 @@ impl Group<'_> {
         let mut words = vec![figure.locking.as_str()];
         words.extend((self.options.policies.len() > 1).then_some(figure.policy));
         words.extend((self.options.bitmaps.len() > 1 && figure.bitmap == "none").then_some("no bitmap"));
+        let cache = format!("cache {}", figure.cache);
+        words.extend((self.options.caches.len() > 1).then_some(cache.as_str()));
         words.join(", ")
     }
 
