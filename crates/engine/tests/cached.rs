@@ -228,3 +228,33 @@ fn caches_that_cannot_be_are_refused_and_leave_the_old_one() {
     assert_eq!(set(marks), Err(ArrayError::Cache(CacheError::Marks { low: 90, high: 80 })));
     assert_eq!(lab.array.cache_settings(), before);
 }
+
+/// A region that is to be written again is not cleared in between.
+#[test]
+fn regions_with_dirty_cells_stay_marked() {
+    let shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+    let bench = common::faulty::bench(2, shape);
+    let settings = CacheSettings { age: None, idle: None, ..CacheSettings::new(CacheKind::Stripe, 16 << 20) };
+    let array = || bench.array.clone();
+    let (cached, flushed) = (array(), array());
+    bench.world.run(async move { cached.set_cache(settings).await }).unwrap();
+    let flush = || {
+        let flushed = flushed.clone();
+        bench.world.run(async move { flushed.flush().await }).unwrap();
+    };
+    let marked_after = |seconds| {
+        let (array, env) = (array(), bench.world.env());
+        let report = bench.world.run(async move {
+            env.sleep(Duration::from_secs(seconds)).await;
+            array.report().await
+        });
+        report.bitmap.unwrap().marked
+    };
+    bench.write(0, 1, 4096).unwrap();
+    assert_eq!(marked_after(5), 0, "nothing is announced before it is destaged");
+    flush();
+    bench.write(0, 2, 4096).unwrap();
+    assert_eq!(marked_after(5), 1);
+    flush();
+    assert_eq!(marked_after(5), 0);
+}

@@ -186,6 +186,11 @@ impl Cache {
         self.collect(epoch, |_| 0.0)
     }
 
+    /// Stripes with dirty cells.
+    pub(crate) fn dirty_stripes(&self) -> impl Iterator<Item = StripeIndex> + use<> {
+        self.dirty_until(NEVER - 1).into_iter().map(|candidate| candidate.stripe)
+    }
+
     /// All units with dirty cells, by place, and how long their destage takes.
     pub(crate) fn candidates(&self, cost: &DestageCost) -> Vec<Candidate> {
         self.collect(NEVER - 1, |cells| cost.of(cells))

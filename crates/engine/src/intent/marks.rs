@@ -169,6 +169,15 @@ impl Intent {
         Ok(())
     }
 
+    /// Writes to these stripes are to come: their regions are not idle, so that they need not be marked again.
+    pub(crate) fn expect_writes(&self, stripes: impl Iterator<Item = StripeIndex>) {
+        for region in stripes.map(|stripe| self.map.region_of(stripe)) {
+            if self.regions.load(region) & DURABLE != 0 {
+                self.regions.as_bitmap(region, |word| word.fetch_or(USED, Ordering::AcqRel));
+            }
+        }
+    }
+
     /// Clears regions that were idle since the last call, and the dirty mark once no region is marked.
     ///
     /// A region is cleared only if no write touched it since *before* a flush of all members: what the bitmap

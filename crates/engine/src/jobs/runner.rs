@@ -140,6 +140,7 @@ impl Jobs {
                 self.stripes.retry_healing();
                 intent.rewrite(&*self.stripes).await;
             }
+            self.stripes.cache().iter().for_each(|cache| intent.expect_writes(cache.dirty_stripes()));
             intent.clear_idle(&*self.stripes).await;
         }
         let unnoted_max = if round.is_multiple_of(NOTE_ROUNDS) { NOTE_BYTES_MIN } else { NOTE_BYTES_MAX };
