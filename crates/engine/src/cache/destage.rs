@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_device::{Timestamp, sync::seam::spin};
 
-use super::{Cache, slot::NEVER};
+use super::{Cache, Turn, slot::NEVER};
 use crate::{
     compute::CachedCells,
     mutants::{Mutant, lives},
@@ -105,6 +105,9 @@ impl Cache {
 
     /// What was lent is on the members.
     fn destaged(&self, stripe: StripeIndex, lent: &CachedCells, epoch: u64) {
+        // A stream of writes leaves no stripes behind that others would have to make room for, and its next blocks find
+        // memory that is in the processor's caches.
+        let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
         let (mut dropped, mut went) = (Vec::new(), 0);
         for unit in self.all_units(stripe) {
             let at = self.place_of(unit);
@@ -119,7 +122,7 @@ impl Cache {
                 slot.oldest = slot.oldest.max(epoch);
             }
             if slot.has_clean() {
-                self.list(&mut bucket, at);
+                self.list(&mut bucket, at, turn);
             }
             if !dropped.is_empty() {
                 self.forget_empty(&mut bucket);
