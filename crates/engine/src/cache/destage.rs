@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_device::{frames::FRAME_COST, sync::seam::spin};
 
-use super::{Cache, DestageCost, DestageReason, slot::NEVER};
+use super::{Cache, DestageCost, DestageReason, Turn, slot::NEVER};
 use crate::{
     compute::CachedCells,
     destage::{Candidate, place},
@@ -93,6 +93,9 @@ impl Cache {
 
     /// What was lent is on the members.
     fn destaged(&self, stripe: StripeIndex, lent: &CachedCells, epoch: u64, reason: DestageReason) {
+        // A stream of writes leaves no stripes behind that others would have to make room for, and its next blocks find
+        // memory that is in the processor's caches.
+        let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
         let (mut dropped, mut went) = (Vec::new(), 0);
         let keeps = self.keeps_clean.load(Ordering::SeqCst);
         for unit in self.all_units(stripe) {
@@ -108,7 +111,7 @@ impl Cache {
                 slot.oldest = slot.oldest.max(epoch);
             }
             if slot.has_clean() {
-                self.list(&mut bucket, at);
+                self.list(&mut bucket, at, turn);
             }
             if !dropped.is_empty() {
                 self.forget_empty(&mut bucket);

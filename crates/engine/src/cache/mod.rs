@@ -118,6 +118,14 @@ struct Bucket {
     is_listed: bool,
 }
 
+/// When eviction looks at a bucket.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    /// Before all that are listed.
+    First,
+    Last,
+}
+
 impl Cache {
     /// A cache of so many bytes for an array of this shape; none for [`CacheKind::None`].
     pub(crate) fn new(
@@ -229,16 +237,21 @@ impl Cache {
             }
             self.forget_empty(&mut bucket);
             if keeps {
-                self.list(&mut bucket, at as usize);
+                self.list(&mut bucket, at as usize, Turn::Last);
             }
         }
         dropped.len()
     }
 
     /// Notes that a bucket has clean cells.
-    fn list(&self, bucket: &mut Bucket, at: usize) {
-        if !std::mem::replace(&mut bucket.is_listed, true) {
-            self.clean.lock().push_back(at as u32);
+    fn list(&self, bucket: &mut Bucket, at: usize, turn: Turn) {
+        if std::mem::replace(&mut bucket.is_listed, true) {
+            return;
+        }
+        let mut clean = self.clean.lock();
+        match turn {
+            Turn::First => clean.push_front(at as u32),
+            Turn::Last => clean.push_back(at as u32),
         }
     }
 

@@ -166,7 +166,7 @@ impl Cache {
     }
 
     /// Whether all of a stripe is new.
-    fn is_full(&self, cells: &CachedCells) -> bool {
+    pub(super) fn is_full(&self, cells: &CachedCells) -> bool {
         let whole = 0..self.data_columns * self.chunk_bytes;
         self.unit_rows > 1 && cells.as_range(self.data_columns, self.chunk_bytes) == Some(whole)
     }

@@ -157,3 +157,21 @@ pub(super) fn slice(source: &SharedBuf, index: u64, len: usize) -> SharedBuf {
     let at = index as usize % (source.len() / len) * len;
     source.slice(at..at + len)
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_engine::geometry::Level;
+
+    use super::*;
+
+    /// A stripe that is all dirty would be destaged.
+    #[test]
+    fn hits_leave_out_the_last_block_of_each_stripe() {
+        let geometry = Geometry::new(Level::Raid5, 5, 64 << 10, 1 << 30, 512).expect("a possible shape");
+        let held = Held::of(&geometry, 1 << 20, 4096);
+        let places: Vec<u64> = (0..held.count).map(|index| held.place(index)).collect();
+        let expected: Vec<u64> =
+            (0..256).filter(|block| block % 64 != 63).map(|block| block * 4096).collect();
+        assert_eq!(places, expected);
+    }
+}

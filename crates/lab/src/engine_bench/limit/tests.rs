@@ -103,3 +103,17 @@ fn stripes_are_written_and_read_without_a_member() {
         assert!(found == data);
     }
 }
+
+#[test]
+fn parts_in_sequence_are_written_as_stripes() {
+    for (mut bare, mut rng) in shapes() {
+        let data = block(&mut rng, 2 * bare.stripe_bytes());
+        for (index, part) in data.chunks(BLOCK_BYTES).enumerate() {
+            bare.collect(index * BLOCK_BYTES, part);
+        }
+        assert!((0..STRIPES).all(|stripe| bare.check(stripe)));
+        let mut found = vec![0; data.len()];
+        bare.read_stripes(&mut rng, 0, &mut found);
+        assert!(found == data);
+    }
+}
