@@ -37,8 +37,7 @@ impl Story {
         }
         for block in &blocks {
             self.lose_block(block);
-            // A cache may hold it.
-            if self.try_read(block)?.is_ok() && !self.was_cached {
+            if self.try_read(block)?.is_ok() {
                 let what = format!("sectors {block:?} are lost, and can be read");
                 return Err(Checker::Service.violation(what));
             }
