@@ -46,7 +46,7 @@ impl WorkerSpec {
 /// How the daemon gets its array.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Opening {
-    Create(CreateSpec),
+    Create(Box<CreateSpec>),
     Assemble { devices: Vec<String>, run: bool, force: bool, read_only: bool },
 }
 

@@ -36,9 +36,9 @@ impl Cells {
             let row = RowSet::range(row..row + 1);
             for (column, cell) in state.columns.iter_mut().zip(line) {
                 match cell {
-                    'D' => column.dirty = column.dirty | row,
+                    'D' => column.dirty |= row,
                     'P' => (column.dirty, column.partial) = (column.dirty | row, column.partial | row),
-                    'C' => column.clean = column.clean | row,
+                    'C' => column.clean |= row,
                     _ => {}
                 }
             }

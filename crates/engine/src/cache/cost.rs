@@ -24,7 +24,7 @@ impl DestageCost {
         for (_, column) in cells.columns() {
             let (own, clean) = (column.dirty(), column.clean());
             columns += 1;
-            full = full & own;
+            full &= own;
             read_by_rcw += self.visit(&self.member.read, dirty - own - clean);
             writes += self.visit(&self.member.write, own);
             rmw += self.visit(&self.member.read, own - clean) + self.visit(&self.member.rewrite, own);

@@ -219,8 +219,8 @@ impl Cache {
                 }
             }
         }
-        if blocks > 0 {
-            self.beside_block.store((beside / blocks).min(FRAME_COST), Ordering::Relaxed);
+        if let Some(beside) = beside.checked_div(blocks) {
+            self.beside_block.store(beside.min(FRAME_COST), Ordering::Relaxed);
         }
         found.sort_unstable_by_key(place);
         found

@@ -212,8 +212,8 @@ impl CacheSettings {
             Some(time) => time.as_millis().clamp(1, u128::from(NO_LIMIT_MS) - 1) as u32,
             None => NO_LIMIT_MS,
         };
-        let place = |kind| CacheKind::ALL.iter().position(|one| *one == kind).unwrap_or_default() as u8;
-        options.cache_policy = place(self.kind);
+        let place = CacheKind::ALL.iter().position(|kind| *kind == self.kind);
+        options.cache_policy = place.unwrap_or_default() as u8;
         options.cache = CacheOptions {
             size_bytes: self.size_bytes.unwrap_or(0),
             age_ms: time(self.age, default.age),

@@ -43,7 +43,7 @@ pub(crate) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
         return dry_run(args, &create, json);
     }
     let (name, workers) = (args.name.clone(), args.workers.spec());
-    let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(create) })?;
+    let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(Box::new(create)) })?;
     tell_notes(&args.name, &status.advice);
     if status.is_known() {
         tell_notes(&args.name, mdadm::hint(&status.uuid).as_slice());
