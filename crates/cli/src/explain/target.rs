@@ -62,6 +62,10 @@ impl Target {
     fn described(args: &ExplainArgs) -> anyhow::Result<Self> {
         let number = args.level.unwrap_or(5);
         let level = Level::from_number(number).with_context(|| format!("level {number} is not known"))?;
+        ensure!(
+            args.cells.is_none() || !matches!(level, Level::Raid0 | Level::Raid1),
+            "--cells: level {number} has no parity, and takes no cache"
+        );
         let shape = args.geometry.unwrap_or_else(|| usual_shape(level));
         let members = shape.data.saturating_add(shape.redundant);
         let chunk_bytes = args.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);

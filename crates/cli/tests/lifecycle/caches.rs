@@ -50,7 +50,7 @@ fn caches_that_cannot_be_are_refused() {
     sandbox.fails(2, "cache a lru", none, &["pbg", "stripe"]);
     assert_eq!(sandbox.json("cache a")["size_bytes"], 8 * MIB, "as it was");
     sandbox.done("stop a");
-    sandbox.ok("assemble a --read-only", &members);
+    sandbox.ok("assemble a --readonly", &members);
     sandbox.fails(1, "cache a none", none, &["read-only"]);
     let mirror = Sandbox::new();
     let members = mirror.members(2, 24 * MIB);
