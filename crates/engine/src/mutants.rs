@@ -262,6 +262,10 @@ pub enum Mutant {
     YoungKeepsClean,
     /// What was written while the old cache was emptied is lost with it.
     SwitchDropsDirty,
+    /// A write passes a dirty cell by: its older bytes reach the members later.
+    DirtyPassedBy,
+    /// A clean cell stays when a write passes it by.
+    PassedByStaysClean,
 }
 
 impl Mutant {
@@ -377,7 +381,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 20] = [
+    pub const CACHE: [Self; 22] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -398,6 +402,8 @@ impl Mutant {
         Self::ClosedKeepsClean,
         Self::YoungKeepsClean,
         Self::SwitchDropsDirty,
+        Self::DirtyPassedBy,
+        Self::PassedByStaysClean,
     ];
 }
 

@@ -62,6 +62,8 @@ pub struct CacheStatus {
     pub read_misses: u64,
     /// How often a write lacked memory.
     pub waits: u64,
+    /// Parts of stripes that writes sent past it to members, since it was full and that was faster.
+    pub passed: u64,
     /// Policy of when room is made.
     pub when: String,
     /// Policy of what is destaged first.

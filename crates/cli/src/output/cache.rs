@@ -60,6 +60,9 @@ pub(super) fn lines(cache: &CacheStatus) -> Vec<(&'static str, String)> {
     if cache.waits > 0 {
         lines.push(("Cache Waits", format!("{} for memory", cache.waits)));
     }
+    if cache.passed > 0 {
+        lines.push(("Cache Passed", format!("by {} writes while full", cache.passed)));
+    }
     lines
 }
 

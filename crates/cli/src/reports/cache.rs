@@ -44,6 +44,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         read_part_hits: report.read_part_hits,
         read_misses: report.read_misses,
         waits: report.waits,
+        passed: report.passed,
         when: settings.when.name.to_owned(),
         what: settings.what.name.to_owned(),
         low_percent: settings.low_percent,

@@ -12,6 +12,8 @@ const JOBS: u64 = 4;
 const LIMIT: Duration = Duration::from_secs(1800);
 /// How many times as long as fio's run a rebuild beside it is made to last.
 const REBUILD_TIMES: f64 = 5.0;
+/// Runs of fio in which a rebuild must be seen to advance: a machine that is no longer as busy as it was makes them short.
+const PASSES_MAX: usize = 3;
 /// Sizes from a sector to more than any stripe here.
 const SIZES: &str = "--bssplit=512/12:1536/8:4k/30:12k/10:64k/25:200k/10:1m/5";
 
@@ -71,10 +73,13 @@ fn verify(level: i32, count: usize, data_members: u64) {
 
     sandbox.done(&format!("speed a --min {speed}B --max {speed}B"));
     sandbox.ok("add a", &[sandbox.member("fresh", member_bytes)]);
-    all_patterns(&uri);
-    let job = &sandbox.status("a")["job"];
-    assert_eq!(job["kind"], "rebuild", "it ended before fio did");
-    assert!(job["done_bytes"].as_u64() > Some(0), "it did nothing beside fio: {job}");
+    let advances = (0..PASSES_MAX).any(|_| {
+        all_patterns(&uri);
+        let job = &sandbox.status("a")["job"];
+        assert_eq!(job["kind"], "rebuild", "it ended before fio did");
+        job["done_bytes"].as_u64() > Some(0)
+    });
+    assert!(advances, "the rebuild did nothing beside fio: {}", sandbox.status("a")["job"]);
     sandbox.done("speed a --min 1G --max 0");
     sandbox.done("wait a");
     sandbox.done("detail a --test");

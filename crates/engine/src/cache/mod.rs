@@ -12,6 +12,7 @@
 mod cost;
 mod destage;
 mod modes;
+mod passing;
 mod put;
 mod read;
 mod report;
@@ -61,6 +62,8 @@ use crate::{
 /// Blocks for each bucket: with whole stripes in the cache, most buckets are empty; with single blocks of as many
 /// stripes, each has some slots.
 const BLOCKS_PER_BUCKET: usize = 4;
+/// Of the blocks that fit, one in so many is not for dirty ones: what is rewritten finds memory.
+const SPARE_PARTS: u64 = 32;
 /// Clean blocks that a writer without memory drops at a time.
 const EVICTED_AT_ONCE: usize = 32;
 
@@ -93,17 +96,20 @@ pub(crate) struct Cache {
     blocks_per_s: AtomicU64,
     /// As many blocks are dirty as may be.
     is_over: AtomicBool,
+    /// Writes pass by, where none of their blocks is dirty.
+    passes: AtomicBool,
     /// What goes next to make room.
     victims: Mutex<VecDeque<Candidate>>,
     waiting: Mutex<Waiting>,
 }
 
 /// What is counted: two numbers for each reason of a destage, and these.
-const COUNTS: usize = 2 * DestageReason::ALL.len() + 4;
-const READ_HITS: usize = COUNTS - 4;
-const READ_PART_HITS: usize = COUNTS - 3;
-const READ_MISSES: usize = COUNTS - 2;
-const WAITS: usize = COUNTS - 1;
+const COUNTS: usize = 2 * DestageReason::ALL.len() + 5;
+const READ_HITS: usize = COUNTS - 5;
+const READ_PART_HITS: usize = COUNTS - 4;
+const READ_MISSES: usize = COUNTS - 3;
+const WAITS: usize = COUNTS - 2;
+const PASSED: usize = COUNTS - 1;
 
 /// What a block takes beside its frame until that was measured: its share of a slot with few blocks.
 const BESIDE_BLOCK: usize = 256;
@@ -162,6 +168,7 @@ impl Cache {
             flushed_in_time: AtomicU64::new(u64::MAX),
             blocks_per_s: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
+            passes: AtomicBool::new(false),
             victims: Mutex::default(),
             waiting: Mutex::default(),
         })))
@@ -274,12 +281,12 @@ impl Cache {
         self.dirty.sum(0).saturating_sub(gone)
     }
 
-    /// The most blocks that may be dirty: as many as there is memory for, and no more than a flush may take.
+    /// The most blocks that may be dirty: about as many as there is memory for, and no more than a flush may take.
     pub(crate) fn dirty_max(&self) -> u64 {
-        let held = self.frames.bound() / (FRAME_COST + self.beside_block.load(Ordering::Relaxed));
+        let held = (self.frames.bound() / (FRAME_COST + self.beside_block.load(Ordering::Relaxed))) as u64;
         let stripe = self.data_columns * self.chunk_bytes / BLOCK_BYTES;
         let in_time = self.flushed_in_time.load(Ordering::Relaxed).max(2 * stripe as u64);
-        (held as u64).min(in_time)
+        (held - held / SPARE_PARTS).min(in_time)
     }
 
     /// How much of what may be dirty is, and the marks.
@@ -341,6 +348,7 @@ impl Cache {
             read_part_hits: self.counts.sum(READ_PART_HITS),
             read_misses: self.counts.sum(READ_MISSES),
             waits: self.counts.sum(WAITS),
+            passed: self.counts.sum(PASSED),
             ..CacheReport::default()
         };
         for bucket in &self.buckets {

@@ -71,7 +71,7 @@ impl Cache {
         way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
-        if self.is_over.load(Ordering::Relaxed) {
+        if self.is_over.load(Ordering::Relaxed) && !self.rewrites(span) {
             return Err(NotPut::Full);
         }
         loop {

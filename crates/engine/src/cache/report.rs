@@ -82,6 +82,8 @@ pub struct CacheReport {
     pub read_misses: u64,
     /// Writes that had to wait for memory.
     pub waits: u64,
+    /// Parts of stripes that writes sent past it to members, because it was full and that was faster.
+    pub passed: u64,
 }
 
 impl Cache {

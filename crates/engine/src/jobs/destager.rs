@@ -21,7 +21,7 @@ use stripewise_device::Timestamp;
 use super::Jobs;
 use crate::{
     cache::{Cache, CacheSettings, DestageReason},
-    destage::{Candidate, Chosen, What, WhatPolicy, When, WhenPolicy},
+    destage::{Candidate, Chosen, Passing, What, WhatPolicy, When, WhenPolicy},
     error::ArrayError,
     life::Life,
 };
@@ -82,6 +82,7 @@ struct Destager {
     /// What is destaged for other reasons than room.
     queue: VecDeque<(Candidate, DestageReason)>,
     moments: Moments,
+    passing: Passing,
     rate: Rate,
 }
 
@@ -96,6 +97,7 @@ impl Destager {
             what: (what.make)(),
             queue: VecDeque::new(),
             moments: Moments::default(),
+            passing: Passing::default(),
             rate: Rate::default(),
         }
     }
@@ -150,13 +152,18 @@ impl Destager {
         if let Some(next) = self.queue.pop_front() {
             return Some(next);
         }
+        // It is taken even if nothing is dirty: the task would not rest before.
+        let is_wanted = cache.take_want_of_room();
         let (fill, now) = (cache.fill(), jobs.life.env().now());
         if fill.dirty == 0 {
             return None;
         }
-        let wanted = match cache.take_want_of_room() {
-            true => IN_FLIGHT_MAX,
-            false => self.when.in_flight(fill, IN_FLIGHT_MAX),
+        let passes = self.passing.next(fill, jobs.stripes.stats().written(), now);
+        cache.let_writes_pass(passes);
+        let wanted = match (is_wanted, passes) {
+            (true, _) => IN_FLIGHT_MAX,
+            (false, true) => 0,
+            (false, false) => self.when.in_flight(fill, IN_FLIGHT_MAX),
         };
         if count < wanted {
             if let Some(next) = cache.next_victim() {

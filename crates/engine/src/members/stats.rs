@@ -2,9 +2,12 @@
 
 use stripewise_device::counters;
 
-use crate::plan::{
-    Cycle, Recipe,
-    recipe::{CycleRows, Span, Write},
+use crate::{
+    destage::Written,
+    plan::{
+        Cycle, Recipe,
+        recipe::{CycleRows, Span, Write},
+    },
 };
 
 counters! {
@@ -134,6 +137,14 @@ impl MemberStatsReport {
 impl Stats {
     pub(crate) fn count_read(&self, bytes: u64) {
         self.add_each([(Index::reads, 1), (Index::read_bytes, bytes)]);
+    }
+
+    /// What clients have written.
+    pub(crate) fn written(&self) -> Written {
+        Written {
+            writes: self.0.sum(Index::writes as usize),
+            bytes: self.0.sum(Index::written_bytes as usize),
+        }
     }
 
     pub(crate) fn count_write(&self, bytes: u64) {

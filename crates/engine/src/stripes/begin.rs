@@ -36,15 +36,26 @@ impl Stripes {
         write: StripeWrite,
         leads: bool,
     ) -> Progress {
-        let (stripe, place) = (write.stripe, write.place(leads));
+        let place = write.place(leads);
         let rows = match self.locks.enter(&place, write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
             Entry::Busy => return Progress::Waits(Rest::Rows(write)),
             Entry::Behind => return Progress::Waits(Rest::Behind(write, place)),
         };
+        self.start_with_rows(request, write, rows)
+    }
+
+    /// As [`Stripes::start_stripe`], with the rows in hand.
+    #[inline]
+    pub(super) fn start_with_rows(
+        &self,
+        request: &Reader<'_>,
+        write: StripeWrite,
+        rows: RowGuard<'_>,
+    ) -> Progress {
         let intent = match &self.intent {
             None => None,
-            Some(intent) => match intent.try_begin(stripe) {
+            Some(intent) => match intent.try_begin(write.stripe) {
                 None => return Progress::Waits(Rest::Region(write, rows.keep())),
                 marked => marked,
             },

@@ -1,8 +1,8 @@
 //! Writes by way of the cache, and destages from it.
 //!
 //! A part of a stripe goes into the cache, and is acknowledged there. A whole stripe goes past it, since there is
-//! nothing to wait for. A destage is a write of its stripe like any other: it locks its rows, and is planned by the
-//! topology of its moment.
+//! nothing to wait for; and so does a part, while the cache is full and clients are served faster so. A destage is a
+//! write of its stripe like any other: it locks its rows, and is planned by the topology of its moment.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -22,6 +22,7 @@ use crate::{
     destage::Candidate,
     error::ArrayError,
     life::detached::Detached,
+    locks::Entry,
     mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeIndex},
@@ -64,7 +65,7 @@ impl Stripes {
         if self.members.get(request).failed {
             return Progress::Done(Err(ArrayError::Failed));
         }
-        let (span, data) = write.client_part();
+        let (span, _) = write.client_part();
         if span.len as u64 == geometry.stripe_bytes() {
             write.ending = Some(cache.begin_pass(write.stripe));
             return self.start_stripe(request, geometry, write, true);
@@ -72,6 +73,15 @@ impl Stripes {
         if write.flags.fua {
             return Progress::Waits(Rest::Cached(write));
         }
+        if cache.passes() {
+            return self.start_past(cache, request, geometry, write);
+        }
+        self.start_put(cache, write)
+    }
+
+    /// Puts a part of a stripe into the cache, if that needs no waiting.
+    fn start_put(&self, cache: &Arc<Cache>, write: StripeWrite) -> Progress {
+        let (span, data) = write.client_part();
         match cache.put(span, data, Way::Back, self.life.env().now()) {
             Ok(is_full) => {
                 if is_full {
@@ -83,6 +93,41 @@ impl Stripes {
         }
     }
 
+    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there.
+    fn start_past(
+        &self,
+        cache: &Arc<Cache>,
+        request: &Reader<'_>,
+        geometry: &Geometry,
+        write: StripeWrite,
+    ) -> Progress {
+        let rows = match self.locks.enter(&write.place(true), write.content.rows(geometry.chunk_bytes())) {
+            Entry::Had(rows) => rows,
+            Entry::Busy | Entry::Behind => return Progress::Waits(Rest::Cached(write)),
+        };
+        if cache.let_pass(write.client_part().0) {
+            return self.start_with_rows(request, write, rows);
+        }
+        drop(rows);
+        self.start_put(cache, write)
+    }
+
+    /// As [`Stripes::start_past`], for a part that may wait. Returns it if it must be put.
+    async fn write_past(
+        &self,
+        cache: &Arc<Cache>,
+        write: StripeWrite,
+    ) -> Result<Result<(), ArrayError>, StripeWrite> {
+        let rows = write.content.rows(self.geometry().chunk_bytes());
+        let rows = self.locks.lock_write(&write.place(false), rows).await;
+        // Another cache may have come meanwhile, and have dirty cells there that are older than this write.
+        let is_same = self.cache().is_some_and(|now| Arc::ptr_eq(&now, cache));
+        if is_same && cache.let_pass(write.client_part().0) {
+            return Ok(self.finish_stripe(Rest::Region(write, rows.keep())).await);
+        }
+        Err(write)
+    }
+
     /// Continues a client's part of a stripe to its end.
     pub(super) async fn finish_part(&self, rest: Rest) -> Result<(), ArrayError> {
         match rest {
@@ -92,9 +137,8 @@ impl Stripes {
     }
 
     /// Puts a part of a stripe into the cache, and waits for room. A part that must be durable is destaged at once.
-    async fn put_part(&self, write: StripeWrite) -> Result<(), ArrayError> {
-        let ((span, data), fua) = (write.client_part(), write.flags.fua);
-        let mut way = if fua { Way::Through } else { Way::Back };
+    async fn put_part(&self, mut write: StripeWrite) -> Result<(), ArrayError> {
+        let mut way = if write.flags.fua { Way::Through } else { Way::Back };
         for looks in 1_u32.. {
             // It may have been replaced meanwhile.
             let Some(cache) = self.cache() else { break };
@@ -102,6 +146,13 @@ impl Stripes {
             if self.members.look(|topology| topology.failed) {
                 return Err(ArrayError::Failed);
             }
+            if cache.passes() {
+                match self.write_past(&cache, write).await {
+                    Ok(written) => return written,
+                    Err(stays) => write = stays,
+                }
+            }
+            let (span, data) = write.client_part();
             match cache.put(span, data, way, self.life.env().now()) {
                 Ok(_) if way == Way::Through => return self.write_through(&cache, &write).await,
                 Ok(is_full) => {

@@ -1,0 +1,201 @@
+//! Whether writes that find the cache full pass it by: what serves clients faster, measured in turns.
+//!
+//! Destages that make room gain where neighbouring blocks become dirty before one of them must go. Under writes without
+//! such neighbours, each costs what the write would have cost by itself, and the detour on top.
+
+use std::time::Duration;
+
+use stripewise_device::Timestamp;
+
+use super::Fill;
+
+/// Time and writes of clients that a measurement takes at least, and its longest time.
+const WINDOW: Duration = Duration::from_millis(20);
+const WINDOW_WRITES: u64 = 128;
+const WINDOW_MAX: Duration = Duration::from_secs(1);
+/// Measurements after which the other way is tried again, at first; twice as many each time it was not better.
+const TRIED_AFTER: u32 = 64;
+const TRIED_AFTER_MAX: u32 = 512;
+/// The other way must be faster by this factor.
+const MARGIN: f64 = 1.05;
+/// Weight of the newest measurement.
+const WEIGHT: f64 = 1.0 / 4.0;
+
+/// What clients have written so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) writes: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A way to serve writes while the cache is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// They pass by.
+    Past,
+    /// They wait until room is made.
+    Room,
+}
+
+impl Way {
+    fn other(self) -> Self {
+        match self {
+            Self::Past => Self::Room,
+            Self::Room => Self::Past,
+        }
+    }
+}
+
+/// Measures both ways in turns, and keeps to the better one.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    /// The cache was full, and is not down to the low mark yet.
+    is_full: bool,
+    way: Way,
+    best: Way,
+    /// Bytes in a second, by [`Way`].
+    rates: [Option<f64>; 2],
+    window: Option<(Timestamp, Written)>,
+    /// What is under way of the other way is still measured: the window does not count.
+    is_settling: bool,
+    /// Measurements until the other way is tried, and how many there are at first.
+    left: u32,
+    between: u32,
+}
+
+impl Default for Passing {
+    fn default() -> Self {
+        Self {
+            is_full: false,
+            // Nothing is known: to pass by is what a write does without a cache.
+            way: Way::Past,
+            best: Way::Past,
+            rates: [None; 2],
+            window: None,
+            is_settling: false,
+            left: 0,
+            between: TRIED_AFTER,
+        }
+    }
+}
+
+impl Passing {
+    /// Whether writes pass by from now on.
+    pub(crate) fn next(&mut self, fill: Fill, written: Written, now: Timestamp) -> bool {
+        self.is_full = fill.dirty >= fill.high.max(1) || self.is_full && fill.dirty > fill.low;
+        if !self.is_full {
+            self.window = None;
+            return false;
+        }
+        match self.window {
+            None => self.window = Some((now, written)),
+            Some((since, before)) => {
+                let (time, writes) = (now.since(since), written.writes - before.writes);
+                if time >= WINDOW && writes >= WINDOW_WRITES || time >= WINDOW_MAX {
+                    self.window = Some((now, written));
+                    // Clients that write nothing tell nothing.
+                    if writes > 0 && !std::mem::take(&mut self.is_settling) {
+                        self.measured((written.bytes - before.bytes) as f64 / time.as_secs_f64());
+                    }
+                }
+            }
+        }
+        self.way == Way::Past
+    }
+
+    /// The way of now has served so many bytes in a second.
+    fn measured(&mut self, rate: f64) {
+        let known = &mut self.rates[self.way as usize];
+        *known = Some(
+            known.filter(|_| self.way == self.best).map_or(rate, |known| known + WEIGHT * (rate - known)),
+        );
+        if self.way != self.best {
+            return self.compare();
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.take(self.best.other());
+        }
+    }
+
+    /// Both ways were measured: keeps to the better one for a while.
+    fn compare(&mut self) {
+        let rate = |way: Way| self.rates[way as usize].unwrap_or(0.0);
+        if rate(self.way) > MARGIN * rate(self.best) {
+            self.best = self.way;
+            self.between = TRIED_AFTER;
+        } else {
+            self.between = (2 * self.between).min(TRIED_AFTER_MAX);
+        }
+        self.left = self.between;
+        self.take(self.best);
+    }
+
+    fn take(&mut self, way: Way) {
+        self.is_settling = way != self.way;
+        self.way = way;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Fill = Fill { dirty: 95, low: 85, high: 95 };
+    const WRITE: u64 = 4096;
+
+    /// Time goes on while clients write at a rate that the way decides. Returns the share of time past the cache.
+    fn live(passing: &mut Passing, clock: &mut Clock, steps: u32, rate: impl Fn(bool) -> u64) -> f64 {
+        let mut past = 0;
+        for _ in 0..steps {
+            let passes = passing.next(FULL, clock.written, clock.now);
+            past += u32::from(passes);
+            clock.now = Timestamp(clock.now.0 + 10_000_000);
+            clock.written.writes += rate(passes);
+            clock.written.bytes += rate(passes) * WRITE;
+        }
+        f64::from(past) / f64::from(steps)
+    }
+
+    struct Clock {
+        now: Timestamp,
+        written: Written,
+    }
+
+    impl Clock {
+        fn new() -> Self {
+            Self { now: Timestamp::default(), written: Written { writes: 0, bytes: 0 } }
+        }
+    }
+
+    #[test]
+    fn the_faster_way_is_kept_to_and_the_other_tried_seldom() {
+        let (mut passing, mut clock) = (Passing::default(), Clock::new());
+        live(&mut passing, &mut clock, 100, |passes| if passes { 1000 } else { 400 });
+        let past = live(&mut passing, &mut clock, 10_000, |passes| if passes { 1000 } else { 400 });
+        assert!((0.97..1.0).contains(&past), "{past}");
+        live(&mut passing, &mut clock, 2_000, |passes| if passes { 1000 } else { 2000 });
+        let past = live(&mut passing, &mut clock, 10_000, |passes| if passes { 1000 } else { 2000 });
+        assert!((0.001..0.03).contains(&past), "the load has changed: {past}");
+    }
+
+    #[test]
+    fn slow_clients_are_measured_longer_and_silent_ones_not_at_all() {
+        let (mut passing, mut clock) = (Passing::default(), Clock::new());
+        live(&mut passing, &mut clock, 1_000, |_| 0);
+        assert_eq!(passing.rates, [None; 2]);
+        live(&mut passing, &mut clock, 1_000, |passes| if passes { 1 } else { 2 });
+        assert_eq!(passing.best, Way::Room, "{passing:?}");
+    }
+
+    #[test]
+    fn nothing_passes_by_below_the_marks() {
+        let (mut passing, clock) = (Passing::default(), Clock::new());
+        let at = |dirty| Fill { dirty, ..FULL };
+        let next = |passing: &mut Passing, dirty| passing.next(at(dirty), clock.written, clock.now);
+        assert!(!next(&mut passing, 94));
+        assert!(next(&mut passing, 95) && next(&mut passing, 86));
+        assert!(!next(&mut passing, 85) && !next(&mut passing, 94));
+        assert!(!passing.next(Fill { dirty: 0, low: 0, high: 0 }, clock.written, clock.now));
+    }
+}
