@@ -49,7 +49,7 @@ impl Way {
 /// Measures both ways in turns, and keeps to the better one.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// The cache was full, and is not down to the low mark yet.
+    /// Room was called for, and since then as much was dirty as the low mark says.
     is_full: bool,
     way: Way,
     best: Way,
@@ -80,9 +80,9 @@ impl Default for Passing {
 }
 
 impl Passing {
-    /// Whether writes pass by from now on.
-    pub(crate) fn next(&mut self, fill: Fill, written: Written, now: Timestamp) -> bool {
-        self.is_full = fill.dirty >= fill.high.max(1) || self.is_full && fill.dirty > fill.low;
+    /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
+    pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Written, now: Timestamp) -> bool {
+        self.is_full = wants_room || self.is_full && fill.dirty >= fill.low;
         if !self.is_full {
             self.window = None;
             return false;
@@ -148,7 +148,7 @@ mod tests {
     fn live(passing: &mut Passing, clock: &mut Clock, steps: u32, rate: impl Fn(bool) -> u64) -> f64 {
         let mut past = 0;
         for _ in 0..steps {
-            let passes = passing.next(FULL, clock.written, clock.now);
+            let passes = passing.next(FULL, true, clock.written, clock.now);
             past += u32::from(passes);
             clock.now = Timestamp(clock.now.0 + 10_000_000);
             clock.written.writes += rate(passes);
@@ -189,13 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passes_by_below_the_marks() {
+    fn nothing_passes_by_unless_room_is_called_for() {
         let (mut passing, clock) = (Passing::default(), Clock::new());
         let at = |dirty| Fill { dirty, ..FULL };
-        let next = |passing: &mut Passing, dirty| passing.next(at(dirty), clock.written, clock.now);
-        assert!(!next(&mut passing, 94));
-        assert!(next(&mut passing, 95) && next(&mut passing, 86));
-        assert!(!next(&mut passing, 85) && !next(&mut passing, 94));
-        assert!(!passing.next(Fill { dirty: 0, low: 0, high: 0 }, clock.written, clock.now));
+        let next = |passing: &mut Passing, dirty, wants_room| {
+            passing.next(at(dirty), wants_room, clock.written, clock.now)
+        };
+        assert!(!next(&mut passing, 94, false));
+        assert!(next(&mut passing, 86, true) && next(&mut passing, 85, false));
+        assert!(!next(&mut passing, 84, false) && !next(&mut passing, 94, false));
     }
 }

@@ -158,12 +158,13 @@ impl Destager {
         if fill.dirty == 0 {
             return None;
         }
-        let passes = self.passing.next(fill, jobs.stripes.stats().written(), now);
+        let called_for = self.when.in_flight(fill, IN_FLIGHT_MAX);
+        let passes = self.passing.next(fill, called_for > 0, jobs.stripes.stats().written(), now);
         cache.let_writes_pass(passes);
         let wanted = match (is_wanted, passes) {
             (true, _) => IN_FLIGHT_MAX,
             (false, true) => 0,
-            (false, false) => self.when.in_flight(fill, IN_FLIGHT_MAX),
+            (false, false) => called_for,
         };
         if count < wanted {
             if let Some(next) = cache.next_victim() {
