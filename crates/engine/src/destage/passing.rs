@@ -18,6 +18,10 @@ const TRIED_AFTER: u32 = 64;
 const TRIED_AFTER_MAX: u32 = 512;
 /// The other way must be faster by this factor.
 const MARGIN: f64 = 1.05;
+/// With one part in so many less than the low mark, a cache is no longer full.
+const FULL_PARTS: u64 = 4;
+/// The longest pause of clients that a measurement may have.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Weight of the newest measurement.
 const WEIGHT: f64 = 1.0 / 4.0;
 
@@ -49,13 +53,15 @@ impl Way {
 /// Measures both ways in turns, and keeps to the better one.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// Room was called for, and since then as much was dirty as the low mark says.
+    /// Room was called for, and not much less than the low mark was dirty since: destages that make room stop there.
     is_full: bool,
     way: Way,
     best: Way,
     /// Bytes in a second, by [`Way`].
     rates: [Option<f64>; 2],
     window: Option<(Timestamp, Written)>,
+    /// When clients were last seen to have written, and how often by then.
+    last: (Timestamp, u64),
     /// What is under way of the other way is still measured: the window does not count.
     is_settling: bool,
     /// Measurements until the other way is tried, and how many there are at first.
@@ -72,6 +78,7 @@ impl Default for Passing {
             best: Way::Past,
             rates: [None; 2],
             window: None,
+            last: Default::default(),
             is_settling: false,
             left: 0,
             between: TRIED_AFTER,
@@ -82,19 +89,24 @@ impl Default for Passing {
 impl Passing {
     /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
     pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Written, now: Timestamp) -> bool {
-        self.is_full = wants_room || self.is_full && fill.dirty >= fill.low;
+        self.is_full = wants_room || self.is_full && fill.dirty >= fill.low / FULL_PARTS * (FULL_PARTS - 1);
         if !self.is_full {
             self.window = None;
             return false;
+        }
+        if self.last.1 != written.writes {
+            self.last = (now, written.writes);
+        }
+        if now.since(self.last.0) > PAUSE_MAX {
+            self.window = None;
         }
         match self.window {
             None => self.window = Some((now, written)),
             Some((since, before)) => {
                 let (time, writes) = (now.since(since), written.writes - before.writes);
-                if time >= WINDOW && writes >= WINDOW_WRITES || time >= WINDOW_MAX {
+                if writes > 0 && time >= if writes >= WINDOW_WRITES { WINDOW } else { WINDOW_MAX } {
                     self.window = Some((now, written));
-                    // Clients that write nothing tell nothing.
-                    if writes > 0 && !std::mem::take(&mut self.is_settling) {
+                    if !std::mem::take(&mut self.is_settling) {
                         self.measured((written.bytes - before.bytes) as f64 / time.as_secs_f64());
                     }
                 }
@@ -196,7 +208,7 @@ mod tests {
             passing.next(at(dirty), wants_room, clock.written, clock.now)
         };
         assert!(!next(&mut passing, 94, false));
-        assert!(next(&mut passing, 86, true) && next(&mut passing, 85, false));
-        assert!(!next(&mut passing, 84, false) && !next(&mut passing, 94, false));
+        assert!(next(&mut passing, 86, true) && next(&mut passing, 64, false));
+        assert!(!next(&mut passing, 62, false) && !next(&mut passing, 94, false));
     }
 }
