@@ -3,9 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use stripewise_device::Block;
 
-use super::{Bucket, Cache, PASSED, slot::Slot};
+use super::{Bucket, Cache, Dropped, PASSED, slot::Slot};
 use crate::{
     compute::cells::{Part, blocks_of},
     mutants::{Mutant, lives},
@@ -31,16 +30,19 @@ impl Cache {
     /// makes another block of them clean. What becomes dirty meanwhile is newer.
     #[inline]
     pub(crate) fn let_pass(&self, span: &StripeSpan) -> bool {
-        let mut parts: SmallVec<[Part; 2]> = blocks_of(span, self.chunk_bytes).collect();
-        parts.sort_unstable_by_key(|part| part.row);
-        let units = parts.chunk_by(|one, other| one.row / self.unit_rows == other.row / self.unit_rows);
-        // All are looked at before one is dropped: a write that stays leaves the cache as it is.
-        let may_pass = units.clone().all(|parts| !self.has_dirty(span, parts));
-        if may_pass {
-            units.for_each(|parts| self.drop_clean_of(span, parts));
-            self.counts.add(PASSED, 1);
-        }
+        let may_pass = self.has_none_dirty(span);
+        self.counts.add(PASSED, u64::from(may_pass));
         may_pass
+    }
+
+    fn has_none_dirty(&self, span: &StripeSpan) -> bool {
+        let mut parts: SmallVec<[Part; 2]> = blocks_of(span, self.chunk_bytes).collect();
+        if parts.len() == 1 {
+            return self.drop_unless_dirty(span, &parts);
+        }
+        parts.sort_unstable_by_key(|part| part.row);
+        let mut units = parts.chunk_by(|one, other| one.row / self.unit_rows == other.row / self.unit_rows);
+        units.all(|parts| self.drop_unless_dirty(span, parts))
     }
 
     /// Whether all blocks of a write are dirty: it can be put without more of them.
@@ -53,32 +55,32 @@ impl Cache {
         })
     }
 
-    /// Whether one of these blocks of a unit is dirty.
-    fn has_dirty(&self, span: &StripeSpan, parts: &[Part]) -> bool {
-        let unit = self.unit_of(span.stripe, parts[0].row);
-        let bucket = self.bucket(unit);
-        let slot = slot_of(&bucket, unit);
-        slot.is_some_and(|slot| parts.iter().any(|part| is_dirty(slot, part)))
-            && !lives(Mutant::DirtyPassedBy)
-    }
-
-    /// Drops the clean ones of these blocks of a unit.
-    fn drop_clean_of(&self, span: &StripeSpan, parts: &[Part]) {
+    /// Drops those of these blocks of a unit that are clean, unless one of them is dirty. Returns whether none is.
+    #[inline]
+    fn drop_unless_dirty(&self, span: &StripeSpan, parts: &[Part]) -> bool {
         let unit = self.unit_of(span.stripe, parts[0].row);
         let mut bucket = self.bucket(unit);
-        let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { return };
-        if lives(Mutant::PassedByStaysClean) {
-            return;
+        match bucket.slots.iter_mut().find(|slot| slot.unit == unit) {
+            None => return true,
+            Some(slot) if parts.iter().any(|part| is_dirty(slot, part)) => {
+                return lives(Mutant::DirtyPassedBy);
+            }
+            Some(_) if lives(Mutant::PassedByStaysClean) => return true,
+            Some(slot) => {
+                let mut dropped = Dropped::of(self);
+                for part in parts {
+                    let column = slot.cells.get_mut(part.column);
+                    if let Some(column) = column.filter(|column| column.clean().contains(part.row)) {
+                        dropped.take(unit, part.column, (column, part.row));
+                    }
+                }
+                if dropped.len() == 0 {
+                    return true;
+                }
+            }
         }
-        let mut dropped: SmallVec<[Block; 2]> = SmallVec::new();
-        for part in parts {
-            let column = slot.cells.get_mut(part.column);
-            let clean = column.filter(|column| column.clean().contains(part.row));
-            dropped.extend(clean.and_then(|column| column.take(part.row)));
-        }
-        if !dropped.is_empty() {
-            self.forget_empty(&mut bucket);
-        }
+        self.forget_empty(&mut bucket);
+        true
     }
 }
 

@@ -1,7 +1,8 @@
 //! Whether writes that find the cache full pass it by: what serves clients faster, measured in turns.
 //!
 //! Destages that make room gain where neighbouring blocks become dirty before one of them must go. Under writes without
-//! such neighbours, each costs what the write would have cost by itself, and the detour on top.
+//! such neighbours, each costs what the write would have cost by itself, and the detour on top. Where clients are served
+//! alike, room is made: members have less to do then.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// Measurements after which the other way is tried again, at first; twice as many each time it was not better.
 const TRIED_AFTER: u32 = 64;
 const TRIED_AFTER_MAX: u32 = 512;
-/// The other way must be faster by this factor.
+/// Passing by must be faster by this factor.
 const MARGIN: f64 = 1.05;
 /// With one part in so many less than the low mark, a cache is no longer full.
 const FULL_PARTS: u64 = 4;
@@ -24,6 +25,10 @@ const FULL_PARTS: u64 = 4;
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Weight of the newest measurement.
 const WEIGHT: f64 = 1.0 / 4.0;
+/// By this factor, up or down, so many measurements one after the other differ from the time of the choice if the load
+/// is another one: then the choice is made anew.
+const OTHER_LOAD: f64 = 1.25;
+const OTHER_LOAD_SEEN: u32 = 3;
 
 /// What clients have written so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +64,9 @@ pub(crate) struct Passing {
     best: Way,
     /// Bytes in a second, by [`Way`].
     rates: [Option<f64>; 2],
+    /// The rate of the best at the time of the choice, and how many measurements in a row were unlike it.
+    chosen_at: f64,
+    unlike: u32,
     window: Option<(Timestamp, Written)>,
     /// When clients were last seen to have written, and how often by then.
     last: (Timestamp, u64),
@@ -77,6 +85,8 @@ impl Default for Passing {
             way: Way::Past,
             best: Way::Past,
             rates: [None; 2],
+            chosen_at: 0.0,
+            unlike: 0,
             window: None,
             last: Default::default(),
             is_settling: false,
@@ -117,30 +127,32 @@ impl Passing {
 
     /// The way of now has served so many bytes in a second.
     fn measured(&mut self, rate: f64) {
-        let known = &mut self.rates[self.way as usize];
-        *known = Some(
-            known.filter(|_| self.way == self.best).map_or(rate, |known| known + WEIGHT * (rate - known)),
-        );
+        let known = self.rates[self.way as usize].filter(|_| self.way == self.best);
+        self.rates[self.way as usize] = Some(known.map_or(rate, |known| known + WEIGHT * (rate - known)));
         if self.way != self.best {
-            return self.compare();
+            return self.choose();
         }
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
+        let is_like = (self.chosen_at / OTHER_LOAD..self.chosen_at * OTHER_LOAD).contains(&rate);
+        self.unlike = if is_like { 0 } else { self.unlike + 1 };
+        if self.unlike == OTHER_LOAD_SEEN {
+            self.between = TRIED_AFTER;
+            self.rates[self.way as usize] = Some(rate);
+        }
+        if self.left == 0 || self.unlike == OTHER_LOAD_SEEN {
             self.take(self.best.other());
         }
     }
 
     /// Both ways were measured: keeps to the better one for a while.
-    fn compare(&mut self) {
-        let rate = |way: Way| self.rates[way as usize].unwrap_or(0.0);
-        if rate(self.way) > MARGIN * rate(self.best) {
-            self.best = self.way;
-            self.between = TRIED_AFTER;
-        } else {
-            self.between = (2 * self.between).min(TRIED_AFTER_MAX);
-        }
-        self.left = self.between;
-        self.take(self.best);
+    fn choose(&mut self) {
+        let [past, room] = self.rates.map(Option::unwrap_or_default);
+        let best = if past > MARGIN * room { Way::Past } else { Way::Room };
+        self.between = if best == self.best { (2 * self.between).min(TRIED_AFTER_MAX) } else { TRIED_AFTER };
+        self.best = best;
+        (self.left, self.unlike) = (self.between, 0);
+        self.chosen_at = if best == Way::Past { past } else { room };
+        self.take(best);
     }
 
     fn take(&mut self, way: Way) {
