@@ -27,7 +27,7 @@ use crate::{
     buf::{Allocation, Block, Home, Pooled},
     memory::racing,
     sync::{
-        cells::{CELLS, my_cell},
+        cells::{CELLS, my_cell, used_cells},
         seam::{Mutex, spin},
     },
 };
@@ -148,6 +148,11 @@ impl Store {
         })
     }
 
+    /// The cells in which there may be something.
+    fn used_cells(&self) -> impl Iterator<Item = &Cell> {
+        used_cells().map(|cell| &self.cells[cell])
+    }
+
     /// Closes it.
     fn close(&'static self) {
         let mut free = Vec::new();
@@ -195,7 +200,8 @@ impl Frames {
     /// much address space.
     pub fn new(bound: usize) -> Option<Self> {
         let places = Self::places(bound);
-        let map: MmapRaw = MmapOptions::new().len(places * FRAME_BYTES).no_reserve_swap().map_anon().ok()?.into();
+        let map: MmapRaw =
+            MmapOptions::new().len(places * FRAME_BYTES).no_reserve_swap().map_anon().ok()?.into();
         // Only speed depends on it; some systems have no large pages.
         let _ = map.advise(Advice::HugePage);
         let start = Start(NonNull::new(map.as_mut_ptr())?);
@@ -276,7 +282,11 @@ impl Frames {
     /// If a block has not that many bytes.
     #[inline]
     pub fn look(&self, number: u64, at: usize, into: &mut [u8]) -> bool {
-        assert!(at <= FRAME_BYTES && into.len() <= FRAME_BYTES - at, "{} bytes at {at} of a block", into.len());
+        assert!(
+            at <= FRAME_BYTES && into.len() <= FRAME_BYTES - at,
+            "{} bytes at {at} of a block",
+            into.len()
+        );
         let Some(found) = self.shown.find(number) else { return false };
         // SAFETY: the place lies in the map, which is there as long as the store is not closed: as long as this is
         // borrowed. `into`, being exclusive, is not in it, since only frames in use are lent. Other threads may write
@@ -300,13 +310,13 @@ impl Frames {
         if got.is_empty() {
             // What may be charged and is not is memory, too.
             let credit: usize =
-                self.store.cells.iter().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
+                self.store.used_cells().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
             self.store.left.lock().bytes += credit;
             got = self.batch();
         }
         if got.is_empty() {
             // A thread that gave much back has what this one lacks.
-            let stolen = self.store.cells.iter().find_map(|other| {
+            let stolen = self.store.used_cells().find_map(|other| {
                 let mut has = other.has.lock();
                 let half = has.free.len() / 2;
                 (!has.free.is_empty()).then(|| has.free.split_off(half))
@@ -359,7 +369,7 @@ impl Frames {
         drop(left);
         // What other threads have, one cell after the other: locks are taken in the order cell, store.
         let mut found = 0;
-        for other in &self.store.cells {
+        for other in self.store.used_cells() {
             let mut has = other.has.lock();
             found += std::mem::take(&mut has.credit);
             let mut left = self.store.left.lock();
@@ -557,7 +567,9 @@ mod tests {
                     let mut copy = [0; FRAME_BYTES];
                     while !over.load(std::sync::atomic::Ordering::Relaxed) {
                         if frames.look(number, 0, &mut copy) {
-                            assert!(copy.iter().all(|byte| *byte == copy[0]) && u64::from(copy[0] & 1) == number);
+                            assert!(
+                                copy.iter().all(|byte| *byte == copy[0]) && u64::from(copy[0] & 1) == number
+                            );
                         }
                     }
                 });

@@ -1,13 +1,13 @@
 //! The stripe cache (msc-ct III-A): what clients wrote, and members do not hold yet.
 //!
 //! A write is acknowledged when its blocks are here. Later they are destaged: lent to a write of their stripe,
-//! which has its rows locked, and clean once members have them. A block here never changes. A write puts a new
-//! block in the place of the old one, so a block that is lent stays as it is, and whether a cell was rewritten
-//! meanwhile is seen by whether its block is still the same.
+//! which has its rows locked, and clean once members have them. A write goes into the block that its cell has, if
+//! nobody else has that. Else it puts a new block in the place of the old one, so a block that is lent stays as it is,
+//! and whether a cell was rewritten meanwhile is seen by whether its block is still the same.
 //!
 //! The cache takes no locks of rows. Cells are found by a hash of their unit, a stripe or a row, in buckets with a
 //! lock each, which is held for as long as a few blocks are copied. A write of several blocks copies them before it
-//! takes the lock.
+//! takes the lock. A read of one block takes none, if the block is `shown`.
 
 mod cost;
 mod destage;
@@ -161,7 +161,8 @@ impl Cache {
         let marks = MARKS_PER_BUCKET * count;
         let tables = size_of_val(&*buckets) + clean.capacity() * size_of::<u32>() + marks;
         let bound = size.saturating_sub(tables);
-        let frames = Frames::new(bound.saturating_sub(Frames::beside(bound))).ok_or(CacheError::NoMemory { size_bytes })?;
+        let frames = Frames::new(bound.saturating_sub(Frames::beside(bound)))
+            .ok_or(CacheError::NoMemory { size_bytes })?;
         Ok(Some(Arc::new(Self {
             size_bytes,
             frames,

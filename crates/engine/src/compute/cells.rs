@@ -1,7 +1,7 @@
 //! Cells of a stripe of which content is in hand: msc-ct's matrix Z with its blocks.
 //!
-//! A cache keeps these, and lends those of the rows that it destages. A block never changes: new content is a new
-//! block, so what was lent stays as it was.
+//! A cache keeps these, and lends those of the rows that it destages. A block that is lent never changes: new content is
+//! a new block then, so what was lent stays as it was.
 
 use std::ops::Range;
 
@@ -84,7 +84,8 @@ impl Column {
     fn growth(&self, row: usize, mask: u8) -> usize {
         let is_full = self.blocks.len() == self.blocks.capacity() && !self.holds(row);
         let blocks = if is_full { PLACES_ADDED } else { 0 };
-        let masks = if mask != ALL_SECTORS && self.masks.len() == self.masks.capacity() { PLACES_ADDED } else { 0 };
+        let masks =
+            if mask != ALL_SECTORS && self.masks.len() == self.masks.capacity() { PLACES_ADDED } else { 0 };
         blocks * size_of::<Block>() + masks
     }
 
