@@ -379,6 +379,21 @@ impl Block {
         SharedBuf { handle: self.handle.clone(), start: range.start, len: range.len() }
     }
 
+    /// Where its bytes start.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Its bytes, to be changed, if nobody else refers to them.
+    #[inline]
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: the allocation is of a block's size and initialised. There is no other handle to it, and only a holder
+        // makes more: this one, which is borrowed.
+        self.handle
+            .is_only()
+            .then(|| unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), BUF_ALIGN) })
+    }
+
     /// Whether both are the same memory. An address is not used again as long as a block refers to it.
     pub fn is_same(&self, other: &Self) -> bool {
         self.handle.is_same(&other.handle)

@@ -7,21 +7,27 @@
 //! Each thread takes blocks from a cell of its own, and returns what it drops to that. Cells get and give whole
 //! batches of the common store; a thread that finds both empty takes from the other cells.
 //!
+//! Blocks can be [shown](Frames::show) to threads that copy them without a lock (`shown.rs`).
+//!
 //! A store stays for ever, so that a block need not count as a reference to it. Once it is closed and has all its
 //! blocks back, its memory goes, and what is left of it is used for the next one.
 
 #![allow(unsafe_code)]
+
+mod shown;
 
 use std::ptr::NonNull;
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use parking_lot::Mutex as PlainMutex;
 
+use self::shown::Shown;
 use crate::{
     BUF_ALIGN, IoBuf,
-    buf::{Allocation, Home, Pooled},
+    buf::{Allocation, Block, Home, Pooled},
+    memory::racing,
     sync::{
-        cells::{CELLS, my_cell},
+        cells::{CELLS, my_cell, used_cells},
         seam::{Mutex, spin},
     },
 };
@@ -42,7 +48,17 @@ static SPARE: PlainMutex<Vec<&'static Store>> = PlainMutex::new(Vec::new());
 pub struct Frames {
     store: &'static Store,
     bound: usize,
+    start: Start,
+    shown: Shown,
 }
+
+/// Where the memory of a store starts.
+struct Start(NonNull<u8>);
+
+// SAFETY: an address. What it is used for says why that may be done.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
 
 struct Store {
     cells: Box<[Cell]>,
@@ -108,10 +124,11 @@ impl Left {
     }
 
     /// Gives a free frame's memory back to the system.
-    fn vacate(&mut self, frame: Pooled) {
+    fn vacate(&mut self, frame: Pooled, shown: &Shown) {
         let Some(map) = &self.map else { return };
         let at = frame.start().as_ptr().addr() - map.as_mut_ptr().addr();
         drop(frame);
+        shown.use_again(at / FRAME_BYTES);
         // SAFETY: no handle refers to the frame, so nothing reads its content again before it is written. Its
         // pages stay mapped, and are zeroes when they are next touched.
         let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, FRAME_BYTES) };
@@ -129,6 +146,11 @@ impl Store {
             let cells = (0..CELLS).map(|_| Cell::default()).collect();
             Box::leak(Box::new(Self { cells, left: Mutex::default() }))
         })
+    }
+
+    /// The cells in which there may be something.
+    fn used_cells(&self) -> impl Iterator<Item = &Cell> {
+        used_cells().map(|cell| &self.cells[cell])
     }
 
     /// Closes it.
@@ -177,14 +199,26 @@ impl Frames {
     /// A store of frames and charges that are never more than `bound` bytes together. None if there is not that
     /// much address space.
     pub fn new(bound: usize) -> Option<Self> {
-        let len = (bound / FRAME_COST).max(1) * FRAME_BYTES;
-        let map: MmapRaw = MmapOptions::new().len(len).no_reserve_swap().map_anon().ok()?.into();
+        let places = Self::places(bound);
+        let map: MmapRaw =
+            MmapOptions::new().len(places * FRAME_BYTES).no_reserve_swap().map_anon().ok()?.into();
         // Only speed depends on it; some systems have no large pages.
         let _ = map.advise(Advice::HugePage);
+        let start = Start(NonNull::new(map.as_mut_ptr())?);
         let store = Store::spare();
         store.cells.iter().for_each(|cell| *cell.has.lock() = Stock::default());
         *store.left.lock() = Left { bytes: bound, map: Some(map), ..Left::default() };
-        Some(Self { store, bound })
+        Some(Self { store, bound, start, shown: Shown::new(places) })
+    }
+
+    /// Frames that there may be at a time.
+    fn places(bound: usize) -> usize {
+        (bound / FRAME_COST).max(1)
+    }
+
+    /// Bytes that a store of this bound takes beside it, to show blocks.
+    pub fn beside(bound: usize) -> usize {
+        Shown::bytes(Self::places(bound))
     }
 
     /// The bound, in bytes.
@@ -201,7 +235,67 @@ impl Frames {
             Some(frame) => frame,
             None => self.refill(cell)?,
         };
+        if let Some(place) = self.place_of(frame.start()) {
+            self.shown.use_again(place);
+        }
         Some(IoBuf::lent(frame))
+    }
+
+    /// The place where memory starts, if it is of this store.
+    #[inline]
+    fn place_of(&self, start: NonNull<u8>) -> Option<usize> {
+        let at = start.addr().get().wrapping_sub(self.start.0.addr().get());
+        Some(at / FRAME_BYTES).filter(|place| *place < self.shown.places())
+    }
+
+    /// Shows a block under a number: [`Frames::look`] may copy it from now on. The caller has a lock that is the number's,
+    /// and [hides](Frames::hide) the block before it drops it.
+    #[inline]
+    pub fn show(&self, number: u64, block: &Block) {
+        match self.place_of(block.start()) {
+            Some(place) => self.shown.show(number, place),
+            None => self.shown.hide(number),
+        }
+    }
+
+    /// Shows nothing under a number. The caller has its lock.
+    #[inline]
+    pub fn hide(&self, number: u64) {
+        self.shown.hide(number);
+    }
+
+    /// The bytes of the block with a number, to be changed; it is hidden. None if others have the block, too, or if it is
+    /// of another store. The caller has the number's lock.
+    #[inline]
+    pub fn own<'b>(&self, number: u64, block: &'b mut Block) -> Option<&'b mut [u8]> {
+        let place = self.place_of(block.start())?;
+        let bytes = block.get_mut()?;
+        self.shown.hide(number);
+        self.shown.use_again(place);
+        Some(bytes)
+    }
+
+    /// Copies bytes of the block that is shown under a number, from `at` on. False if none is, or if it was hidden
+    /// meanwhile: then `into` holds anything.
+    ///
+    /// # Panics
+    /// If a block has not that many bytes.
+    #[inline]
+    pub fn look(&self, number: u64, at: usize, into: &mut [u8]) -> bool {
+        assert!(
+            at <= FRAME_BYTES && into.len() <= FRAME_BYTES - at,
+            "{} bytes at {at} of a block",
+            into.len()
+        );
+        let Some(found) = self.shown.find(number) else { return false };
+        // SAFETY: the place lies in the map, which is there as long as the store is not closed: as long as this is
+        // borrowed. `into`, being exclusive, is not in it, since only frames in use are lent. Other threads may write
+        // there; then what was copied is not used.
+        unsafe {
+            let from = self.start.0.as_ptr().add(found.place * FRAME_BYTES + at);
+            racing::copy(from, into.as_mut_ptr(), into.len());
+        }
+        found.is_same()
     }
 
     /// This thread's cell.
@@ -216,13 +310,13 @@ impl Frames {
         if got.is_empty() {
             // What may be charged and is not is memory, too.
             let credit: usize =
-                self.store.cells.iter().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
+                self.store.used_cells().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
             self.store.left.lock().bytes += credit;
             got = self.batch();
         }
         if got.is_empty() {
             // A thread that gave much back has what this one lacks.
-            let stolen = self.store.cells.iter().find_map(|other| {
+            let stolen = self.store.used_cells().find_map(|other| {
                 let mut has = other.has.lock();
                 let half = has.free.len() / 2;
                 (!has.free.is_empty()).then(|| has.free.split_off(half))
@@ -265,7 +359,7 @@ impl Frames {
         let wanted = bytes.max(CREDIT_BATCH);
         while left.bytes < bytes {
             let Some(frame) = left.free.pop() else { break };
-            left.vacate(frame);
+            left.vacate(frame, &self.shown);
         }
         if left.bytes >= bytes {
             let credit = left.bytes.min(wanted);
@@ -275,13 +369,13 @@ impl Frames {
         drop(left);
         // What other threads have, one cell after the other: locks are taken in the order cell, store.
         let mut found = 0;
-        for other in &self.store.cells {
+        for other in self.store.used_cells() {
             let mut has = other.has.lock();
             found += std::mem::take(&mut has.credit);
             let mut left = self.store.left.lock();
             while found + left.bytes < bytes {
                 let Some(frame) = has.free.pop() else { break };
-                left.vacate(frame);
+                left.vacate(frame, &self.shown);
             }
             if found + left.bytes >= bytes {
                 left.bytes -= bytes.saturating_sub(found);
@@ -327,7 +421,6 @@ impl Drop for Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buf::Block;
 
     const BOUND: usize = 100 * FRAME_COST + 10;
 
@@ -408,6 +501,80 @@ mod tests {
         let again = Frames::new(BOUND).unwrap();
         assert_eq!(std::iter::from_fn(|| again.take()).collect::<Vec<_>>().len(), 100);
         assert_eq!(again.left_bytes(), BOUND);
+    }
+
+    fn block_of(frames: &Frames, value: u8) -> Block {
+        let mut frame = frames.take().unwrap();
+        frame.fill(value);
+        Block::of(frame)
+    }
+
+    #[test]
+    fn what_is_shown_is_copied_until_it_is_hidden() {
+        let frames = Frames::new(BOUND).unwrap();
+        let (mut one, other) = (block_of(&frames, 1), block_of(&frames, 2));
+        let look = |number| {
+            let mut copy = [0; 512];
+            frames.look(number, 1024, &mut copy).then_some(copy[511])
+        };
+        frames.show(7, &one);
+        frames.show(8, &other);
+        assert_eq!([look(7), look(8), look(9), look(u64::MAX)], [Some(1), Some(2), None, None]);
+        let lent = one.lend(0..512);
+        assert!(frames.own(7, &mut one).is_none(), "another has it");
+        drop(lent);
+        frames.own(7, &mut one).unwrap().fill(3);
+        assert_eq!(look(7), None, "it was changed");
+        frames.show(7, &one);
+        assert_eq!(look(7), Some(3));
+        frames.hide(8);
+        assert_eq!((look(7), look(8)), (Some(3), None));
+        // Numbers far apart share an entry, and the last one has it.
+        frames.show(7 + (1 << 20), &other);
+        assert_eq!((look(7), look(7 + (1 << 20))), (None, Some(2)));
+        frames.hide(7);
+        assert_eq!(look(7 + (1 << 20)), Some(2));
+        let strange = Block::of(IoBuf::zeroed(FRAME_BYTES));
+        frames.show(7 + (1 << 20), &strange);
+        assert_eq!(look(7 + (1 << 20)), None, "it is of no store");
+    }
+
+    /// Blocks of many values come and go under some numbers, each of which only ever shows its own values.
+    #[test]
+    fn whoever_looks_sees_one_block_of_its_number() {
+        let frames = Frames::new(BOUND).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..2_u64 {
+                let (frames, over) = (&frames, &over);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(number);
+                    let mut block = block_of(frames, number as u8);
+                    for _ in 0..20_000 {
+                        let value = rng.u8(..8) << 1 | number as u8;
+                        match frames.own(number, &mut block) {
+                            Some(bytes) if rng.bool() => bytes.fill(value),
+                            _ => {
+                                frames.hide(number);
+                                block = block_of(frames, value);
+                            }
+                        }
+                        frames.show(number, &block);
+                    }
+                    over.store(true, std::sync::atomic::Ordering::Relaxed);
+                });
+                scope.spawn(move || {
+                    let mut copy = [0; FRAME_BYTES];
+                    while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                        if frames.look(number, 0, &mut copy) {
+                            assert!(
+                                copy.iter().all(|byte| *byte == copy[0]) && u64::from(copy[0] & 1) == number
+                            );
+                        }
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -234,6 +234,8 @@ pub enum Mutant {
     PassedStaysClean,
     /// A whole stripe is written beside older dirty cells, which stay and are destaged later.
     PassedStaysDirty,
+    /// Readers without a lock find blocks that the cache has dropped.
+    DroppedStaysShown,
     /// A cell that was rewritten during its destage is made clean.
     RewrittenMadeClean,
     /// A destage that failed makes its cells clean.
@@ -381,13 +383,14 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 22] = [
+    pub const CACHE: [Self; 23] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
         Self::SectorMaskLost,
         Self::PassedStaysClean,
         Self::PassedStaysDirty,
+        Self::DroppedStaysShown,
         Self::RewrittenMadeClean,
         Self::CleanOnError,
         Self::FlushSkipsDirty,

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-mod racing;
+pub(crate) mod racing;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 

@@ -13,7 +13,7 @@ pub(super) use self::{copy as copy_out, copy as copy_uncached};
 
 /// # Safety
 /// Both ranges are valid, and apart.
-pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, size_t) -> *mut c_void;
     let copy: Copy = black_box(libc::memcpy);
     // SAFETY: the caller vouches for both ranges, and that they are apart.

@@ -59,6 +59,12 @@ pub(crate) fn my_cell() -> (usize, bool) {
     if mine < OWN { (mine, true) } else { (OWN + mine % SHARED, false) }
 }
 
+/// The numbers of the cells in which threads may have left something: far fewer than all, where few threads run.
+pub(crate) fn used_cells() -> impl Iterator<Item = usize> {
+    let own = NUMBERS.lock().taken.min(OWN);
+    (0..own).chain(OWN..CELLS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +77,11 @@ mod tests {
         numbers.give_back(0);
         numbers.give_back(2);
         assert_eq!([numbers.take(), numbers.take(), numbers.take(), numbers.take()], [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_thread_that_has_a_cell_uses_it() {
+        let mine = my_cell().0;
+        assert!(used_cells().any(|cell| cell == mine));
     }
 }

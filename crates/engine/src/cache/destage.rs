@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_device::{frames::FRAME_COST, sync::seam::spin};
 
-use super::{Cache, DestageCost, DestageReason, Turn, slot::NEVER};
+use super::{Cache, DestageCost, DestageReason, Dropped, Turn, slot::NEVER};
 use crate::{
     compute::CachedCells,
     destage::{Candidate, place},
@@ -96,7 +96,7 @@ impl Cache {
         // A stream of writes leaves no stripes behind that others would have to make room for, and its next blocks find
         // memory that is in the processor's caches.
         let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
-        let (mut dropped, mut went) = (Vec::new(), 0);
+        let (mut dropped, mut went) = (Dropped::of(self), 0);
         let keeps = self.keeps_clean.load(Ordering::SeqCst);
         for unit in self.all_units(stripe) {
             let at = self.place_of(unit);
@@ -113,7 +113,7 @@ impl Cache {
             if slot.has_clean() {
                 self.list(&mut bucket, at, turn);
             }
-            if !dropped.is_empty() {
+            if dropped.len() > 0 {
                 self.forget_empty(&mut bucket);
             }
         }
@@ -127,7 +127,7 @@ impl Cache {
     /// A write of a whole stripe begins to pass the cache by. What is dirty stays until the end, and what is clean
     /// is dropped.
     pub(crate) fn begin_pass(self: &Arc<Self>, stripe: StripeIndex) -> Box<Ending> {
-        let (mut dropped, mut lent) = (Vec::new(), CachedCells::default());
+        let (mut dropped, mut lent) = (Dropped::of(self), CachedCells::default());
         for unit in self.all_units(stripe) {
             let mut bucket = self.bucket(unit);
             bucket.passing.push(stripe.0);
@@ -143,7 +143,7 @@ impl Cache {
 
     /// A write of a whole stripe has passed the cache by.
     fn passed(&self, stripe: StripeIndex, before: &CachedCells, has_succeeded: bool) {
-        let (mut dropped, mut went) = (Vec::new(), 0);
+        let (mut dropped, mut went) = (Dropped::of(self), 0);
         for unit in self.all_units(stripe) {
             let mut bucket = self.bucket(unit);
             if let Some(at) = bucket.passing.iter().position(|passing| *passing == stripe.0) {
@@ -169,7 +169,7 @@ impl Cache {
 
     /// What members hold of a stripe is changed beside the cache.
     pub(crate) fn forget_clean(&self, stripe: StripeIndex) {
-        let mut dropped = Vec::new();
+        let mut dropped = Dropped::of(self);
         for unit in self.all_units(stripe) {
             let mut bucket = self.bucket(unit);
             if let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) {
@@ -208,7 +208,7 @@ impl Cache {
                 beside += slot.bytes();
                 if slot.oldest != NEVER && slot.oldest <= epoch {
                     found.push(Candidate {
-                        stripe: StripeIndex(slot.unit / self.units_per_stripe()),
+                        stripe: self.stripe_of(slot.unit),
                         rows: slot.cells.dirty_rows(),
                         blocks: slot.cells.dirty_blocks(),
                         written: slot.written,

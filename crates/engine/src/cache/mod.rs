@@ -1,13 +1,13 @@
 //! The stripe cache (msc-ct III-A): what clients wrote, and members do not hold yet.
 //!
 //! A write is acknowledged when its blocks are here. Later they are destaged: lent to a write of their stripe,
-//! which has its rows locked, and clean once members have them. A block here never changes. A write puts a new
-//! block in the place of the old one, so a block that is lent stays as it is, and whether a cell was rewritten
-//! meanwhile is seen by whether its block is still the same.
+//! which has its rows locked, and clean once members have them. A write goes into the block that its cell has, if
+//! nobody else has that. Else it puts a new block in the place of the old one, so a block that is lent stays as it is,
+//! and whether a cell was rewritten meanwhile is seen by whether its block is still the same.
 //!
 //! The cache takes no locks of rows. Cells are found by a hash of their unit, a stripe or a row, in buckets with a
 //! lock each, which is held for as long as a few blocks are copied. A write of several blocks copies them before it
-//! takes the lock.
+//! takes the lock. A read of one block takes none, if the block is `shown`.
 
 mod cost;
 mod destage;
@@ -17,6 +17,7 @@ mod put;
 mod read;
 mod report;
 mod settings;
+mod shown;
 mod slot;
 mod waiting;
 
@@ -45,7 +46,12 @@ pub(crate) use self::{
     put::{NotPut, Way},
     read::Hit,
 };
-use self::{modes::Mode, slot::Slot, waiting::Waiting};
+use self::{
+    modes::Mode,
+    shown::{Dropped, Recent},
+    slot::Slot,
+    waiting::Waiting,
+};
 pub use self::{
     report::{CacheReport, DestageReason, Destaged},
     settings::{CacheError, CacheKind, CacheSettings, ReadCache},
@@ -64,6 +70,8 @@ use crate::{
 const BLOCKS_PER_BUCKET: usize = 4;
 /// Of the blocks that fit, one in so many is not for dirty ones: what is rewritten finds memory.
 const SPARE_PARTS: u64 = 32;
+/// Marks of what was read for each bucket: a row has its own, and a stripe has.
+const MARKS_PER_BUCKET: usize = 4;
 /// Clean blocks that a writer without memory drops at a time.
 const EVICTED_AT_ONCE: usize = 32;
 
@@ -72,6 +80,8 @@ pub(crate) struct Cache {
     size_bytes: u64,
     buckets: Box<[SeamMutex<Bucket>]>,
     frames: Frames,
+    /// What was read since eviction last looked.
+    recent: Recent,
     data_columns: usize,
     chunk_bytes: usize,
     /// Rows of a unit.
@@ -132,6 +142,12 @@ enum Turn {
     Last,
 }
 
+/// Fibonacci hashing, as for the table of locked rows.
+#[inline]
+fn hash(unit: u64) -> usize {
+    (unit.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize
+}
+
 impl Cache {
     /// A cache of so many bytes for an array of this shape; none for [`CacheKind::None`].
     pub(crate) fn new(
@@ -148,11 +164,15 @@ impl Cache {
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
         let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
         let clean = VecDeque::with_capacity(count);
-        let tables = size_of_val(&*buckets) + clean.capacity() * size_of::<u32>();
-        let frames = Frames::new(size.saturating_sub(tables)).ok_or(CacheError::NoMemory { size_bytes })?;
+        let marks = MARKS_PER_BUCKET * count;
+        let tables = size_of_val(&*buckets) + clean.capacity() * size_of::<u32>() + marks;
+        let bound = size.saturating_sub(tables);
+        let frames = Frames::new(bound.saturating_sub(Frames::beside(bound)))
+            .ok_or(CacheError::NoMemory { size_bytes })?;
         Ok(Some(Arc::new(Self {
             size_bytes,
             frames,
+            recent: Recent::new(marks),
             buckets,
             data_columns: geometry.data_columns(),
             chunk_bytes: geometry.chunk_bytes(),
@@ -178,6 +198,11 @@ impl Cache {
         (self.chunk_bytes / BLOCK_BYTES / self.unit_rows) as u64
     }
 
+    /// The stripe of a unit.
+    fn stripe_of(&self, unit: u64) -> StripeIndex {
+        StripeIndex(unit / self.units_per_stripe())
+    }
+
     /// The unit of a row.
     #[inline]
     fn unit_of(&self, stripe: StripeIndex, row: usize) -> u64 {
@@ -201,30 +226,30 @@ impl Cache {
     /// Where a unit's bucket is.
     #[inline]
     fn place_of(&self, unit: u64) -> usize {
-        // Fibonacci hashing, as for the table of locked rows.
-        let hash = unit.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        hash as usize & (self.buckets.len() - 1)
+        hash(unit) & (self.buckets.len() - 1)
+    }
+
+    /// A frame that is free.
+    #[inline]
+    fn free_frame(&self) -> Option<IoBuf> {
+        let beyond = || lives(Mutant::CacheOverBudget).then(|| IoBuf::with_len(BLOCK_BYTES));
+        self.frames.take().or_else(beyond)
     }
 
     /// A frame, perhaps from clean cells.
     fn frame(&self) -> Option<IoBuf> {
-        self.frames.take().or_else(|| {
-            if lives(Mutant::CacheOverBudget) {
-                return Some(IoBuf::with_len(BLOCK_BYTES));
+        loop {
+            let frame = self.free_frame();
+            if frame.is_some() || self.evict(EVICTED_AT_ONCE) == 0 {
+                return frame;
             }
-            while self.evict(EVICTED_AT_ONCE) > 0 {
-                if let Some(frame) = self.frames.take() {
-                    return Some(frame);
-                }
-            }
-            None
-        })
+        }
     }
 
     /// Drops up to so many clean cells, those that were not read lately first. Returns how many.
     #[cold]
     fn evict(&self, wanted: usize) -> usize {
-        let (mut dropped, mut left) = (Vec::new(), 2 * self.buckets.len());
+        let (mut dropped, mut left) = (Dropped::of(self), 2 * self.buckets.len());
         while dropped.len() < wanted && left > 0 {
             left -= 1;
             let Some(at) = self.clean.lock().pop_front() else { break };
@@ -232,7 +257,7 @@ impl Cache {
             bucket.is_listed = false;
             let mut keeps = false;
             for slot in &mut bucket.slots {
-                if std::mem::take(&mut slot.was_read) {
+                if self.recent.take(slot.unit) {
                     keeps |= slot.has_clean();
                     continue;
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Cache, CacheSettings, ReadCache};
+use super::{Cache, CacheSettings, Dropped, ReadCache};
 use crate::mutants::{Mutant, lives};
 
 /// How writes are taken.
@@ -90,7 +90,7 @@ impl Cache {
 
     fn forget_all_clean(&self) {
         for bucket in &self.buckets {
-            let mut dropped = Vec::new();
+            let mut dropped = Dropped::of(self);
             let mut bucket = bucket.lock();
             bucket.slots.iter_mut().for_each(|slot| slot.drop_clean(&mut dropped));
             self.forget_empty(&mut bucket);

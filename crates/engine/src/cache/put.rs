@@ -17,9 +17,6 @@ use crate::{
     },
 };
 
-/// What a slot may grow by with each block that it gets: its places in lists, and those of a new column.
-const GROWTH_PER_BLOCK: usize = 512;
-
 /// Why a write could not be put into the cache. Nothing, or a part of it, was put: it may be put again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotPut {
@@ -48,16 +45,8 @@ const LOOKS_AFTER: u64 = 64;
 /// A block that is about to be put.
 struct New {
     part: Part,
+    /// It was copied before the lock was taken.
     buf: Option<IoBuf>,
-}
-
-impl New {
-    /// Copies its part of a write.
-    #[inline]
-    fn copy_from(&mut self, data: &Data) {
-        let buf = self.buf.as_mut().expect("it was not put yet");
-        data.copy_to(self.part.from, &mut buf[self.part.bytes.clone()]);
-    }
 }
 
 impl Cache {
@@ -84,34 +73,32 @@ impl Cache {
     }
 
     fn try_put(&self, span: &StripeSpan, data: &Data, way: Way, now: Timestamp) -> Result<bool, NotPut> {
-        let mut new: SmallVec<[New; 2]> = SmallVec::new();
-        for part in blocks_of(span, self.chunk_bytes) {
-            new.push(New { part, buf: Some(self.frame().ok_or(NotPut::Full)?) });
-        }
-        let later = (new.len() == 1).then_some(data);
-        if later.is_none() {
-            // Not before all are in their places: what moves them behind a copy would wait until that is done.
-            new.iter_mut().for_each(|block| block.copy_from(data));
+        let parts = blocks_of(span, self.chunk_bytes);
+        let mut new: SmallVec<[New; 2]> = parts.map(|part| New { part, buf: None }).collect();
+        if new.len() > 1 {
+            for New { part, buf } in &mut new {
+                let buf = buf.insert(self.frame().ok_or(NotPut::Full)?);
+                data.copy_to(part.from, &mut buf[part.bytes.clone()]);
+            }
         }
         if self.unit_rows > 1 {
-            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), &mut new, later, way, now);
+            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), &mut new, data, way, now);
         }
         new.sort_unstable_by_key(|block| block.part.row);
         for of_row in new.chunk_by_mut(|one, other| one.part.row == other.part.row) {
             let unit = self.unit_of(span.stripe, of_row[0].part.row);
-            self.put_unit(span.stripe, unit, of_row, later, way, now)?;
+            self.put_unit(span.stripe, unit, of_row, data, way, now)?;
         }
         Ok(false)
     }
 
-    /// Puts blocks of one unit. What was left for later is copied here: a copy and the search for its cell, which both
-    /// wait for memory, run at the same time. A lock between them would make one wait for the other.
+    /// Puts blocks of one unit.
     fn put_unit(
         &self,
         stripe: StripeIndex,
         unit: u64,
         new: &mut [New],
-        later: Option<&Data>,
+        data: &Data,
         way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
@@ -127,34 +114,23 @@ impl Cache {
         if !passing.is_empty() && passing.contains(&stripe.0) && !new.iter().all(is_whole) {
             return Err(NotPut::Passed);
         }
-        let known = slots.iter().position(|slot| slot.unit == unit);
-        let grows = known.is_none_or(|at| !slots[at].holds_all(new.iter().map(|block| &block.part)));
-        let growth = size_of::<Slot>() + new.len() * GROWTH_PER_BLOCK;
-        if grows && !self.frames.charge(growth) {
-            return Err(NotPut::Full);
-        }
-        let at = known.unwrap_or_else(|| {
+        let at = slots.iter().position(|slot| slot.unit == unit).unwrap_or_else(|| {
             slots.push(Slot::new(unit));
             slots.len() - 1
         });
         let slot = &mut slots[at];
-        if let Some(data) = later {
-            new.iter_mut().for_each(|block| block.copy_from(data));
-        }
         let mut came = 0;
-        for New { part, buf } in new {
-            let buf = buf.take().expect("it is put once");
-            came +=
-                u64::from(slot.cells.entry(part.column).write(part.row, mask_of(part.bytes.clone()), buf));
-        }
+        let mut put = |block: &mut New| {
+            came += u64::from(self.put_block(slot, stripe, block, data)?);
+            Some(())
+        };
+        let has_room = new.iter_mut().all(|block| put(block).is_some());
         slot.note_write(epoch, now);
-        if grows {
-            let (bytes, charged) = (slot.bytes(), slot.charged + growth);
-            slot.charged = bytes.min(charged);
-            self.frames.discharge(charged - slot.charged);
-        }
         // Once: what is rewritten while the stripe is destaged may be rewritten again.
         let is_full = came > 0 && self.is_full(&slot.cells);
+        if !has_room {
+            self.forget_empty(&mut bucket);
+        }
         drop(bucket);
         if came > 0 {
             let sum = self.dirty.add_here(0, came);
@@ -162,7 +138,55 @@ impl Cache {
                 self.note_fill();
             }
         }
-        Ok(is_full)
+        if has_room { Ok(is_full) } else { Err(NotPut::Full) }
+    }
+
+    /// Puts a block: into the block that its cell has, if nobody else has that. Returns whether the cell was not dirty
+    /// before; none if there is no room.
+    #[inline]
+    fn put_block(&self, slot: &mut Slot, stripe: StripeIndex, new: &mut New, data: &Data) -> Option<bool> {
+        let New { part: Part { column, row, bytes, from }, buf } = new;
+        let (number, mask) = (self.number_of(stripe, *column, *row), mask_of(bytes.clone()));
+        let copy = |into: &mut [u8]| data.copy_to(*from, &mut into[bytes.clone()]);
+        if buf.is_none()
+            && let Some(column) = slot.cells.get_mut(*column)
+            && let Some(own) = column.block_mut(*row, mask).and_then(|block| self.frames.own(number, block))
+        {
+            copy(own);
+            let is_dirtied = column.note_written(*row, mask);
+            self.show(number, column, *row);
+            return Some(is_dirtied);
+        }
+        if !self.charge_growth(slot, *column, *row, mask) {
+            return None;
+        }
+        let buf = match buf.take() {
+            Some(copied) => copied,
+            None => {
+                let mut free = self.free_frame()?;
+                copy(&mut free);
+                free
+            }
+        };
+        let column = slot.cells.entry(*column);
+        // Before its old block may be free.
+        self.frames.hide(number);
+        let is_dirtied = column.write(*row, mask, buf);
+        self.show(number, column, *row);
+        Some(is_dirtied)
+    }
+
+    /// Charges what a slot may grow by if sectors of a cell are written. False if there is no room.
+    #[inline]
+    fn charge_growth(&self, slot: &mut Slot, column: usize, row: usize, mask: u8) -> bool {
+        let growth = slot.cells.growth(column, row, mask);
+        if growth == 0 {
+            return true;
+        }
+        let missing = (slot.bytes() + growth).saturating_sub(slot.charged);
+        let is_charged = self.frames.charge(missing);
+        slot.charged += if is_charged { missing } else { 0 };
+        is_charged
     }
 
     /// Whether all of a stripe is new.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::{Cache, READ_HITS, READ_MISSES, READ_PART_HITS, slot::Slot};
+use super::{Cache, READ_HITS, READ_MISSES, READ_PART_HITS};
 use crate::{
     compute::cells::{ALL_SECTORS, CellState, Column, sectors},
     mutants::{Mutant, lives},
@@ -32,22 +32,28 @@ impl Cache {
         bytes: Range<usize>,
         into: &mut [u8],
     ) -> Hit {
+        if self.look(stripe, column, &bytes, into) {
+            self.counts.add(READ_HITS, 1);
+            return Hit::All;
+        }
+        self.read_locked(stripe, column, bytes, into)
+    }
+
+    /// As [`Cache::read`], bucket after bucket.
+    fn read_locked(&self, stripe: StripeIndex, column: usize, bytes: Range<usize>, into: &mut [u8]) -> Hit {
         let mut missing: SmallVec<[Range<usize>; 4]> = SmallVec::new();
         let rows = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
         for unit in self.units(stripe, rows.clone()) {
             let first = (unit - stripe.0 * self.units_per_stripe()) as usize * self.unit_rows;
             let here = rows.start.max(first)..rows.end.min(first + self.unit_rows);
             let here_bytes = bytes.start.max(here.start * BLOCK_BYTES)..bytes.end.min(here.end * BLOCK_BYTES);
-            let mut bucket = self.bucket(unit);
-            let slot = bucket.slots.iter_mut().find(|slot| slot.unit == unit);
-            let Some((slot, column)) = slot.and_then(|slot| {
-                let Slot { cells, was_read, .. } = slot;
-                Some((was_read, cells.get(column)?))
-            }) else {
+            let bucket = self.bucket(unit);
+            let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
+            let Some(column) = slot.and_then(|slot| slot.cells.get(column)) else {
                 add(&mut missing, here_bytes);
                 continue;
             };
-            *slot = true;
+            self.recent.note(unit);
             here.for_each(|row| copy_cell(column, row, &bytes, into, &mut missing));
         }
         let (count, hit) = match &missing[..] {

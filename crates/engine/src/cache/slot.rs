@@ -1,11 +1,12 @@
 //! A slot: what the cache holds of one unit, which is a stripe or a row.
 
-use stripewise_device::{Block, Timestamp};
+use stripewise_device::Timestamp;
 
+use super::shown::Dropped;
 use crate::{
     compute::{
         CachedCells,
-        cells::{ALL_SECTORS, CellState, Column, Part},
+        cells::{ALL_SECTORS, CellState},
     },
     mutants::{Mutant, lives},
 };
@@ -26,8 +27,6 @@ pub(super) struct Slot {
     pub(super) dirty_since: Timestamp,
     /// It was written again while it was dirty, and no destage policy has passed it since.
     pub(super) is_recent: bool,
-    /// It was read since eviction last looked at it.
-    pub(super) was_read: bool,
     /// Bytes of the heap that were charged for it.
     pub(super) charged: usize,
 }
@@ -41,7 +40,6 @@ impl Slot {
             written: Timestamp::default(),
             dirty_since: Timestamp::default(),
             is_recent: false,
-            was_read: false,
             charged: 0,
         }
     }
@@ -49,12 +47,6 @@ impl Slot {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.cells.heap_bytes()
-    }
-
-    /// Whether it holds the blocks of all these parts.
-    #[inline]
-    pub(super) fn holds_all<'a>(&self, mut parts: impl Iterator<Item = &'a Part>) -> bool {
-        parts.all(|part| self.cells.get(part.column).is_some_and(|column| column.holds(part.row)))
     }
 
     /// Notes a write.
@@ -70,7 +62,7 @@ impl Slot {
     /// Cells that were lent as they are in `lent` were written: they are clean now, and stay if the cache `keeps`
     /// such cells. Of a cell of which only some sectors are new, the other sectors are not in hand: it is dropped.
     /// Returns how many, and what is dropped.
-    pub(super) fn make_clean(&mut self, lent: &CachedCells, keeps: bool, dropped: &mut Vec<Block>) -> usize {
+    pub(super) fn make_clean(&mut self, lent: &CachedCells, keeps: bool, dropped: &mut Dropped<'_>) -> usize {
         let mut count = 0;
         for (number, column) in lent.columns() {
             let Some(own) = self.cells.get_mut(number) else { continue };
@@ -88,7 +80,7 @@ impl Slot {
                 if mask == ALL_SECTORS && keeps {
                     own.make_clean(row);
                 } else {
-                    dropped.extend(own.take(row));
+                    dropped.take(self.unit, number, (own, row));
                 }
             }
         }
@@ -96,7 +88,7 @@ impl Slot {
     }
 
     /// Drops the cells that are as in `lent`.
-    pub(super) fn drop_same(&mut self, lent: &CachedCells, dropped: &mut Vec<Block>) -> usize {
+    pub(super) fn drop_same(&mut self, lent: &CachedCells, dropped: &mut Dropped<'_>) -> usize {
         let mut count = 0;
         for (number, column) in lent.columns() {
             let Some(own) = self.cells.get_mut(number) else { continue };
@@ -106,7 +98,7 @@ impl Slot {
                 };
                 if block.is_same(written) {
                     count += usize::from(state != CellState::Clean);
-                    dropped.extend(own.take(row));
+                    dropped.take(self.unit, number, (own, row));
                 }
             }
         }
@@ -114,9 +106,10 @@ impl Slot {
     }
 
     /// Drops clean cells.
-    pub(super) fn drop_clean(&mut self, dropped: &mut Vec<Block>) {
-        let has_clean = |column: &&mut Column| !column.clean().is_empty();
-        self.cells.columns_mut().filter(has_clean).for_each(|column| column.drop_clean(dropped));
+    pub(super) fn drop_clean(&mut self, dropped: &mut Dropped<'_>) {
+        for (number, column) in self.cells.columns_mut().filter(|(_, column)| !column.clean().is_empty()) {
+            dropped.take_clean(self.unit, number, column);
+        }
     }
 
     /// Whether there are clean cells.

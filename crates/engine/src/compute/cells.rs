@@ -1,7 +1,7 @@
 //! Cells of a stripe of which content is in hand: msc-ct's matrix Z with its blocks.
 //!
-//! A cache keeps these, and lends those of the rows that it destages. A block never changes: new content is a new
-//! block, so what was lent stays as it was.
+//! A cache keeps these, and lends those of the rows that it destages. A block that is lent never changes: new content is
+//! a new block then, so what was lent stays as it was.
 
 use std::ops::Range;
 
@@ -79,6 +79,16 @@ impl Column {
         self.blocks.capacity() * size_of::<Block>() + self.masks.capacity()
     }
 
+    /// The most bytes by which its lists grow if these sectors of a cell are written.
+    #[inline]
+    fn growth(&self, row: usize, mask: u8) -> usize {
+        let is_full = self.blocks.len() == self.blocks.capacity() && !self.holds(row);
+        let blocks = if is_full { PLACES_ADDED } else { 0 };
+        let masks =
+            if mask != ALL_SECTORS && self.masks.len() == self.masks.capacity() { PLACES_ADDED } else { 0 };
+        blocks * size_of::<Block>() + masks
+    }
+
     /// Whether there is a block of a cell.
     #[inline]
     pub(crate) fn holds(&self, row: usize) -> bool {
@@ -147,6 +157,37 @@ impl Column {
             self.clean.remove(row);
         }
         !was_dirty
+    }
+
+    /// A cell's block, if it may take sectors of a write.
+    #[inline]
+    pub(crate) fn block_mut(&mut self, row: usize, mask: u8) -> Option<&mut Block> {
+        let loses = lives(Mutant::SectorsLost) || lives(Mutant::SectorMaskLost);
+        if !self.holds(row) || loses && mask != ALL_SECTORS {
+            return None;
+        }
+        let at = self.held().rank(row);
+        self.blocks.get_mut(at)
+    }
+
+    /// Sectors of a cell were written into its block. Returns whether it was not dirty before.
+    #[inline]
+    pub(crate) fn note_written(&mut self, row: usize, mask: u8) -> bool {
+        if self.partial.contains(row) {
+            self.change_mask(row, self.mask(row) | mask);
+        }
+        let was_clean = self.clean.contains(row);
+        if was_clean {
+            self.clean.remove(row);
+            self.dirty.insert(row);
+        }
+        was_clean
+    }
+
+    /// Whether all of a cell's block is in hand.
+    #[inline]
+    pub(crate) fn is_whole(&self, row: usize) -> bool {
+        self.holds(row) && !self.partial.contains(row)
     }
 
     /// Copies sectors that a write leaves as they are. Returns which of the block are in hand then.
@@ -298,8 +339,8 @@ impl CachedCells {
     }
 
     /// As [`CachedCells::columns`], to be changed.
-    pub(crate) fn columns_mut(&mut self) -> impl Iterator<Item = &mut Column> {
-        self.0.iter_mut().map(|(_, column)| column)
+    pub(crate) fn columns_mut(&mut self) -> impl Iterator<Item = (usize, &mut Column)> {
+        self.0.iter_mut().map(|(number, column)| (usize::from(*number), column))
     }
 
     /// A column, if it has blocks.
@@ -309,6 +350,7 @@ impl CachedCells {
     }
 
     /// A column that may be changed, if it has blocks.
+    #[inline]
     pub(crate) fn get_mut(&mut self, column: usize) -> Option<&mut Column> {
         self.0.iter_mut().find(|(number, _)| usize::from(*number) == column).map(|(_, column)| column)
     }
@@ -342,6 +384,16 @@ impl CachedCells {
     pub(crate) fn heap_bytes(&self) -> usize {
         let columns: usize = self.columns().map(|(_, column)| column.heap_bytes()).sum();
         columns + self.0.capacity() * size_of::<(u16, Column)>()
+    }
+
+    /// The most bytes by which its lists grow if these sectors of a cell are written.
+    #[inline]
+    pub(crate) fn growth(&self, column: usize, row: usize, mask: u8) -> usize {
+        if let Some(column) = self.get(column) {
+            return column.growth(row, mask);
+        }
+        let columns = usize::from(self.0.len() == self.0.capacity()) * size_of::<(u16, Column)>();
+        columns + PLACES_ADDED * (size_of::<Block>() + usize::from(mask != ALL_SECTORS))
     }
 
     /// Rows in which a cell is dirty.
