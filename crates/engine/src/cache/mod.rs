@@ -11,6 +11,7 @@
 
 mod cost;
 mod destage;
+mod filter;
 mod modes;
 mod passing;
 mod put;
@@ -47,6 +48,7 @@ pub(crate) use self::{
     read::Hit,
 };
 use self::{
+    filter::Filter,
     modes::Mode,
     shown::{Dropped, Recent},
     slot::Slot,
@@ -79,6 +81,7 @@ const EVICTED_AT_ONCE: usize = 32;
 pub(crate) struct Cache {
     size_bytes: u64,
     buckets: Box<[SeamMutex<Bucket>]>,
+    filter: Filter,
     frames: Frames,
     /// What was read since eviction last looked.
     recent: Recent,
@@ -165,7 +168,8 @@ impl Cache {
         let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
         let clean = VecDeque::with_capacity(count);
         let marks = MARKS_PER_BUCKET * count;
-        let tables = size_of_val(&*buckets) + clean.capacity() * size_of::<u32>() + marks;
+        let beside = count * Filter::BYTES + clean.capacity() * size_of::<u32>() + marks;
+        let tables = size_of_val(&*buckets) + beside;
         let bound = size.saturating_sub(tables);
         let frames = Frames::new(bound.saturating_sub(Frames::beside(bound)))
             .ok_or(CacheError::NoMemory { size_bytes })?;
@@ -173,6 +177,7 @@ impl Cache {
             size_bytes,
             frames,
             recent: Recent::new(marks),
+            filter: Filter::new(count),
             buckets,
             data_columns: geometry.data_columns(),
             chunk_bytes: geometry.chunk_bytes(),

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Bucket, Cache, Dropped, PASSED, slot::Slot};
 use crate::{
-    compute::cells::{Part, blocks_of},
+    compute::cells::{Column, Part, blocks_of},
     mutants::{Mutant, lives},
     shape::{geometry::StripeSpan, rows::RowSet},
 };
@@ -35,10 +35,13 @@ impl Cache {
         may_pass
     }
 
+    #[inline]
     fn has_none_dirty(&self, span: &StripeSpan) -> bool {
         let mut parts: SmallVec<[Part; 2]> = blocks_of(span, self.chunk_bytes).collect();
-        if parts.len() == 1 {
-            return self.drop_unless_dirty(span, &parts);
+        if let [only] = &parts[..] {
+            let number = self.number_of(span.stripe, only.column, only.row);
+            let bucket = self.place_of(self.unit_of(span.stripe, only.row));
+            return !self.filter.may_hold(bucket, number) || self.drop_unless_dirty(span, &parts);
         }
         parts.sort_unstable_by_key(|part| part.row);
         let mut units = parts.chunk_by(|one, other| one.row / self.unit_rows == other.row / self.unit_rows);
@@ -56,31 +59,39 @@ impl Cache {
     }
 
     /// Drops those of these blocks of a unit that are clean, unless one of them is dirty. Returns whether none is.
-    #[inline]
     fn drop_unless_dirty(&self, span: &StripeSpan, parts: &[Part]) -> bool {
         let unit = self.unit_of(span.stripe, parts[0].row);
         let mut bucket = self.bucket(unit);
-        match bucket.slots.iter_mut().find(|slot| slot.unit == unit) {
-            None => return true,
-            Some(slot) if parts.iter().any(|part| is_dirty(slot, part)) => {
+        if let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) {
+            if parts.iter().any(|part| is_dirty(slot, part)) {
                 return lives(Mutant::DirtyPassedBy);
             }
-            Some(_) if lives(Mutant::PassedByStaysClean) => return true,
-            Some(slot) => {
-                let mut dropped = Dropped::of(self);
-                for part in parts {
-                    let column = slot.cells.get_mut(part.column);
-                    if let Some(column) = column.filter(|column| column.clean().contains(part.row)) {
-                        dropped.take(unit, part.column, (column, part.row));
-                    }
-                }
-                if dropped.len() == 0 {
-                    return true;
+            let mut dropped = Dropped::of(self);
+            for part in parts.iter().filter(|_| !lives(Mutant::PassedByStaysClean)) {
+                let column = slot.cells.get_mut(part.column);
+                if let Some(column) = column.filter(|column| column.clean().contains(part.row)) {
+                    dropped.take(unit, part.column, (column, part.row));
                 }
             }
+            if dropped.len() > 0 {
+                self.forget_empty(&mut bucket);
+            }
         }
-        self.forget_empty(&mut bucket);
+        // It let this write come here.
+        self.renew_filter(unit, &bucket);
         true
+    }
+
+    /// Takes the cells that went out of the filter.
+    fn renew_filter(&self, unit: u64, bucket: &Bucket) {
+        let cells = bucket.slots.iter().flat_map(|slot| {
+            let (stripe, cells) = (self.stripe_of(slot.unit), &slot.cells);
+            let rows = |(number, column): (usize, &Column)| {
+                column.held().runs().flatten().map(move |row| self.number_of(stripe, number, row))
+            };
+            cells.columns().flat_map(rows).collect::<SmallVec<[u64; 8]>>()
+        });
+        self.filter.renew(self.place_of(unit), cells);
     }
 }
 

@@ -171,6 +171,7 @@ impl Cache {
         let column = slot.cells.entry(*column);
         // Before its old block may be free.
         self.frames.hide(number);
+        self.filter.note(self.place_of(slot.unit), number);
         let is_dirtied = column.write(*row, mask, buf);
         self.show(number, column, *row);
         Some(is_dirtied)

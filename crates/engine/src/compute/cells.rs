@@ -65,7 +65,7 @@ impl Column {
     }
 
     /// Cells of which there is a block.
-    fn held(&self) -> RowSet {
+    pub(crate) fn held(&self) -> RowSet {
         self.dirty | self.clean
     }
 

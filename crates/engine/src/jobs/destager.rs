@@ -155,12 +155,12 @@ impl Destager {
         // It is taken even if nothing is dirty: the task would not rest before.
         let is_wanted = cache.take_want_of_room();
         let (fill, now) = (cache.fill(), jobs.life.env().now());
+        let called_for = if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 };
+        let passes = self.passing.next(fill, called_for > 0, jobs.stripes.stats().written(), now);
+        cache.let_writes_pass(passes);
         if fill.dirty == 0 {
             return None;
         }
-        let called_for = self.when.in_flight(fill, IN_FLIGHT_MAX);
-        let passes = self.passing.next(fill, called_for > 0, jobs.stripes.stats().written(), now);
-        cache.let_writes_pass(passes);
         let wanted = match (is_wanted, passes) {
             (true, _) => IN_FLIGHT_MAX,
             (false, true) => 0,

@@ -136,6 +136,11 @@ impl<'a> Bench<'a> {
     /// Measures a case: in each turn all variants and the limit run, one after the other; each turn begins
     /// with another one.
     fn measure(&mut self, case: Case) -> Result<Vec<Figure>, BenchError> {
+        for Variant { array, .. } in &self.variants {
+            // What an earlier case left dirty in a cache is not this one's work.
+            let array = array.clone();
+            self.runtime.block_on(async move { array.flush().await })?;
+        }
         let mut turns: Vec<Turns> = self.variants.iter().map(|_| Turns::default()).collect();
         for number in 0..=self.options.turns as u64 {
             let turn = Turn::new(case, &self.variants[0].array.geometry(), self.options, number);
