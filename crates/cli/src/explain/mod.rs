@@ -17,7 +17,7 @@ use self::{
     args::WriteRange,
     cells::Cells,
     stripe::{Explained, ExplainedStripe},
-    target::Target,
+    target::{Target, check_takes_cache},
 };
 use crate::said::{print_json, say};
 
@@ -77,8 +77,8 @@ fn written(target: &mut Target, write: WriteRange) -> anyhow::Result<Vec<Explain
 /// A destage of a stripe from a cache.
 fn destaged(args: &ExplainArgs, target: &mut Target) -> anyhow::Result<ExplainedStripe> {
     let stripe = StripeIndex(args.stripe.unwrap_or(0));
-    let (level, stripes) = (target.geometry.level().number(), target.geometry.stripes());
-    ensure!(target.geometry.has_parity(), "--cells: level {level} has no parity, and takes no cache");
+    let stripes = target.geometry.stripes();
+    check_takes_cache(target.geometry.level())?;
     ensure!(stripe.0 < stripes, "--stripe {}: the array has {stripes}, which count from 0", stripe.0);
     target.look_at(stripe..StripeIndex(stripe.0 + 1))?;
     let text = args.cells.clone().map_or_else(|| target.cells(stripe), Ok)?;

@@ -50,6 +50,13 @@ pub(super) struct Target {
     pub(super) notes: Vec<String>,
 }
 
+/// Levels without parity take no cache.
+pub(super) fn check_takes_cache(level: Level) -> anyhow::Result<()> {
+    let has_parity = !matches!(level, Level::Raid0 | Level::Raid1);
+    ensure!(has_parity, "--cells: level {} has no parity, and takes no cache", level.number());
+    Ok(())
+}
+
 impl Target {
     pub(super) fn of(args: &ExplainArgs) -> anyhow::Result<Self> {
         match &args.name {
@@ -62,10 +69,9 @@ impl Target {
     fn described(args: &ExplainArgs) -> anyhow::Result<Self> {
         let number = args.level.unwrap_or(5);
         let level = Level::from_number(number).with_context(|| format!("level {number} is not known"))?;
-        ensure!(
-            args.cells.is_none() || !matches!(level, Level::Raid0 | Level::Raid1),
-            "--cells: level {number} has no parity, and takes no cache"
-        );
+        if args.cells.is_some() {
+            check_takes_cache(level)?;
+        }
         let shape = args.geometry.unwrap_or_else(|| usual_shape(level));
         let members = shape.data.saturating_add(shape.redundant);
         let chunk_bytes = args.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);

@@ -1,7 +1,7 @@
 //! Blocks of a store that threads read without a lock.
 //!
-//! A block is *shown* under a number, and *hidden* before it is dropped or changed. Whoever reads it copies first, and
-//! looks then whether the memory stayed what it was. If it did not, what was copied is worth nothing.
+//! A block is *shown* under a number, and *hidden* before it is dropped or changed. A reader copies first. Then it checks
+//! that the memory did not change during the copy. If the memory changed, the reader discards the copy.
 //!
 //! A number has an entry, one word: which number it is, and the place of its block. Numbers share entries. The last one
 //! that was shown has the entry, and the others are not found. The uses of each place are counted, and the count grows
@@ -12,8 +12,8 @@
 //! * A reader whose copy has a byte that was written after the count grew sees the grown count at the end.
 //!
 //! So at the second load of the entry, the number's block was at the place, and was the same until the end of the copy.
-//! Showing and hiding are plain stores: whoever does it for a number holds a lock that is the number's. A number may lose
-//! its entry to another at the same moment, which makes readers take the lock, and no more.
+//! Showing and hiding are plain stores. The thread that shows or hides a number holds that number's lock. Another number
+//! may take the entry at the same moment. Then readers do not find the first number, and take the lock.
 
 use crate::sync::seam::atomic::{AtomicU64, Ordering, fence};
 
@@ -160,26 +160,27 @@ mod tests {
         builder.check(check);
     }
 
-    fn store() -> Arc<Store> {
+    /// A store that shows a block of ones under 0, and a thread that changes it.
+    fn beside(change: fn(&Store)) -> (Arc<Store>, thread::JoinHandle<()>) {
         let memory = [(); 2].map(|()| [AtomicU64::new(0), AtomicU64::new(0)]);
         let store = Store { shown: Shown::new(2), memory };
         store.write(0, 1);
         store.shown.show(0, 0);
-        Arc::new(store)
+        let store = Arc::new(store);
+        let changed = store.clone();
+        (store, thread::spawn(move || change(&changed)))
     }
 
     /// A number's block is replaced, and its place goes to another number.
     #[test]
     fn a_place_that_another_number_got_is_not_taken_for_the_old_one() {
         model(|| {
-            let store = store();
-            let writer = store.clone();
-            let writer = thread::spawn(move || {
-                writer.write(1, 2);
-                writer.shown.hide(0);
-                writer.shown.show(0, 1);
-                writer.write(0, 9);
-                writer.shown.show(1, 0);
+            let (store, writer) = beside(|store| {
+                store.write(1, 2);
+                store.shown.hide(0);
+                store.shown.show(0, 1);
+                store.write(0, 9);
+                store.shown.show(1, 0);
             });
             let first = store.look(0);
             assert!(first.is_none_or(|value| value == 1 || value == 2), "{first:?}");
@@ -194,13 +195,11 @@ mod tests {
     #[test]
     fn a_block_that_changes_in_its_place_is_seen_before_or_after() {
         model(|| {
-            let store = store();
-            let writer = store.clone();
-            let writer = thread::spawn(move || {
+            let (store, writer) = beside(|store| {
                 for value in [2, 3] {
-                    writer.shown.hide(0);
-                    writer.write(0, value);
-                    writer.shown.show(0, 0);
+                    store.shown.hide(0);
+                    store.write(0, value);
+                    store.shown.show(0, 0);
                 }
             });
             let looks = [store.look(0), store.look(0)];

@@ -1,4 +1,4 @@
-//! Which cells a bucket may hold, told without its lock: a word of bits for each bucket.
+//! A word of bits for each bucket, which tells without the bucket's lock which cells it may hold.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ impl Filter {
         }
     }
 
-    /// Whether a bucket may hold a cell. Of what was put before the call, whoever put it, nothing is missed.
+    /// Whether a bucket may hold a cell. It is true of every cell that any thread put before the call and that is held.
     #[inline]
     pub(super) fn may_hold(&self, bucket: usize, number: u64) -> bool {
         self.0[bucket].load(Ordering::Relaxed) & Self::bit(number) != 0

@@ -77,12 +77,12 @@ impl Cache {
                 self.forget_empty(&mut bucket);
             }
         }
-        // It let this write come here.
+        // The filter did not tell that nothing is held. Cells that went are taken out of it.
         self.renew_filter(unit, &bucket);
         true
     }
 
-    /// Takes the cells that went out of the filter.
+    /// Leaves in the filter only the cells that a bucket holds.
     fn renew_filter(&self, unit: u64, bucket: &Bucket) {
         let cells = bucket.slots.iter().flat_map(|slot| {
             let (stripe, cells) = (self.stripe_of(slot.unit), &slot.cells);
@@ -102,4 +102,95 @@ fn slot_of(bucket: &Bucket, unit: u64) -> Option<&Slot> {
 fn is_dirty(slot: &Slot, part: &Part) -> bool {
     let dirty = slot.cells.get(part.column).map_or(RowSet::EMPTY, |column| column.dirty());
     dirty.contains(part.row)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use stripewise_device::{IoBuf, Timestamp, WriteBufs};
+
+    use super::*;
+    use crate::{
+        cache::{CacheKind, CacheSettings, DestageReason, Hit, Way},
+        compute::Data,
+        shape::{
+            geometry::{Geometry, Level, StripeIndex},
+            rows::BLOCK_BYTES,
+        },
+    };
+
+    const BLOCKS: usize = 2 * 4;
+
+    /// Blocks of one of a few stripes: where the first is, and how many there are.
+    type Place = (u64, usize, usize);
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Put(Place),
+        Destage(u64, usize),
+        Pass(Place),
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let place = || (0u64..40, 0..BLOCKS, 1usize..3);
+        prop::collection::vec(
+            prop_oneof![
+                place().prop_map(Op::Put),
+                (0u64..40, 0usize..4).prop_map(|(stripe, row)| Op::Destage(stripe, row)),
+                place().prop_map(Op::Pass)
+            ],
+            0..200,
+        )
+    }
+
+    fn span((stripe, first, count): Place) -> StripeSpan {
+        let len = count.min(BLOCKS - first) * BLOCK_BYTES;
+        StripeSpan { stripe: StripeIndex(stripe), start: first * BLOCK_BYTES, len, request_offset: 0 }
+    }
+
+    fn blocks(place: Place) -> impl Iterator<Item = (u64, usize)> {
+        let (stripe, first, count) = place;
+        (first..(first + count).min(BLOCKS)).map(move |block| (stripe, block))
+    }
+
+    proptest! {
+        /// A write passes by if and only if none of its blocks is dirty. Then nothing of it is left in the cache.
+        #[test]
+        fn what_is_dirty_is_not_passed_by(ops in ops(), by_rows in any::<bool>()) {
+            let geometry = Geometry::new(Level::Raid5, 3, 4 * BLOCK_BYTES as u32, 4 << 20, 512).unwrap();
+            let settings = CacheSettings::new(if by_rows { CacheKind::Pbg } else { CacheKind::Stripe }, 4 << 20);
+            let cache = Cache::new(&settings, 4 << 20, &geometry).unwrap().unwrap();
+            cache.keep_clean();
+            let mut dirty = BTreeSet::new();
+            let is_held = |stripe: u64, block: usize| {
+                let (column, first) = (block / 4, block % 4 * BLOCK_BYTES);
+                let mut into = [0; BLOCK_BYTES];
+                cache.read(StripeIndex(stripe), column, first..first + BLOCK_BYTES, &mut into) == Hit::All
+            };
+            for op in ops {
+                match op {
+                    Op::Put(place) => {
+                        let data = Data::of(WriteBufs::from_iter([IoBuf::zeroed(span(place).len).freeze()]), 0);
+                        cache.put(&span(place), &data, Way::Back, Timestamp::default()).unwrap();
+                        dirty.extend(blocks(place));
+                    }
+                    Op::Destage(stripe, row) => {
+                        let lent = cache.lend(StripeIndex(stripe), RowSet::range(row..row + 1), DestageReason::Mark);
+                        lent.into_iter().for_each(|(_, mut ending)| ending.succeed());
+                        dirty.retain(|block| ![(stripe, row), (stripe, row + 4)].contains(block));
+                    }
+                    Op::Pass(place) => {
+                        let may_pass = blocks(place).all(|block| !dirty.contains(&block));
+                        prop_assert_eq!(cache.let_pass(&span(place)), may_pass);
+                        if may_pass {
+                            prop_assert!(blocks(place).all(|(stripe, block)| !is_held(stripe, block)));
+                        }
+                    }
+                }
+                prop_assert!(dirty.iter().all(|(stripe, block)| is_held(*stripe, *block)));
+            }
+        }
+    }
 }

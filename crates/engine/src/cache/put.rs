@@ -125,7 +125,9 @@ impl Cache {
             Some(())
         };
         let has_room = new.iter_mut().all(|block| put(block).is_some());
-        slot.note_write(epoch, now);
+        if has_room || came > 0 {
+            slot.note_write(epoch, now);
+        }
         // Once: what is rewritten while the stripe is destaged may be rewritten again.
         let is_full = came > 0 && self.is_full(&slot.cells);
         if !has_room {

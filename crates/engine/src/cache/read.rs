@@ -36,6 +36,14 @@ impl Cache {
             self.counts.add(READ_HITS, 1);
             return Hit::All;
         }
+        let row = bytes.start / BLOCK_BYTES;
+        let bucket = self.place_of(self.unit_of(stripe, row));
+        if bytes.end <= (row + 1) * BLOCK_BYTES
+            && !self.filter.may_hold(bucket, self.number_of(stripe, column, row))
+        {
+            self.counts.add(READ_MISSES, 1);
+            return Hit::Nothing;
+        }
         self.read_locked(stripe, column, bytes, into)
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 use stripewise_device::Timestamp;
 
-pub(crate) use self::passing::{Passing, Written};
+pub(crate) use self::passing::Passing;
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
 
 /// How full of dirty blocks the cache is.

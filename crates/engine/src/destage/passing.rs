@@ -9,6 +9,7 @@ use std::time::Duration;
 use stripewise_device::Timestamp;
 
 use super::Fill;
+use crate::members::stats::Written;
 
 /// Time and writes of clients that a measurement takes at least, and its longest time.
 const WINDOW: Duration = Duration::from_millis(20);
@@ -19,23 +20,16 @@ const TRIED_AFTER: u32 = 64;
 const TRIED_AFTER_MAX: u32 = 512;
 /// Passing by must be faster by this factor.
 const MARGIN: f64 = 1.05;
-/// With one part in so many less than the low mark, a cache is no longer full.
+/// A cache is no longer full when the dirty blocks are fewer than the low mark by one part in so many.
 const FULL_PARTS: u64 = 4;
 /// The longest pause of clients that a measurement may have.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Weight of the newest measurement.
 const WEIGHT: f64 = 1.0 / 4.0;
-/// By this factor, up or down, so many measurements one after the other differ from the time of the choice if the load
-/// is another one: then the choice is made anew.
+/// The load has changed if so many measurements in a row differ by this factor, up or down, from the rate at the time of
+/// the choice. Then the choice is made anew.
 const OTHER_LOAD: f64 = 1.25;
 const OTHER_LOAD_SEEN: u32 = 3;
-
-/// What clients have written so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Written {
-    pub(crate) writes: u64,
-    pub(crate) bytes: u64,
-}
 
 /// A way to serve writes while the cache is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +52,8 @@ impl Way {
 /// Measures both ways in turns, and keeps to the better one.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// Room was called for, and not much less than the low mark was dirty since: destages that make room stop there.
+    /// The policy of when has called for room, and since then the cache was never far below its low mark, where
+    /// destages that make room stop.
     is_full: bool,
     way: Way,
     best: Way,
@@ -70,10 +65,11 @@ pub(crate) struct Passing {
     window: Option<(Timestamp, Written)>,
     /// When clients were last seen to have written, and how often by then.
     last: (Timestamp, u64),
-    /// What is under way of the other way is still measured: the window does not count.
+    /// The way has just changed, and requests that went the other way are still under way: this window does not count.
     is_settling: bool,
-    /// Measurements until the other way is tried, and how many there are at first.
+    /// Measurements until the other way is tried.
     left: u32,
+    /// Measurements between two such trials.
     between: u32,
 }
 
@@ -98,12 +94,19 @@ impl Default for Passing {
 
 impl Passing {
     /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
-    pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Written, now: Timestamp) -> bool {
+    pub(crate) fn next(
+        &mut self,
+        fill: Fill,
+        wants_room: bool,
+        written: impl FnOnce() -> Written,
+        now: Timestamp,
+    ) -> bool {
         self.is_full = wants_room || self.is_full && fill.dirty >= fill.low / FULL_PARTS * (FULL_PARTS - 1);
         if !self.is_full {
             self.window = None;
             return false;
         }
+        let written = written();
         if self.last.1 != written.writes {
             self.last = (now, written.writes);
         }
@@ -172,7 +175,7 @@ mod tests {
     fn live(passing: &mut Passing, clock: &mut Clock, steps: u32, rate: impl Fn(bool) -> u64) -> f64 {
         let mut past = 0;
         for _ in 0..steps {
-            let passes = passing.next(FULL, true, clock.written, clock.now);
+            let passes = passing.next(FULL, true, || clock.written, clock.now);
             past += u32::from(passes);
             clock.now = Timestamp(clock.now.0 + 10_000_000);
             clock.written.writes += rate(passes);
@@ -217,7 +220,7 @@ mod tests {
         let (mut passing, clock) = (Passing::default(), Clock::new());
         let at = |dirty| Fill { dirty, ..FULL };
         let next = |passing: &mut Passing, dirty, wants_room| {
-            passing.next(at(dirty), wants_room, clock.written, clock.now)
+            passing.next(at(dirty), wants_room, || clock.written, clock.now)
         };
         assert!(!next(&mut passing, 94, false));
         assert!(next(&mut passing, 86, true) && next(&mut passing, 64, false));

@@ -2,12 +2,9 @@
 
 use stripewise_device::counters;
 
-use crate::{
-    destage::Written,
-    plan::{
-        Cycle, Recipe,
-        recipe::{CycleRows, Span, Write},
-    },
+use crate::plan::{
+    Cycle, Recipe,
+    recipe::{CycleRows, Span, Write},
 };
 
 counters! {
@@ -75,6 +72,13 @@ counters! {
     blocks_rmw,
     /// Blocks of it written by reconstruct-write.
     blocks_rcw,
+}
+
+/// What clients have written so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) writes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Why a member is written.
