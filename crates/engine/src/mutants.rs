@@ -258,11 +258,9 @@ pub enum Mutant {
     PartReadWhole,
     /// A lost column is recovered from dirty cells of others.
     RecoverFromDirty,
-    /// A cache that is replaced keeps what members hold, and old requests read it.
-    ClosedKeepsClean,
     /// A cache keeps what members hold while older requests write beside it.
     YoungKeepsClean,
-    /// What was written while the old cache was emptied is lost with it.
+    /// A cache is replaced before members have what is dirty in it.
     SwitchDropsDirty,
     /// A write passes a dirty cell by: its older bytes reach the members later.
     DirtyPassedBy,
@@ -383,7 +381,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 23] = [
+    pub const CACHE: [Self; 22] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -402,7 +400,6 @@ impl Mutant {
         Self::ReadPastDirty,
         Self::PartReadWhole,
         Self::RecoverFromDirty,
-        Self::ClosedKeepsClean,
         Self::YoungKeepsClean,
         Self::SwitchDropsDirty,
         Self::DirtyPassedBy,

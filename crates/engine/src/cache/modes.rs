@@ -50,13 +50,11 @@ impl Cache {
         self.enter_mode(Mode::Through);
     }
 
-    /// From the return on, nothing is put, and what members hold is not kept.
+    /// From the return on, nothing is put. What is destaged then is not kept; what is clean already can be read by requests
+    /// that began before.
     pub(crate) fn close(&self) {
         self.keeps_clean.store(false, Ordering::SeqCst);
         self.enter_mode(Mode::Closed);
-        if !lives(Mutant::ClosedKeepsClean) {
-            self.forget_all_clean();
-        }
     }
 
     fn enter_mode(&self, mode: Mode) {

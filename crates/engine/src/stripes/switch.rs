@@ -1,8 +1,8 @@
 //! Puts another cache, or none, in the place of one, while clients write.
 //!
 //! First the old cache is emptied, and writes are acknowledged only after their destage: so what is dirty shrinks,
-//! however much is written. Then it is closed: writes wait for as long as the last destages take, and nothing is in
-//! it any more when the new one takes its place. Requests that began before may still write past the new cache. So it
+//! however much is written. Then it is closed: writes wait for as long as the last destages take, and nothing is
+//! dirty in it any more when the new one takes its place. Requests that began before may still write past the new cache. So it
 //! keeps nothing of what members hold until they have ended.
 
 use std::sync::Arc;
@@ -36,11 +36,12 @@ impl Stripes {
     /// Destages everything, and closes the cache.
     async fn empty(&self, cache: &Arc<Cache>) -> Result<(), ArrayError> {
         cache.write_through();
-        self.destage_all(cache, DestageReason::Stop).await?;
-        cache.close();
         if lives(Mutant::SwitchDropsDirty) {
+            cache.close();
             return Ok(());
         }
+        self.destage_all(cache, DestageReason::Stop).await?;
+        cache.close();
         self.destage_all(cache, DestageReason::Stop).await
     }
 

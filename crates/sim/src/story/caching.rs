@@ -54,12 +54,12 @@ impl Story {
     }
 
     /// Whether the array of this story has a cache now and then.
-    fn has_caches(&self) -> bool {
+    pub(super) fn has_caches(&self) -> bool {
         let is_drawn = self.plan.caches && self.plan.seed % CACHED_ONE_IN == 1;
         is_drawn && self.may_cache && self.shape.level.has_parity()
     }
 
-    fn any_cache_settings(&mut self) -> CacheSettings {
+    pub(super) fn any_cache_settings(&mut self) -> CacheSettings {
         let stripe_bytes = u64::from(self.shape.chunk_bytes) * self.shape.data_columns() as u64;
         let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
         let rng: &mut Rng = &mut self.cache_rng;

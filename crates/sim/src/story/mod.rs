@@ -44,6 +44,7 @@ mod scrub;
 mod shape;
 mod split;
 mod stale;
+mod switched;
 mod undestaged;
 mod unhealable;
 mod unit;
