@@ -107,13 +107,10 @@ impl Postgres {
         let Some(mut server) = self.server.take() else { return };
         let pid = Pid::from_child(&server);
         let _ = kill_process(pid, signal);
-        let deadline = Instant::now() + END_WAIT;
-        while server.try_wait().unwrap().is_none() {
-            if Instant::now() > deadline {
-                // What it started notices that, and ends, too.
-                let _ = server.kill();
-            }
-            thread::sleep(Duration::from_millis(5));
+        if !ends(&mut server) {
+            // What it started notices that, and ends, too.
+            let _ = server.kill();
+            ends(&mut server);
         }
     }
 
@@ -128,6 +125,18 @@ impl Postgres {
         assert_eq!(said.code, Some(0), "{command:?}: {}\n{}\n{}", said.out, said.err, self.logged());
         said
     }
+}
+
+/// Whether a process ends in time.
+fn ends(process: &mut Child) -> bool {
+    let deadline = Instant::now() + END_WAIT;
+    while Instant::now() < deadline {
+        if process.try_wait().unwrap().is_some() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    false
 }
 
 /// An empty folder that the server may use.
