@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use stripewise_testkit::{Lack, go_on};
+use stripewise_testkit::{Lack, go_on, which};
 
 use crate::{
     common::{Need, Said, can_run, eventually, run_bounded},
@@ -44,18 +44,19 @@ const END_WAIT: Duration = Duration::from_secs(60);
 
 /// Whether a server, its clients and its checkers are here.
 pub(crate) fn is_here() -> bool {
-    let lacks: Vec<_> =
-        PROGRAMS.iter().filter(|name| program(name).is_none()).map(|name| Lack::tool(name)).collect();
-    can_run(&[Need::Tool("setpriv")]) && go_on(None, &lacks)
+    let lack = programs().is_none().then(|| Lack::tool("postgresql"));
+    can_run(&[Need::Tool("setpriv")]) && go_on(None, lack.as_slice())
 }
 
-/// The newest version's program.
-fn program(name: &str) -> Option<PathBuf> {
-    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+/// The folder of the newest version that is here with all its programs.
+fn programs() -> Option<PathBuf> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
-    let newest =
-        versions.map(|entry| entry.path()).filter(|path| number(path).is_some()).max_by_key(number)?;
-    Some(newest.join("bin").join(name)).filter(|path| path.is_file())
+    let entries = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let mut versions: Vec<_> = entries.map(|entry| entry.path()).collect();
+    versions.sort_by_key(|path| std::cmp::Reverse(number(path)));
+    let elsewhere = which("initdb").and_then(|file| Some(file.canonicalize().ok()?.parent()?.to_owned()));
+    let mut folders = versions.into_iter().map(|version| version.join("bin")).chain(elsewhere);
+    folders.find(|folder| PROGRAMS.iter().all(|name| folder.join(name).is_file()))
 }
 
 pub(crate) struct Postgres {
@@ -71,7 +72,7 @@ impl Postgres {
         let mut command = Command::new("setpriv");
         let id = OTHER.to_string();
         command.args([&format!("--reuid={id}"), &format!("--regid={id}"), "--clear-groups"]);
-        command.arg(program(name).unwrap());
+        command.arg(programs().unwrap().join(name));
         command
     }
 
