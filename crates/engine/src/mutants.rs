@@ -236,6 +236,10 @@ pub enum Mutant {
     PassedStaysDirty,
     /// Readers without a lock find blocks that the cache has dropped.
     DroppedStaysShown,
+    /// A stripe is read ahead though its rows are being written.
+    AheadWithoutRows,
+    /// What is read ahead takes the place of what clients wrote meanwhile.
+    AheadOverNewer,
     /// A cell that was rewritten during its destage is made clean.
     RewrittenMadeClean,
     /// A destage that failed makes its cells clean.
@@ -381,7 +385,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 22] = [
+    pub const CACHE: [Self; 24] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -389,6 +393,8 @@ impl Mutant {
         Self::PassedStaysClean,
         Self::PassedStaysDirty,
         Self::DroppedStaysShown,
+        Self::AheadWithoutRows,
+        Self::AheadOverNewer,
         Self::RewrittenMadeClean,
         Self::CleanOnError,
         Self::FlushSkipsDirty,

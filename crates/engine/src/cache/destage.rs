@@ -97,7 +97,7 @@ impl Cache {
         // memory that is in the processor's caches.
         let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
         let (mut dropped, mut went) = (Dropped::of(self), 0);
-        let keeps = self.keeps_clean.load(Ordering::SeqCst);
+        let keeps = self.keeps_clean();
         for unit in self.all_units(stripe) {
             let at = self.place_of(unit);
             let mut bucket = spin(&self.buckets[at]);
@@ -205,7 +205,7 @@ impl Cache {
             let bucket = spin(bucket);
             for slot in &bucket.slots {
                 blocks += slot.cells.blocks();
-                beside += slot.bytes();
+                beside += slot.bytes() + slot.reserve.len() * FRAME_COST;
                 if slot.oldest != NEVER && slot.oldest <= epoch {
                     found.push(Candidate {
                         stripe: self.stripe_of(slot.unit),
@@ -220,7 +220,7 @@ impl Cache {
             }
         }
         if let Some(beside) = beside.checked_div(blocks) {
-            self.beside_block.store(beside.min(FRAME_COST), Ordering::Relaxed);
+            self.beside_block.store(beside.min(self.unit_blocks() * FRAME_COST), Ordering::Relaxed);
         }
         found.sort_unstable_by_key(place);
         found

@@ -9,6 +9,7 @@
 //! lock each, which is held for as long as a few blocks are copied. A write of several blocks copies them before it
 //! takes the lock. A read of one block takes none, if the block is `shown`.
 
+mod ahead;
 mod cost;
 mod destage;
 mod filter;
@@ -41,22 +42,23 @@ use stripewise_device::{
     },
 };
 
-pub(crate) use self::{
-    cost::DestageCost,
-    destage::Ending,
-    put::{NotPut, Way},
-    read::Hit,
-};
 use self::{
+    ahead::Ahead,
     filter::Filter,
     modes::Mode,
     shown::{Dropped, Recent},
     slot::Slot,
     waiting::Waiting,
 };
+pub(crate) use self::{
+    cost::DestageCost,
+    destage::Ending,
+    put::{NotPut, Way},
+    read::Hit,
+};
 pub use self::{
     report::{CacheReport, DestageReason, Destaged},
-    settings::{CacheError, CacheKind, CacheSettings, ReadCache},
+    settings::{CacheAlloc, CacheError, CacheKind, CacheSettings, ReadCache},
 };
 use crate::{
     destage::{Candidate, Fill},
@@ -102,6 +104,9 @@ pub(crate) struct Cache {
     mode: AtomicU8,
     /// What was destaged may stay.
     keeps_clean: AtomicBool,
+    /// A stripe gets memory for all of its blocks at once.
+    takes_whole_units: AtomicBool,
+    ahead: Ahead,
     /// Bytes that a block takes beside its frame, on average.
     beside_block: AtomicUsize,
     /// Blocks that members take in the time that a flush may take.
@@ -117,7 +122,8 @@ pub(crate) struct Cache {
 }
 
 /// What is counted: two numbers for each reason of a destage, and these.
-const COUNTS: usize = 2 * DestageReason::ALL.len() + 5;
+const COUNTS: usize = 2 * DestageReason::ALL.len() + 6;
+const AHEAD: usize = COUNTS - 6;
 const READ_HITS: usize = COUNTS - 5;
 const READ_PART_HITS: usize = COUNTS - 4;
 const READ_MISSES: usize = COUNTS - 3;
@@ -188,7 +194,9 @@ impl Cache {
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
-            keeps_clean: AtomicBool::new(settings.read == ReadCache::Written),
+            keeps_clean: AtomicBool::new(settings.read != ReadCache::Nothing),
+            takes_whole_units: AtomicBool::new(settings.alloc == CacheAlloc::Stripe),
+            ahead: Ahead::new(settings.read == ReadCache::Ahead),
             beside_block: AtomicUsize::new(BESIDE_BLOCK),
             flushed_in_time: AtomicU64::new(u64::MAX),
             blocks_per_s: AtomicU64::new(0),
@@ -311,6 +319,11 @@ impl Cache {
         self.dirty.sum(0).saturating_sub(gone)
     }
 
+    /// Blocks of a unit.
+    fn unit_blocks(&self) -> usize {
+        self.data_columns * self.unit_rows
+    }
+
     /// The most blocks that may be dirty: about as many as there is memory for, and no more than a flush may take.
     pub(crate) fn dirty_max(&self) -> u64 {
         let held = (self.frames.bound() / (FRAME_COST + self.beside_block.load(Ordering::Relaxed))) as u64;
@@ -374,6 +387,7 @@ impl Cache {
             blocks_per_s: self.blocks_per_s.load(Ordering::Relaxed),
             is_draining: self.is_draining(),
             destaged,
+            ahead: self.counts.sum(AHEAD),
             read_hits: self.counts.sum(READ_HITS),
             read_part_hits: self.counts.sum(READ_PART_HITS),
             read_misses: self.counts.sum(READ_MISSES),
@@ -386,7 +400,7 @@ impl Cache {
                 let (dirty, held) = (slot.cells.dirty_blocks(), slot.cells.blocks());
                 report.dirty_blocks += dirty as u64;
                 report.clean_blocks += (held - dirty) as u64;
-                report.used_bytes += (slot.bytes() + held * FRAME_COST) as u64;
+                report.used_bytes += (slot.bytes() + (held + slot.reserve.len()) * FRAME_COST) as u64;
             }
         }
         report
