@@ -240,6 +240,8 @@ pub enum Mutant {
     AheadWithoutRows,
     /// What is read ahead takes the place of what clients wrote meanwhile.
     AheadOverNewer,
+    /// What becomes dirty is not found when dirty cells are looked for.
+    DirtyUnmarked,
     /// A cell that was rewritten during its destage is made clean.
     RewrittenMadeClean,
     /// A destage that failed makes its cells clean.
@@ -385,7 +387,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 24] = [
+    pub const CACHE: [Self; 25] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -395,6 +397,7 @@ impl Mutant {
         Self::DroppedStaysShown,
         Self::AheadWithoutRows,
         Self::AheadOverNewer,
+        Self::DirtyUnmarked,
         Self::RewrittenMadeClean,
         Self::CleanOnError,
         Self::FlushSkipsDirty,

@@ -13,6 +13,7 @@ mod ahead;
 mod cost;
 mod destage;
 mod filter;
+mod log;
 mod modes;
 mod passing;
 mod put;
@@ -45,6 +46,7 @@ use stripewise_device::{
 use self::{
     ahead::Ahead,
     filter::Filter,
+    log::{Log, NoLog},
     modes::Mode,
     shown::{Dropped, Recent},
     slot::Slot,
@@ -93,6 +95,9 @@ pub(crate) struct Cache {
     unit_rows: usize,
     /// Grows with each flush: later writes are of a later epoch.
     epoch: AtomicU64,
+    /// Buckets with dirty cells, and perhaps others. A mark is set and taken by the holder of its bucket.
+    has_dirty: Box<[AtomicBool]>,
+    log: Box<dyn Log>,
     /// The buckets with clean cells, each once, in the order in which eviction looks at them. Its room is made at the
     /// beginning.
     clean: Mutex<VecDeque<u32>>,
@@ -174,7 +179,8 @@ impl Cache {
         let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
         let clean = VecDeque::with_capacity(count);
         let marks = MARKS_PER_BUCKET * count;
-        let beside = count * Filter::BYTES + clean.capacity() * size_of::<u32>() + marks;
+        let beside =
+            count * (Filter::BYTES + size_of::<AtomicBool>()) + clean.capacity() * size_of::<u32>() + marks;
         let tables = size_of_val(&*buckets) + beside;
         let bound = size.saturating_sub(tables);
         let frames = Frames::new(bound.saturating_sub(Frames::beside(bound)))
@@ -184,6 +190,8 @@ impl Cache {
             frames,
             recent: Recent::new(marks),
             filter: Filter::new(count),
+            has_dirty: (0..count).map(|_| AtomicBool::new(false)).collect(),
+            log: Box::new(NoLog),
             buckets,
             data_columns: geometry.data_columns(),
             chunk_bytes: geometry.chunk_bytes(),

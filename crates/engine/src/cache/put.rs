@@ -11,6 +11,7 @@ use crate::{
         CachedCells, Data,
         cells::{Part, blocks_of, mask_of},
     },
+    mutants::{Mutant, lives},
     shape::{
         geometry::{StripeIndex, StripeSpan},
         rows::BLOCK_BYTES,
@@ -130,6 +131,7 @@ impl Cache {
         let has_room = new.iter_mut().all(|block| put(block).is_some());
         if has_room || came > 0 {
             slot.note_write(epoch, now);
+            self.mark_dirty(unit);
         }
         // Once: what is rewritten while the stripe is destaged may be rewritten again.
         let is_full = came > 0 && self.is_full(&slot.cells);
@@ -180,6 +182,15 @@ impl Cache {
         let is_dirtied = column.write(*row, mask, buf);
         self.show(number, column, *row);
         Some(is_dirtied)
+    }
+
+    /// Notes that there is something dirty in a unit's bucket. The caller holds it.
+    #[inline]
+    fn mark_dirty(&self, unit: u64) {
+        let mark = &self.has_dirty[self.place_of(unit)];
+        if !mark.load(Ordering::Relaxed) && !lives(Mutant::DirtyUnmarked) {
+            mark.store(true, Ordering::Relaxed);
+        }
     }
 
     /// A slot without blocks, with what memory it gets at once; none if there is no room.

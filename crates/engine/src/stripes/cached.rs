@@ -277,7 +277,12 @@ impl Stripes {
             cache.end_epoch();
             return Ok(());
         }
-        self.destage_all(&cache, reason).await
+        let epoch = cache.end_epoch();
+        let dirty = match reason {
+            DestageReason::Flush => cache.to_flush_until(epoch),
+            _ => cache.dirty_until(epoch),
+        };
+        self.destage_all_of(&cache, dirty, reason).await
     }
 
     /// As [`Stripes::destage_written`], from this cache.
