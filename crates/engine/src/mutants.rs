@@ -242,6 +242,8 @@ pub enum Mutant {
     AheadOverNewer,
     /// What becomes dirty is not found when dirty cells are looked for.
     DirtyUnmarked,
+    /// A destage that has ended keeps the memory that it worked with.
+    ReserveKept,
     /// A cell that was rewritten during its destage is made clean.
     RewrittenMadeClean,
     /// A destage that failed makes its cells clean.
@@ -387,7 +389,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 25] = [
+    pub const CACHE: [Self; 26] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -398,6 +400,7 @@ impl Mutant {
         Self::AheadWithoutRows,
         Self::AheadOverNewer,
         Self::DirtyUnmarked,
+        Self::ReserveKept,
         Self::RewrittenMadeClean,
         Self::CleanOnError,
         Self::FlushSkipsDirty,

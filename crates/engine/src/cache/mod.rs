@@ -23,6 +23,7 @@ mod settings;
 mod shown;
 mod slot;
 mod waiting;
+mod working;
 
 use std::{
     collections::VecDeque,
@@ -51,6 +52,7 @@ use self::{
     shown::{Dropped, Recent},
     slot::Slot,
     waiting::Waiting,
+    working::Reserve,
 };
 pub(crate) use self::{
     cost::DestageCost,
@@ -124,6 +126,8 @@ pub(crate) struct Cache {
     /// What goes next to make room.
     victims: Mutex<VecDeque<Candidate>>,
     waiting: Mutex<Waiting>,
+    /// Memory that destages work with.
+    reserve: Reserve,
 }
 
 /// What is counted: two numbers for each reason of a destage, and these.
@@ -182,7 +186,8 @@ impl Cache {
         let beside =
             count * (Filter::BYTES + size_of::<AtomicBool>()) + clean.capacity() * size_of::<u32>() + marks;
         let tables = size_of_val(&*buckets) + beside;
-        let bound = size.saturating_sub(tables);
+        let reserve = Reserve::of(size);
+        let bound = size.saturating_sub(tables + reserve.bytes());
         let frames = Frames::new(bound.saturating_sub(Frames::beside(bound)))
             .ok_or(CacheError::NoMemory { size_bytes })?;
         Ok(Some(Arc::new(Self {
@@ -212,6 +217,7 @@ impl Cache {
             passes: AtomicBool::new(false),
             victims: Mutex::default(),
             waiting: Mutex::default(),
+            reserve,
         })))
     }
 

@@ -251,6 +251,8 @@ impl Stripes {
         } else {
             self.locks.lock(stripe, rows).await
         };
+        // With its rows locked: those that work wait for no rows, and come to an end.
+        let _working = cache.working_memory(rows, self.geometry().members()).await;
         let Some((cells, ending)) = cache.lend(stripe, rows, reason) else { return Ok(None) };
         let content = Content::Cells(cells.clone());
         let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
