@@ -65,20 +65,20 @@ def processor():
 def about(options, on_core, guest_says, pair_s):
     """What the figures rest on, in lines for people."""
     effort = options.effort
-    loads = "; ".join(f"{case.name} " + " or ".join(f"{load.block}, depth {load.depth}, batch {load.batch}"
-                                                   for load in case.loads) for case in options.cases if case.loads)
+    loads = "; ".join(f"{case.name} " + " or ".join(load.told for load in case.loads) for case in options.cases if case.loads)
     return [
         f"processor: {processor()}, core {on_core}, one core for both",
         f"md: User Mode Linux {', '.join(guest_says)}",
         f"md's settings: stripe cache {' or '.join(map(str, STRIPE_CACHES))}, no worker threads, rmw_level 1; with a "
         f"journal, in memory too, stripe cache {' or '.join(map(str, JOURNAL_STRIPE_CACHES))}; where RMW and "
         f"RCW read as many blocks, rmw_level {' or '.join(map(str, RMW_LEVELS))}",
-        f"members: {options.member_mib} MiB each, chunk 64 KiB; md's are flat RAM disks, ours are memory members",
+        f"members: {options.member_mib} MiB each, chunk 64 KiB; md's are flat RAM disks, ours are memory members (of half "
+        "the size where two of our arrays take turns)",
         f"pages: 4 KiB in the guest, whose memory is a tmpfs with huge=always ({meminfo('ShmemHugePages')} MiB of "
         f"{guest.memory_mib(options.member_mib)} are huge); ours are madvised huge; all are populated before",
         f"md's loads: {loads}; source as large as block x depth",
         f"our loads: one client, one operation at a time; source 4 MiB; policy {RMW_LEVELS[1]}; where RMW and RCW read as many "
-        f"blocks, {' or '.join(RMW_LEVELS.values())}; write-back caches of {OUR_CACHE}iB",
+        f"blocks, {' or '.join(RMW_LEVELS.values())}; write-back caches of {OUR_CACHE}",
         f"times: {effort.repetitions} repetitions; md {effort.warm_up_s} s of warm-up and {effort.md_s} s each, ours "
         f"{effort.ours_s} s and {effort.ours_s} s; jobs run to their end",
         f"priority: niceness {options.nice}",

@@ -30,6 +30,12 @@ class Load:
     # In so much at the start of the array; 0: in all of it.
     span: str = "0"
 
+    @property
+    def told(self):
+        """In a sentence."""
+        within = "" if self.span == "0" else f", in the first {self.span}"
+        return f"{self.block}, depth {self.depth}, batch {self.batch}{within}"
+
     def __str__(self):
         return f"{self.block} x {self.depth}"
 

@@ -1,8 +1,9 @@
 """From runs to the table: medians over the repetitions, md's better setting, ratios, verdicts. No I/O here.
 
-A run is one measurement: side (md, ours, or uncached: ours without a cache), case, level, bitmap, variant (of md: its stripe cache, load and rmw_level; of ours: the
-policy), repetition, bytes_per_s, bytes_per_cpu_s, call_share (of the time that went into the guest's system calls), foreign
-(share of the core that others took); of ours, where it was kept, limit_bytes_per_s, what a bare loop did beside it.
+A run is one measurement: side (md, ours, or uncached: ours without a cache), case, level, bitmap, variant (of md: its
+stripe cache, load and rmw_level; of ours: the policy), repetition, bytes_per_s, bytes_per_cpu_s, call_share (of the time
+that went into the guest's system calls), foreign (share of the core that others took); of ours, where it was kept,
+limit_bytes_per_s, what a bare loop did beside it.
 """
 from collections import defaultdict
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ def runs(setting, *names):
     def tells(line, **_):
         cases, caches = ([value for name, value in zip(line, line[1:]) if name == wanted] for wanted in ("--case", "--cache"))
         figures = [{**FIGURE, "case": case, "cache": cache} for case in cases for cache in caches]
-        lines.append(line[line.index("--cache"):])
+        lines.append(line[line.index("--size"):])
         return subprocess.CompletedProcess(line, 0, json.dumps(figures), "")
 
     ours = Ours("stripewise", 512, 1, 0, 0)
@@ -30,8 +30,9 @@ def runs(setting, *names):
 class OurSide(unittest.TestCase):
     def test_cases_with_the_same_options_are_measured_together(self):
         _, lines = runs(Setting(5, "none"), "full-stripe", "random-read", "small-sequential", "hot-write")
-        cached = ["--cache", "stripe", "--cache-size", "256M"]
-        self.assertEqual(lines, [["--cache", "none", "--case", "full-stripe", "--case", "random-read"],
+        turn = ["--size", "512M", "--turns", "1", "--seconds", "1"]
+        cached = [*turn, "--cache", "stripe", "--cache-size", "256M"]
+        self.assertEqual(lines, [[*turn, "--cache", "none", "--case", "full-stripe", "--case", "random-read"],
                                  [*cached, "--span", "64M", "--case", "random-write"],
                                  [*cached, "--case", "small-sequential"]])
 
@@ -39,6 +40,7 @@ class OurSide(unittest.TestCase):
         found, lines = runs(Setting(5, "none"), "flushed-write")
         self.assertEqual([(run["side"], run["case"], run["variant"]) for run in found],
                          [("uncached", "flushed-write", "cache none"), ("ours", "flushed-write", "cache stripe")])
+        self.assertEqual(lines[0][:2], ["--size", "256M"])
         self.assertIn("--flush-every", lines[0])
 
     def test_with_a_journal_only_what_a_cache_does_is_measured(self):

@@ -54,8 +54,9 @@ class Table(unittest.TestCase):
         on = {case.name for case in CASES for setting in journals if case.is_on(setting)}
         self.assertEqual(on, {"hot-write", "small-sequential"})
         self.assertEqual({setting.our_bitmap for setting in journals}, {"internal"})
-        rows = [only_row(*(run(side, speed, case=name, bitmap=JOURNAL) for side, speed in (("md", 1e9), ("ours", 4e9)))) for name in on]
-        self.assertEqual([row.verdict for row in rows], ["met", "met"])
+        for name in on:
+            row = only_row(*(run(side, speed, case=name, bitmap=JOURNAL) for side, speed in (("md", 1e9), ("ours", 4e9))))
+            self.assertEqual(row.verdict, "met")
 
     def test_a_case_that_one_side_lacks_is_left_out(self):
         self.assertEqual(list(table.rows([run("md", 1e9)])), [])

@@ -45,11 +45,8 @@ impl Limit {
             return None;
         }
         let of_each = |bytes: u64| bytes / loops.len() as u64;
-        let turn = &Turn {
-            held_bytes: of_each(turn.held_bytes),
-            span_bytes: of_each(turn.span_bytes),
-            ..*turn
-        };
+        let turn =
+            &Turn { held_bytes: of_each(turn.held_bytes), span_bytes: of_each(turn.span_bytes), ..*turn };
         let start = Barrier::new(loops.len());
         let run = |number: usize, bare: &mut BareArray| {
             cores.keep_to(number);
